@@ -1,0 +1,40 @@
+# Each target does all its own set-up: a bare clone and Python 3.11 or newer are enough.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint slow bench docs clean
+
+$(VENV)/.dev: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+$(VENV)/.bench: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	touch $@
+
+demo: $(VENV)/.dev  ## debias the two-sample house-price case: weights and summary in demo/
+	$(BIN)/python examples/house_prices.py demo
+
+test: $(VENV)/.dev  ## all tests and doctests, with coverage
+	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+
+slow: $(VENV)/.dev  ## statistical claims and large designs, by simulation
+	$(BIN)/python -m pytest tests/slow
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.bench  ## peers side by side, written to benchmarks/RESULTS.md
+	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.dev
+	$(BIN)/python -m pytest --doctest-modules --doctest-glob='*.md' README.md docs src -q
+
+clean:
+	rm -rf $(VENV) demo build dist .coverage htmlcov

@@ -1,0 +1,259 @@
+"""The nodes of an expression: frozen values. Build them with the lower-case functions, which keep one form of each."""
+
+from __future__ import annotations
+
+import keyword
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from vardi.errors import InvalidBiasError
+
+FUNCTIONS = {"abs": 1, "exp": 1, "log": 1, "sqrt": 1, "min": 2, "max": 2}
+"""Each function with the least number of its arguments; min and max take more."""
+
+INTEGERS = range(-(2**63), 2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A number, a text or a truth value."""
+
+    value: bool | int | float | str
+    is_boolean: bool = field(init=False, repr=False)  # Python says 1 == True; a number is not a condition
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_boolean", isinstance(self.value, bool))
+        if isinstance(self.value, float) and not math.isfinite(self.value):
+            raise InvalidBiasError(f"The constant {self.value} is not finite. Give a finite number.", sample="")
+        if isinstance(self.value, int) and self.value not in INTEGERS:
+            raise InvalidBiasError("An integer is too large for 64 bits. Write it as a float, e.g. 1e20.", sample="")
+        if isinstance(self.value, str) and any("\ud800" <= letter <= "\udfff" for letter in self.value):
+            raise InvalidBiasError(f"The text {self.value!r} holds half a character (a surrogate).", sample="")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The value of a row in a column."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``first op node op node ...``: true when each neighbouring pair is."""
+
+    first: Node
+    rest: tuple[tuple[str, Node], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsIn:
+    """The operand is one of some constants."""
+
+    operand: Node
+    values: tuple[Constant, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsMissing:
+    """The column has no value in this row: null or NaN."""
+
+    column: Column
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The condition does not hold."""
+
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All conditions hold."""
+
+    terms: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """At least one condition holds."""
+
+    terms: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """``first + term - term ...``, from left to right."""
+
+    first: Node
+    rest: tuple[tuple[str, Node], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """``first * factor / factor ...``, from left to right."""
+
+    first: Node
+    rest: tuple[tuple[str, Node], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """``base ** exponent``."""
+
+    base: Node
+    exponent: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Negative:
+    """``-operand``, of anything but a number."""
+
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One of `FUNCTIONS` of its arguments."""
+
+    function: str
+    arguments: tuple[Node, ...]
+
+
+Condition = Comparison | IsIn | IsMissing | Not | And | Or
+Computed = Sum | Product | Power | Negative | Call
+Node = Constant | Column | Condition | Computed
+
+
+def conjunction(terms: Iterable[Node]) -> Node:
+    """Return ``a and b and ...``; an `And` among the terms gives its own terms."""
+    return And(tuple(part for term in terms for part in (term.terms if isinstance(term, And) else (term,))))
+
+
+def disjunction(terms: Iterable[Node]) -> Node:
+    """Return ``a or b or ...``; an `Or` among the terms gives its own terms."""
+    return Or(tuple(part for term in terms for part in (term.terms if isinstance(term, Or) else (term,))))
+
+
+def arithmetic(left: Node, operator: str, right: Node) -> Node:
+    """Return ``left operator right`` for one of ``+ - * / **``; sums and products grow to the right."""
+    if operator == "**":
+        return Power(left, right)
+    chain = Sum if operator in "+-" else Product
+    if isinstance(left, chain):
+        return chain(left.first, (*left.rest, (operator, right)))
+    return chain(left, ((operator, right),))
+
+
+def negative(operand: Node) -> Node:
+    """Return ``-operand``; the negative of a number is a number."""
+    if isinstance(operand, Constant) and not operand.is_boolean and not isinstance(operand.value, str):
+        return Constant(-operand.value)
+    return Negative(operand)
+
+
+def is_condition(node: Node) -> bool | None:
+    """Return whether the node is true or false rather than a number; None for a column, whose dtype decides."""
+    if isinstance(node, Column):
+        return None
+    return node.is_boolean if isinstance(node, Constant) else isinstance(node, Condition)
+
+
+def is_text(node: Node) -> bool:
+    """Return whether the node is a text constant."""
+    return isinstance(node, Constant) and isinstance(node.value, str)
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """Return the nodes right below a node, in the order they are written."""
+    match node:
+        case Constant() | Column():
+            return ()
+        case IsMissing(column):
+            return (column,)
+        case IsIn(operand, _) | Not(operand) | Negative(operand):
+            return (operand,)
+        case And(terms) | Or(terms) | Call(_, terms):
+            return terms
+        case Power(base, exponent):
+            return (base, exponent)
+        case Comparison(first, rest) | Sum(first, rest) | Product(first, rest):
+            return (first, *(operand for _, operand in rest))
+
+
+def _walk(node: Node) -> Iterator[Node]:
+    yield node
+    for child in children(node):
+        yield from _walk(child)
+
+
+def columns(node: Node) -> tuple[str, ...]:
+    """Return the names of the columns that a node reads, each once, in the order they are written."""
+    return tuple(dict.fromkeys(part.name for part in _walk(node) if isinstance(part, Column)))
+
+
+def column_text(name: str) -> str:
+    """Return a column's name as it is written in an expression, in backticks unless it is a plain word."""
+    if name.isidentifier() and not keyword.iskeyword(name) and name != "missing":
+        return name
+    return "`" + name.replace("`", "``") + "`"
+
+
+def to_text(node: Node) -> str:
+    """Return the text of a node; ``parse(to_text(node)) == node``."""
+    return _write(node)[0]
+
+
+# How tightly each form binds, as in Python.
+_OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _SIGN, _POWER, _ATOM = range(9)
+
+
+def _write(node: Node) -> tuple[str, int]:
+    """Return the text of a node and how tightly it binds."""
+    match node:
+        case Constant(value):
+            signed = not isinstance(value, str) and math.copysign(1, value) < 0
+            return repr(value), _SIGN if signed else _ATOM
+        case Column(name):
+            return column_text(name), _ATOM
+        case IsMissing(column):
+            return f"{to_text(column)} is missing", _COMPARE
+        case Not(IsMissing(column)):
+            return f"{to_text(column)} is not missing", _COMPARE
+        case IsIn(operand, values):
+            return f"{_inside(operand, _SUM)} in {_tuple(values)}", _COMPARE
+        case Not(IsIn(operand, values)):
+            return f"{_inside(operand, _SUM)} not in {_tuple(values)}", _COMPARE
+        case Not(operand):
+            return f"not {_inside(operand, _NOT)}", _NOT
+        case And(terms):
+            return " and ".join(_inside(term, _NOT) for term in terms), _AND
+        case Or(terms):
+            return " or ".join(_inside(term, _AND) for term in terms), _OR
+        case Comparison(first, rest):
+            return _chain(first, rest, _SUM, _SUM), _COMPARE
+        case Sum(first, rest):
+            return _chain(first, rest, _SUM, _PRODUCT), _SUM
+        case Product(first, rest):
+            return _chain(first, rest, _PRODUCT, _SIGN), _PRODUCT
+        case Negative(operand):
+            return f"-{_inside(operand, _SIGN)}", _SIGN
+        case Power(base, exponent):
+            return f"{_inside(base, _ATOM)} ** {_inside(exponent, _SIGN)}", _POWER
+        case Call(function, arguments):
+            return f"{function}({', '.join(to_text(argument) for argument in arguments)})", _ATOM
+
+
+def _inside(node: Node, least: int) -> str:
+    text, binds = _write(node)
+    return text if binds >= least else f"({text})"
+
+
+def _chain(first: Node, rest: Iterable[tuple[str, Node]], least_first: int, least_rest: int) -> str:
+    return " ".join([_inside(first, least_first), *(f"{sign} {_inside(part, least_rest)}" for sign, part in rest)])
+
+
+def _tuple(values: tuple[Constant, ...]) -> str:
+    return repr(tuple(value.value for value in values))

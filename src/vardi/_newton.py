@@ -1,0 +1,218 @@
+"""Sums -> Solution: Newton's method on the convex dual, with a step that is guaranteed to descend.
+
+In counts (not shares) of rows, the dual is D(u) = sum_i c_i log S_i(u) - sum_k n_k u_k with gradient shares - sizes and
+Hessian diag(shares) - gram. Its third derivative along any direction d is at most range(d) times the second, from which
+everything here follows (MATH section 1.3 of the design notes; Bach 2010 for the general theory):
+
+- a full Newton step delta descends by N^2 / 4 or more whenever R = range(delta) <= 1, without evaluating D;
+- a step of length log(1 + R) / R always descends;
+- range(u - u*) <= -log(1 - c N) where c^2 is the largest effective resistance of the Hessian's graph.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._identify import connected
+from vardi._laplacian import Laplacian, SingularError
+from vardi._sums import Floats, Gram, Sums
+
+GAP = 1e-9  # spectral gap below which the samples cannot be told from disconnected ones
+RANGE = 1e-6  # largest range of the last step
+EXACT = 1e-12  # range of the step from which no further one is worth its pass
+LEVEL = 16  # rows for each row of the next smaller subsample
+FAR = 1e-3  # share of the rows a sample should have below which Newton's model is no guide
+DIRECT = 200_000  # numbers up to which no subsample is worth its while
+
+
+class SolvableRows(Protocol):
+    """What Newton's method needs of rows."""
+
+    sizes: Floats
+
+    def __len__(self) -> int: ...
+    def sums(self, u: Floats) -> Sums: ...
+    def log_means(self, u: Floats) -> Floats: ...
+    def start(self) -> Floats: ...
+    def reach(self) -> Any: ...
+    def subsample(self, fraction: float, *, least: int) -> Self: ...
+    def shift_to(self, other: Self) -> Floats: ...
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Where the solver stopped, and how near that is.
+
+    Attributes
+    ----------
+    u : ndarray of shape (K,)
+        The dual point, log(lambda_k / Omega_k); -inf for a state that no sample was drawn from.
+    converged : bool
+        Whether residual, last step and spectral gap are all within their bounds.
+    iterations : int
+        Newton steps over all rows; steps on subsamples are not counted.
+    residual : float
+        max_k abs(Gamma_k - 1): the largest relative error of Vardi's equations at u.
+    step : float
+        Range of the Newton step at u, an estimate of range(u - u*).
+    gap : float
+        Spectral gap of the overlap matrix: 1 is perfect overlap, 0 none.
+    certificate : float
+        Upper bound on range(u - u*), and so on the log of every ratio of weights to its exact value.
+    cut : ndarray of shape (K,)
+        A number for each sample; its signs split the samples where they overlap least.
+    """
+
+    u: Floats
+    converged: bool
+    iterations: int
+    residual: float
+    step: float
+    gap: float
+    certificate: float
+    cut: Floats
+
+    def __repr__(self) -> str:
+        state = "converged" if self.converged else "did not converge"
+        return (
+            f"Solution({state} in {self.iterations} iterations, residual={self.residual:.1e}, "
+            f"gap={self.gap:.2g}, certificate={self.certificate:.1e})"
+        )
+
+
+def solve(rows: SolvableRows, *, tol: float = 1e-10, max_iterations: int = 100) -> Solution:
+    """Solve Vardi's system for all rows, warm-started from ever smaller subsamples of them."""
+    return newton(rows, _warm_start(rows), tol=tol, max_iterations=max_iterations)
+
+
+def newton(rows: SolvableRows, u: Floats, *, tol: float = 1e-10, max_iterations: int = 100) -> Solution:
+    """Minimise the dual from u on, as far as rounding lets it."""
+    previous = np.inf
+    for step in _steps(rows, u):
+        solved = step.residual <= tol
+        if solved and step.range <= RANGE and (step.range <= EXACT or step.range > previous / 4):
+            break
+        if step.laplacian is None or step.iterations >= max_iterations:
+            break
+        if solved and step.range > RANGE and step.laplacian.gap()[0] < GAP:  # they hold, but not at one point only
+            break
+        previous = step.range
+    return _solution(rows, step, solved=step.residual <= tol and step.range <= RANGE)
+
+
+def _warm_start(rows: SolvableRows) -> Floats:
+    """Return u from a sixteenth of the rows, solved to well below its statistical error."""
+    if len(rows) * len(rows.sizes) <= DIRECT:
+        return rows.start()
+    smaller = rows.subsample(1.0 / LEVEL, least=100)
+    if len(smaller) > len(rows) / 4 or not connected(smaller.reach(), smaller.sizes):
+        return rows.start()
+    for step in _steps(smaller, _warm_start(smaller)):
+        if step.decrement < 0.01 or step.iterations == 20:
+            break
+    if step.laplacian is None:
+        return rows.start()
+    return step.u + step.delta + smaller.shift_to(rows)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A point u with the Newton step delta that leads on from it."""
+
+    u: Floats
+    delta: Floats
+    laplacian: Laplacian | None  # None where it is singular
+    gradient: Floats  # of the sampled states, like all that follows
+    residual: float
+    iterations: int
+
+    @property
+    def range(self) -> float:
+        return float(np.ptp(self.delta[np.isfinite(self.u)]))
+
+    @property
+    def decrement(self) -> float:
+        """N^2 = gradient' H^+ gradient: twice what D can still fall, to second order."""
+        return float(-self.gradient @ self.delta[np.isfinite(self.u)])
+
+
+def _steps(rows: SolvableRows, u: Floats) -> Iterator[_Step]:
+    """Walk down the dual, giving each point before it is left; ends after a point whose Hessian is singular."""
+    sizes = rows.sizes
+    sampled = sizes > 0
+    u = np.where(sampled, u, -np.inf)
+    sums = rows.sums(u)
+    for iterations in itertools.count():
+        if (sums.shares[sampled] < FAR * sizes[sampled]).any():  # self-consistent step, which descends from anywhere
+            with np.errstate(divide="ignore"):
+                log_shares = np.log(sums.shares) if sums.shares[sampled].all() else rows.log_means(u) + u
+            u = np.where(sampled, u + np.log(np.where(sampled, sizes, 1.0)) - log_shares, -np.inf)
+            sums = rows.sums(u)
+            continue
+        step = _newton_step(u, sums, sizes, iterations)
+        yield step
+        if step.laplacian is None:
+            return
+        u, sums = _advance(rows, step, sums)
+
+
+def _newton_step(u: Floats, sums: Sums, sizes: Floats, iterations: int) -> _Step:
+    sampled = sizes > 0
+    gradient = (sums.shares - sizes)[sampled]
+    residual = float(np.abs(gradient / sizes[sampled]).max())
+    delta = np.zeros(len(u))
+    try:
+        laplacian = Laplacian(sums.shares[sampled], _restricted(sums.gram, sampled))
+        delta[sampled] = -laplacian.solve(gradient)
+    except SingularError:
+        laplacian = None
+    return _Step(u, delta, laplacian, gradient, residual, iterations)
+
+
+def _advance(rows: SolvableRows, step: _Step, sums: Sums) -> tuple[Floats, Sums]:
+    """Take the full step, unless it is long and does not descend enough: then the one that cannot fail to."""
+    sampled = rows.sizes > 0
+    u = step.u + step.delta
+    there = rows.sums(u)
+    if step.range > 1.0:
+        fall = sums.log_mass - there.log_mass + rows.sizes[sampled] @ step.delta[sampled]
+        if not fall >= step.decrement / 4:  # also where it is not a number
+            u = step.u + step.delta * (np.log1p(step.range) / step.range)
+            there = rows.sums(u)
+    return u, there
+
+
+def _solution(rows: SolvableRows, step: _Step, *, solved: bool) -> Solution:
+    K = len(step.u)
+    cut = np.zeros(K)
+    if step.laplacian is None:
+        return Solution(step.u, False, step.iterations, step.residual, np.inf, 0.0, np.inf, cut)
+    gap, cut[rows.sizes > 0] = step.laplacian.gap()
+    # What the sums themselves lose: each share is good to a few units of its last place.
+    rounding = 4 * np.finfo(float).eps * np.sqrt(rows.sizes.sum() / max(gap, GAP))
+    resistance = step.laplacian.largest_resistance(max(gap, GAP))
+    reach = np.sqrt(resistance) * (np.sqrt(max(step.decrement, 0.0)) + rounding)
+    certificate = float(-np.log1p(-reach)) if reach < 1 else np.inf
+    return Solution(step.u, solved and gap >= GAP, step.iterations, step.residual, step.range, gap, certificate, cut)
+
+
+def _restricted(gram: Gram, sampled: NDArray[np.bool_]) -> Gram:
+    """Return the gram of the sampled states alone; the others' part of it is zero."""
+    if sampled.all():
+        return gram
+    if callable(gram):
+        where = np.flatnonzero(sampled)
+
+        def restricted(v: Floats) -> Floats:
+            padded = np.zeros(len(sampled))
+            padded[where] = v
+            return np.asarray(gram(padded)[where])
+
+        return restricted
+    return gram[np.ix_(sampled, sampled)] if isinstance(gram, np.ndarray) else gram[sampled][:, sampled]

@@ -1,0 +1,259 @@
+"""Samples and biases as the user gives them -> one pool: names, rows, labels, counts, and the value of every bias."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._frames import Frame, as_frame, concat
+from vardi._sums import Floats, Integers
+from vardi.biases import Bias, ProductBias, ValuesBias, as_bias
+from vardi.errors import (
+    EmptySampleError,
+    InvalidBiasError,
+    InvalidCountsError,
+    MismatchError,
+    MissingValuesError,
+    suggest,
+)
+
+Name = Hashable
+
+
+@dataclass(frozen=True)
+class Pool:
+    """All rows of all samples, in the order in which they were given.
+
+    Attributes
+    ----------
+    names : tuple
+        One for each bias: the samples in their order, then the states that no sample was drawn from.
+    biases : tuple of Bias
+        One for each name; empty for a pool that was given as a matrix.
+    frames : tuple of Frame
+        The rows, in one piece or one for each sample; empty for a pool that was given as a matrix.
+    source : ndarray of int
+        Position in names of each row's sample.
+    counts : ndarray or None
+        How many rows each row stands for.
+    """
+
+    names: tuple[Name, ...]
+    biases: tuple[Bias, ...]
+    frames: tuple[Frame, ...]
+    source: Integers
+    counts: Floats | None
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def values(self) -> list[NDArray[Any]]:
+        """Return for each bias its values on all rows."""
+        factors = [bias.factors if isinstance(bias, ProductBias) else (bias,) for bias in self.biases]
+        functions = list(dict.fromkeys(part for parts in factors for part in parts if not isinstance(part, ValuesBias)))
+        samples = [str(name) for name in self.names] if len(self.frames) > 1 else [None]
+        pieces = [frame.evaluate(functions, name) for frame, name in zip(self.frames, samples, strict=False)]
+        known = {function: _joined(piece) for function, *piece in zip(functions, *pieces, strict=True)}
+        return [
+            _product([self._given(part, name) if isinstance(part, ValuesBias) else known[part] for part in parts])
+            for name, parts in zip(self.names, factors, strict=True)
+        ]
+
+    def series(self, values: Floats, name: str) -> Any:
+        """Return values, one for each row, in the user's library (pandas: with the user's index)."""
+        whole = self.whole()
+        return values if whole is None else whole.series(values, name)
+
+    def whole(self) -> Frame | None:
+        """Return all rows in one frame; None where there is none, or samples are held by different libraries."""
+        if len(self.frames) <= 1:
+            return self.frames[0] if self.frames else None
+        try:
+            return concat(self.frames)
+        except MismatchError:
+            return None
+
+    def _given(self, bias: ValuesBias, name: Name) -> NDArray[Any]:
+        if len(bias.values) != len(self):
+            raise MismatchError(
+                f"The bias of {str(name)!r} has {len(bias.values)} values, but the pool has {len(self)} rows. "
+                "Give one value for each row of the pool, all samples one after the other.",
+                expected=(len(self),),
+                got=(len(bias.values),),
+            )
+        return bias.values
+
+
+def as_pool(samples: Any, biases: Any, *, source: Any = None, counts: Any = None) -> Pool:
+    """Bring samples, biases, labels and counts together, or say what does not fit."""
+    if source is not None:
+        return _labelled_pool(samples, biases, source, counts)
+    named, by_name = _named(samples, "samples"), _named(biases, "biases")
+    if not named:
+        raise EmptySampleError("There are no samples. Give at least one, as a mapping from name to rows.")
+    for name in named:
+        if name not in by_name:
+            raise MismatchError(
+                f"Sample {str(name)!r} has no bias. The samples are {show(named)}, the biases {show(by_name)}."
+                f"{suggest(name, by_name)} Give each sample a bias; 1 says that it was drawn without any.",
+                expected=named,
+                got=by_name,
+            )
+    frames = tuple(as_frame(rows) for rows in named.values())
+    empty = [name for name, frame in zip(named, frames, strict=True) if not len(frame)]
+    if empty:
+        raise EmptySampleError(
+            f"No rows in {show(empty)}. Leave an empty sample out of the samples; its bias may stay, and its "
+            "normaliser "
+            "is estimated all the same.",
+            samples=map(str, empty),
+        )
+    names = (*named, *(name for name in by_name if name not in named))
+    codes = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames])
+    if isinstance(counts, Mapping):
+        counts = _joined([np.asarray(_counted(counts, name)) for name in named])
+    return Pool(names, _biases(by_name, names), frames, codes, _counts(counts, frames, len(codes)))
+
+
+def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
+    if isinstance(rows, Mapping | list | tuple):
+        raise MismatchError(
+            "source= labels the rows of one frame, but several samples were given. Leave source out, or give one "
+            "frame.",
+            expected=("one frame",),
+            got=(type(rows).__name__,),
+        )
+    frame, by_name = as_frame(rows), _named(biases, "biases")
+    if not len(frame):
+        raise EmptySampleError("The pool has no rows. Give at least one row of one sample.")
+    labels = frame.column(source) if isinstance(source, str) else np.asarray(source)
+    _require_length("source", labels, len(frame), "label")
+    codes = _codes(labels, by_name, source if isinstance(source, str) else "source")
+    names = tuple(by_name)
+    return Pool(names, _biases(by_name, names), (frame,), codes, _counts(counts, (frame,), len(frame)))
+
+
+def matrix_pool(omega: Any, source: Any, counts: Any, names: Iterable[Name] | None) -> Pool:
+    """Check shapes and labels of a matrix of biases."""
+    if omega.ndim != 2 or not min(omega.shape):
+        raise EmptySampleError(
+            f"omega has shape {omega.shape}. Give a matrix with a row for each row of the pool and a column for each "
+            "bias."
+        )
+    n, K = omega.shape
+    labels = np.asarray(source)
+    _require_length("source", labels, n, "label")
+    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= K:
+        raise MismatchError(
+            f"source holds labels from {labels.min()} to {labels.max()} ({labels.dtype}), but omega has {K} columns. "
+            f"Number the samples by their columns, 0 to {K - 1}; for named samples there is vardi.debias.",
+            expected=range(K),
+            got=np.unique(labels)[:10].tolist(),
+        )
+    names = tuple(str(k) for k in range(K)) if names is None else tuple(names)
+    if len(names) != K:
+        raise MismatchError(f"{len(names)} names for {K} columns. Give one for each.", expected=range(K), got=names)
+    return Pool(names, (), (), labels.astype(np.int64, copy=False), _counts(counts, (), n))
+
+
+def _named(items: Any, what: str) -> dict[Name, Any]:
+    if isinstance(items, Mapping):
+        return dict(items)
+    if isinstance(items, list | tuple):
+        return {str(k): item for k, item in enumerate(items)}
+    remedy = "; for one frame with a column of labels, give its name as source=" if what == "samples" else ""
+    raise MismatchError(
+        f"The {what} came as {type(items).__qualname__}. Give a mapping by name, or a list{remedy}.",
+        expected=("mapping", "list"),
+        got=(type(items).__qualname__,),
+    )
+
+
+def _biases(by_name: Mapping[Name, Any], names: Sequence[Name]) -> tuple[Bias, ...]:
+    biases = []
+    for name in names:
+        try:
+            biases.append(as_bias(by_name[name]))
+        except InvalidBiasError as error:
+            raise InvalidBiasError(f"The bias of {str(name)!r}: {error}", sample=str(name)) from error
+    return tuple(biases)
+
+
+def _codes(labels: NDArray[Any], names: Mapping[Name, Any], column: str) -> Integers:
+    position = {name: k for k, name in enumerate(names)}
+    codes = np.fromiter((position.get(label, -1) for label in labels.tolist()), np.int64, len(labels))
+    if (codes >= 0).all():
+        return codes
+    strangers = labels[codes < 0].tolist()
+    missing = sum(label is None or label != label for label in strangers)
+    if missing:
+        raise MissingValuesError(
+            f"No label in {column!r} for {missing} rows, so it is unknown which sample they belong to. "
+            "Fill the labels, or take these rows out.",
+            columns={column: missing},
+        )
+    found = dict.fromkeys(labels.tolist())
+    raise MismatchError(
+        f"Label {str(strangers[0])!r} of {column!r} has no bias. The labels are {show(found)}, the biases "
+        f"{show(names)}."
+        f"{suggest(strangers[0], names)} Give each label a bias.",
+        expected=names,
+        got=found,
+    )
+
+
+def _counted(counts: Mapping[Name, Any], name: Name) -> Any:
+    if name not in counts:
+        raise MismatchError(
+            f"No counts for sample {str(name)!r}. The counts are for {show(counts)}.{suggest(name, counts)}",
+            expected=(name,),
+            got=counts,
+        )
+    return counts[name]
+
+
+def _counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats | None:
+    if counts is None:
+        return None
+    if isinstance(counts, str):
+        counts = _joined([frame.column(counts) for frame in frames])
+    values = np.asarray(counts, dtype=np.float64)
+    _require_length("counts", values, n, "count")
+    bad = np.flatnonzero(~((values >= 0) & (values < np.inf)))
+    if len(bad):
+        raise InvalidCountsError(
+            f"The count of row {bad[0]} of the pool is {values[bad[0]]}. A count says how many rows a row stands "
+            "for, so "
+            "it is a finite number, zero or more.",
+            rows=bad[:10],
+        )
+    return values
+
+
+def _require_length(what: str, values: NDArray[Any], n: int, unit: str) -> None:
+    if values.shape != (n,):
+        raise MismatchError(
+            f"{what} has shape {values.shape}, but the pool has {n} rows. Give one {unit} for each row.",
+            expected=(n,),
+            got=values.shape,
+        )
+
+
+def _joined(pieces: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+def _product(factors: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    if len(factors) == 1:
+        return factors[0]
+    return np.asarray(np.prod([np.asarray(factor, np.float64) for factor in factors], axis=0))
+
+
+def show(names: Iterable[Name]) -> str:
+    """Return names as a person reads them, the first ten of many."""
+    shown = [repr(str(name)) for name in names]
+    return ", ".join(shown[:10]) + (f" and {len(shown) - 10} more" if len(shown) > 10 else "")

@@ -1,0 +1,6 @@
+"""Where the data live: one contract (:class:`~vardi._rows.base.Rows`), one file for each way to hold rows."""
+
+from vardi._rows.base import Rows
+from vardi._rows.choose import as_rows, require_biases
+
+__all__ = ["Rows", "as_rows", "require_biases"]

@@ -1,0 +1,131 @@
+"""The contract between rows and mathematics, and what every holder of rows has in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from vardi._rows.grouping import sizes_of, stratified
+from vardi._rows.start import tree_start
+from vardi._sums import Floats, Integers, Sums
+
+MODERATE = 230.0  # |u| and |log omega| up to which no product of e^u and omega can leave the floating-point range
+START = 1_000_000  # numbers that a start from pairs looks at
+FAR = 100.0  # how far u may move from the point that the rows were scaled at
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A matrix A and offsets a with A_ik = omega_ik e^{anchor_k - a_i}: from here on a step needs K exps only."""
+
+    matrix: Any
+    offset: Floats | None
+    anchor: Floats
+
+
+class Rows(ABC):
+    """Rows in memory: an n x K matrix, a label for each row and, if rows stand for several, their counts.
+
+    A bias whose sample has no rows (an unsampled state) has size 0 and u = -inf, which takes it out of every sum.
+
+    Parameters
+    ----------
+    matrix : array of shape (n, K)
+        omega, or log omega with -inf for zero.
+    source : ndarray of int of shape (n,)
+        Sample of each row.
+    counts : ndarray of shape (n,), optional
+        How many rows each row stands for.
+    log : bool
+        Whether the matrix holds log omega.
+    moderate : bool
+        Whether omega is so far from under- and overflow that it can be used as it stands, without a scaled copy.
+    inverse : ndarray of int, optional
+        Where equal rows were collapsed into counts: the row here that each row of the pool is.
+    """
+
+    def __init__(
+        self,
+        matrix: Any,
+        source: Integers,
+        counts: Floats | None = None,
+        *,
+        log: bool = False,
+        moderate: bool = False,
+        inverse: Integers | None = None,
+    ) -> None:
+        self.matrix, self.source, self.counts, self.log, self.moderate = matrix, source, counts, log, moderate
+        self.inverse = inverse
+        self.sizes = sizes_of(source, matrix.shape[1], counts)
+        self._scaled: Scaled | None = None
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @abstractmethod
+    def sums(self, u: Floats) -> Sums:
+        """Return log_mass, shares and gram at u."""
+
+    @abstractmethod
+    def log_row_mass(self, u: Floats) -> Floats:
+        """Return log S_i(u) = log sum_l e^{u_l} omega_l(z_i) for every row."""
+
+    @abstractmethod
+    def log_means(self, u: Floats) -> Floats:
+        """Return log sum_i c_i omega_ik / S_i(u) for every k, wholly in the log domain."""
+
+    @abstractmethod
+    def reach(self) -> Any:
+        """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
+
+    @abstractmethod
+    def overlap(self, mass: Floats) -> Any:
+        """Return the K x K masses of the rows that both biases could have drawn."""
+
+    @abstractmethod
+    def log_omega(self) -> Floats:
+        """Return log omega as one dense matrix: a copy, meant for small pools."""
+
+    @abstractmethod
+    def _anchored(self, u: Floats) -> Scaled:
+        """Return the rows scaled so that the largest e^{u_k} omega_ik of each is 1."""
+
+    def weights(self, u: Floats) -> tuple[Floats, float]:
+        """Return the weights 1 / S_i, scaled to mean 1 over the counted rows, and the log of that scale."""
+        log_weights = -self.log_row_mass(u)
+        top = float(log_weights.max())
+        weights = np.exp(log_weights - top)
+        mean = float(weights.mean() if self.counts is None else self.counts @ weights / self.counts.sum())
+        return weights / mean, top + np.log(mean)
+
+    def start(self) -> Floats:
+        """Return a first u, from pairs of samples in a small subsample."""
+        K = len(self.sizes)
+        sub = self.subsample(0.0, least=int(np.clip(START / K**2, 30, 200)))
+        return tree_start(sub.log_omega(), sub.source, sub.counts, sub.sizes) + sub.shift_to(self)
+
+    def shift_to(self, other: Rows) -> Floats:
+        """Return what to add to u here for a start there: the normalisers carry over, the shares differ."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(self.sizes > 0, np.log(other.sizes) - np.log(self.sizes), 0.0)
+
+    def subsample(self, fraction: float, *, least: int) -> Self:
+        """Return evenly spaced rows of every sample: the given fraction, but at least so many of each."""
+        rows = stratified(self.source, len(self.sizes), fraction, least)
+        return self if len(rows) == len(self) else self.subset(rows)
+
+    def subset(self, rows: Integers) -> Self:
+        """Return some of the rows."""
+        counts = None if self.counts is None else self.counts[rows]
+        return type(self)(self.matrix[rows], self.source[rows], counts, log=self.log, moderate=self.moderate)
+
+    def _scale(self, u: Floats) -> Scaled:
+        sampled = u[self.sizes > 0]
+        if self._scaled is None and self.moderate and np.abs(sampled).max() < MODERATE:
+            return Scaled(self.matrix, None, np.zeros(len(u)))
+        if self._scaled is None or np.abs(sampled - self._scaled.anchor[self.sizes > 0]).max() > FAR:
+            self._scaled = self._anchored(u)
+        return self._scaled

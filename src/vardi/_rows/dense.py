@@ -1,0 +1,124 @@
+"""Rows whose biases are a dense matrix."""
+
+from __future__ import annotations
+
+import functools
+import operator
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from vardi._rows.base import Rows, Scaled
+from vardi._rows.grouping import membership, sizes_of
+from vardi._rows.threads import blocks, map_blocks
+from vardi._sums import Floats, Sums
+
+
+class Dense(Rows):
+    """An n x K array, read in blocks: beyond the array itself a pass needs a few blocks of memory."""
+
+    _row_mass: tuple[Scaled, Floats, Floats] | None = None
+
+    def sums(self, u: Floats) -> Sums:
+        """Return log_mass, shares and gram at u, in one pass over the rows."""
+        scaled = self._scale(u)
+        step = np.exp(u - scaled.anchor)  # the only exps: K of them
+        S = np.empty(len(self))
+
+        def block(rows: slice) -> Sums:
+            A = np.asarray(scaled.matrix[rows], dtype=np.float64)
+            S[rows] = mass = A @ step
+            log_mass = np.log(mass) if scaled.offset is None else np.log(mass) + scaled.offset[rows]
+            if self.counts is None:
+                A = A * (1.0 / mass)[:, None]
+                return Sums(float(log_mass.sum()), np.ones(len(A)) @ A, A.T @ A)
+            root = np.sqrt(self.counts[rows])
+            A = A * (root / mass)[:, None]
+            return Sums(float(self.counts[rows] @ log_mass), root @ A, A.T @ A)
+
+        total = functools.reduce(operator.add, map_blocks(block, len(self), len(u)))
+        self._row_mass = (scaled, u, S)  # the weights at the solution are these: no need to pass over the rows again
+        return Sums(total.log_mass, total.shares * step, total.gram * (step[:, None] * step))
+
+    def log_row_mass(self, u: Floats) -> Floats:
+        """Return log S_i(u) for every row; free where u is the point of the last sums."""
+        scaled = self._scale(u)
+        if self._row_mass is not None and self._row_mass[0] is scaled and np.array_equal(self._row_mass[1], u):
+            S = self._row_mass[2]
+        else:
+            step = np.exp(u - scaled.anchor)
+            S = np.concatenate(
+                list(map_blocks(lambda rows: np.asarray(scaled.matrix[rows], float) @ step, len(self), len(u)))
+            )
+        return np.log(S) if scaled.offset is None else np.log(S) + scaled.offset
+
+    def log_means(self, u: Floats) -> Floats:
+        """Return log sum_i c_i omega_ik / S_i(u) for every k, wholly in the log domain."""
+        log_weight = -self.log_row_mass(u)[:, None]
+        b = None if self.counts is None else self.counts[:, None]
+        parts = [
+            logsumexp(self._log_block(rows) + log_weight[rows], axis=0, b=None if b is None else b[rows])
+            for rows in blocks(len(self), len(u))
+        ]
+        return np.asarray(logsumexp(parts, axis=0))
+
+    def reach(self) -> Floats:
+        """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
+        K = len(self.sizes)
+
+        def block(rows: slice) -> Floats:
+            positive = self._positive(rows)
+            counts = None if self.counts is None else self.counts[rows]
+            if positive.all():  # no zeros, the rule with densities: nothing to look up
+                return np.broadcast_to(sizes_of(self.source[rows], K, counts)[:, None], (K, K))
+            return np.asarray(membership(self.source[rows], K, counts) @ positive.astype(np.float64))
+
+        return np.asarray(sum(map_blocks(block, len(self), K))).T
+
+    def overlap(self, mass: Floats) -> Floats:
+        """Return the K x K masses of the rows that both biases could have drawn."""
+
+        def block(rows: slice) -> Floats:
+            positive = self._positive(rows).astype(np.float64)
+            return np.asarray((positive * mass[rows, None]).T @ positive)
+
+        return np.asarray(sum(map_blocks(block, len(self), len(self.sizes))))
+
+    def log_omega(self) -> Floats:
+        """Return log omega as one matrix."""
+        return self._log_block(slice(None))
+
+    def _anchored(self, u: Floats) -> Scaled:
+        matrix = np.empty(self.matrix.shape)
+        offset = np.empty(len(self))
+
+        def block(rows: slice) -> None:
+            out = matrix[rows]
+            np.add(self._log_block(rows), u, out=out)
+            offset[rows] = largest = _row_maximum(out)
+            np.subtract(out, largest[:, None], out=out)
+            np.exp(out, out=out)
+
+        for _ in map_blocks(block, *matrix.shape):
+            pass
+        return Scaled(matrix, offset, np.where(self.sizes > 0, u, 0.0))
+
+    def _log_block(self, rows: slice) -> Floats:
+        block = np.asarray(self.matrix[rows], dtype=np.float64)
+        if self.log:
+            return block
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(block))
+
+    def _positive(self, rows: slice) -> NDArray[np.bool_]:
+        return np.asarray(self.matrix[rows] > (-np.inf if self.log else 0))
+
+
+def _row_maximum(block: Floats) -> Floats:
+    if block.shape[1] > 16:
+        return np.asarray(block.max(axis=1))
+    largest = block[:, 0].copy()  # narrow blocks: a reduction over a short axis is slower than K passes
+    for k in range(1, block.shape[1]):
+        np.maximum(largest, block[:, k], out=largest)
+    return largest

@@ -1,0 +1,36 @@
+"""Rows by sample: sizes, sums within samples, and a subsample that keeps every sample."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from vardi._sums import Floats, Integers
+
+
+def sizes_of(source: Integers, K: int, counts: Floats | None) -> Floats:
+    """Return n_k, the (counted) number of rows of each sample."""
+    return np.bincount(source, counts, minlength=K).astype(np.float64)
+
+
+def membership(source: Integers, K: int, counts: Floats | None) -> sparse.csc_array:
+    """Return the K x n matrix with c_i at (s_i, i): multiplied with a matrix of rows, it sums within samples."""
+    data = np.ones(len(source)) if counts is None else counts
+    return sparse.csc_array((data, source, np.arange(len(source) + 1)), shape=(K, len(source)))
+
+
+def by_sample(source: Integers, K: int) -> list[Integers]:
+    """Return the row numbers of each sample, in order."""
+    narrow = source.astype(np.int16) if K < 2**15 else source  # 16-bit labels sort by radix
+    order = np.argsort(narrow, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(source, minlength=K))[:-1])
+
+
+def stratified(source: Integers, K: int, fraction: float, least: int) -> NDArray[np.intp]:
+    """Return evenly spaced rows of every sample: the given fraction, but at least so many of each."""
+    picks = []
+    for rows in by_sample(source, K):
+        size = min(len(rows), max(least, int(len(rows) * fraction)))
+        picks.append(rows[(np.arange(size) * (len(rows) / max(size, 1))).astype(np.intp)])
+    return np.concatenate(picks)

@@ -1,0 +1,81 @@
+"""Where Newton's method starts: pairwise ratios along the maximum spanning tree of the overlaps."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
+from scipy.special import expit
+
+from vardi._rows.grouping import by_sample
+from vardi._sums import Floats, Integers
+
+
+def mean_log_start(log_omega_sums: Floats, sizes: Floats) -> Floats:
+    """Return u_k = log n_k - (mean of log omega_k over the rows of sample k): crude, but always there."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(sizes > 0, np.log(sizes) - log_omega_sums / sizes, -np.inf)
+
+
+def tree_start(log_omega: Floats, source: Integers, counts: Floats | None, sizes: Floats) -> Floats:
+    """Estimate u from pairs of samples only, and add the differences up along a tree.
+
+    For samples k and l alone, t = u_k - u_l solves sum_i expit(t + log omega_k - log omega_l) = n_k over their rows
+    that both allow (Bennett's acceptance ratio). The tree joins the pairs that overlap most: many shared rows, and
+    close log ratios (their Jeffreys divergence is a difference of means, so no pair need be solved to be judged).
+    """
+    K = len(sizes)
+    c = np.ones(len(source)) if counts is None else counts
+    rows_of = by_sample(source, K)
+    finite = np.isfinite(log_omega)
+    L = np.where(finite, log_omega, 0.0)
+    own = L[np.arange(len(source)), source]
+    u = mean_log_start(np.array([c[rows] @ own[rows] for rows in rows_of]), sizes)
+    shared = np.stack([c[rows] @ finite[rows] for rows in rows_of])  # rows of k (rows) that l (columns) allows
+    drops = np.where(finite, own[:, None] - L, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        drop = np.stack([c[rows] @ drops[rows] for rows in rows_of]) / shared  # mean of log omega_k/omega_l on D_k
+        weight = np.log(np.minimum(shared, shared.T)) - (drop + drop.T) / 4.0
+    for k, l in _tree(np.where(np.isfinite(weight), weight, -np.inf)):
+        rows = np.concatenate([rows_of[k], rows_of[l]])
+        rows = rows[finite[rows, k] & finite[rows, l]]
+        u[l] = u[k] - _ratio(L[rows, k] - L[rows, l], c[rows], float(c[rows] @ (source[rows] == k)))
+    return u
+
+
+def _tree(weight: Floats) -> list[tuple[int, int]]:
+    """Return (parent, child) along the maximum spanning forest, parents first; -inf is no edge."""
+    edges = np.isfinite(weight)
+    edges.flat[:: len(weight) + 1] = False
+    if len(weight) == 2:
+        return [(0, 1)] if edges[0, 1] else []
+    cost = np.where(edges, weight[edges].max(initial=0.0) + 1.0 - weight, 0.0)  # positive: to SciPy zero is no edge
+    tree = csgraph.minimum_spanning_tree(sparse.csr_array(cost))
+    seen: set[int] = set()
+    ordered = []
+    for root in range(len(weight)):
+        if root not in seen:
+            nodes, parents = csgraph.breadth_first_order(tree, root, directed=False)
+            ordered += [(int(parents[node]), int(node)) for node in nodes[1:]]
+            seen.update(nodes.tolist())
+    return ordered
+
+
+def _ratio(d: Floats, counts: Floats, target: float) -> float:
+    """Solve sum_i c_i expit(d_i + t) = target for t, by Newton's method inside a bracket."""
+    total = float(counts.sum())
+    target = min(max(target, 0.5), total - 0.5)  # rows of one side only: half a row keeps the ratio finite
+    level = np.log(target / (total - target))
+    low, high = level - float(d.max()), level - float(d.min())
+    t = level - float(np.median(d))
+    for _ in range(60):
+        p = expit(d + t)
+        excess = float(counts @ p) - target
+        low, high = (low, t) if excess > 0 else (t, high)
+        slope = float(counts @ (p * (1.0 - p)))
+        t_new = t - excess / slope if slope > 0 else np.inf
+        t_new = t_new if low < t_new < high else 0.5 * (low + high)
+        if abs(t_new - t) <= 1e-3:
+            return t_new
+        t = t_new
+    return t

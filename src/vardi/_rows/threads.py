@@ -1,0 +1,46 @@
+"""A sum over blocks of rows, in threads. Blocks and their order never depend on how many threads there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, TypeVar
+
+import joblib
+from threadpoolctl import ThreadpoolController
+
+Result = TypeVar("Result")
+
+BLOCK = 160_000  # numbers in a block: 1.3 MB, so that what a step writes is still in cache when it is read again
+THREADED = 1_000_000  # numbers from which threads pay for their start
+
+
+def blocks(n: int, width: int) -> list[slice]:
+    """Cut n rows of the given width into slices of about BLOCK numbers."""
+    step = max(BLOCK // max(width, 1), 64)
+    return [slice(low, min(low + step, n)) for low in range(0, n, step)]
+
+
+def map_blocks(function: Callable[[slice], Result], n: int, width: int) -> Iterator[Result]:
+    """Apply the function to every block, in threads when that pays, and give the results in order."""
+    slices = blocks(n, width)
+    workers = min(joblib.cpu_count(), len(slices)) if n * width >= THREADED else 1
+    if workers == 1:
+        yield from map(function, slices)
+        return
+    with _single_threaded_blas(), ThreadPoolExecutor(workers) as pool:
+        yield from pool.map(function, slices)
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()  # finding the BLAS takes a millisecond, so once
+
+
+@contextmanager
+def _single_threaded_blas() -> Iterator[Any]:
+    # Threads run blocks; a BLAS that started threads of its own inside each would only get in their way.
+    with _controller().limit(limits=1, user_api="blas") as limits:
+        yield limits

@@ -1,0 +1,211 @@
+"""DebiasedSample: one sample that speaks for the population, and what follows from its weights."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import logsumexp
+
+from vardi._frames import as_frame
+from vardi._identify import Verdict, judge
+from vardi._newton import Solution
+from vardi._pool import Name, Pool
+from vardi._rows import Rows, require_biases
+from vardi._sums import Floats
+from vardi.errors import ImpossibleRowError, MismatchError
+
+
+class DebiasedSample:
+    r"""The pool with a weight for each row: what :func:`vardi.debias` returns.
+
+    Attributes
+    ----------
+    names : tuple
+        The samples in the user's order, then the states that no sample was drawn from.
+    solution : Solution
+        How the equations were solved, and how well.
+    """
+
+    def __init__(
+        self, pool: Pool, rows: Rows, solution: Solution, weights: Floats, kept: NDArray[np.bool_] | None
+    ) -> None:
+        self._pool, self._rows, self._kept = pool, rows, kept
+        self._row_weights = weights
+        self.solution = solution
+        self.names = pool.names
+
+    def __len__(self) -> int:
+        return len(self._pool)
+
+    @property
+    def sizes(self) -> dict[Name, float]:
+        """How many (counted) rows of each sample the fit rests on; 0 for a state that was not sampled."""
+        return dict(zip(self.names, (int(n) if n == int(n) else n for n in self._rows.sizes.tolist()), strict=True))
+
+    @cached_property
+    def weights(self) -> Any:
+        r"""The weight of each row, :math:`1 / \sum_l \lambda_l \omega_l(z_i) / \Omega_l`, with mean 1 over the pool.
+
+        In pool order and in the user's library; a pandas Series has the user's index. To be given to a learner as
+        ``sample_weight`` (times ``counts``, where rows stand for several). Rows that were left out have weight 0.
+        """
+        return self._pool.series(self._weights, "weight")
+
+    @cached_property
+    def probabilities(self) -> Any:
+        """The probability of each row in the debiased sample: weight times count, with sum 1."""
+        return self._pool.series(self._probabilities, "probability")
+
+    @cached_property
+    def log_omegas(self) -> dict[Name, float]:
+        r"""The log of each normaliser, :math:`\log\Omega_k = \log E_P\,\omega_k`."""
+        sizes, u = self._rows.sizes, self.solution.u
+        if sizes.all():
+            log_omegas = np.log(sizes / sizes.sum()) - u
+        else:  # Omega_k = sum_i pi_i omega_k(z_i) holds for every k, sampled or not
+            log_omegas = self._rows.log_means(u) - np.log(sizes.sum())
+        return dict(zip(self.names, log_omegas.tolist(), strict=True))
+
+    @property
+    def omegas(self) -> dict[Name, float]:
+        r"""Each normaliser, :math:`\Omega_k = E_P\,\omega_k`: the mean of the bias over the population."""
+        return {name: float(np.exp(value)) for name, value in self.log_omegas.items()}
+
+    @property
+    def w(self) -> dict[Name, float]:
+        r"""The normalisers in the paper's scale, :math:`\max_k W_k / \lambda_k = 1`, of the sampled biases."""
+        sampled = self._rows.sizes > 0
+        u = self.solution.u[sampled]
+        w = self._rows.sizes[sampled] / self._rows.sizes.sum() * np.exp(u.min() - u)
+        return dict(
+            zip((name for name, is_in in zip(self.names, sampled, strict=True) if is_in), w.tolist(), strict=True)
+        )
+
+    def weigh(self, rows: Any) -> Any:
+        r"""Return the weight of rows that need not be of the pool: it is a function of the row.
+
+        Parameters
+        ----------
+        rows : array or frame
+            New rows with the columns that the biases read; for a fit of a matrix, a matrix of (log) biases.
+
+        Returns
+        -------
+        array or series
+            :math:`1 / \sum_l \lambda_l \omega_l(z) / \Omega_l`, in the library of the rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import vardi
+        >>> pool = {"plain": np.array([1.0, 2.0, 4.0]), "seen": np.array([2.0, 4.0, 4.0, 8.0])}
+        >>> fit = vardi.debias(pool, {"plain": 1, "seen": "x"})
+        >>> fit.weigh(np.array([0.0, 1.0, 100.0])).round(3)
+        array([2.333, 1.599, 0.049])
+        """
+        if self._pool.biases:
+            frame = as_frame(rows)
+            columns, log = frame.evaluate(self._pool.biases), False
+        else:
+            frame, columns, log = None, self._matrix_columns(rows), self._rows.log
+        require_biases(columns, self.names, log=log)
+        values = np.column_stack([np.asarray(column, np.float64) for column in columns])
+        with np.errstate(divide="ignore"):
+            log_mass = logsumexp((values if log else np.log(values)) + self.solution.u, axis=1)
+        uncovered = np.flatnonzero(log_mass == -np.inf)
+        if len(uncovered):
+            raise ImpossibleRowError(
+                f"No sampled bias covers {len(uncovered)} of the new rows (the first is row {uncovered[0]}), so "
+                "nothing is "
+                "known of their weight. The debiased sample speaks for the part of the population that some sample "
+                "could "
+                "have drawn.",
+                sample=None,
+                rows=uncovered[:10],
+            )
+        weights = np.exp(-log_mass)
+        return weights if frame is None else frame.series(weights, "weight")
+
+    def sample(self, n: int, seed: int | np.random.Generator | None = None, *, replace: bool = True) -> Any:
+        """Draw rows from the debiased sample: what a sample without bias could have been.
+
+        Parameters
+        ----------
+        n : int
+            How many rows.
+        seed : int or Generator, optional
+            For the same draw again.
+        replace : bool
+            Whether a row may be drawn more than once.
+
+        Returns
+        -------
+        array or frame
+            The rows, in the user's library; for a fit of a matrix their positions.
+        """
+        rng = np.random.default_rng(seed)
+        drawn = rng.choice(len(self), size=n, replace=replace, p=self._probabilities)
+        if not self._pool.frames:
+            return drawn
+        whole = self._pool.whole()
+        if whole is None:
+            raise MismatchError(
+                "The samples are held by different libraries, so the drawn rows have no one form. Bring all samples "
+                "into "
+                "one library, or draw positions with numpy from probabilities.",
+                expected=("one library",),
+                got=[type(frame.native).__module__ for frame in self._pool.frames],
+            )
+        return whole.take(drawn)
+
+    def identify(self) -> Verdict:
+        """Tell through which rows the samples are compared; kappa is measured by the debiased weights."""
+        mass = self._row_weights if self._rows.counts is None else self._row_weights * self._rows.counts
+        return judge(self._rows, self.names, mass / mass.sum())
+
+    def summary(self) -> str:
+        """Return what a person wants to know first, in one screen."""
+        from vardi._summary import summarize, to_text
+
+        return to_text(summarize(self))
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def __repr__(self) -> str:
+        return f"DebiasedSample({len(self)} rows of {int((self._rows.sizes > 0).sum())} samples)"
+
+    def _repr_html_(self) -> str:
+        from vardi._summary import summarize, to_html
+
+        return to_html(summarize(self))
+
+    @cached_property
+    def _weights(self) -> Floats:
+        weights = self._row_weights if self._rows.inverse is None else self._row_weights[self._rows.inverse]
+        if self._kept is None:
+            return weights
+        spread = np.zeros(len(self))
+        spread[self._kept] = weights
+        return spread
+
+    @cached_property
+    def _probabilities(self) -> Floats:
+        mass = self._weights if self._pool.counts is None else self._weights * self._pool.counts
+        return mass / mass.sum()
+
+    def _matrix_columns(self, rows: Any) -> list[NDArray[Any]]:
+        matrix = np.asarray(rows.toarray() if sparse.issparse(rows) else rows, np.float64)
+        if matrix.ndim != 2 or matrix.shape[1] != len(self.names):
+            raise MismatchError(
+                f"The new rows have shape {matrix.shape}. Give a matrix of biases with {len(self.names)} columns, as "
+                "in the "
+                "fit.",
+                expected=(len(self.names),),
+                got=matrix.shape,
+            )
+        return list(matrix.T)

@@ -1,0 +1,29 @@
+"""Real data for offline use, and simulated designs whose truth is known.
+
+The tables are ``boston`` and ``adult``; ``house_prices`` makes two biased samples of the first. Every other function
+simulates: it draws exactly from its biased laws and says what the debiased answers should be.
+"""
+
+from vardi.datasets._design import Design, MatrixDesign
+from vardi.datasets._matrices import harmonic_oscillators, truncation
+from vardi.datasets._proportional import length_bias, multivariate_length_bias
+from vardi.datasets._real import adult, boston, house_prices
+from vardi.datasets._regions import gaussian_scenario, strata, two_gaussians
+from vardi.datasets._tilts import exponential_tilts, tilts
+
+__all__ = [
+    "Design",
+    "MatrixDesign",
+    "adult",
+    "boston",
+    "exponential_tilts",
+    "gaussian_scenario",
+    "harmonic_oscillators",
+    "house_prices",
+    "length_bias",
+    "multivariate_length_bias",
+    "strata",
+    "tilts",
+    "truncation",
+    "two_gaussians",
+]

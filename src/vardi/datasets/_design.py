@@ -1,0 +1,96 @@
+"""What a design is: samples with their biases, and the truth behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi.errors import EmptySampleError, MismatchError
+
+FloatArray: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Biased samples of one population, ready for ``vardi.debias(design.samples, design.biases)``.
+
+    Attributes
+    ----------
+    samples : dict of str to rows
+        Simulated rows are NumPy arrays: one dimension is the column ``x`` of the text expressions, two dimensions are
+        the columns ``x0, x1, ...``.
+    biases : dict of str to str
+        For each sample, its bias omega_k as a text expression.
+    truth : mapping of str to number or array
+        What is known of the population P. ``"Omega of name"`` is the normaliser E_P omega of that sample; ``"mean"``
+        is the mean of the quantity that the design is about. Each function documents its keys.
+    test : rows or None
+        Unbiased rows of the population that are in no sample, where the design has them.
+    """
+
+    samples: dict[str, Any]
+    biases: dict[str, str]
+    truth: Mapping[str, Any]
+    test: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixDesign:
+    """A design given by the values of its biases, for ``vardi.debias_matrix(d.omega, d.source, log=d.log)``.
+
+    Attributes
+    ----------
+    rows : array of n
+        The points z_i.
+    omega : array of n x K
+        omega_k(z_i), or log omega_k(z_i) where ``log`` is true.
+    source : integer array of n
+        The label 0..K-1 of the sample that each row came from.
+    truth : mapping of str to number or array
+        What is known; each function documents its keys.
+    log : bool
+        Whether ``omega`` holds logarithms.
+    """
+
+    rows: FloatArray
+    omega: FloatArray
+    source: NDArray[np.int64]
+    truth: Mapping[str, Any]
+    log: bool = False
+
+
+def sizes_by_name(names: Iterable[str], sizes: Sequence[int]) -> dict[str, int]:
+    """Pair the names of the samples with their sizes; every sample needs one row or more."""
+    names = list(names)
+    if len(names) != len(sizes):
+        raise MismatchError(
+            f"The design has {len(names)} samples ({', '.join(names)}), but {len(sizes)} sizes were given: "
+            f"{tuple(sizes)}. Give one size for each sample, in this order.",
+            expected=names,
+            got=sizes,
+        )
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise MismatchError(
+            f"Two samples have the same name and bias: {', '.join(repeated)}. Give each parameter once, and add up "
+            "the sizes.",
+            expected=sorted(set(names)),
+            got=names,
+        )
+    empty = [name for name, size in zip(names, sizes, strict=True) if size < 1]
+    if empty:
+        raise EmptySampleError(
+            f"No rows for {', '.join(empty)} among the sizes {tuple(sizes)}. Each sample needs one row or more.",
+            samples=empty,
+        )
+    return dict(zip(names, sizes, strict=True))
+
+
+def require_positive(name: str, value: float) -> None:
+    """Raise unless the named parameter is greater than zero."""
+    if not value > 0:
+        raise MismatchError(f"{name} must be greater than 0, got {value}.", expected=("> 0",), got=(value,))

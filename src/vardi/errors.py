@@ -1,0 +1,168 @@
+"""One class for each way it can fail. Each says fact, reason and remedy, and carries the data a program needs."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vardi._identify import Verdict
+    from vardi._newton import Solution
+
+
+class VardiError(ValueError):
+    """Base of every error that vardi raises on purpose."""
+
+
+class ExpressionError(VardiError):
+    """A text expression that is not in the language of biases.
+
+    Attributes
+    ----------
+    text : str
+        The whole expression.
+    offset : int
+        Zero-based position of the place that is refused.
+    """
+
+    def __init__(self, message: str, *, text: str, offset: int) -> None:
+        super().__init__(f"{message}\n    {text}\n    {' ' * offset}^")
+        self.text = text
+        self.offset = offset
+
+
+class InvalidBiasError(VardiError):
+    """A bias with a negative, NaN or infinite value, or one that cannot be used where it stands.
+
+    Attributes
+    ----------
+    sample : str
+        Name of the bias.
+    rows : tuple of int
+        Pool positions of the offending rows (at most the first ten); empty where no row is to blame.
+    """
+
+    def __init__(self, message: str, *, sample: str, rows: Iterable[int] = ()) -> None:
+        super().__init__(message)
+        self.sample = sample
+        self.rows = tuple(int(row) for row in rows)
+
+
+class ImpossibleRowError(VardiError):
+    """A row that its own sample's bias forbids, or that no bias covers.
+
+    Attributes
+    ----------
+    sample : str or None
+        Name of the sample that holds the rows; None for new rows, which belong to no sample.
+    rows : tuple of int
+        Pool positions of the offending rows (at most the first ten).
+    """
+
+    def __init__(self, message: str, *, sample: str | None, rows: Iterable[int]) -> None:
+        super().__init__(message)
+        self.sample = sample
+        self.rows = tuple(int(row) for row in rows)
+
+
+class NotIdentifiableError(VardiError):
+    """The samples cannot be compared: the overlap graph is not strongly connected, exactly or to rounding.
+
+    Attributes
+    ----------
+    groups : tuple of tuple
+        Names of the samples, in the groups within which they can be compared.
+    verdict : Verdict
+        The whole verdict, with the links there are and what would join the groups.
+    """
+
+    def __init__(self, message: str, *, groups: Iterable[Iterable[Hashable]], verdict: Verdict | None = None) -> None:
+        super().__init__(message)
+        self.groups = tuple(tuple(group) for group in groups)
+        self.verdict = verdict
+
+
+class MismatchError(VardiError):
+    """Labels, keys, columns or lengths that do not match.
+
+    Attributes
+    ----------
+    expected, got : tuple
+        Both sides, as printed in the message.
+    """
+
+    def __init__(self, message: str, *, expected: Iterable[object], got: Iterable[object]) -> None:
+        super().__init__(message)
+        self.expected = tuple(expected)
+        self.got = tuple(got)
+
+
+class MissingValuesError(VardiError):
+    """Missing values where a bias needs a value.
+
+    Attributes
+    ----------
+    columns : dict of str to int
+        Each column with the number of its missing values.
+    """
+
+    def __init__(self, message: str, *, columns: dict[str, int]) -> None:
+        super().__init__(message)
+        self.columns = columns
+
+
+class EmptySampleError(VardiError):
+    """A sample without rows, or no sample at all.
+
+    Attributes
+    ----------
+    samples : tuple of str
+        Names of the empty samples.
+    """
+
+    def __init__(self, message: str, *, samples: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.samples = tuple(samples)
+
+
+class InvalidCountsError(VardiError):
+    """Frequency weights that are negative, NaN or infinite.
+
+    Attributes
+    ----------
+    rows : tuple of int
+        Pool positions of the offending rows (at most the first ten).
+    """
+
+    def __init__(self, message: str, *, rows: Iterable[int]) -> None:
+        super().__init__(message)
+        self.rows = tuple(int(row) for row in rows)
+
+
+class ConvergenceError(VardiError):
+    """The equations could not be solved to the tolerance.
+
+    Attributes
+    ----------
+    solution : Solution
+        Where the solver stopped.
+    """
+
+    def __init__(self, message: str, *, solution: Solution) -> None:
+        super().__init__(message)
+        self.solution = solution
+
+
+class VardiWarning(UserWarning):
+    """Base of every warning that vardi gives."""
+
+
+class DroppedSamplesWarning(VardiWarning):
+    """Samples were left out because they cannot be compared with the others."""
+
+
+def suggest(name: object, names: Iterable[object]) -> str:
+    """Return ``" Did you mean 'x'?"`` for the nearest of names, or an empty text."""
+    near = difflib.get_close_matches(str(name), [str(other) for other in names], n=1)
+    return f" Did you mean '{near[0]}'?" if near else ""
