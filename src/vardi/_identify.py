@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from html import escape
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -48,8 +50,8 @@ class Link:
 
     def __str__(self) -> str:
         return (
-            f"{self.second} allows {self.first_in_second:g} rows of {self.first}, "
-            f"{self.first} allows {self.second_in_first:g} rows of {self.second}"
+            f"'{self.second}' allows {self.first_in_second:g} rows of '{self.first}', "
+            f"'{self.first}' allows {self.second_in_first:g} rows of '{self.second}'"
         )
 
 
@@ -64,8 +66,10 @@ class Verdict:
         other in the graph with an edge k -> l wherever the bias of k allows a row of sample l.
     groups : tuple of tuple of str
         Samples that can be compared among themselves; one group where identified.
-    links : tuple of Link
-        Every pair that shares rows.
+    names : tuple
+        The samples, in the user's order.
+    reach : sparse array of shape (K, K)
+        Rows of sample l (columns) that the bias of sample k (rows) allows, k and l different.
     weakest : Link or None
         A link with the fewest rows that the comparison hangs on.
     weakest_rows : float
@@ -79,11 +83,18 @@ class Verdict:
 
     identified: bool
     groups: Groups
-    links: tuple[Link, ...] = field(repr=False)
+    names: tuple[Name, ...] = field(repr=False)
+    reach: Any = field(repr=False)
     weakest: Link | None
     weakest_rows: float
     kappa: float
     message: str
+
+    @cached_property
+    def links(self) -> tuple[Link, ...]:
+        """Every pair that shares rows, each way."""
+        pairs = sparse.triu(self.reach + self.reach.T, k=1).tocoo()
+        return tuple(_link(self.reach, self.names, int(k), int(l)) for k, l in zip(pairs.row, pairs.col, strict=True))
 
     def __bool__(self) -> bool:
         return self.identified
@@ -92,8 +103,6 @@ class Verdict:
         return self.message
 
     def _repr_html_(self) -> str:
-        from html import escape
-
         mark, colour = ("✓", "#1a7f37") if self.identified else ("✗", "#cf222e")
         return f'<p><b style="color:{colour}">{mark}</b> {escape(self.message)}</p>'
 
@@ -150,36 +159,30 @@ def judge(rows: JudgeableRows, names: Sequence[Name], mass: Floats | None = None
     graph = sparse.csr_array(rows.reach()[sampled][:, sampled])
     graph.setdiag(0)
     graph.eliminate_zeros()
-    links = _links(graph, names)
     labels = strong_groups(graph)
     groups = _named_groups(labels, names)
     weakest_rows = _bottleneck(graph) if len(groups) == 1 else 0.0
     weakest = _weakest(graph, weakest_rows, names) if len(groups) == 1 and len(names) > 1 else None
-    message = _agreement(names, weakest, weakest_rows) if len(groups) == 1 else _disagreement(groups, links)
-    return Verdict(len(groups) == 1, groups, links, weakest, weakest_rows, _kappa(overlap), message)
+    message = (
+        _agreement(names, weakest, weakest_rows) if len(groups) == 1 else _disagreement(graph, names, labels, groups)
+    )
+    return Verdict(len(groups) == 1, groups, tuple(names), graph, weakest, weakest_rows, _kappa(overlap), message)
 
 
 def cut_verdict(before: Verdict, side: Floats, gap: float) -> Verdict:
     """Judge a graph that is connected by the letter but not to rounding: the cut is given by the signs of side."""
-    groups = _named_groups((side > 0).astype(np.int64), before.groups[0])
+    groups = _named_groups((side > 0).astype(np.int64), before.names)
     message = (
         f"{_list(groups[0])} and {_list(groups[1])} overlap so little that their relative weight is lost in rounding "
         f"(spectral gap {gap:.1e}). The biases allow rows on both sides, but the rows that were drawn lie too far "
         "apart to "
         "compare. Add a sample that lies between them, or debias each group alone."
     )
-    return Verdict(False, groups, before.links, before.weakest, before.weakest_rows, before.kappa, message)
+    return replace(before, identified=False, groups=groups, message=message)
 
 
-def _links(graph: Any, names: Sequence[Name]) -> tuple[Link, ...]:
-    both = sparse.triu(graph + graph.T, k=1).tocoo()
-    forward, backward = graph.T.tocsr(), graph
-    first_in_second = np.asarray(forward[both.row, both.col]).ravel()
-    second_in_first = np.asarray(backward[both.row, both.col]).ravel()
-    return tuple(
-        Link(names[k], names[l], float(a), float(b))
-        for k, l, a, b in zip(both.row.tolist(), both.col.tolist(), first_in_second, second_in_first, strict=True)
-    )
+def _link(graph: Any, names: Sequence[Name], k: int, l: int) -> Link:
+    return Link(names[k], names[l], float(graph[l, k]), float(graph[k, l]))
 
 
 def _named_groups(labels: Integers, names: Sequence[Name]) -> Groups:
@@ -206,7 +209,7 @@ def _weakest(graph: Any, rows: float, names: Sequence[Name]) -> Link:
     edges = graph.tocoo()
     across = (edges.data == rows) & (labels[edges.row] != labels[edges.col])
     k, l = sorted((int(edges.row[across][0]), int(edges.col[across][0])))
-    return Link(names[k], names[l], float(graph[l, k]), float(graph[k, l]))
+    return _link(graph, names, k, l)
 
 
 def _kappa(overlap: Any) -> float:
@@ -223,29 +226,27 @@ def _kappa(overlap: Any) -> float:
 
 def _agreement(names: Sequence[Name], weakest: Link | None, rows: float) -> str:
     if weakest is None:
-        return f"{names[0]} stands alone: its rows are weighted by the inverse of its bias."
+        return f"'{names[0]}' stands alone: its rows are weighted by the inverse of its bias."
     if len(names) == 2:
-        return f"{names[0]} and {names[1]} can be compared: {weakest}."
+        return f"'{names[0]}' and '{names[1]}' can be compared: {weakest}."
     return f"All {len(names)} samples can be compared; the weakest link holds by {rows:g} rows: {weakest}."
 
 
-def _disagreement(groups: Groups, links: tuple[Link, ...]) -> str:
-    group_of = {name: number for number, group in enumerate(groups) for name in group}
-    across = [link for link in links if group_of[link.first] != group_of[link.second]]
-    if across:
-        nearest = max(across, key=lambda link: link.rows)
-        inner, outer = (nearest.first, nearest.second) if nearest.first_in_second else (nearest.second, nearest.first)
+def _disagreement(graph: Any, names: Sequence[Name], labels: Integers, groups: Groups) -> str:
+    edges = graph.tocoo()
+    across = np.flatnonzero(labels[edges.row] != labels[edges.col])
+    if len(across):
+        nearest = across[np.argmax(edges.data[across])]
+        outer, inner = names[int(edges.row[nearest])], names[int(edges.col[nearest])]
         return (
-            f"{_groups_text(groups)}: they overlap in one direction only. {outer} allows {nearest.rows:g} rows of "
-            f"{inner}, "
-            f"but {inner} allows no row that {outer} drew, so the relative weight of the two has a bound and no value. "
-            f"Add rows of {outer} that {inner} could have drawn too, or a sample that overlaps both, or debias each "
-            "group alone."
+            f"{_groups_text(groups)}: they overlap in one direction only. '{outer}' allows {edges.data[nearest]:g} rows "
+            f"of '{inner}', but nothing that '{outer}' drew leads back, so the relative weight of the two has a bound "
+            f"and no value. Add rows of '{outer}' that '{inner}' could have drawn too, or a sample that overlaps both, "
+            "or debias each group alone."
         )
     return (
         f"{_groups_text(groups)}: they share no rows that both could have drawn, so their relative weight is "
-        "undetermined. "
-        "Add a sample that overlaps both, give known shares, or debias each group alone."
+        "undetermined. Add a sample that overlaps both, give known shares, or debias each group alone."
     )
 
 
@@ -255,4 +256,4 @@ def _groups_text(groups: Groups) -> str:
 
 
 def _list(names: Sequence[Name]) -> str:
-    return ", ".join(map(str, names[:8])) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    return ", ".join(f"'{name}'" for name in names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

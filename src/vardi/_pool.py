@@ -77,6 +77,38 @@ class Pool:
         except MismatchError:
             return None
 
+    def nearest(self, groups: Sequence[Sequence[Name]]) -> str:
+        """Say which two samples of different groups lie nearest in the numeric columns that the biases read."""
+        columns = self._read_columns()
+        if not columns:
+            return ""
+        position = {name: k for k, name in enumerate(self.names)}
+        group_of = {position[name]: number for number, group in enumerate(groups) for name in group}
+        members = {k: np.flatnonzero(self.source == k) for k in group_of}
+        low = {k: np.array([values[rows].min() for values in columns.values()]) for k, rows in members.items()}
+        high = {k: np.array([values[rows].max() for values in columns.values()]) for k, rows in members.items()}
+        scale = np.array([values.std() or 1.0 for values in columns.values()])
+        pairs = [(a, b) for a in group_of for b in group_of if a < b and group_of[a] != group_of[b]]
+        gaps = [np.maximum(0.0, np.maximum(low[b] - high[a], low[a] - high[b])) for a, b in pairs]
+        best = int(np.argmin([np.linalg.norm(gap / scale) for gap in gaps]))
+        (a, b), gap = pairs[best], gaps[best]
+        widest = int(np.argmax(gap / scale))
+        if not gap[widest]:
+            return ""
+        column = list(columns)[widest]
+        return (
+            f"The nearest are {self.names[a]} and {self.names[b]}: their rows are {gap[widest]:.4g} apart in {column}."
+        )
+
+    def _read_columns(self) -> dict[str, Floats]:
+        names = dict.fromkeys(name for bias in self.biases for name in bias.columns)
+        columns = {name: _joined([frame.column(name) for frame in self.frames]) for name in names}
+        return {
+            name: values.astype(np.float64)
+            for name, values in columns.items()
+            if values.dtype.kind in "fiu" and np.isfinite(values).all()
+        }
+
     def _given(self, bias: ValuesBias, name: Name) -> NDArray[Any]:
         if len(bias.values) != len(self):
             raise MismatchError(

@@ -105,7 +105,7 @@ class DebiasedSample:
         >>> pool = {"plain": np.array([1.0, 2.0, 4.0]), "seen": np.array([2.0, 4.0, 4.0, 8.0])}
         >>> fit = vardi.debias(pool, {"plain": 1, "seen": "x"})
         >>> fit.weigh(np.array([0.0, 1.0, 100.0])).round(3)
-        array([2.333, 1.599, 0.049])
+        array([2.333, 1.599, 0.05 ])
         """
         if self._pool.biases:
             frame = as_frame(rows)

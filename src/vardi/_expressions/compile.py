@@ -77,12 +77,7 @@ def compile_node(node: Node, target: Target, missing: Collection[str] = ()) -> C
     with np.errstate(all="ignore"):  # a NaN or an infinity is a value here, and whoever uses it checks it
         term = builder.term(node)
     if term.kind not in NUMERIC:
-        raise MismatchError(
-            f"The bias {to_text(node)} reads a column that holds {term.kind.value} ({target.dtype(columns(node)[0])}), "
-            "and a bias is a number or a condition. Compare the column with something.",
-            expected=("numbers", "conditions"),
-            got=(term.kind.value,),
-        )
+        raise builder.mismatch(term, "a bias is a number or a condition", "Compare it with something.")
     is_condition = term.kind is Kind.CONDITION
     return Compiled(term.value if is_condition else builder.float(term), term.known, is_condition)
 
@@ -190,13 +185,13 @@ class _Builder:
     def _condition(self, node: Node) -> _Term:
         term = self.term(node)
         if term.kind is not Kind.CONDITION:
-            raise self._mismatch(term, "and, or, not join conditions", f"Compare it, e.g. {to_text(node)} > 0.")
+            raise self.mismatch(term, "and, or, not join conditions", f"Compare it, e.g. {to_text(node)} > 0.")
         return term
 
     def _number(self, node: Node) -> _Term:
         term = self.term(node)
         if term.kind not in NUMERIC:
-            raise self._mismatch(term, "a number is needed here", f"Compare it, e.g. {to_text(node)} == '...'.")
+            raise self.mismatch(term, "a number is needed here", f"Compare it, e.g. {to_text(node)} == '...'.")
         return replace(term, kind=Kind.FLOAT, value=self.float(term))
 
     def _apply(self, node: Node, apply: Callable[[Any, Any], Any], left: _Term, right: _Term) -> _Term:
@@ -250,7 +245,7 @@ class _Builder:
         if right.kind in (Kind.DATE, Kind.DATETIME) and isinstance(left.value, str):
             return self._moment(right, left.value), right.value
         column, other = (left, right) if isinstance(left.node, Column) else (right, left)
-        raise self._mismatch(column, f"it is compared with {to_text(other.node)}", _comparison_remedy(column.kind))
+        raise self.mismatch(column, f"it is compared with {to_text(other.node)}", _comparison_remedy(column.kind))
 
     def _moment(self, term: _Term, text: str) -> Any:
         assert isinstance(term.node, Column)  # only columns hold dates
@@ -258,7 +253,7 @@ class _Builder:
             return self.target.moment(term.node.name, text)
         except ValueError as error:
             remedy = f"{error}. {_comparison_remedy(term.kind)}"
-            raise self._mismatch(term, f"it is compared with {text!r}", remedy) from None
+            raise self.mismatch(term, f"it is compared with {text!r}", remedy) from None
 
     def _is_in(self, node: IsIn, term: _Term, values: list[Any]) -> _Term:
         a, texts = term.value, isinstance(values[0], str)
@@ -268,7 +263,7 @@ class _Builder:
         elif term.kind in (Kind.DATE, Kind.DATETIME) and texts:
             values = [self._moment(term, value) for value in values]
         elif term.kind is not Kind.TEXT or not texts:
-            raise self._mismatch(term, f"it is compared with {values[0]!r}", _comparison_remedy(term.kind))
+            raise self.mismatch(term, f"it is compared with {values[0]!r}", _comparison_remedy(term.kind))
         known = self._defined(term)
         value = self.target.truth(a in values) if isinstance(a, int | float | str) else self.target.is_in(a, values)
         return _Term(node, Kind.CONDITION, _both(value, known), known)
@@ -281,7 +276,10 @@ class _Builder:
             return self.target.truth(False) if math.isnan(term.value) else term.known
         return _both(term.known, ~self.target.is_nan(term.value))
 
-    def _mismatch(self, term: _Term, reason: str, remedy: str) -> MismatchError:
+    def mismatch(self, term: _Term, reason: str, remedy: str) -> MismatchError:
+        """Return the error for a term of a kind that cannot stand where it does."""
+        if term.kind is Kind.OTHER:
+            remedy = "Convert the column to numbers, texts, booleans or dates."
         if not isinstance(term.node, Column):
             message = f"{to_text(term.node)} is {term.kind.value}, and {reason}. {remedy}"
             return MismatchError(message, expected=(term.kind.value,), got=(reason,))
@@ -299,5 +297,4 @@ def _comparison_remedy(kind: Kind) -> str:
         Kind.TEXT: "Compare it with a text in quotes, or convert the column.",
         Kind.DATE: "Compare it with a date such as '2024-01-31'.",
         Kind.DATETIME: "Compare it with a time such as '2024-01-31' or '2024-01-31T12:30:00'.",
-        Kind.OTHER: "Convert the column to numbers, texts, booleans or dates.",
     }.get(kind, "Compare it with a number, or convert the column.")

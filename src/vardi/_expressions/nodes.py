@@ -12,7 +12,8 @@ from vardi.errors import InvalidBiasError
 FUNCTIONS = {"abs": 1, "exp": 1, "log": 1, "sqrt": 1, "min": 2, "max": 2}
 """Each function with the least number of its arguments; min and max take more."""
 
-INTEGERS = range(-(2**63), 2**63)
+INTEGERS = range(1 - 2**63, 2**63)
+"""What every engine holds, as does its negative."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,9 +127,9 @@ class Frame(ABC):
         names = tuple(dict.fromkeys(name for bias in expressions for name in bias.columns))
         require_columns(names, self.columns)
         with np.errstate(all="ignore"):  # a NaN or an infinity is found by whoever checks the values
-            engine = self._engine(names)
-            known = dict(zip(expressions, evaluate(expressions, engine, sample), strict=True))
-            return [self._multiply([self._factor(part, known, sample) for part in parts]) for parts in factors]
+            arrays = evaluate(expressions, self._engine(names), sample)
+        known = dict(zip(expressions, arrays, strict=True))
+        return [self._multiply([self._factor(part, known, sample) for part in parts]) for parts in factors]
 
     def _factor(self, bias: Bias, known: Mapping[ExpressionBias, np.ndarray], sample: str | None) -> np.ndarray:
         if isinstance(bias, ExpressionBias):
@@ -264,7 +264,7 @@ class NarwhalsFrame(Frame):
 
     def series(self, values: np.ndarray, name: str) -> Any:
         series = nw.new_series(name, np.asarray(values), backend=self._data.implementation).to_native()
-        if hasattr(self.native, "index") and hasattr(series, "index"):
+        if _index(self.native) is not None:
             series.index = self.native.index
         return series
 
@@ -313,10 +313,15 @@ def _same_name(names: Sequence[Any]) -> MismatchError:
     )
 
 
+def _index(rows: Any) -> Any | None:
+    """Return the index of a pandas-like frame or series; None for anything else."""
+    index = getattr(rows, "index", None)
+    return index if hasattr(index, "equals") else None
+
+
 def _is_reordered(series: Any, rows: Any) -> bool:
     """Return whether a pandas series has labels that are neither those of the rows nor 0, 1, 2, ..."""
-    index: Any = getattr(series, "index", None)
-    wanted: Any = getattr(rows, "index", None)
-    if not hasattr(index, "equals") or not hasattr(wanted, "equals") or index.equals(wanted):
+    index, wanted = _index(series), _index(rows)
+    if index is None or wanted is None or index.equals(wanted):
         return False
     return list(index) != list(range(len(index)))

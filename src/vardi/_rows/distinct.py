@@ -74,7 +74,7 @@ def _bits(column: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def _group(hashes: NDArray[np.uint64]) -> Distinct:
-    """Return equal hashes by number. A few distinct ones mostly differ in their leading bits: then no sort is needed."""
+    """Return equal hashes by number. A few distinct ones mostly differ in their leading bits, and need no sort."""
     for bits in (12, 20):
         slots = (hashes >> np.uint64(64 - bits)).astype(np.int32)
         first = np.zeros(2**bits, np.int64)
