@@ -251,15 +251,38 @@ def test_arrays_of_objects():
         frame.evaluate([where("x0 == 'a'")])
 
 
-@pytest.mark.parametrize("native", [pd.Series([1.0, 2.0, 3.0], index=list("abc")), pl.Series("age", [1.0, 2.0, 3.0])])
+@pytest.mark.parametrize(
+    "native",
+    [
+        pd.Series([1.0, 2.0, 3.0], index=list("abc")),
+        pl.Series("age", [1.0, 2.0, 3.0]),
+        pa.chunked_array([[1.0, 2.0], [3.0]]),
+    ],
+)
 def test_series_as_rows(native):
     frame = as_frame(native)
     name = "age" if isinstance(native, pl.Series) else "x"
     assert frame.columns == (name,)
-    assert frame.evaluate([where(f"{name} > 1"), as_bias(lambda rows: rows * 2)])[1].tolist() == [2, 4, 6]
+    assert frame.evaluate([where(f"{name} > 1"), as_bias(lambda rows: 2 * np.asarray(rows))])[1].tolist() == [2, 4, 6]
+    assert np.asarray(frame.series(np.ones(3), "weight")).tolist() == [1, 1, 1]
     assert type(frame.take([0, 2])) is type(native)
     assert concat([frame, frame]).column(name).tolist() == [1, 2, 3, 1, 2, 3]
     assert type(concat([frame, frame]).native) is type(native)
+
+
+def test_objects_of_pandas():
+    native = pd.DataFrame({"mixed": [1, "a"], "flag": [True, None]}, dtype=object)
+    assert as_frame(native).evaluate([where("flag is missing")])[0].tolist() == [False, True]
+    for text in ["flag", "mixed == 1", "mixed + 1", "not flag"]:
+        with pytest.raises(MismatchError, match=r"\(Object\), and .* Convert the column to numbers, texts, booleans"):
+            as_frame(native).evaluate([where(text)])
+
+
+def test_two_hundred_biases(frame):
+    biases = [where(f"price > {place} and age < {place + 50}") for place in range(200)]
+    price, age = np.array(ROWS["price"]), np.array(ROWS["age"])
+    for place, array in enumerate(frame.evaluate(biases)):
+        np.testing.assert_array_equal(array, (price > place) & (age < place + 50))
 
 
 def test_no_rows(make):

@@ -238,9 +238,10 @@ def _disagreement(graph: Any, names: Sequence[Name], labels: Integers, groups: G
     if len(across):
         nearest = across[np.argmax(edges.data[across])]
         outer, inner = names[int(edges.row[nearest])], names[int(edges.col[nearest])]
+        shared = f"{edges.data[nearest]:g} rows"
         return (
-            f"{_groups_text(groups)}: they overlap in one direction only. '{outer}' allows {edges.data[nearest]:g} rows "
-            f"of '{inner}', but nothing that '{outer}' drew leads back, so the relative weight of the two has a bound "
+            f"{_groups_text(groups)}: they overlap in one direction only. '{outer}' allows {shared} of "
+            f"'{inner}', but nothing that '{outer}' drew leads back, so the relative weight of the two has a bound "
             f"and no value. Add rows of '{outer}' that '{inner}' could have drawn too, or a sample that overlaps both, "
             "or debias each group alone."
         )

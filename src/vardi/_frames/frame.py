@@ -119,6 +119,7 @@ class Frame(ABC):
         -------
         list of array
             For each bias an array of `len(self)`: bool for a condition, otherwise float64. Its sign is not checked.
+            It may be a view of the rows, so it is not for writing.
         """
         factors = [bias.factors if isinstance(bias, ProductBias) else (bias,) for bias in biases]
         expressions = list(
