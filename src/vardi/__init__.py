@@ -3,7 +3,9 @@
 from importlib.metadata import version
 
 from vardi import biases, datasets, errors
+from vardi._cdf import Band, DebiasedCdf
 from vardi._debias import debias, debias_matrix, identify
+from vardi._estimates import Estimate, Estimates
 from vardi._identify import Verdict
 from vardi._newton import Solution
 from vardi._sample import DebiasedSample
@@ -21,16 +23,21 @@ from vardi.errors import (
     NotIdentifiableError,
     VardiError,
     VardiWarning,
+    WeakOverlapWarning,
 )
 
 __version__ = version("vardi")
 
 __all__ = [
+    "Band",
     "Bias",
     "ConvergenceError",
+    "DebiasedCdf",
     "DebiasedSample",
     "DroppedSamplesWarning",
     "EmptySampleError",
+    "Estimate",
+    "Estimates",
     "ExpressionError",
     "ImpossibleRowError",
     "InvalidBiasError",
@@ -42,6 +49,7 @@ __all__ = [
     "VardiError",
     "VardiWarning",
     "Verdict",
+    "WeakOverlapWarning",
     "at_most",
     "between",
     "biases",

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import lapack
 from scipy.sparse import linalg as sparse_linalg
@@ -133,3 +134,19 @@ def _as_array_if_small(gram: Gram, K: int) -> Gram:
     if sparse.issparse(gram) and (K <= SMALL or (K <= DENSE and gram.nnz > 0.1 * K**2)):
         return gram.toarray()
     return gram
+
+
+def restricted(gram: Gram, sampled: NDArray[np.bool_]) -> Gram:
+    """Return the gram of the sampled states alone; the others' part of it is zero."""
+    if sampled.all():
+        return gram
+    if callable(gram):
+        where = np.flatnonzero(sampled)
+
+        def restricted(v: Floats) -> Floats:
+            padded = np.zeros(len(sampled))
+            padded[where] = v
+            return np.asarray(gram(padded)[where])
+
+        return restricted
+    return gram[np.ix_(sampled, sampled)] if isinstance(gram, np.ndarray) else gram[sampled][:, sampled]

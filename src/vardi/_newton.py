@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vardi._identify import connected
-from vardi._laplacian import Laplacian, SingularError
-from vardi._sums import Floats, Gram, Sums
+from vardi._laplacian import Laplacian, SingularError, restricted
+from vardi._sums import Floats, Sums
 
 GAP = 1e-9  # spectral gap below which the samples cannot be told from disconnected ones
 RANGE = 1e-6  # largest range of the last step
@@ -168,7 +167,7 @@ def _newton_step(u: Floats, sums: Sums, sizes: Floats, iterations: int) -> _Step
     residual = float(np.abs(gradient / sizes[sampled]).max())
     delta = np.zeros(len(u))
     try:
-        laplacian = Laplacian(sums.shares[sampled], _restricted(sums.gram, sampled))
+        laplacian = Laplacian(sums.shares[sampled], restricted(sums.gram, sampled))
         delta[sampled] = -laplacian.solve(gradient)
     except SingularError:
         laplacian = None
@@ -200,19 +199,3 @@ def _solution(rows: SolvableRows, step: _Step, *, solved: bool) -> Solution:
     reach = np.sqrt(resistance) * (np.sqrt(max(step.decrement, 0.0)) + rounding)
     certificate = float(-np.log1p(-reach)) if reach < 1 else np.inf
     return Solution(step.u, solved and gap >= GAP, step.iterations, step.residual, step.range, gap, certificate, cut)
-
-
-def _restricted(gram: Gram, sampled: NDArray[np.bool_]) -> Gram:
-    """Return the gram of the sampled states alone; the others' part of it is zero."""
-    if sampled.all():
-        return gram
-    if callable(gram):
-        where = np.flatnonzero(sampled)
-
-        def restricted(v: Floats) -> Floats:
-            padded = np.zeros(len(sampled))
-            padded[where] = v
-            return np.asarray(gram(padded)[where])
-
-        return restricted
-    return gram[np.ix_(sampled, sampled)] if isinstance(gram, np.ndarray) else gram[sampled][:, sampled]

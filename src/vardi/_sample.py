@@ -10,13 +10,18 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import logsumexp
 
-from vardi._frames import as_frame
+from vardi._cdf import DebiasedCdf
+from vardi._estimates import Estimate, Estimates
+from vardi._frames import Frame, as_frame
 from vardi._identify import Verdict, judge
+from vardi._influence import Influence
 from vardi._newton import Solution
 from vardi._pool import Name, Pool
 from vardi._rows import Rows, require_biases
 from vardi._sums import Floats
-from vardi.errors import ImpossibleRowError, MismatchError
+from vardi._trust import Trust, require_trust
+from vardi.biases import where
+from vardi.errors import ImpossibleRowError, MismatchError, MissingValuesError
 
 
 class DebiasedSample:
@@ -84,6 +89,83 @@ class DebiasedSample:
         return dict(
             zip((name for name, is_in in zip(self.names, sampled, strict=True) if is_in), w.tolist(), strict=True)
         )
+
+    def expectation(self, values: Any, level: float = 0.95) -> Estimate:
+        r"""Return the mean of something over the population, :math:`E_P f = \sum_i \pi_i f(z_i)`, with its error.
+
+        Parameters
+        ----------
+        values : str or array
+            A column, an expression of columns (``"price > 30"`` is a share), or a value for each row of the pool.
+        level : float
+            Coverage of the interval.
+
+        Returns
+        -------
+        Estimate
+            Its error includes that of the normalisers. Differences and ratios of estimates carry theirs along.
+
+        Examples
+        --------
+        >>> import vardi
+        >>> design = vardi.datasets.house_prices(seed=0)
+        >>> fit = vardi.debias(design.samples, design.biases)
+        >>> print(fit.expectation("MEDV"))
+        23.22 ± 0.97 (95%: 21.31 to 25.12)
+        >>> print(fit.expectation("MEDV * (CHAS == 1)") / fit.expectation("CHAS == 1"))  # by the river
+        29.8 ± 3.5 (95%: 22.9 to 36.6)
+        """
+        return self.expectations(self._values(values)[:, None], level)[0]
+
+    def expectations(self, matrix: Any, level: float = 0.95) -> Estimates:
+        """Return the means of several functions over the population, with their covariance.
+
+        Parameters
+        ----------
+        matrix : array of shape (n, m), or list of columns and expressions
+            The functions.
+        level : float
+            Coverage of each interval.
+        """
+        if isinstance(matrix, list | tuple) and matrix and isinstance(matrix[0], str):
+            values = np.column_stack([self._values(name) for name in matrix])
+        else:
+            values = np.asarray(matrix, np.float64)
+            if values.ndim != 2 or len(values) != len(self):
+                raise MismatchError(
+                    f"The values have shape {values.shape}, but the pool has {len(self)} rows. Give a matrix with a "
+                    "row "
+                    "for each, or a list of columns.",
+                    expected=(len(self),),
+                    got=values.shape,
+                )
+            values = self._in_fit(values)
+        require_trust(self)
+        return self._influence.estimates(values, level, trusted=self.trust.errors_hold)
+
+    def cdf(self, column: Any) -> DebiasedCdf:
+        """Return the debiased distribution function of a column, an expression, or a value for each row."""
+        require_trust(self)
+        return DebiasedCdf(self._influence, self._values(column), trusted=self.trust.errors_hold)
+
+    def normalisers(self, level: float = 0.95) -> dict[Name, Estimate]:
+        r"""Return each :math:`\Omega_k` with its error; intervals are made on the log scale."""
+        log_omegas = np.array(list(self.log_omegas.values()))
+        influence = self._influence
+        _, phi = influence.of_weighted(self._tilts(log_omegas))
+        estimates = Estimates(
+            log_omegas, influence.strata.covariance(phi), level, influence=phi, strata=influence.strata
+        )
+        return {name: estimate.exp() for name, estimate in zip(self.names, estimates, strict=True)}
+
+    def log_omega_covariance(self) -> Floats:
+        r"""Return the covariance of the log normalisers, relative to the population.
+
+        The variance of :math:`\log\Omega_k - \log\Omega_l` is ``C[k, k] + C[l, l] - 2 * C[k, l]``: the squared error
+        that MBAR gives for a difference of free energies.
+        """
+        tilts = self._tilts(np.array(list(self.log_omegas.values())))
+        return self._influence.model_covariance(tilts - self._influence.weights[:, None])
 
     def weigh(self, rows: Any) -> Any:
         r"""Return the weight of rows that need not be of the pool: it is a function of the row.
@@ -162,6 +244,11 @@ class DebiasedSample:
             )
         return whole.take(drawn)
 
+    @cached_property
+    def trust(self) -> Trust:
+        """How far standard errors can be trusted: overlap over the weakest cut, and the tail of the weights."""
+        return Trust.of(self._influence, self.solution, self.names)
+
     def identify(self) -> Verdict:
         """Tell through which rows the samples are compared; kappa is measured by the debiased weights."""
         mass = self._row_weights if self._rows.counts is None else self._row_weights * self._rows.counts
@@ -183,6 +270,50 @@ class DebiasedSample:
         from vardi._summary import summarize, to_html
 
         return to_html(summarize(self))
+
+    @cached_property
+    def _influence(self) -> Influence:
+        kept = slice(None) if self._kept is None else self._kept
+        counts = None if self._pool.counts is None else self._pool.counts[kept]
+        return Influence(self._rows, self.solution.u, self._row_weights, self._pool.source[kept], counts)
+
+    def _tilts(self, log_omegas: Floats) -> Floats:
+        """Return r_i omega_k(z_i) / Omega_k, the weight of row i under state k, for all rows and states."""
+        log_weights = np.log(self._row_weights)[:, None]
+        return self._influence.spread(np.exp(self._rows.log_omega() - log_omegas + log_weights))
+
+    def _in_fit(self, values: Floats) -> Floats:
+        """Return values of the rows that the fit rests on, or refuse those that are not numbers."""
+        values = values if self._kept is None else values[self._kept]
+        bad = int(np.count_nonzero(~np.isfinite(values)))
+        if bad:
+            raise MissingValuesError(
+                f"{bad} of the values are missing or infinite, so the population has no mean of them. Fill them in, or "
+                "ask for the mean over the rows that have one: a ratio of two expectations.",
+                columns={"values": bad},
+            )
+        return values
+
+    def _values(self, values: Any) -> Floats:
+        """Return a column, an expression or an array as numbers, one for each row that the fit rests on."""
+        if isinstance(values, str):
+            pieces = [_evaluated(frame, values) for frame in self._pool.frames]
+            if not pieces:
+                raise MismatchError(
+                    f"The fit knows biases only, and no column {values!r}. Give a value for each row.",
+                    expected=("array",),
+                    got=(values,),
+                )
+            array = np.concatenate(pieces)
+        else:
+            array = np.asarray(values)
+        if array.shape != (len(self),):
+            raise MismatchError(
+                f"The values have shape {array.shape}, but the pool has {len(self)} rows. Give one for each.",
+                expected=(len(self),),
+                got=array.shape,
+            )
+        return self._in_fit(array.astype(np.float64))
 
     @cached_property
     def _weights(self) -> Floats:
@@ -209,3 +340,9 @@ class DebiasedSample:
                 got=matrix.shape,
             )
         return list(matrix.T)
+
+
+def _evaluated(frame: Frame, text: str) -> NDArray[Any]:
+    if text in frame.columns and frame.column(text).dtype.kind in "fiub":
+        return frame.column(text)
+    return frame.evaluate([where(text)])[0]

@@ -158,6 +158,10 @@ class VardiWarning(UserWarning):
     """Base of every warning that vardi gives."""
 
 
+class WeakOverlapWarning(VardiWarning):
+    """Standard errors are doubtful or refused: samples hardly overlap, or a few rows carry the weight."""
+
+
 class DroppedSamplesWarning(VardiWarning):
     """Samples were left out because they cannot be compared with the others."""
 

@@ -63,6 +63,30 @@ class Dense(Rows):
         ]
         return np.asarray(logsumexp(parts, axis=0))
 
+    def mix(self, u: Floats, b: Floats) -> Floats:
+        """Return P b, block by block."""
+        scaled = self._scale(u)
+        step = np.exp(u - scaled.anchor)
+        both = np.column_stack([step, step[:, None] * b.reshape(len(u), -1)])
+
+        def block(rows: slice) -> Floats:
+            mixed = np.asarray(scaled.matrix[rows], np.float64) @ both
+            return mixed[:, 1:] / mixed[:, :1]
+
+        return np.concatenate(list(map_blocks(block, len(self), len(u)))).reshape(len(self), *b.shape[1:])
+
+    def project(self, u: Floats, y: Floats) -> Floats:
+        """Return P' (c y), block by block."""
+        scaled = self._scale(u)
+        step = np.exp(u - scaled.anchor)
+        counted = y if self.counts is None else (y.T * self.counts).T
+
+        def block(rows: slice) -> Floats:
+            A = np.asarray(scaled.matrix[rows], np.float64)
+            return A.T @ (counted[rows].T / (A @ step)).T
+
+        return (functools.reduce(operator.add, map_blocks(block, len(self), len(u))).T * step).T
+
     def reach(self) -> Floats:
         """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
         K = len(self.sizes)

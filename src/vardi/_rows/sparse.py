@@ -35,14 +35,18 @@ class Sparse(Rows):
 
     def sums(self, u: Floats) -> Sums:
         """Return log_mass, shares and gram at u."""
+        counts = np.ones(len(self)) if self.counts is None else self.counts
+        root = np.sqrt(counts)  # shares and gram are both products of sqrt(c_i) p_ik
+        P = self._probabilities(u, root)
+        return Sums(float(counts @ self.log_row_mass(u)), np.asarray(P.T @ root), self._gram(P))
+
+    def _probabilities(self, u: Floats, factor: Floats) -> Any:
+        """Return the sparse array of factor_i p_ik."""
         scaled = self._scale(u)
         step = np.exp(u - scaled.anchor)
-        S = scaled.matrix @ step
-        counts = np.ones(len(self)) if self.counts is None else self.counts
-        log_mass = float(counts @ np.log(S)) + (0.0 if scaled.offset is None else float(counts @ scaled.offset))
-        root = np.sqrt(counts)  # P_ik = sqrt(c_i) p_ik: shares and gram are both products of it
-        P = self._with(scaled.matrix.data * step[self.matrix.indices] * self._spread(root / S))
-        return Sums(log_mass, np.asarray(P.T @ root), self._gram(P))
+        return self._with(
+            scaled.matrix.data * step[self.matrix.indices] * self._spread(factor / (scaled.matrix @ step))
+        )
 
     def _gram(self, P: Any) -> Gram:
         if self._forms_gram:
@@ -79,6 +83,15 @@ class Sparse(Rows):
                 np.add.reduceat(np.exp(terms.data - np.repeat(largest, lengths)), starts)
             )
         return log_means
+
+    def mix(self, u: Floats, b: Floats) -> Floats:
+        """Return P b."""
+        return np.asarray(self._probabilities(u, np.ones(len(self))) @ b)
+
+    def project(self, u: Floats, y: Floats) -> Floats:
+        """Return P' (c y)."""
+        counts = np.ones(len(self)) if self.counts is None else self.counts
+        return np.asarray(self._probabilities(u, counts).T @ y)
 
     def reach(self) -> Any:
         """Return the K x K (sparse) counts of rows of sample l (columns) that bias k (rows) could have drawn."""

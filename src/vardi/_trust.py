@@ -1,0 +1,113 @@
+"""When not to trust the asymptotics: too few rows bridge the samples, or a few weights carry everything."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vardi._influence import Influence
+from vardi._newton import Solution
+from vardi._pool import Name, show
+from vardi._sums import Floats
+from vardi.errors import WeakOverlapWarning
+
+if TYPE_CHECKING:
+    from vardi._sample import DebiasedSample
+
+REFUSED = 5.0  # bridging rows below which no standard error is given
+DOUBTED = 15.0  # bridging rows below which it comes with a warning
+HEAVY = 0.4  # tail index of the weights from which their variance may be infinite (Hill's estimate is biased low)
+TAIL = 0.05  # share of the largest weights that the tail index is read from
+ROWS = 400  # rows from which a tail of five per cent says anything
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What standard errors rest on.
+
+    Attributes
+    ----------
+    bridging : float
+        B = sum_i p_iA (1 - p_iA) over the cut A where the samples overlap least: the rows that could as well have come
+        from the other side. For two samples Var(log Omega_1 / Omega_2) = 1/B - 1/n_1 - 1/n_2.
+    cut : tuple of two tuples
+        The samples on either side of it.
+    tail_index : float
+        Hill's index of the largest weights; above 1/2 their variance is infinite. NaN where rows are few.
+    blame : tuple
+        The samples that hold the largest weights.
+    """
+
+    bridging: float
+    cut: tuple[tuple[Name, ...], tuple[Name, ...]]
+    tail_index: float
+    blame: tuple[Name, ...]
+
+    @classmethod
+    def of(cls, influence: Influence, solution: Solution, names: tuple[Name, ...]) -> Trust:
+        """Measure it at a solution."""
+        sampled = influence.sampled
+        side = (solution.cut > 0) & sampled
+        indicator = side.astype(np.float64)
+        gram = influence.sums.gram
+        inside = gram(indicator) if callable(gram) else gram @ indicator
+        bridging = float(inside[sampled & ~side].sum())
+        index, largest = _tail(influence)
+        sources = np.unique(influence.strata.source[largest])
+        return cls(
+            bridging if sampled.sum() > 1 else np.inf,
+            (
+                tuple(name for name, is_in in zip(names, side, strict=True) if is_in),
+                tuple(name for name, is_in in zip(names, sampled & ~side, strict=True) if is_in),
+            ),
+            index,
+            tuple(names[k] for k in sources.tolist()),
+        )
+
+    @property
+    def errors_hold(self) -> bool:
+        """Whether a standard error is given at all."""
+        return self.bridging >= REFUSED
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """What is to be said, most severe first; empty where all is well."""
+        said = []
+        if self.bridging < DOUBTED:
+            answer = "no standard error is given" if not self.errors_hold else "standard errors may be too small"
+            said.append(
+                f"Only {self.bridging:.1f} rows bridge {show(self.cut[0])} and {show(self.cut[1])}, so {answer}: their "
+                "relative weight rests on these few. Add a sample that lies between them, or more rows where they "
+                "overlap; "
+                "bootstrap() shows the spread there is."
+            )
+        if self.tail_index > HEAVY:
+            said.append(
+                f"The largest weights have tail index {self.tail_index:.2f} (of {show(self.blame)}), and from 0.5 on "
+                "the "
+                "variance is infinite: standard errors are then too small however many rows there are. Add a sample "
+                "that "
+                "covers the rows of large weight."
+            )
+        return tuple(said)
+
+
+def _tail(influence: Influence) -> tuple[float, np.ndarray]:
+    """Return Hill's index of the largest weights, and the rows that hold them."""
+    weights: Floats = influence.weights
+    if len(weights) < ROWS:
+        return np.nan, np.array([int(np.argmax(weights))])
+    count = int(TAIL * len(weights))
+    largest = np.argpartition(weights, -count - 1)[-count - 1 :]
+    largest = largest[np.argsort(weights[largest])]
+    logs = np.log(weights[largest])
+    return float((logs[1:] - logs[0]).mean()), largest[-10:]
+
+
+def require_trust(fit: DebiasedSample) -> None:
+    """Warn of everything that makes errors doubtful."""
+    for message in fit.trust.messages:
+        warnings.warn(message, WeakOverlapWarning, stacklevel=3)
