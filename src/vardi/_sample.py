@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +12,7 @@ from scipy import sparse
 from scipy.special import logsumexp
 
 from vardi._cdf import DebiasedCdf
+from vardi._diagnostics import Diagnostics, diagnose
 from vardi._estimates import Estimate, Estimates
 from vardi._frames import Frame, as_frame
 from vardi._identify import Verdict, judge
@@ -253,6 +255,27 @@ class DebiasedSample:
         """Tell through which rows the samples are compared; kappa is measured by the debiased weights."""
         mass = self._row_weights if self._rows.counts is None else self._row_weights * self._rows.counts
         return judge(self._rows, self.names, mass / mass.sum())
+
+    def diagnostics(self, columns: Sequence[str] | None = None) -> Diagnostics:
+        """Return effective sizes, overlap, who carries the weight, means before and after, what to collect next.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            Columns or expressions to look at; all numeric columns without missing values by default.
+        """
+        return diagnose(self, self.numeric_columns if columns is None else columns)
+
+    @cached_property
+    def numeric_columns(self) -> tuple[str, ...]:
+        """The numeric columns of the pool without missing values, those that the biases read first."""
+        whole = self._pool.whole()
+        if whole is None:
+            return ()
+        arrays = {name: whole.column(name) for name in whole.columns}
+        numeric = [name for name, a in arrays.items() if a.dtype.kind in "fiu" and np.isfinite(a).all()]
+        read = {name for bias in self._pool.biases for name in bias.columns}
+        return tuple(sorted(numeric, key=lambda name: name not in read))
 
     def summary(self) -> str:
         """Return what a person wants to know first, in one screen."""
