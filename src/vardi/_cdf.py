@@ -122,7 +122,7 @@ class DebiasedCdf:
         influence, strata = self._influence, self._influence.strata
         cells = membership(np.searchsorted(grid, self._values), len(grid) + 1, None)
         r, counts = influence.weights, strata.counts if strata.counts is not None else np.ones(len(self._values))
-        weighted = influence.spread(influence.rows.mix(influence.u, np.eye(len(influence.u)))) * (r * counts)[:, None]
+        weighted = influence.mix(np.eye(len(influence.u))) * (r * counts)[:, None]
         a = np.cumsum(cells @ weighted, axis=0)[:-1] - value[:, None] * weighted.sum(axis=0)
         b = influence.solve(a.T)
         suprema = []

@@ -196,7 +196,7 @@ class Diagnostics:
                 f"{c.equivalent:>7,.0f}  {str(c.collect_next)[:14]}"
                 for c in self.columns
             ]
-            lines.append("(shift in standard deviations; worth in rows without bias; next: sample to collect)")
+            lines.append("(shift in standard deviations, worth in rows without bias, next to collect)")
         for warning in self.warnings:
             lines += ["", *textwrap.wrap(warning, 80)]
         return "\n".join(lines)

@@ -172,11 +172,11 @@ def judge(rows: JudgeableRows, names: Sequence[Name], mass: Floats | None = None
 def cut_verdict(before: Verdict, side: Floats, gap: float) -> Verdict:
     """Judge a graph that is connected by the letter but not to rounding: the cut is given by the signs of side."""
     groups = _named_groups((side > 0).astype(np.int64), before.names)
+    between = " and ".join(_list(group) for group in groups)
     message = (
-        f"{_list(groups[0])} and {_list(groups[1])} overlap so little that their relative weight is lost in rounding "
-        f"(spectral gap {gap:.1e}). The biases allow rows on both sides, but the rows that were drawn lie too far "
-        "apart to "
-        "compare. Add a sample that lies between them, or debias each group alone."
+        f"{between} overlap so little that their relative weight is lost in rounding (spectral gap {gap:.1e}). The "
+        "biases allow rows on both sides, but the rows that were drawn lie too far apart to compare. Add a sample that "
+        "lies between them, or debias each group alone."
     )
     return replace(before, identified=False, groups=groups, message=message)
 

@@ -42,7 +42,7 @@ class Influence:
 
     def __init__(self, rows: Rows, u: Floats, weights: Floats, source: Integers, counts: Floats | None) -> None:
         self.rows, self.u, self.row_weights = rows, u, weights
-        self.strata = Strata(source, rows.sizes, counts)
+        self.strata = Strata(source, rows.sizes, counts, self)
         self.n = self.strata.n
 
     @cached_property
@@ -79,6 +79,10 @@ class Influence:
         assert self.rows.counts is not None
         return self.rows.project(self.u, gathered / self.rows.counts[:, None])
 
+    def mix(self, b: Floats) -> Floats:
+        """Return p_i'b for every row of the pool."""
+        return self.spread(self.rows.mix(self.u, b))
+
     def solve(self, projected: Floats) -> Floats:
         """Return H^+ a for the sums of (n, m) functions, zero for states without rows."""
         b = np.zeros((len(self.u), projected.shape[1]))
@@ -98,20 +102,18 @@ class Influence:
 
     def carried(self, rg: Floats) -> Floats:
         """Return p_i'b: what the rows move through the normalisers."""
-        return self.spread(self.rows.mix(self.u, self.solve(self.project(rg))))
+        return self.mix(self.solve(self.project(rg)))
 
     def estimates(self, values: Floats, level: float, *, trusted: bool) -> Estimates:
         """Return the expectations of functions of shape (n, m)."""
         eta, phi = self.of(values)
-        covariance = self.covariance(values * self.weights[:, None] - self.weights[:, None] * eta, phi)
-        covariance = covariance if trusted else np.full_like(covariance, math.nan)
-        return Estimates(eta, covariance, level, influence=phi, strata=self.strata)
+        return Estimates(eta, self.covariance(phi, trusted=trusted), level, influence=phi, strata=self.strata)
 
-    def covariance(self, rg: Floats, phi: Floats) -> Floats:
-        """Return the covariance from influence values, or where a sample has one row only the model's own form."""
-        if (self.rows.sizes[self.sampled] >= 2).all():
-            return self.strata.covariance(phi)
-        return self.model_covariance(rg)
+    def covariance(self, phi: Floats, *, trusted: bool) -> Floats:
+        """Return the covariance of the estimates with influence values phi, NaN where it is not to be trusted."""
+        if not trusted:
+            return np.full((phi.shape[1], phi.shape[1]), math.nan)
+        return self.strata.covariance(phi)
 
     def model_covariance(self, rg: Floats) -> Floats:
         r"""Return :math:`\sum_i \pi_i^2 g_i g_i' + a'H^+a / n` (MBAR's form), which single rows do not trouble."""

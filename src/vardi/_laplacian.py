@@ -8,17 +8,20 @@ null vector is w = sqrt(q / n).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import lapack
+from scipy.sparse import csgraph
 from scipy.sparse import linalg as sparse_linalg
 
 from vardi._sums import Floats, Gram
 
 SMALL = 300  # samples up to which every eigenvalue is computed
+ROUNDING = 1e-12  # strength of a link, out of 1, that cannot be told from none
 DENSE = 3000  # samples up to which a gram that is mostly filled is stored as an array
 
 
@@ -41,7 +44,6 @@ class Laplacian:
         self.q, self.gram = shares, _as_array_if_small(gram, len(shares))
         self.root = np.sqrt(shares)
         self.null = self.root / np.linalg.norm(self.root)
-        self._solve_scaled = self._factorise()
 
     def solve(self, gradient: Floats) -> Floats:
         """Return H^+ gradient, up to a constant (a generalised inverse: contrasts are what matters)."""
@@ -56,7 +58,10 @@ class Laplacian:
             return float(min(values[0], 1.0)), vectors[:, 0] / self.root
         inverse = sparse_linalg.LinearOperator((K, K), matvec=self._project, dtype=np.float64)
         start = np.random.default_rng(0).standard_normal(K)
-        values, vectors = sparse_linalg.eigsh(inverse, k=1, which="LA", v0=start, tol=1e-4)
+        try:
+            values, vectors = sparse_linalg.eigsh(inverse, k=1, which="LA", v0=start, tol=1e-4)
+        except SingularError:
+            return 0.0, self._components()
         return float(min(1.0 / values[0], 1.0)), vectors[:, 0] / self.root
 
     def largest_resistance(self, gap: float) -> float:
@@ -72,7 +77,19 @@ class Laplacian:
         x = self._solve_scaled(x - self.null * (self.null @ x))
         return x - self.null * (self.null @ x)
 
-    def _factorise(self) -> Callable[[Floats], Floats]:
+    def _components(self) -> Floats:
+        """Return +1 for the samples that hold together with the first when links lost in rounding are cut, else -1."""
+        if callable(self.gram):
+            return np.ones(len(self.q))
+        links = sparse.coo_array(self.gram)
+        strength = links.data / (self.root[links.row] * self.root[links.col])
+        kept = sparse.csr_array((strength * (strength > ROUNDING), (links.row, links.col)), shape=links.shape)
+        kept.eliminate_zeros()
+        _, labels = csgraph.connected_components(kept, directed=False)
+        return np.where(labels == labels[0], 1.0, -1.0)
+
+    @cached_property
+    def _solve_scaled(self) -> Callable[[Floats], Floats]:
         if callable(self.gram):
             return self._conjugate_gradients
         if sparse.issparse(self.gram):

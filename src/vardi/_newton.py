@@ -97,7 +97,7 @@ def newton(rows: SolvableRows, u: Floats, *, tol: float = 1e-10, max_iterations:
         solved = step.residual <= tol
         if solved and step.range <= RANGE and (step.range <= EXACT or step.range > previous / 4):
             break
-        if step.laplacian is None or step.iterations >= max_iterations:
+        if step.singular or step.iterations >= max_iterations:
             break
         if solved and step.range > RANGE and step.laplacian.gap()[0] < GAP:  # they hold, but not at one point only
             break
@@ -115,7 +115,7 @@ def _warm_start(rows: SolvableRows) -> Floats:
     for step in _steps(smaller, _warm_start(smaller)):
         if step.decrement < 0.01 or step.iterations == 20:
             break
-    if step.laplacian is None:
+    if step.singular:
         return rows.start()
     return step.u + step.delta + smaller.shift_to(rows)
 
@@ -126,8 +126,9 @@ class _Step:
 
     u: Floats
     delta: Floats
-    laplacian: Laplacian | None  # None where it is singular
-    gradient: Floats  # of the sampled states, like all that follows
+    laplacian: Laplacian
+    singular: bool
+    gradient: Floats  # of the sampled states only
     residual: float
     iterations: int
 
@@ -156,7 +157,7 @@ def _steps(rows: SolvableRows, u: Floats) -> Iterator[_Step]:
             continue
         step = _newton_step(u, sums, sizes, iterations)
         yield step
-        if step.laplacian is None:
+        if step.singular:
             return
         u, sums = _advance(rows, step, sums)
 
@@ -165,13 +166,13 @@ def _newton_step(u: Floats, sums: Sums, sizes: Floats, iterations: int) -> _Step
     sampled = sizes > 0
     gradient = (sums.shares - sizes)[sampled]
     residual = float(np.abs(gradient / sizes[sampled]).max())
-    delta = np.zeros(len(u))
+    laplacian = Laplacian(sums.shares[sampled], restricted(sums.gram, sampled))
+    delta, singular = np.zeros(len(u)), False
     try:
-        laplacian = Laplacian(sums.shares[sampled], restricted(sums.gram, sampled))
         delta[sampled] = -laplacian.solve(gradient)
     except SingularError:
-        laplacian = None
-    return _Step(u, delta, laplacian, gradient, residual, iterations)
+        singular = True
+    return _Step(u, delta, laplacian, singular, gradient, residual, iterations)
 
 
 def _advance(rows: SolvableRows, step: _Step, sums: Sums) -> tuple[Floats, Sums]:
@@ -188,14 +189,13 @@ def _advance(rows: SolvableRows, step: _Step, sums: Sums) -> tuple[Floats, Sums]
 
 
 def _solution(rows: SolvableRows, step: _Step, *, solved: bool) -> Solution:
-    K = len(step.u)
-    cut = np.zeros(K)
-    if step.laplacian is None:
-        return Solution(step.u, False, step.iterations, step.residual, np.inf, 0.0, np.inf, cut)
+    cut = np.zeros(len(step.u))
     gap, cut[rows.sizes > 0] = step.laplacian.gap()
+    if step.singular or gap < GAP:
+        return Solution(step.u, False, step.iterations, step.residual, step.range, gap, np.inf, cut)
     # What the sums themselves lose: each share is good to a few units of its last place.
-    rounding = 4 * np.finfo(float).eps * np.sqrt(rows.sizes.sum() / max(gap, GAP))
-    resistance = step.laplacian.largest_resistance(max(gap, GAP))
+    rounding = 4 * np.finfo(float).eps * np.sqrt(rows.sizes.sum() / gap)
+    resistance = step.laplacian.largest_resistance(gap)
     reach = np.sqrt(resistance) * (np.sqrt(max(step.decrement, 0.0)) + rounding)
     certificate = float(-np.log1p(-reach)) if reach < 1 else np.inf
-    return Solution(step.u, solved and gap >= GAP, step.iterations, step.residual, step.range, gap, certificate, cut)
+    return Solution(step.u, solved, step.iterations, step.residual, step.range, gap, certificate, cut)

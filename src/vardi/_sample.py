@@ -152,12 +152,11 @@ class DebiasedSample:
 
     def normalisers(self, level: float = 0.95) -> dict[Name, Estimate]:
         r"""Return each :math:`\Omega_k` with its error; intervals are made on the log scale."""
+        require_trust(self)
         log_omegas = np.array(list(self.log_omegas.values()))
-        influence = self._influence
-        _, phi = influence.of_weighted(self._tilts(log_omegas))
-        estimates = Estimates(
-            log_omegas, influence.strata.covariance(phi), level, influence=phi, strata=influence.strata
-        )
+        _, phi = self._influence.of_weighted(self._tilts(log_omegas))
+        covariance = self._influence.covariance(phi, trusted=self.trust.errors_hold)
+        estimates = Estimates(log_omegas, covariance, level, influence=phi, strata=self._influence.strata)
         return {name: estimate.exp() for name, estimate in zip(self.names, estimates, strict=True)}
 
     def log_omega_covariance(self) -> Floats:

@@ -1,0 +1,113 @@
+"""Extra memory of a dense solve, each in a process of its own: ``python -m benchmarks.memory WHO FORM n K``."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks._peers import FASTMBAR, PYMBAR, VARDI, ours
+from benchmarks._problems import oscillators
+from benchmarks._records import Record, Report, Settings, Target
+
+ROOT = Path(__file__).resolve().parent.parent
+SIZES = ((200_000, 50), (1_000_000, 10), (1_000_000, 50))
+PEER_SIZE = SIZES[1]
+PEERS = (PYMBAR, FASTMBAR)
+
+
+def memory(settings: Settings) -> Report:
+    records: list[Record] = []
+    targets: list[Target] = []
+    for form in ("omega", "log"):
+        for n, K in SIZES:
+            n = settings.rows(n, least=4 * K)
+            found = _measure(VARDI, form, n, K)
+            records.append(found)
+            targets.append(Target(f"{found.work}: extra memory over the input", found.extra_memory, 0.25, 0.05))
+    n, K = PEER_SIZE
+    n = settings.rows(n, least=4 * K)
+    for peer in PEERS:
+        work = _work("log", n, K)
+        records.append(Record(work, peer.who, note=peer.missing) if peer.missing else _measure(peer.who, "log", n, K))
+    return Report(
+        "memory",
+        "Highest resident memory during the solve, less what was resident before it with the input loaded and a tiny "
+        "problem solved, as a multiple of the input matrix. The n weights that come back count as extra: 1 / K.",
+        tuple(records),
+        tuple(targets),
+        ("pymbar compiles for each shape, so its number holds what the compiler needs.",),
+    )
+
+
+def _work(form: str, n: int, K: int) -> str:
+    return f"{'log omega' if form == 'log' else 'omega'}, n = {n:,}, K = {K}"
+
+
+def _measure(who: str, form: str, n: int, K: int) -> Record:
+    command = [sys.executable, "-m", "benchmarks.memory", who, form, str(n), str(K)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        return Record(_work(form, n, K), who, note=f"failed: {reason[:200]}")
+    probe = json.loads(done.stdout.splitlines()[-1])
+    note = (
+        f"{probe['extra'] / 2**20:.0f} MB over an input of {probe['input'] / 2**20:.0f} MB; the weights are {1 / K:g}x"
+    )
+    return Record(_work(form, n, K), who, None, None, probe["extra"] / probe["input"], note)
+
+
+def _probe(who: str, form: str, n: int, K: int) -> dict[str, int]:
+    """Solve in this process, which was started for it."""
+    size, solve = _solver(who, form, n, K)
+    _, tiny = _solver(who, form, 20 * K, K)
+    tiny()
+    before = _resident()
+    _forget_peak()
+    solve()
+    return {"input": size, "extra": max(_peak() - before, 0)}
+
+
+def _solver(who: str, form: str, n: int, K: int) -> tuple[int, Callable[[], Any]]:
+    problem = oscillators(n, K)
+    size = problem.matrix.nbytes
+    if who == VARDI:
+        if form == "omega":
+            np.exp(problem.matrix, out=problem.matrix)
+        return size, ours(problem, log=form == "log").call
+    peer = next(peer for peer in PEERS if peer.who == who)
+    np.negative(problem.matrix, out=problem.matrix)
+    return size, peer.prepare(np.ascontiguousarray(problem.matrix.T), problem.sizes)
+
+
+def _resident() -> int:
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return _peak()
+
+
+def _peak() -> int:
+    # Not ru_maxrss first: Linux hands the parent's peak on to a process that it starts, VmHWM is this process's own.
+    try:
+        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
+        return int(status["VmHWM"].split()[0]) * 1024
+    except (OSError, KeyError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def _forget_peak() -> None:
+    with contextlib.suppress(OSError):  # without it, loading the input counts where its own peak is higher
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+if __name__ == "__main__":
+    print(json.dumps(_probe(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))

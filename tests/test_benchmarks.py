@@ -1,0 +1,178 @@
+"""The benchmarks run and say what they found; how fast is not a matter for tests."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import vardi
+
+ROOT = Path(__file__).resolve().parent.parent
+NAMES = ["dense-log", "dense-omega", "memory", "read", "indicator", "small", "growth"]
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+@pytest.fixture
+def without_peers(monkeypatch):
+    from benchmarks import _peers
+
+    monkeypatch.setattr(_peers, "installed", lambda module: False)
+
+
+@pytest.fixture
+def tiny():
+    from benchmarks._records import Settings
+
+    return Settings(shrink=5000, repeats=1)
+
+
+def tables(page):
+    """Return the tables of a page: lists of rows, each a list of cells."""
+    found, rows = [], []
+    for line in [*page.splitlines(), ""]:
+        if line.startswith("|"):
+            rows.append([cell.strip() for cell in line.strip("|").replace("\\|", "/").split("|")])
+        elif rows:
+            found.append(rows)
+            rows = []
+    return found
+
+
+def test_command_writes_well_formed_tables(without_peers, tmp_path, capsys):
+    from benchmarks.__main__ import main
+
+    output = tmp_path / "new" / "RESULTS.md"
+    assert main(["read", "small", "growth", "--shrink", "5000", "--repeats", "1", "--output", str(output)]) == 0
+    page = output.read_text()
+    assert [line for line in page.splitlines() if line.startswith("## ")] == ["## read", "## small", "## growth"]
+    assert "`python -m benchmarks read small growth --shrink 5000 --repeats 1`" in page
+    assert str(tmp_path) not in page
+    assert [path.name for path in output.parent.iterdir()] == ["RESULTS.md"]  # no temporary file is left
+    facts, *rest = tables(page)
+    assert {"date", "processor", "memory", "versions"} <= {row[0] for row in facts}
+    assert len(rest) == 6
+    for table in rest:
+        assert len({len(row) for row in table}) == 1
+    records, targets = rest[0], rest[1]
+    assert records[0] == ["work", "who", "time", "residual", "extra memory", "note"]
+    assert targets[0] == ["target", "measured", "bar", "goal", "verdict", "note"]
+    assert {row[4] for row in targets[2:]} == {"not judged"}  # bars are for the full sizes
+
+
+def test_part_of_the_benchmarks_is_printed_and_overwrites_nothing(without_peers, capsys):
+    from benchmarks.__main__ import RESULTS, main
+
+    before = RESULTS.stat().st_mtime_ns if RESULTS.exists() else None
+    assert main(["small", "--shrink", "1000"]) == 0
+    assert "## small" in capsys.readouterr().out
+    assert (RESULTS.stat().st_mtime_ns if RESULTS.exists() else None) == before
+
+
+def test_unknown_name_is_refused_with_the_names_there_are(capsys):
+    from benchmarks.__main__ import BENCHMARKS, main
+
+    assert list(BENCHMARKS) == NAMES
+    with pytest.raises(SystemExit):
+        main(["dense"])
+    assert "dense-log" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["dense-log", "indicator"])
+def test_missing_peers_are_named_in_the_table(name, without_peers, tiny):
+    from benchmarks.__main__ import BENCHMARKS
+    from benchmarks._render import render
+
+    report = BENCHMARKS[name](tiny)
+    absent = [record for record in report.records if record.who != "vardi"]
+    assert {record.who.split(",")[0] for record in absent} == {"pymbar", "FastMBAR"}
+    assert all(record.seconds is None and record.note.startswith("not installed: ") for record in absent)
+    assert all(target.measured is None and target.verdict == "not measured" for target in report.targets)
+    assert "not installed: pymbar, jax" in render([report], tiny, "", None)
+    mine = [record for record in report.records if record.who == "vardi"]
+    assert mine
+    assert all(record.seconds > 0 and record.accuracy < 1e-9 for record in mine)
+
+
+def test_lbfgs_baseline_solves_the_same_problem(tiny):
+    from benchmarks.dense import dense_omega
+
+    report = dense_omega(tiny)
+    settled = [record for record in report.records if record.who == "L-BFGS, until the gradient settles"]
+    assert len(settled) == 2
+    assert all(record.accuracy < 1e-5 for record in settled)
+    assert all(target.measured > 0 for target in report.targets)
+
+
+def test_memory_is_measured_in_a_process_of_its_own():
+    from benchmarks.memory import _measure
+
+    record = _measure("vardi", "log", 2000, 5)
+    assert record.extra_memory >= 0
+    assert "over an input of" in record.note
+    assert _measure("nobody", "log", 2000, 5).note.startswith("failed: ")
+
+
+def test_residual_is_that_of_vardis_system():
+    from benchmarks._problems import oscillators, residual
+
+    problem = oscillators(600, 3)
+    fit = vardi.debias_matrix(problem.matrix, problem.source, log=True)
+    log_omegas = np.array(list(fit.log_omegas.values()))
+    assert residual(problem.matrix, problem.sizes, log_omegas) < 1e-12
+    assert residual(problem.matrix, problem.sizes, log_omegas + 5.0, block=7) < 1e-12  # one scale is free
+    wrong = log_omegas + np.array([0.0, 0.01, 0.0])
+    pi = 1 / (np.exp(problem.matrix - wrong) @ problem.sizes)
+    expected = np.abs(pi @ np.exp(problem.matrix - wrong) - 1).max()
+    assert residual(problem.matrix, problem.sizes, wrong) == pytest.approx(expected, rel=1e-9)
+
+
+def test_race_takes_turns_and_a_failure_stops_nobody_else():
+    from benchmarks._timing import Contestant, race
+
+    calls = []
+
+    def fail():
+        raise ZeroDivisionError("no overlap")
+
+    field = [Contestant("a", lambda: calls.append("a")), Contestant("b", lambda: calls.append("b"))]
+    timings = race([*field, Contestant("c", fail)], repeats=3)
+    assert calls == ["a", "b"] * 4
+    assert timings["a"].calls == timings["b"].calls == 3
+    assert timings["c"].failure == "failed: ZeroDivisionError: no overlap"
+    assert race(field, repeats=3, patience=-1.0)["a"].best is None
+
+
+@pytest.mark.parametrize(
+    ("measured", "bar", "goal", "higher", "verdict"),
+    [
+        (12.0, 10.0, 25.0, True, "bar reached"),
+        (25.0, 10.0, 25.0, True, "goal reached"),
+        (9.0, 10.0, 25.0, True, "NOT reached"),
+        (1.04, 1.05, 1.0, False, "bar reached"),
+        (0.9, 1.0, None, False, "reached"),
+        (1.2, 1.0, None, False, "NOT reached"),
+        (None, 1.0, None, False, "not measured"),
+        (3.0, None, None, False, "no bar"),
+    ],
+)
+def test_verdict(measured, bar, goal, higher, verdict):
+    from benchmarks._records import Target
+
+    assert Target("work", measured, bar, goal, higher_is_better=higher).verdict == verdict
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_page_names_no_host():
+    import platform
+
+    from benchmarks._records import Settings
+    from benchmarks._render import render
+
+    assert platform.node() not in render([], Settings(), "", 0.0)

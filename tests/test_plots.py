@@ -1,0 +1,98 @@
+"""Displays draw what they say on the axes they are given."""
+
+import builtins
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+import vardi
+from vardi.plots import CdfDisplay, LoveDisplay, OverlapDisplay, WeightsDisplay
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+
+@pytest.fixture
+def fit():
+    design = vardi.datasets.gaussian_scenario("l", seed=0)
+    return vardi.debias(design.samples, design.biases)
+
+
+@pytest.fixture
+def ax():
+    figure, ax = plt.subplots()
+    yield ax
+    plt.close(figure)
+
+
+def texts(ax):
+    return [text.get_text() for text in ax.texts]
+
+
+def test_heatmap(fit, ax):
+    display = OverlapDisplay.from_fit(fit, ax=ax)
+    assert display.ax_ is ax
+    assert display.figure_ is ax.figure
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["left", "slab", "right", "unbiased"]
+    assert len(texts(ax)) == 16
+    np.testing.assert_allclose(ax.images[0].get_array(), fit.diagnostics(()).overlap)
+
+
+def test_graph_names_samples_and_shared_rows(fit, ax):
+    OverlapDisplay.from_fit(fit, "graph", ax=ax)
+    shown = texts(ax)
+    assert "slab\n500 rows" in shown
+    link = next(link for link in fit.identify().links if (link.first, link.second) == ("left", "right"))
+    assert f"{link.rows:,.0f}" in shown
+
+
+def test_graph_draws_one_way_links_dashed(ax):
+    display = OverlapDisplay(("a", "b"), np.eye(2), np.array([[0.0, 3.0], [0.0, 0.0]]), np.array([10.0, 5.0]))
+    display.plot("graph", ax=ax)
+    assert [line.get_linestyle() for line in ax.lines] == ["--"]
+
+
+def test_unknown_kind(fit, ax):
+    with pytest.raises(ValueError, match="'pie'; it is 'heatmap' or 'graph'"):
+        OverlapDisplay.from_fit(fit, "pie", ax=ax)
+
+
+def test_weights(fit, ax):
+    WeightsDisplay.from_fit(fit, ax=ax)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["left", "slab", "right", "unbiased"]
+    assert sum(patch.get_height() for patch in ax.patches) == pytest.approx(1000)
+
+
+def test_cdf_has_pool_population_and_band(fit, ax):
+    display = CdfDisplay.from_fit(fit, "x0", ax=ax)
+    assert len(ax.lines) == 2
+    assert len(ax.collections) == 1
+    assert ax.get_xlabel() == "x0"
+    assert (display.band.low <= display.band.high).all()
+
+
+def test_love_plot_is_sorted_by_shift(fit, ax):
+    LoveDisplay.from_fit(fit, ax=ax)
+    by_name = {column.name: abs(column.difference) for column in fit.diagnostics().columns}
+    shown = [label.get_text() for label in ax.get_yticklabels()]
+    assert shown == sorted(by_name, key=by_name.get)
+
+
+def test_makes_its_own_axes(fit):
+    display = WeightsDisplay.from_fit(fit)
+    assert display.figure_ is display.ax_.figure
+    plt.close(display.figure_)
+
+
+def test_without_matplotlib_it_names_the_extra(fit, monkeypatch):
+    real = builtins.__import__
+
+    def absent(name, *args, **kwargs):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", absent)
+    with pytest.raises(ImportError, match=r"pip install 'vardi\[plot\]'"):
+        WeightsDisplay.from_fit(fit)
