@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._identify import Verdict, connected, cut_verdict, judge
+from vardi._lazy import LazyDebiasedSample, LazyPool, any_lazy, as_lazy_pool
 from vardi._newton import GAP, Solution, solve
 from vardi._pool import Name, Pool, as_pool, matrix_pool, show
 from vardi._rows import Rows, as_rows
@@ -41,7 +42,8 @@ def debias(
     Parameters
     ----------
     samples : mapping from name to rows, list of rows, or one frame (with ``source``)
-        Rows are a NumPy array (columns ``x``, or ``x0``, ``x1``, ...) or a frame of pandas, Polars or PyArrow.
+        Rows are a NumPy array (columns ``x``, or ``x0``, ``x1``, ...), a frame of pandas, Polars or PyArrow, or a lazy
+        frame (Polars, DuckDB): then only sums leave the engine, and ``weights`` is a lazy frame.
     biases : mapping from name to bias, or list of biases
         A number, an expression in text, a :class:`~vardi.biases.Bias`, a function of the rows, or an array with a value
         for each row of the pool. A bias whose name no sample has describes a state that was not sampled: its normaliser
@@ -75,6 +77,9 @@ def debias(
     >>> round(fit.omegas["seen"], 3)  # the mean length in the population
     2.905
     """
+    if any_lazy(samples):
+        lazy = as_lazy_pool(samples, biases, source=source, counts=counts)
+        return _fit_lazy(lazy, tol, max_iterations)
     pool = as_pool(samples, biases, source=source, counts=counts)
     return _fit(pool, pool.values(), on_unidentified, tol, max_iterations, log=False)
 
@@ -141,6 +146,9 @@ def identify(samples: Any, biases: Any, *, source: Any = None, counts: Any = Non
     >>> bool(vardi.identify({"low": low, "high": high}, {"low": "x <= 8", "high": "x >= 3"}))
     True
     """
+    if any_lazy(samples):
+        lazy = as_lazy_pool(samples, biases, source=source, counts=counts)
+        return judge(lazy.rows(), lazy.names)
     pool = as_pool(samples, biases, source=source, counts=counts)
     return _judge(pool, _rows(pool, pool.values(), _counted(pool), log=False))
 
@@ -161,11 +169,20 @@ def _fit(
         if isinstance(fitted, Solution):
             break
         if on_unidentified == "raise":
-            fitted.require()
+            raise fitted.error()
         kept = kept & _largest_group(fitted, rows, pool)
     weights, shift = rows.weights(fitted.u)
     solution = replace(fitted, u=fitted.u + shift)
     return DebiasedSample(pool, rows, solution, weights, None if kept.all() else kept)
+
+
+def _fit_lazy(pool: LazyPool, tol: float, max_iterations: int) -> DebiasedSample:
+    rows = pool.rows()
+    fitted = _solve(pool, rows, tol, max_iterations)
+    if not isinstance(fitted, Solution):
+        raise fitted.error()
+    weights, shift = rows.weights(fitted.u)
+    return LazyDebiasedSample(pool, rows, replace(fitted, u=fitted.u + shift), weights)
 
 
 def _counted(pool: Pool) -> NDArray[np.bool_]:
@@ -192,14 +209,14 @@ def _rows(pool: Pool, omega: Any, kept: NDArray[np.bool_], *, log: bool) -> Rows
     return as_rows(omega, pool.source[kept], None if pool.counts is None else pool.counts[kept], pool.names, log=log)
 
 
-def _judge(pool: Pool, rows: Rows) -> Verdict:
+def _judge(pool: Pool, rows: Any) -> Verdict:
     """Return the verdict; where groups share no row, with the two samples that lie nearest to one another."""
     verdict = judge(rows, pool.names)
     hint = "" if verdict.identified else pool.nearest(verdict.groups)
     return replace(verdict, message=f"{verdict.message} {hint}") if hint else verdict
 
 
-def _solve(pool: Pool, rows: Rows, tol: float, max_iterations: int) -> Solution | Verdict:
+def _solve(pool: Pool, rows: Any, tol: float, max_iterations: int) -> Solution | Verdict:
     """Return the solution, or the verdict that there is none."""
     if not connected(rows.reach(), rows.sizes):
         return _judge(pool, rows)

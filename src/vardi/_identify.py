@@ -109,8 +109,12 @@ class Verdict:
     def require(self) -> Verdict:
         """Return the verdict, or raise where the samples are not identified."""
         if not self.identified:
-            raise NotIdentifiableError(self.message, groups=self.groups, verdict=self)
+            raise self.error()
         return self
+
+    def error(self) -> NotIdentifiableError:
+        """Return the error that says what stands in the way."""
+        return NotIdentifiableError(self.message, groups=self.groups, verdict=self)
 
 
 def strong_groups(reach: Any) -> Integers:
@@ -132,9 +136,8 @@ class JudgeableRows(Protocol):
     """What a verdict needs of rows."""
 
     sizes: Floats
-    counts: Floats | None
 
-    def __len__(self) -> int: ...
+    def masses(self) -> Floats: ...
     def reach(self) -> Any: ...
     def overlap(self, mass: Floats) -> Any: ...
 
@@ -151,8 +154,7 @@ def judge(rows: JudgeableRows, names: Sequence[Name], mass: Floats | None = None
     mass : ndarray, optional
         Mass of each row, by which overlap is measured; its share of the pool by default.
     """
-    if mass is None:
-        mass = (np.ones(len(rows)) if rows.counts is None else rows.counts) / rows.sizes.sum()
+    mass = rows.masses() if mass is None else mass
     sampled = np.flatnonzero(rows.sizes > 0)
     names = [names[k] for k in sampled.tolist()]
     overlap = rows.overlap(mass)[sampled][:, sampled]

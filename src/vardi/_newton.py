@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -40,8 +40,8 @@ class SolvableRows(Protocol):
     def log_means(self, u: Floats) -> Floats: ...
     def start(self) -> Floats: ...
     def reach(self) -> Any: ...
-    def subsample(self, fraction: float, *, least: int) -> Self: ...
-    def shift_to(self, other: Self) -> Floats: ...
+    def subsample(self, fraction: float, *, least: int) -> SolvableRows: ...
+    def shift_to(self, sizes: Floats) -> Floats: ...
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _warm_start(rows: SolvableRows) -> Floats:
             break
     if step.singular:
         return rows.start()
-    return step.u + step.delta + smaller.shift_to(rows)
+    return step.u + step.delta + smaller.shift_to(rows.sizes)
 
 
 @dataclass(frozen=True)

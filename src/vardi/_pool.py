@@ -124,17 +124,10 @@ def as_pool(samples: Any, biases: Any, *, source: Any = None, counts: Any = None
     """Bring samples, biases, labels and counts together, or say what does not fit."""
     if source is not None:
         return _labelled_pool(samples, biases, source, counts)
-    named, by_name = _named(samples, "samples"), _named(biases, "biases")
+    named, by_name = as_named(samples, "samples"), as_named(biases, "biases")
     if not named:
         raise EmptySampleError("There are no samples. Give at least one, as a mapping from name to rows.")
-    for name in named:
-        if name not in by_name:
-            raise MismatchError(
-                f"Sample {str(name)!r} has no bias. The samples are {show(named)}, the biases {show(by_name)}."
-                f"{suggest(name, by_name)} Give each sample a bias; 1 says that it was drawn without any.",
-                expected=named,
-                got=by_name,
-            )
+    require_biases_for(named, by_name)
     frames = tuple(as_frame(rows) for rows in named.values())
     empty = [name for name, frame in zip(named, frames, strict=True) if not len(frame)]
     if empty:
@@ -148,7 +141,7 @@ def as_pool(samples: Any, biases: Any, *, source: Any = None, counts: Any = None
     codes = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames])
     if isinstance(counts, Mapping):
         counts = _joined([np.asarray(_counted(counts, name)) for name in named])
-    return Pool(names, _biases(by_name, names), frames, codes, _counts(counts, frames, len(codes)))
+    return Pool(names, as_biases(by_name, names), frames, codes, _counts(counts, frames, len(codes)))
 
 
 def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
@@ -159,14 +152,14 @@ def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
             expected=("one frame",),
             got=(type(rows).__name__,),
         )
-    frame, by_name = as_frame(rows), _named(biases, "biases")
+    frame, by_name = as_frame(rows), as_named(biases, "biases")
     if not len(frame):
         raise EmptySampleError("The pool has no rows. Give at least one row of one sample.")
     labels = frame.column(source) if isinstance(source, str) else np.asarray(source)
     _require_length("source", labels, len(frame), "label")
     codes = _codes(labels, by_name, source if isinstance(source, str) else "source")
     names = tuple(by_name)
-    return Pool(names, _biases(by_name, names), (frame,), codes, _counts(counts, (frame,), len(frame)))
+    return Pool(names, as_biases(by_name, names), (frame,), codes, _counts(counts, (frame,), len(frame)))
 
 
 def matrix_pool(omega: Any, source: Any, counts: Any, names: Iterable[Name] | None) -> Pool:
@@ -192,7 +185,20 @@ def matrix_pool(omega: Any, source: Any, counts: Any, names: Iterable[Name] | No
     return Pool(names, (), (), labels.astype(np.int64, copy=False), _counts(counts, (), n))
 
 
-def _named(items: Any, what: str) -> dict[Name, Any]:
+def require_biases_for(named: Mapping[Name, Any], by_name: Mapping[Name, Any]) -> None:
+    """Refuse a sample without a bias."""
+    for name in named:
+        if name not in by_name:
+            raise MismatchError(
+                f"Sample {str(name)!r} has no bias. The samples are {show(named)}, the biases {show(by_name)}."
+                f"{suggest(name, by_name)} Give each sample a bias; 1 says that it was drawn without any.",
+                expected=named,
+                got=by_name,
+            )
+
+
+def as_named(items: Any, what: str) -> dict[Name, Any]:
+    """Return samples or biases by name."""
     if isinstance(items, Mapping):
         return dict(items)
     if isinstance(items, list | tuple):
@@ -205,7 +211,8 @@ def _named(items: Any, what: str) -> dict[Name, Any]:
     )
 
 
-def _biases(by_name: Mapping[Name, Any], names: Sequence[Name]) -> tuple[Bias, ...]:
+def as_biases(by_name: Mapping[Name, Any], names: Sequence[Name]) -> tuple[Bias, ...]:
+    """Return the bias of each name."""
     biases = []
     for name in names:
         try:

@@ -40,7 +40,8 @@ class DebiasedSample:
     def __init__(
         self, pool: Pool, rows: Rows, solution: Solution, weights: Floats, kept: NDArray[np.bool_] | None
     ) -> None:
-        self._pool, self._rows, self._kept = pool, rows, kept
+        self._pool, self._kept = pool, kept
+        self._rows: Any = rows
         self._row_weights = weights
         self.solution = solution
         self.names = pool.names
@@ -117,7 +118,7 @@ class DebiasedSample:
         >>> print(fit.expectation("MEDV * (CHAS == 1)") / fit.expectation("CHAS == 1"))  # by the river
         29.8 ± 3.5 (95%: 22.9 to 36.6)
         """
-        return self.expectations(self._values(values)[:, None], level)[0]
+        return self._estimates(self._values(values)[:, None], level)[0]
 
     def expectations(self, matrix: Any, level: float = 0.95) -> Estimates:
         """Return the means of several functions over the population, with their covariance.
@@ -135,13 +136,15 @@ class DebiasedSample:
             values = np.asarray(matrix, np.float64)
             if values.ndim != 2 or len(values) != len(self):
                 raise MismatchError(
-                    f"The values have shape {values.shape}, but the pool has {len(self)} rows. Give a matrix with a "
-                    "row "
-                    "for each, or a list of columns.",
+                    f"The values have shape {values.shape}, but the pool has {len(self)} rows. Give a matrix with "
+                    "a row for each, or a list of columns.",
                     expected=(len(self),),
                     got=values.shape,
                 )
             values = self._in_fit(values)
+        return self._estimates(values, level)
+
+    def _estimates(self, values: Floats, level: float) -> Estimates:
         require_trust(self)
         return self._influence.estimates(values, level, trusted=self.trust.errors_hold)
 

@@ -47,15 +47,15 @@ class Trust:
     blame: tuple[Name, ...]
 
     @classmethod
-    def of(cls, influence: Influence, solution: Solution, names: tuple[Name, ...]) -> Trust:
-        """Measure it at a solution."""
+    def of(cls, influence: Influence, solution: Solution, names: tuple[Name, ...], *, tail: bool = True) -> Trust:
+        """Measure it at a solution; the tail only where the weights are in memory."""
         sampled = influence.sampled
         side = (solution.cut > 0) & sampled
         indicator = side.astype(np.float64)
         gram = influence.sums.gram
         inside = gram(indicator) if callable(gram) else gram @ indicator
         bridging = float(inside[sampled & ~side].sum())
-        index, largest = _tail(influence)
+        index, largest = _tail(influence) if tail else (np.nan, np.empty(0, np.int64))
         sources = np.unique(influence.strata.source[largest])
         return cls(
             bridging if sampled.sum() > 1 else np.inf,

@@ -140,6 +140,10 @@ class InvalidCountsError(VardiError):
         self.rows = tuple(int(row) for row in rows)
 
 
+class NeedsRowsError(VardiError):
+    """Something that needs rows in memory was asked of a lazy frame."""
+
+
 class ConvergenceError(VardiError):
     """The equations could not be solved to the tolerance.
 

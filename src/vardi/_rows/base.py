@@ -113,12 +113,16 @@ class Rows(ABC):
         """Return a first u, from pairs of samples in a small subsample."""
         K = len(self.sizes)
         sub = self.subsample(0.0, least=int(np.clip(START / K**2, 30, 200)))
-        return tree_start(sub.log_omega(), sub.source, sub.counts, sub.sizes) + sub.shift_to(self)
+        return tree_start(sub.log_omega(), sub.source, sub.counts, sub.sizes) + sub.shift_to(self.sizes)
 
-    def shift_to(self, other: Rows) -> Floats:
-        """Return what to add to u here for a start there: the normalisers carry over, the shares differ."""
+    def shift_to(self, sizes: Floats) -> Floats:
+        """Return what to add to u here for a start where samples have other sizes: the normalisers carry over."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(self.sizes > 0, np.log(other.sizes) - np.log(self.sizes), 0.0)
+            return np.where(self.sizes > 0, np.log(sizes) - np.log(self.sizes), 0.0)
+
+    def masses(self) -> Floats:
+        """Return the share of the pool that each row stands for."""
+        return (np.ones(len(self)) if self.counts is None else self.counts) / self.sizes.sum()
 
     def subsample(self, fraction: float, *, least: int) -> Self:
         """Return evenly spaced rows of every sample: the given fraction, but at least so many of each."""
