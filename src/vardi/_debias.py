@@ -118,14 +118,13 @@ def debias_matrix(
     >>> fit.weights
     array([0.75, 1.5 , 0.75])
     """
-    if not sparse.issparse(omega):
-        omega = np.asarray(omega)
-        if omega.dtype.kind not in "fiub":
-            raise MismatchError(
-                f"omega holds {omega.dtype}, and biases are numbers. Give a matrix of floats.",
-                expected=("float",),
-                got=(str(omega.dtype),),
-            )
+    omega = omega if sparse.issparse(omega) else np.asarray(omega)
+    if omega.dtype.kind not in "fiub":
+        raise MismatchError(
+            f"omega holds {omega.dtype}, and biases are numbers. Give a matrix of floats.",
+            expected=("float",),
+            got=(str(omega.dtype),),
+        )
     pool = matrix_pool(omega, source, counts, names)
     return _fit(pool, omega, on_unidentified, tol, max_iterations, log=log)
 
@@ -206,7 +205,8 @@ def _rows(pool: Pool, omega: Any, kept: NDArray[np.bool_], *, log: bool) -> Rows
     if kept.all():
         return as_rows(omega, pool.source, pool.counts, pool.names, log=log)
     omega = [column[kept] for column in omega] if isinstance(omega, list) else omega[kept]
-    return as_rows(omega, pool.source[kept], None if pool.counts is None else pool.counts[kept], pool.names, log=log)
+    counts = None if pool.counts is None else pool.counts[kept]
+    return as_rows(omega, pool.source[kept], counts, pool.names, log=log, positions=np.flatnonzero(kept))
 
 
 def _judge(pool: Pool, rows: Any) -> Verdict:

@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from vardi._sums import Floats, Integers
-from vardi.errors import NotIdentifiableError
+from vardi.errors import NotIdentifiableError, number_of_rows
 
 Name: TypeAlias = Hashable
 Groups: TypeAlias = tuple[tuple[Name, ...], ...]
@@ -50,8 +50,8 @@ class Link:
 
     def __str__(self) -> str:
         return (
-            f"'{self.second}' allows {self.first_in_second:g} rows of '{self.first}', "
-            f"'{self.first}' allows {self.second_in_first:g} rows of '{self.second}'"
+            f"'{self.second}' allows {number_of_rows(self.first_in_second)} of '{self.first}', "
+            f"'{self.first}' allows {number_of_rows(self.second_in_first)} of '{self.second}'"
         )
 
 
@@ -76,7 +76,8 @@ class Verdict:
         Any fewer than this many rows can be lost, wherever they lie, and the samples still be compared.
     kappa : float
         The paper's overlap: the largest mass such that the pairs of biases which share at least that mass connect all
-        samples. Before a fit the mass is the share of pooled rows, after it the estimated share of the population.
+        samples. Before a fit the mass is the share of pooled rows, after it the estimated share of the population. A
+        lower bound where there are thousands of samples and each row is allowed by hundreds.
     message : str
         The verdict in plain words, with what would help.
     """
@@ -93,8 +94,10 @@ class Verdict:
     @cached_property
     def links(self) -> tuple[Link, ...]:
         """Every pair that shares rows, each way."""
-        pairs = sparse.triu(self.reach + self.reach.T, k=1).tocoo()
-        return tuple(_link(self.reach, self.names, int(k), int(l)) for k, l in zip(pairs.row, pairs.col, strict=True))
+        edges = self.reach.tocoo()
+        rows = dict(zip(zip(edges.row.tolist(), edges.col.tolist(), strict=True), edges.data.tolist(), strict=True))
+        pairs = sorted({(min(k, l), max(k, l)) for k, l in rows})
+        return tuple(Link(self.names[k], self.names[l], rows.get((l, k), 0.0), rows.get((k, l), 0.0)) for k, l in pairs)
 
     def __bool__(self) -> bool:
         return self.identified
@@ -183,10 +186,6 @@ def cut_verdict(before: Verdict, side: Floats, gap: float) -> Verdict:
     return replace(before, identified=False, groups=groups, message=message)
 
 
-def _link(graph: Any, names: Sequence[Name], k: int, l: int) -> Link:
-    return Link(names[k], names[l], float(graph[l, k]), float(graph[k, l]))
-
-
 def _named_groups(labels: Integers, names: Sequence[Name]) -> Groups:
     order = list(dict.fromkeys(labels.tolist()))  # groups in the order of their first sample
     return tuple(tuple(names[k] for k in np.flatnonzero(labels == label).tolist()) for label in order)
@@ -211,7 +210,7 @@ def _weakest(graph: Any, rows: float, names: Sequence[Name]) -> Link:
     edges = graph.tocoo()
     across = (edges.data == rows) & (labels[edges.row] != labels[edges.col])
     k, l = sorted((int(edges.row[across][0]), int(edges.col[across][0])))
-    return _link(graph, names, k, l)
+    return Link(names[k], names[l], float(graph[l, k]), float(graph[k, l]))
 
 
 def _kappa(overlap: Any) -> float:
@@ -231,7 +230,7 @@ def _agreement(names: Sequence[Name], weakest: Link | None, rows: float) -> str:
         return f"'{names[0]}' stands alone: its rows are weighted by the inverse of its bias."
     if len(names) == 2:
         return f"'{names[0]}' and '{names[1]}' can be compared: {weakest}."
-    return f"All {len(names)} samples can be compared; the weakest link holds by {rows:g} rows: {weakest}."
+    return f"All {len(names)} samples can be compared; the weakest link holds by {number_of_rows(rows)}: {weakest}."
 
 
 def _disagreement(graph: Any, names: Sequence[Name], labels: Integers, groups: Groups) -> str:
@@ -240,7 +239,7 @@ def _disagreement(graph: Any, names: Sequence[Name], labels: Integers, groups: G
     if len(across):
         nearest = across[np.argmax(edges.data[across])]
         outer, inner = names[int(edges.row[nearest])], names[int(edges.col[nearest])]
-        shared = f"{edges.data[nearest]:g} rows"
+        shared = number_of_rows(float(edges.data[nearest]))
         return (
             f"{_groups_text(groups)}: they overlap in one direction only. '{outer}' allows {shared} of "
             f"'{inner}', but nothing that '{outer}' drew leads back, so the relative weight of the two has a bound "

@@ -24,8 +24,9 @@ from vardi._sums import Floats, Sums
 
 GAP = 1e-9  # spectral gap below which the samples cannot be told from disconnected ones
 RANGE = 1e-6  # largest range of the last step
-EXACT = 1e-12  # range of the step from which no further one is worth its pass
+EXACT = 1e-13  # range of the step from which no further one is worth its pass
 LEVEL = 16  # rows for each row of the next smaller subsample
+PATIENCE = 5  # steps without progress after which only rounding is left
 FAR = 1e-3  # share of the rows a sample should have below which Newton's model is no guide
 DIRECT = 200_000  # numbers up to which no subsample is worth its while
 
@@ -92,9 +93,12 @@ def solve(rows: SolvableRows, *, tol: float = 1e-10, max_iterations: int = 100) 
 
 def newton(rows: SolvableRows, u: Floats, *, tol: float = 1e-10, max_iterations: int = 100) -> Solution:
     """Minimise the dual from u on, as far as rounding lets it."""
-    previous = np.inf
+    previous, best, idle = np.inf, np.inf, 0
     for step in _steps(rows, u):
         solved = step.residual <= tol
+        best, idle = (step.residual, 0) if step.residual < best / 2 else (best, idle + 1)
+        if step.range <= RANGE and idle >= PATIENCE:  # as near as the rounding of the sums lets it
+            break
         if solved and step.range <= RANGE and (step.range <= EXACT or step.range > previous / 4):
             break
         if step.singular or step.iterations >= max_iterations:
@@ -150,9 +154,10 @@ def _steps(rows: SolvableRows, u: Floats) -> Iterator[_Step]:
     sums = rows.sums(u)
     for iterations in itertools.count():
         if (sums.shares[sampled] < FAR * sizes[sampled]).any():  # self-consistent step, which descends from anywhere
-            with np.errstate(divide="ignore"):
-                log_shares = np.log(sums.shares) if sums.shares[sampled].all() else rows.log_means(u) + u
-            u = np.where(sampled, u + np.log(np.where(sampled, sizes, 1.0)) - log_shares, -np.inf)
+            shares = sums.shares[sampled]
+            log_shares = np.log(shares) if shares.all() else (rows.log_means(u) + u)[sampled]
+            u = u.copy()
+            u[sampled] += np.log(sizes[sampled]) - log_shares
             sums = rows.sums(u)
             continue
         step = _newton_step(u, sums, sizes, iterations)

@@ -18,6 +18,7 @@ from vardi.errors import (
     InvalidCountsError,
     MismatchError,
     MissingValuesError,
+    number_of_rows,
     suggest,
 )
 
@@ -96,9 +97,8 @@ class Pool:
         if not gap[widest]:
             return ""
         column = list(columns)[widest]
-        return (
-            f"The nearest are {self.names[a]} and {self.names[b]}: their rows are {gap[widest]:.4g} apart in {column}."
-        )
+        nearest = f"'{self.names[a]}' and '{self.names[b]}'"
+        return f"The nearest are {nearest}: their rows are {gap[widest]:.4g} apart in {column}."
 
     def _read_columns(self) -> dict[str, Floats]:
         names = dict.fromkeys(name for bias in self.biases for name in bias.columns)
@@ -130,18 +130,14 @@ def as_pool(samples: Any, biases: Any, *, source: Any = None, counts: Any = None
     require_biases_for(named, by_name)
     frames = tuple(as_frame(rows) for rows in named.values())
     empty = [name for name, frame in zip(named, frames, strict=True) if not len(frame)]
-    if empty:
-        raise EmptySampleError(
-            f"No rows in {show(empty)}. Leave an empty sample out of the samples; its bias may stay, and its "
-            "normaliser "
-            "is estimated all the same.",
-            samples=map(str, empty),
-        )
+    _refuse_empty(empty)
     names = (*named, *(name for name in by_name if name not in named))
     codes = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames])
     if isinstance(counts, Mapping):
         counts = _joined([np.asarray(_counted(counts, name)) for name in named])
-    return Pool(names, as_biases(by_name, names), frames, codes, _counts(counts, frames, len(codes)))
+    by_name = {name: _in_order(bias, frames, f"The bias of {str(name)!r}") for name, bias in by_name.items()}
+    counts = _counts(_in_order(counts, frames, "counts"), frames, len(codes))
+    return _with_rows(Pool(names, as_biases(by_name, names), frames, codes, counts))
 
 
 def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
@@ -155,11 +151,50 @@ def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
     frame, by_name = as_frame(rows), as_named(biases, "biases")
     if not len(frame):
         raise EmptySampleError("The pool has no rows. Give at least one row of one sample.")
-    labels = frame.column(source) if isinstance(source, str) else np.asarray(source)
+    labels = frame.column(source) if isinstance(source, str) else np.asarray(_in_order(source, (frame,), "source"))
     _require_length("source", labels, len(frame), "label")
     codes = _codes(labels, by_name, source if isinstance(source, str) else "source")
-    names = tuple(by_name)
-    return Pool(names, as_biases(by_name, names), (frame,), codes, _counts(counts, (frame,), len(frame)))
+    by_name = {name: _in_order(bias, (frame,), f"The bias of {str(name)!r}") for name, bias in by_name.items()}
+    counts = _counts(_in_order(counts, (frame,), "counts"), (frame,), len(frame))
+    return _with_rows(Pool(tuple(by_name), as_biases(by_name, tuple(by_name)), (frame,), codes, counts))
+
+
+def _with_rows(pool: Pool) -> Pool:
+    """Return the pool, or refuse a sample whose counts are all zero: it is empty."""
+    if pool.counts is not None:
+        there = np.bincount(pool.source, minlength=len(pool.names)) > 0
+        counted = np.bincount(pool.source, pool.counts, minlength=len(pool.names)) > 0
+        _refuse_empty([pool.names[k] for k in np.flatnonzero(there & ~counted).tolist()])
+    return pool
+
+
+def _refuse_empty(names: Sequence[Name]) -> None:
+    if names:
+        raise EmptySampleError(
+            f"No rows in {show(names)}. Leave an empty sample out of the samples; its bias may stay, and its "
+            "normaliser "
+            "is estimated all the same.",
+            samples=map(str, names),
+        )
+
+
+def _in_order(values: Any, frames: Sequence[Frame], what: str) -> Any:
+    """Return values, or refuse a series whose index says that they belong to other rows."""
+    index: Any = getattr(values, "index", None)
+    if not hasattr(index, "equals") or not all(hasattr(frame.native, "index") for frame in frames):
+        return values
+    own = frames[0].native.index
+    for frame in frames[1:]:
+        own = own.append(frame.native.index)
+    numbered = len(frames) > 1 and index.equals(own[:0].__class__(range(len(own))))
+    if len(index) == len(own) and not index.equals(own) and not numbered:
+        raise MismatchError(
+            f"{what} is a series whose index is not that of the rows, so its values may belong to other rows. Bring it "
+            "into the order of the rows, or give an array.",
+            expected=("index of the rows",),
+            got=("another index",),
+        )
+    return values
 
 
 def matrix_pool(omega: Any, source: Any, counts: Any, names: Iterable[Name] | None) -> Pool:
@@ -173,16 +208,24 @@ def matrix_pool(omega: Any, source: Any, counts: Any, names: Iterable[Name] | No
     labels = np.asarray(source)
     _require_length("source", labels, n, "label")
     if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= K:
+        found = list(dict.fromkeys(labels.tolist()))
         raise MismatchError(
-            f"source holds labels from {labels.min()} to {labels.max()} ({labels.dtype}), but omega has {K} columns. "
-            f"Number the samples by their columns, 0 to {K - 1}; for named samples there is vardi.debias.",
+            f"source holds the labels {show(found)} ({labels.dtype}), but omega has {K} columns. Number the samples by "
+            f"their columns, 0 to {K - 1}; for named samples there is vardi.debias.",
             expected=range(K),
-            got=np.unique(labels)[:10].tolist(),
+            got=found[:10],
         )
     names = tuple(str(k) for k in range(K)) if names is None else tuple(names)
     if len(names) != K:
         raise MismatchError(f"{len(names)} names for {K} columns. Give one for each.", expected=range(K), got=names)
-    return Pool(names, (), (), labels.astype(np.int64, copy=False), _counts(counts, (), n))
+    if len(set(names)) != K:
+        raise MismatchError(
+            f"The names {show(names)} are not all different, so they do not tell the columns apart. Rename some.",
+            expected=range(K),
+            got=names,
+        )
+    codes = labels.astype(np.int64, copy=False)
+    return _with_rows(Pool(names, (), (), codes, _counts(counts, (), n)))
 
 
 def require_biases_for(named: Mapping[Name, Any], by_name: Mapping[Name, Any]) -> None:
@@ -228,10 +271,10 @@ def _codes(labels: NDArray[Any], names: Mapping[Name, Any], column: str) -> Inte
     if (codes >= 0).all():
         return codes
     strangers = labels[codes < 0].tolist()
-    missing = sum(label is None or label != label for label in strangers)
+    missing = sum(_is_missing(label) for label in strangers)
     if missing:
         raise MissingValuesError(
-            f"No label in {column!r} for {missing} rows, so it is unknown which sample they belong to. "
+            f"No label in {column!r} for {number_of_rows(missing)}, so it is unknown which sample they belong to. "
             "Fill the labels, or take these rows out.",
             columns={column: missing},
         )
@@ -243,6 +286,10 @@ def _codes(labels: NDArray[Any], names: Mapping[Name, Any], column: str) -> Inte
         expected=names,
         got=found,
     )
+
+
+def _is_missing(label: Any) -> bool:
+    return label is None or type(label).__name__ == "NAType" or label != label
 
 
 def _counted(counts: Mapping[Name, Any], name: Name) -> Any:
@@ -259,8 +306,21 @@ def _counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats | None:
     if counts is None:
         return None
     if isinstance(counts, str):
+        if not frames:
+            raise MismatchError(
+                f"counts names the column {counts!r}, but a matrix of biases has no columns of its own. Give an array.",
+                expected=("array",),
+                got=(counts,),
+            )
         counts = _joined([frame.column(counts) for frame in frames])
-    values = np.asarray(counts, dtype=np.float64)
+    values = np.asarray(counts)
+    if values.dtype.kind not in "iufb":
+        raise MismatchError(
+            f"counts holds {values.dtype}, and counts are numbers. Give how many rows each row stands for.",
+            expected=("numbers",),
+            got=(str(values.dtype),),
+        )
+    values = values.astype(np.float64)
     _require_length("counts", values, n, "count")
     bad = np.flatnonzero(~((values >= 0) & (values < np.inf)))
     if len(bad):
@@ -295,4 +355,4 @@ def _product(factors: Sequence[NDArray[Any]]) -> NDArray[Any]:
 def show(names: Iterable[Name]) -> str:
     """Return names as a person reads them, the first ten of many."""
     shown = [repr(str(name)) for name in names]
-    return ", ".join(shown[:10]) + (f" and {len(shown) - 10} more" if len(shown) > 10 else "")
+    return (", ".join(shown[:10]) or "none") + (f" and {len(shown) - 10} more" if len(shown) > 10 else "")

@@ -19,11 +19,11 @@ from vardi._identify import Verdict, judge
 from vardi._influence import Influence
 from vardi._newton import Solution
 from vardi._pool import Name, Pool
-from vardi._rows import Rows, require_biases
+from vardi._rows import Checks, Rows
 from vardi._sums import Floats
 from vardi._trust import Trust, require_trust
 from vardi.biases import where
-from vardi.errors import ImpossibleRowError, MismatchError, MissingValuesError
+from vardi.errors import ImpossibleRowError, MismatchError, MissingValuesError, number_of_rows
 
 
 class DebiasedSample:
@@ -81,7 +81,8 @@ class DebiasedSample:
     @property
     def omegas(self) -> dict[Name, float]:
         r"""Each normaliser, :math:`\Omega_k = E_P\,\omega_k`: the mean of the bias over the population."""
-        return {name: float(np.exp(value)) for name, value in self.log_omegas.items()}
+        with np.errstate(over="ignore"):  # beyond e^709 only the log has a number
+            return {name: float(np.exp(value)) for name, value in self.log_omegas.items()}
 
     @property
     def w(self) -> dict[Name, float]:
@@ -193,15 +194,18 @@ class DebiasedSample:
         >>> fit.weigh(np.array([0.0, 1.0, 100.0])).round(3)
         array([2.333, 1.599, 0.05 ])
         """
+        sampled = np.flatnonzero(self._rows.sizes > 0).tolist()  # the others have no part in the weight
+        names = [self.names[k] for k in sampled]
         if self._pool.biases:
             frame = as_frame(rows)
-            columns, log = frame.evaluate(self._pool.biases), False
+            columns, log = frame.evaluate([self._pool.biases[k] for k in sampled]), False
         else:
-            frame, columns, log = None, self._matrix_columns(rows), self._rows.log
-        require_biases(columns, self.names, log=log)
+            matrix = self._matrix(rows)
+            frame, columns, log = None, [matrix[:, k] for k in sampled], self._rows.log
+        Checks(names, log, whole="the new rows").columns(columns)
         values = np.column_stack([np.asarray(column, np.float64) for column in columns])
         with np.errstate(divide="ignore"):
-            log_mass = logsumexp((values if log else np.log(values)) + self.solution.u, axis=1)
+            log_mass = logsumexp((values if log else np.log(values)) + self.solution.u[sampled], axis=1)
         uncovered = np.flatnonzero(log_mass == -np.inf)
         if len(uncovered):
             raise ImpossibleRowError(
@@ -233,6 +237,13 @@ class DebiasedSample:
         array or frame
             The rows, in the user's library; for a fit of a matrix their positions.
         """
+        drawable = int(np.count_nonzero(self._probabilities))
+        if not replace and n > drawable:
+            raise MismatchError(
+                f"{n} rows cannot be drawn without replacement from {drawable}. Draw fewer, or with replacement.",
+                expected=(drawable,),
+                got=(n,),
+            )
         rng = np.random.default_rng(seed)
         drawn = rng.choice(len(self), size=n, replace=replace, p=self._probabilities)
         if not self._pool.frames:
@@ -289,7 +300,8 @@ class DebiasedSample:
         return self.summary()
 
     def __repr__(self) -> str:
-        return f"DebiasedSample({len(self)} rows of {int((self._rows.sizes > 0).sum())} samples)"
+        samples = int((self._rows.sizes > 0).sum())
+        return f"DebiasedSample({number_of_rows(len(self))} of {samples} sample{'' if samples == 1 else 's'})"
 
     def _repr_html_(self) -> str:
         from vardi._summary import summarize, to_html
@@ -354,17 +366,23 @@ class DebiasedSample:
         mass = self._weights if self._pool.counts is None else self._weights * self._pool.counts
         return mass / mass.sum()
 
-    def _matrix_columns(self, rows: Any) -> list[NDArray[Any]]:
-        matrix = np.asarray(rows.toarray() if sparse.issparse(rows) else rows, np.float64)
+    def _matrix(self, rows: Any) -> Floats:
+        """Return new rows of a matrix fit as an array; what a sparse one does not store is omega = 0."""
+        if sparse.issparse(rows):
+            stored = sparse.coo_array(rows)
+            matrix = np.full(stored.shape, -np.inf if self._rows.log else 0.0)
+            matrix[stored.row, stored.col] = stored.data
+        else:
+            matrix = np.asarray(rows, np.float64)
         if matrix.ndim != 2 or matrix.shape[1] != len(self.names):
             raise MismatchError(
                 f"The new rows have shape {matrix.shape}. Give a matrix of biases with {len(self.names)} columns, as "
-                "in the "
-                "fit.",
+                "in "
+                "the fit.",
                 expected=(len(self.names),),
                 got=matrix.shape,
             )
-        return list(matrix.T)
+        return matrix
 
 
 def _evaluated(frame: Frame, text: str) -> NDArray[Any]:

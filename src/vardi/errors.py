@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Hashable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vardi._identify import Verdict
@@ -12,7 +12,16 @@ if TYPE_CHECKING:
 
 
 class VardiError(ValueError):
-    """Base of every error that vardi raises on purpose."""
+    """Base of every error that vardi raises on purpose; each can be pickled with its data."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[VardiError], args: tuple[Any, ...], data: dict[str, Any]) -> VardiError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(data)
+    return error
 
 
 class ExpressionError(VardiError):
@@ -174,3 +183,9 @@ def suggest(name: object, names: Iterable[object]) -> str:
     """Return ``" Did you mean 'x'?"`` for the nearest of names, or an empty text."""
     near = difflib.get_close_matches(str(name), [str(other) for other in names], n=1)
     return f" Did you mean '{near[0]}'?" if near else ""
+
+
+def number_of_rows(count: float) -> str:
+    """Return ``1 row`` or ``2 rows``."""
+    number = str(int(count)) if count == int(count) else f"{count:g}"
+    return f"{number} row" if count == 1 else f"{number} rows"

@@ -10,7 +10,7 @@ import numpy as np
 
 from vardi._expressions.compile import Compiled, NarwhalsTarget, NumpyTarget, Target, compile_node
 from vardi.biases import ExpressionBias
-from vardi.errors import InvalidBiasError, MissingValuesError
+from vardi.errors import InvalidBiasError, MissingValuesError, number_of_rows
 
 
 class Engine(Protocol):
@@ -123,8 +123,3 @@ def _require_known(bias: ExpressionBias, known: np.ndarray, missing: dict[str, i
         f"them, e.g. {first} is not missing and ...",
         columns=columns,
     )
-
-
-def number_of_rows(count: int) -> str:
-    """Return ``1 row`` or ``2 rows``."""
-    return f"{count} row" if count == 1 else f"{count} rows"

@@ -11,9 +11,9 @@ import narwhals as nw
 import numpy as np
 
 from vardi._expressions.compile import require_columns
-from vardi._frames.evaluate import Engine, NarwhalsEngine, NumpyEngine, evaluate, number_of_rows
+from vardi._frames.evaluate import Engine, NarwhalsEngine, NumpyEngine, evaluate
 from vardi.biases import Bias, ExpressionBias, FunctionBias, ProductBias, ValuesBias
-from vardi.errors import InvalidBiasError, MismatchError
+from vardi.errors import InvalidBiasError, MismatchError, number_of_rows
 
 SMALL = 10_000
 """Up to so many rows NumPy is done before another library has begun; pandas computes with NumPy anyway."""

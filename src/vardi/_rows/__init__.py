@@ -1,6 +1,7 @@
 """Where the data live: one contract (:class:`~vardi._rows.base.Rows`), one file for each way to hold rows."""
 
 from vardi._rows.base import Rows
-from vardi._rows.choose import as_rows, require_biases
+from vardi._rows.checks import Checks
+from vardi._rows.choose import as_rows
 
-__all__ = ["Rows", "as_rows", "require_biases"]
+__all__ = ["Checks", "Rows", "as_rows"]

@@ -52,9 +52,36 @@ def distinct(columns: Columns) -> Distinct | None:
     return found if all(map_blocks(same, n, len(columns))) else None
 
 
+def distinct_sparse(matrix: Any, source: Integers) -> Distinct | None:
+    """Find the distinct rows of a CSR array in canonical format, each with its label, as ``distinct`` does."""
+    lengths = np.diff(matrix.indptr)
+    multipliers = _multipliers(matrix.shape[1] + 2)
+    hashes = source.astype(np.uint64) * multipliers[-1] + lengths.astype(np.uint64) * multipliers[-2]
+    filled = np.flatnonzero(lengths)
+    hashes[filled] += np.add.reduceat(_bits(matrix.data) * multipliers[matrix.indices], matrix.indptr[filled])
+    probe = hashes[:: max(len(hashes) // PROBE, 1)]
+    if len(np.unique(probe)) * WORTHWHILE > len(probe):
+        return None
+    found = _group(hashes)
+    kind = found.first[found.inverse]  # the row that stands for each row
+    if len(found.first) * WORTHWHILE > len(hashes) or not np.array_equal(lengths[kind], lengths):
+        return None
+    entries = np.arange(matrix.nnz) + np.repeat(matrix.indptr[kind] - matrix.indptr[:-1], lengths)
+    same = (
+        np.array_equal(source[kind], source)
+        and np.array_equal(matrix.indices[entries], matrix.indices)
+        and np.array_equal(matrix.data[entries], matrix.data)
+    )
+    return found if same else None
+
+
+def _multipliers(count: int) -> NDArray[np.uint64]:
+    return np.random.default_rng(85).integers(2**63, 2**64, count, dtype=np.uint64) | np.uint64(1)
+
+
 def _hashes(columns: Columns) -> NDArray[np.uint64]:
     """Return sum_k m_k bits(column_k) modulo 2^64, with odd multipliers m_k."""
-    multipliers = np.random.default_rng(85).integers(2**63, 2**64, len(columns), dtype=np.uint64) | np.uint64(1)
+    multipliers = _multipliers(len(columns))
     hashes = np.empty(len(columns[0]), np.uint64)
 
     def block(rows: slice) -> None:

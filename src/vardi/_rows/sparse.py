@@ -12,9 +12,11 @@ from scipy.sparse import csgraph
 from vardi._rows.base import Rows, Scaled
 from vardi._rows.grouping import membership
 from vardi._rows.start import mean_log_start
+from vardi._rows.threads import blocks
 from vardi._sums import Floats, Gram, Integers, Sums
 
 PAIRS = 300  # samples up to which the start looks at pairs, for which a subsample is made dense
+DENSE = 2000  # samples up to which overlaps are summed in dense blocks
 CHEAP = 100.0  # entries of a typical row up to which forming the gram costs less than the products it saves
 
 
@@ -38,7 +40,20 @@ class Sparse(Rows):
         counts = np.ones(len(self)) if self.counts is None else self.counts
         root = np.sqrt(counts)  # shares and gram are both products of sqrt(c_i) p_ik
         P = self._probabilities(u, root)
-        return Sums(float(counts @ self.log_row_mass(u)), np.asarray(P.T @ root), self._gram(P))
+        return Sums(float(counts @ self.log_row_mass(u)), self._column_sums(P.data * self._spread(root)), self._gram(P))
+
+    @cached_property
+    def _by_column(self) -> tuple[Integers, Integers, Integers]:
+        """Where the entries of each column stand, the columns that have any, and where each begins."""
+        filled, starts = np.unique(np.sort(self.matrix.indices), return_index=True)
+        return np.argsort(self.matrix.indices, kind="stable"), filled, starts
+
+    def _column_sums(self, data: Floats) -> Floats:
+        """Sum by column in pairs: a product with a sparse array adds one by one, and loses digits with n."""
+        order, filled, starts = self._by_column
+        sums = np.zeros(self.matrix.shape[1])
+        sums[filled] = np.add.reduceat(data[order], starts)
+        return sums
 
     def _probabilities(self, u: Floats, factor: Floats) -> Any:
         """Return the sparse array of factor_i p_ik."""
@@ -91,7 +106,10 @@ class Sparse(Rows):
     def project(self, u: Floats, y: Floats) -> Floats:
         """Return P' (c y)."""
         counts = np.ones(len(self)) if self.counts is None else self.counts
-        return np.asarray(self._probabilities(u, counts).T @ y)
+        P = self._probabilities(u, counts)
+        if y.ndim == 1:
+            return self._column_sums(P.data * self._spread(y))
+        return np.column_stack([self._column_sums(P.data * self._spread(column)) for column in y.T])
 
     def reach(self) -> Any:
         """Return the K x K (sparse) counts of rows of sample l (columns) that bias k (rows) could have drawn."""
@@ -106,6 +124,9 @@ class Sparse(Rows):
         weighted = self._with(positive.data * self._spread(mass))
         if self._forms_gram:
             return (weighted.T @ positive).tocsr()
+        if len(self.sizes) <= DENSE:
+            parts = blocks(len(self), len(self.sizes))
+            return sum(weighted[rows].toarray().T @ positive[rows].toarray() for rows in parts)
         reach = self.reach()
         tree = csgraph.minimum_spanning_tree(-(reach + reach.T)).tocoo()
         positive, weighted = positive.tocsc(), weighted.tocsc()

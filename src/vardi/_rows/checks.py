@@ -1,0 +1,135 @@
+"""Values that no bias can have, and rows that no sample can have drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._rows.threads import map_blocks
+from vardi._sums import Integers
+from vardi.errors import ImpossibleRowError, InvalidBiasError, number_of_rows
+
+MODERATE = (1e-100, 1e100)  # omega of rows under their own bias, and the largest omega, used without scaling
+SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Checks:
+    """What messages need to know of the rows.
+
+    Attributes
+    ----------
+    names : sequence
+        Names of the biases.
+    log : bool
+        Whether values are logs.
+    positions : ndarray of int or None
+        Where the rows stand in the whole, if they are not all of it.
+    whole : str
+        What the rows are a part of.
+    """
+
+    names: Sequence[Hashable]
+    log: bool
+    positions: Integers | None = None
+    whole: str = "the pool"
+
+    @property
+    def zero(self) -> float:
+        """The value that stands for omega = 0."""
+        return -np.inf if self.log else 0.0
+
+    def array(self, matrix: NDArray[Any], source: Integers) -> bool:
+        """Check an n x K array, or refuse; return whether omega can be used without scaling."""
+
+        def block(rows: slice) -> tuple[float, float, float]:
+            part = matrix[rows]
+            return float(part.min()), float(part.max()), float(part[np.arange(len(part)), source[rows]].min())
+
+        lows, highs, owns = np.array(list(map_blocks(block, *matrix.shape))).T
+        if self._refuses(lows.min(), highs.max()):
+            self.columns(list(matrix.T))
+        if not (owns > self.zero).all():
+            self.own(matrix[np.arange(len(source)), source], source)
+        return self._moderate(owns.min(), highs.max())
+
+    def lists(self, columns: Sequence[NDArray[Any]], source: Integers) -> bool:
+        """Check K columns of length n, or refuse; return whether omega can be used without scaling."""
+        if self._refuses(
+            np.min([column.min() for column in columns]), high := np.max([column.max() for column in columns])
+        ):
+            self.columns(columns)
+        own = np.empty(len(source))
+        for k, column in enumerate(columns):
+            mine = source == k
+            own[mine] = column[mine]
+        self.own(own, source)
+        return self._moderate(own.min(), high)
+
+    def sparse(self, matrix: Any, source: Integers) -> bool:
+        """Check a CSR array, or refuse; return whether omega can be used without scaling."""
+        low, high = (matrix.data.min(), matrix.data.max()) if matrix.nnz else (0.0, 0.0)
+        if self._refuses(low, high):
+            columns = matrix.tocsc()
+            for k in range(len(self.names)):
+                part = slice(columns.indptr[k], columns.indptr[k + 1])
+                self._values(columns.data[part], k, columns.indices[part])
+        own = np.full(len(source), self.zero)
+        entries = np.repeat(np.arange(len(source)), np.diff(matrix.indptr))
+        mine = matrix.indices == source[entries]
+        own[entries[mine]] = matrix.data[mine]
+        self.own(own, source)
+        return self._moderate(own.min(), high)
+
+    def columns(self, columns: Sequence[NDArray[Any]]) -> None:
+        """Refuse negative, NaN and infinite biases."""
+        for k, column in enumerate(columns):
+            self._values(np.asarray(column), k, None)
+
+    def own(self, own: NDArray[Any], source: Integers) -> None:
+        """Refuse rows that their own sample's bias forbids."""
+        rows = np.flatnonzero(~(own > self.zero))
+        if not len(rows):
+            return
+        name = str(self.names[source[rows[0]]])
+        rows = self._places(rows[source[rows] == source[rows[0]]])
+        raise ImpossibleRowError(
+            f"Sample {name!r} holds {number_of_rows(len(rows))} that its own bias forbids (the first is row "
+            f"{rows[0]} of "
+            f"{self.whole}). A unit with bias 0 cannot have been drawn, so the declared bias is wrong, or these rows "
+            "belong to another sample. Correct the bias, or take them out.",
+            sample=name,
+            rows=rows[:SHOWN],
+        )
+
+    def _refuses(self, low: float, high: float) -> bool:
+        return not (high < np.inf and (self.log or low >= 0))  # also where one is not a number
+
+    def _moderate(self, own: float, high: float) -> bool:
+        return not self.log and bool(own >= MODERATE[0] and high <= MODERATE[1])
+
+    def _places(self, rows: Integers) -> Integers:
+        return rows if self.positions is None else self.positions[rows]
+
+    def _values(self, values: NDArray[Any], k: int, rows: Integers | None) -> None:
+        bad = np.flatnonzero(np.isnan(values) | (values == np.inf) | (False if self.log else values < 0))
+        if not len(bad):
+            return
+        order = np.argsort(bad if rows is None else rows[bad])
+        places = self._places((bad if rows is None else rows[bad])[order])
+        name = str(self.names[k])
+        kind = "log omega below infinity" if self.log else "a finite number, zero or more"
+        such = "such row" if len(places) == 1 else "such rows"
+        raise InvalidBiasError(
+            f"The bias of {name!r} is {values[bad[order[0]]]} at row {places[0]} of {self.whole} ({len(places)} "
+            f"{such}). "
+            f"A bias says how much likelier a unit is to be drawn, so it must be {kind}. Correct the bias, or take "
+            "these "
+            "rows out.",
+            sample=name,
+            rows=places[:SHOWN],
+        )

@@ -1,0 +1,678 @@
+"""What bad input gets: the class, what it says (fact, reason, remedy, in that order), and the data it carries."""
+
+from __future__ import annotations
+
+import pickle
+import re
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from scipy import sparse
+
+import vardi
+
+X = np.array([1.0, 2.0, 3.0, 4.0])
+OK = {"a": X, "b": X}
+
+
+def refused(kind: type[vardi.VardiError], *parts: str, call) -> vardi.VardiError:
+    """Return the error of a call, having checked its exact class and that its text has the parts in this order."""
+    with pytest.raises(kind) as caught:
+        call()
+    assert type(caught.value) is kind
+    assert isinstance(caught.value, ValueError)
+    text, place = str(caught.value), 0
+    for part in parts:
+        found = text.find(part, place)
+        assert found >= 0, f"{part!r} is not there, or out of order, in:\n{text}"
+        place = found + len(part)
+    return caught.value
+
+
+def test_every_error_is_a_vardi_error_and_a_value_error():
+    names = [name for name in vardi.__all__ if name.endswith("Error")]
+    assert len(names) >= 10
+    for name in names:
+        assert issubclass(getattr(vardi, name), vardi.VardiError)
+    assert issubclass(vardi.VardiError, ValueError)
+    assert issubclass(vardi.DroppedSamplesWarning, UserWarning)
+
+
+# ---------------------------------------------------------------- not identifiable
+
+
+def test_not_strongly_connected():
+    error = refused(
+        vardi.NotIdentifiableError,
+        "The samples fall into 2 groups that cannot be compared ('agency'; 'web')",
+        "share no rows that both could have drawn, so their relative weight is undetermined",
+        "Add a sample that overlaps both, give known shares, or debias each group alone.",
+        "The nearest are",
+        "agency",
+        "web",
+        "6 apart in x",
+        call=lambda: vardi.debias({"agency": X, "web": X + 9}, {"agency": "x <= 5", "web": "x >= 6"}),
+    )
+    assert error.groups == (("agency",), ("web",))
+    assert error.verdict.groups == error.groups
+    assert error.verdict.message == str(error)
+
+
+def test_connected_in_one_direction_only():
+    error = refused(
+        vardi.NotIdentifiableError,
+        "2 groups that cannot be compared ('low'; 'all')",
+        "they overlap in one direction only",
+        "'all' allows 4 rows of 'low'",
+        "has a bound and no value",
+        "Add rows of 'all' that 'low' could have drawn too, or a sample that overlaps both",
+        "or debias each group alone.",
+        call=lambda: vardi.debias({"low": X, "all": X + 9}, {"low": "x <= 5", "all": 1}),
+    )
+    assert error.groups == (("low",), ("all",))
+
+
+# ---------------------------------------------------------------- impossible rows
+
+
+def test_a_row_that_its_own_bias_forbids():
+    error = refused(
+        vardi.ImpossibleRowError,
+        "Sample 'b' holds 2 rows that its own bias forbids (the first is row 6 of the pool)",
+        "A unit with bias 0 cannot have been drawn, so the declared bias is wrong, or these rows belong to another",
+        "Correct the bias, or take them out.",
+        call=lambda: vardi.debias(OK, {"a": 1, "b": "x <= 2"}),
+    )
+    assert error.sample == "b"
+    assert error.rows == (6, 7)
+
+
+@pytest.mark.parametrize("form", ["dense", "log", "sparse", "sparse log"])
+def test_a_forbidden_row_of_a_matrix(form):
+    omega = np.array([[1.0, 1.0], [1.0, 1.0], [1.0, 0.0], [0.0, 0.0]])
+    logs = np.where(omega > 0, 0.0, -np.inf)
+    given, log = {
+        "dense": (omega, False),
+        "log": (logs, True),
+        "sparse": (sparse.csr_array(omega), False),
+        "sparse log": (sparse.csr_array((np.zeros(5), np.nonzero(omega)), shape=omega.shape), True),
+    }[form]
+    error = refused(
+        vardi.ImpossibleRowError,
+        "Sample '1' holds 1 row that its own bias forbids (the first is row 2 of the pool)",
+        call=lambda: vardi.debias_matrix(given, [0, 1, 1, 0], log=log),
+    )
+    assert error.sample == "1"
+    assert error.rows == (2,)
+
+
+@pytest.mark.parametrize("n", [40, 40_000])
+def test_only_the_first_ten_impossible_rows_are_carried(n):
+    omega = np.column_stack([np.ones(n), np.r_[np.zeros(n // 2), np.ones(n // 2)]])
+    error = refused(
+        vardi.ImpossibleRowError, f"holds {n // 2} rows", call=lambda: vardi.debias_matrix(omega, np.ones(n, dtype=int))
+    )
+    assert error.rows == tuple(range(10))
+
+
+def test_a_row_that_no_bias_covers():
+    error = refused(
+        vardi.ImpossibleRowError,
+        "Sample 'a' holds 1 row that its own bias forbids (the first is row 0 of the pool)",
+        call=lambda: vardi.debias(OK, {"a": "x >= 2", "b": "x >= 1"}),
+    )
+    assert error.rows == (0,)
+    error = refused(
+        vardi.ImpossibleRowError,
+        "row 1 of the pool",
+        call=lambda: vardi.debias_matrix(np.array([[1.0, 1.0], [0.0, 0.0], [1.0, 1.0]]), [0, 1, 1]),
+    )
+    assert error.rows == (1,)
+
+
+def test_positions_are_those_of_the_pool_also_beside_rows_that_count_zero():
+    omega = np.ones((5, 2))
+    omega[3, 1] = 0.0
+    error = refused(
+        vardi.ImpossibleRowError,
+        "row 3 of the pool",
+        call=lambda: vardi.debias_matrix(omega, [0, 0, 1, 1, 0], counts=[0, 1, 1, 1, 1]),
+    )
+    assert error.rows == (3,)
+    omega[3, 1] = np.nan
+    error = refused(
+        vardi.InvalidBiasError,
+        "row 3 of the pool",
+        call=lambda: vardi.debias_matrix(omega, [0, 0, 1, 1, 0], counts=[0, 1, 1, 1, 1]),
+    )
+    assert error.rows == (3,)
+
+
+# ---------------------------------------------------------------- invalid biases
+
+
+@pytest.mark.parametrize("n", [6, 60_000])
+@pytest.mark.parametrize("form", ["dense", "sparse", "columns"])
+@pytest.mark.parametrize("bad", [-1.0, -1e-300, np.nan, np.inf, -np.inf])
+def test_a_negative_nan_or_infinite_bias(bad, form, n):
+    omega = np.ones((n, 2))
+    omega[[2, 4], 1] = bad
+    source = np.arange(n) % 2
+    rows = np.arange(n, dtype=float)
+    call = {
+        "dense": lambda: vardi.debias_matrix(omega, source),
+        "sparse": lambda: vardi.debias_matrix(sparse.csr_array(omega), source),
+        "columns": lambda: vardi.debias(rows, {"0": omega[:, 0], "1": omega[:, 1]}, source=source.astype(str)),
+    }[form]
+    error = refused(
+        vardi.InvalidBiasError,
+        f"The bias of '1' is {bad} at row 2 of the pool (2 such rows)",
+        "A bias says how much likelier a unit is to be drawn, so it must be a finite number, zero or more",
+        "Correct the bias, or take these rows out.",
+        call=call,
+    )
+    assert error.sample == "1"
+    assert error.rows == (2, 4)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+def test_a_log_bias_that_is_nan_or_infinite(bad, form):
+    logs = np.full((5, 2), -3.0)
+    logs[3, 0] = bad
+    given = logs if form == "dense" else sparse.csr_array(logs)
+    error = refused(
+        vardi.InvalidBiasError,
+        f"The bias of '0' is {bad} at row 3 of the pool (1 such row)",
+        "must be log omega below infinity",
+        call=lambda: vardi.debias_matrix(given, [0, 1, 0, 1, 0], log=True),
+    )
+    assert (error.sample, error.rows) == ("0", (3,))
+
+
+def test_an_invalid_value_of_an_unsampled_state_is_refused_too():
+    error = refused(
+        vardi.InvalidBiasError,
+        "The bias of 'state' is -1.0 at row 0",
+        call=lambda: vardi.debias({"a": X}, {"a": 1, "state": "x - 2"}),
+    )
+    assert error.sample == "state"
+
+
+@pytest.mark.parametrize(
+    ("bias", "part"),
+    [
+        (None, "A bias cannot be a NoneType. Give a number, an expression in text"),
+        ({}, "A bias cannot be a dict"),
+        (float("nan"), "nan"),
+        (float("inf"), "inf"),
+        (np.ones((4, 2)), "one dimension"),
+        (["p", "q", "r", "s"], "numbers"),
+    ],
+)
+def test_what_cannot_be_a_bias(bias, part):
+    error = refused(vardi.InvalidBiasError, "The bias of 'a'", part, call=lambda: vardi.debias({"a": X}, {"a": bias}))
+    assert error.sample == "a"
+    assert error.rows == ()
+
+
+def test_a_negative_constant():
+    error = refused(vardi.InvalidBiasError, "The bias of 'a' is -1", call=lambda: vardi.debias({"a": X}, {"a": -1}))
+    assert error.sample == "a"
+
+
+def test_an_expression_with_a_mistake_marks_the_place():
+    error = refused(vardi.ExpressionError, "^", call=lambda: vardi.debias({"a": X}, {"a": "x <= import"}))
+    assert error.text == "x <= import"
+    assert error.offset == 5
+
+
+def test_a_function_that_returns_another_length():
+    error = refused(
+        vardi.MismatchError,
+        "returned values of shape (3,) for 4 rows",
+        "one number for each row",
+        call=lambda: vardi.debias({"a": X}, {"a": lambda x: x[1:]}),
+    )
+    assert error.expected == (4,)
+
+
+# ---------------------------------------------------------------- labels, keys, lengths
+
+
+def test_a_sample_without_a_bias():
+    error = refused(
+        vardi.MismatchError,
+        "Sample 'agency' has no bias.",
+        "The samples are 'agency', 'web', the biases 'agencies', 'web'.",
+        "Did you mean 'agencies'?",
+        "Give each sample a bias; 1 says that it was drawn without any.",
+        call=lambda: vardi.debias({"agency": X, "web": X}, {"agencies": 1, "web": 1}),
+    )
+    assert error.expected == ("agency", "web")
+    assert error.got == ("agencies", "web")
+
+
+def test_lists_of_unequal_length():
+    error = refused(
+        vardi.MismatchError,
+        "Sample '2' has no bias.",
+        "The samples are '0', '1', '2', the biases '0', '1'.",
+        call=lambda: vardi.debias([X, X, X], [1, "x"]),
+    )
+    assert (error.expected, error.got) == (("0", "1", "2"), ("0", "1"))
+    assert vardi.debias([X, X], [1, "x", "x**2"]).sizes["2"] == 0  # a bias more is a state that was not sampled
+
+
+def test_an_unknown_label():
+    frame = pd.DataFrame({"x": X, "origin": ["agency", "agency", "web", "agancy"]})
+    error = refused(
+        vardi.MismatchError,
+        "Label 'agancy' of 'origin' has no bias.",
+        "The labels are 'agency', 'web', 'agancy', the biases 'agency', 'web'.",
+        "Did you mean 'agency'?",
+        "Give each label a bias.",
+        call=lambda: vardi.debias(frame, {"agency": 1, "web": 1}, source="origin"),
+    )
+    assert error.expected == ("agency", "web")
+    assert error.got == ("agency", "web", "agancy")
+
+
+def test_labels_of_another_type_than_the_keys():
+    refused(
+        vardi.MismatchError,
+        "Label '1' of 'source' has no bias",
+        call=lambda: vardi.debias(X, {"0": 1, "1": 1}, source=[1, 1, 0, 0]),
+    )
+
+
+NO_LABEL = {
+    "None": pd.Series(["a", "a", None, None], dtype=object),
+    "NaN": pd.Series(["a", "a", np.nan, np.nan], dtype=object),
+    "float NaN": pd.Series([0.0, 0.0, np.nan, np.nan]),
+    "str": pd.Series(["a", "a", None, None], dtype="str"),
+    "string": pd.Series(["a", "a", None, None], dtype="string"),
+    "Int64": pd.Series([0, 0, None, None], dtype="Int64"),
+    "category": pd.Series(["a", "a", None, None], dtype="category"),
+}
+
+
+@pytest.mark.parametrize("how", ["column", "array"])
+@pytest.mark.parametrize("labels", NO_LABEL)
+def test_a_missing_label(labels, how):
+    series = NO_LABEL[labels]
+    frame = pd.DataFrame({"x": X, "origin": series})
+    source = "origin" if how == "column" else series
+    error = refused(
+        vardi.MissingValuesError,
+        f"No label in '{'origin' if how == 'column' else 'source'}' for 2 rows",
+        "unknown which sample they belong to",
+        "Fill the labels, or take these rows out.",
+        call=lambda: vardi.debias(frame, {"a": 1, 0: 1}, source=source),
+    )
+    assert error.columns == {"origin" if how == "column" else "source": 2}
+
+
+def test_a_missing_label_in_polars_and_pyarrow():
+    columns = {"x": X.tolist(), "origin": ["a", None, "a", "a"]}
+    for make in (pl.DataFrame, pa.table):
+        error = refused(
+            vardi.MissingValuesError,
+            "No label in 'origin' for 1 row",
+            call=lambda make=make: vardi.debias(make(columns), {"a": 1}, source="origin"),
+        )
+        assert error.columns == {"origin": 1}
+
+
+def test_source_of_the_wrong_length():
+    error = refused(
+        vardi.MismatchError,
+        "source has shape (3,), but the pool has 4 rows. Give one label for each row.",
+        call=lambda: vardi.debias(X, {"a": 1}, source=["a"] * 3),
+    )
+    assert (error.expected, error.got) == ((4,), (3,))
+    refused(vardi.MismatchError, "source has shape ()", call=lambda: vardi.debias(X, {"a": 1}, source=3))
+    refused(
+        vardi.MismatchError,
+        "source has shape (3,), but the pool has 4 rows",
+        call=lambda: vardi.debias_matrix(np.ones((4, 1)), [0] * 3),
+    )
+
+
+def test_source_that_names_no_column():
+    error = refused(
+        vardi.MismatchError,
+        "There is no column 'orgin'.",
+        "The columns are: x, origin.",
+        "Did you mean 'origin'?",
+        call=lambda: vardi.debias(pd.DataFrame({"x": X, "origin": "a"}), {"a": 1}, source="orgin"),
+    )
+    assert "orgin" in error.expected + error.got
+
+
+def test_source_beside_several_samples():
+    error = refused(
+        vardi.MismatchError,
+        "source= labels the rows of one frame, but several samples were given.",
+        "Leave source out, or give one frame.",
+        call=lambda: vardi.debias(OK, {"a": 1, "b": 1}, source="origin"),
+    )
+    assert error.got == ("dict",)
+
+
+def test_one_frame_without_source():
+    refused(
+        vardi.MismatchError,
+        "The samples came as DataFrame. Give a mapping by name, or a list",
+        "source=",
+        call=lambda: vardi.debias(pd.DataFrame({"x": X}), {"a": 1}),
+    )
+    refused(vardi.MismatchError, "The biases came as str.", call=lambda: vardi.debias(OK, "x"))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        [0, 1, 2, 0],
+        [0, -1, 1, 0],
+        [0.0, 1.0, 0.0, 1.0],
+        ["a", "b", "a", "b"],
+        [True, False, True, False],
+        [0, None, 1, 0],
+    ],
+    ids=["too high", "negative", "floats", "texts", "bools", "objects"],
+)
+def test_labels_of_a_matrix_that_are_no_columns(source):
+    error = refused(
+        vardi.MismatchError,
+        "source holds",
+        "but omega has 2 columns",
+        "Number the samples by their columns, 0 to 1; for named samples there is vardi.debias.",
+        call=lambda: vardi.debias_matrix(np.ones((4, 2)), source),
+    )
+    assert error.expected == (0, 1)
+    assert set(error.got) == set(source)
+
+
+def test_names_of_a_matrix():
+    error = refused(
+        vardi.MismatchError,
+        "3 names for 2 columns. Give one for each.",
+        call=lambda: vardi.debias_matrix(np.ones((4, 2)), [0, 1, 0, 1], names=["a", "b", "c"]),
+    )
+    assert error.got == ("a", "b", "c")
+
+
+def test_a_name_that_stands_for_two_columns():
+    error = refused(
+        vardi.MismatchError, "'a'", call=lambda: vardi.debias_matrix(np.ones((4, 2)), [0, 1, 0, 1], names=["a", "a"])
+    )
+    assert error.got == ("a", "a")
+
+
+def test_an_array_bias_of_the_wrong_length():
+    error = refused(
+        vardi.MismatchError,
+        "The bias of 'b' has 4 values, but the pool has 8 rows.",
+        "Give one value for each row of the pool, all samples one after the other.",
+        call=lambda: vardi.debias(OK, {"a": 1, "b": np.ones(4)}),
+    )
+    assert (error.expected, error.got) == ((8,), (4,))
+
+
+def test_a_column_that_is_not_there():
+    error = refused(
+        vardi.MismatchError,
+        "There is no column 'prize'.",
+        "The columns are: price.",
+        "Did you mean 'price'?",
+        call=lambda: vardi.debias({"a": pd.DataFrame({"price": X})}, {"a": "prize <= 22"}),
+    )
+    assert "prize" in error.expected + error.got
+
+
+@pytest.mark.parametrize("what", ["bias", "source", "counts"])
+def test_a_pandas_series_with_another_index_is_not_taken_by_position(what):
+    """Labels that say otherwise than the order: nothing is reordered or guessed in silence."""
+    frame = pd.DataFrame({"x": X}, index=["p", "q", "r", "s"])
+    turned = list("srqp")
+    biases = {"a": 1, "b": "x"}
+    options = {"source": np.array(["a", "b", "a", "b"])}
+    if what == "bias":
+        biases["b"] = pd.Series(X, index=turned)
+    elif what == "source":
+        options["source"] = pd.Series(["a", "b", "a", "b"], index=turned)
+    else:
+        options["counts"] = pd.Series([1, 2, 3, 4], index=turned)
+    refused(vardi.MismatchError, "index", call=lambda: vardi.debias(frame, biases, **options))
+
+
+def test_omega_that_is_no_matrix_of_numbers():
+    for omega in (np.array([["1", "2"]]), np.ones((1, 2), dtype=complex), np.ones((1, 2), dtype=object)):
+        error = refused(
+            vardi.MismatchError,
+            f"omega holds {omega.dtype}, and biases are numbers.",
+            "Give a matrix of floats.",
+            call=lambda omega=omega: vardi.debias_matrix(omega, [0]),
+        )
+        assert error.got == (str(omega.dtype),)
+    refused(
+        vardi.MismatchError,
+        "omega holds complex128",
+        call=lambda: vardi.debias_matrix(sparse.csr_array(np.ones((2, 2), dtype=complex)), [0, 1]),
+    )
+
+
+@pytest.mark.parametrize("rows", [[1.0, 2.0], "x", 3, None, np.ones((2, 2, 2))])
+def test_rows_that_are_no_frame(rows):
+    refused(vardi.MismatchError, "Rows c", call=lambda: vardi.debias({"a": rows}, {"a": 1}))
+
+
+def test_on_unidentified():
+    error = refused(
+        vardi.MismatchError,
+        "on_unidentified is 'largets'. Give 'raise' or 'largest'.",
+        call=lambda: vardi.debias(OK, {"a": 1, "b": 1}, on_unidentified="largets"),
+    )
+    assert (error.expected, error.got) == (("raise", "largest"), ("largets",))
+
+
+# ---------------------------------------------------------------- counts
+
+
+@pytest.mark.parametrize("bad", [-1.0, np.nan, np.inf])
+@pytest.mark.parametrize("how", ["array", "mapping", "column", "matrix"])
+def test_a_count_that_counts_nothing(bad, how):
+    counts = np.array([1.0, 1.0, bad, 1.0])
+    call = {
+        "array": lambda: vardi.debias({"a": X}, {"a": 1}, counts=counts),
+        "mapping": lambda: vardi.debias({"a": X}, {"a": 1}, counts={"a": counts}),
+        "column": lambda: vardi.debias({"a": pd.DataFrame({"x": X, "n": counts})}, {"a": 1}, counts="n"),
+        "matrix": lambda: vardi.debias_matrix(np.ones((4, 1)), [0] * 4, counts=counts),
+    }[how]
+    error = refused(
+        vardi.InvalidCountsError,
+        f"The count of row 2 of the pool is {bad}.",
+        "how many rows a row stands for",
+        "a finite number, zero or more",
+        call=call,
+    )
+    assert error.rows == (2,)
+
+
+def test_counts_of_the_wrong_length_or_for_the_wrong_sample():
+    error = refused(
+        vardi.MismatchError,
+        "counts has shape (3,), but the pool has 4 rows. Give one count for each row.",
+        call=lambda: vardi.debias({"a": X}, {"a": 1}, counts=[1, 1, 1]),
+    )
+    assert (error.expected, error.got) == ((4,), (3,))
+    refused(vardi.MismatchError, "counts has shape ()", call=lambda: vardi.debias({"a": X}, {"a": 1}, counts=2))
+    error = refused(
+        vardi.MismatchError,
+        "No counts for sample 'agency'. The counts are for 'agancy'. Did you mean 'agancy'?",
+        call=lambda: vardi.debias({"agency": X}, {"agency": 1}, counts={"agancy": X}),
+    )
+    assert (error.expected, error.got) == (("agency",), ("agancy",))
+
+
+@pytest.mark.parametrize("counts", [["many"] * 4, "n"], ids=["texts", "a column of a matrix"])
+def test_counts_that_are_no_numbers(counts):
+    with pytest.raises(vardi.VardiError, match="counts"):
+        vardi.debias_matrix(np.ones((4, 1)), [0] * 4, counts=counts)
+
+
+def test_counts_that_are_all_zero():
+    """No rows are left: an empty pool, not an error from the inside."""
+    for call in (
+        lambda: vardi.debias_matrix(np.ones((4, 1)), [0] * 4, counts=[0] * 4),
+        lambda: vardi.debias({"a": X}, {"a": 1}, counts=[0] * 4),
+        lambda: vardi.identify({"a": X}, {"a": 1}, counts=[0] * 4),
+    ):
+        with pytest.raises((vardi.EmptySampleError, vardi.InvalidCountsError)):
+            call()
+
+
+# ---------------------------------------------------------------- missing values
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
+@pytest.mark.parametrize("bias", ["price <= 22", "price", "price <= 22 and region == 'N'"])
+def test_missing_values_in_a_column_that_a_bias_reads(make, bias):
+    columns = {"price": [1.0, None, 3.0, None], "region": ["N", "N", "N", "N"]}
+    error = refused(
+        vardi.MissingValuesError,
+        "is unknown on 2 rows",
+        "missing values in 'price' (2)",
+        "A missing value is neither true nor false.",
+        "Fill or drop these rows, or say what holds for them",
+        call=lambda: vardi.debias({"a": make(columns)}, {"a": bias}),
+    )
+    assert error.columns == {"price": 2}
+
+
+def test_missing_values_name_the_sample():
+    frames = {"a": pd.DataFrame({"x": X}), "web": pd.DataFrame({"x": [1.0, np.nan]})}
+    error = refused(
+        vardi.MissingValuesError,
+        "of sample 'web'",
+        "'x' (1)",
+        call=lambda: vardi.debias(frames, {"a": 1, "web": "x <= 3"}),
+    )
+    assert error.columns == {"x": 1}
+
+
+def test_missing_values_where_no_bias_looks_are_no_concern():
+    frame = pd.DataFrame({"x": X, "remark": [None, "seen", None, None], "z": [np.nan] * 4})
+    assert len(vardi.debias({"a": frame}, {"a": "x"}).weights) == 4
+
+
+# ---------------------------------------------------------------- empty
+
+
+def test_empty_samples():
+    error = refused(
+        vardi.EmptySampleError,
+        "No rows in 'b', 'c'.",
+        "Leave an empty sample out of the samples; its bias may stay",
+        call=lambda: vardi.debias({"a": X, "b": X[:0], "c": X[:0]}, {"a": 1, "b": 1, "c": 1}),
+    )
+    assert error.samples == ("b", "c")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: vardi.debias({}, {}),
+        lambda: vardi.debias([], []),
+        lambda: vardi.debias({}, {"a": 1}),
+        lambda: vardi.debias(X[:0], {"a": 1}, source=[]),
+        lambda: vardi.debias(pd.DataFrame({"x": [], "s": []}), {"a": 1}, source="s"),
+        lambda: vardi.debias_matrix(np.ones((0, 2)), []),
+        lambda: vardi.debias_matrix(np.ones((2, 0)), [0, 0]),
+        lambda: vardi.debias_matrix(np.ones(3), [0, 0, 0]),
+        lambda: vardi.debias_matrix(sparse.csr_array((0, 2)), []),
+    ],
+)
+def test_nothing_at_all(call):
+    error = refused(vardi.EmptySampleError, "Give", call=call)
+    assert error.samples == ()
+
+
+# ---------------------------------------------------------------- no convergence
+
+
+def test_no_convergence_carries_the_point():
+    rng = np.random.default_rng(0)
+    omega, source = rng.gamma(2.0, size=(30, 3)), np.arange(30) % 3
+    error = refused(
+        vardi.ConvergenceError,
+        "Vardi's equations hold to ",
+        " only after 0 iterations, and 1e-10 was asked for (spectral gap ",
+        "The samples overlap too little",
+        "Raise tol or max_iterations, or add a sample between those that overlap least.",
+        call=lambda: vardi.debias_matrix(omega, source, max_iterations=0),
+    )
+    solution = error.solution
+    assert solution.converged is False
+    assert solution.iterations == 0
+    assert f"{solution.residual:.1e}" in str(error)
+    assert solution.u.shape == (3,)
+    refused(vardi.ConvergenceError, "1e-30 was asked for", call=lambda: vardi.debias_matrix(omega, source, tol=1e-30))
+
+
+# ---------------------------------------------------------------- all of them
+
+
+def all_errors() -> list[vardi.VardiError]:
+    calls = [
+        lambda: vardi.debias({"a": X, "b": X + 9}, {"a": "x <= 5", "b": "x >= 6"}),
+        lambda: vardi.debias(OK, {"a": 1, "b": "x <= 2"}),
+        lambda: vardi.debias({"a": X}, {"a": "x - 2"}),
+        lambda: vardi.debias({"a": X}, {"b": 1}),
+        lambda: vardi.debias({"a": np.array([1.0, np.nan])}, {"a": "x"}),
+        lambda: vardi.debias({}, {}),
+        lambda: vardi.debias({"a": X}, {"a": 1}, counts=-X),
+        lambda: vardi.debias({"a": X}, {"a": "x <="}),
+        lambda: vardi.debias_matrix(np.array([[1.0, 2.0], [3.0, 1.0], [1.0, 5.0]]), [0, 0, 1], max_iterations=0),
+    ]
+    errors = []
+    for call in calls:
+        with pytest.raises(vardi.VardiError) as caught:
+            call()
+        errors.append(caught.value)
+    return errors
+
+
+def test_texts_are_whole_sentences_on_one_line():
+    for error in all_errors():
+        text = str(error)
+        if isinstance(error, vardi.ExpressionError):  # which marks the place in lines below
+            text = text.partition("\n")[0]
+        assert "\n" not in text
+        assert text.endswith(".")
+        assert text[0].isupper()
+        assert not re.search(r"\{|\}|  |np\.float64|<class", text), text
+        assert not re.search(r"\b1 rows\b", text), text
+
+
+def test_errors_can_be_pickled_with_their_data():
+    """As joblib and multiprocessing do when a fit fails in a worker."""
+    for error in all_errors():
+        again = pickle.loads(pickle.dumps(error))
+        assert type(again) is type(error)
+        assert str(again) == str(error)
+        assert set(vars(again)) == set(vars(error))
+
+
+def test_a_sample_whose_counts_are_all_zero_is_empty():
+    error = refused(
+        vardi.EmptySampleError,
+        "No rows in 'b'.",
+        "Leave an empty sample out",
+        call=lambda: vardi.debias({"a": np.ones(2), "b": np.ones(2)}, {"a": 1, "b": 1}, counts=[1, 1, 0, 0]),
+    )
+    assert error.samples == ("b",)
