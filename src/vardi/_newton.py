@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,10 +22,12 @@ import numpy as np
 from vardi._identify import connected
 from vardi._laplacian import Laplacian, SingularError, restricted
 from vardi._sums import Floats, Sums
+from vardi._threads import single_threaded_blas
 
 GAP = 1e-9  # spectral gap below which the samples cannot be told from disconnected ones
 RANGE = 1e-6  # largest range of the last step
 EXACT = 1e-13  # range of the step from which no further one is worth its pass
+SMALL, LARGE = 8, 1000  # samples between which linear algebra is done in one thread
 LEVEL = 16  # rows for each row of the next smaller subsample
 PATIENCE = 5  # steps without progress after which only rounding is left
 FAR = 1e-3  # share of the rows a sample should have below which Newton's model is no guide
@@ -88,7 +91,9 @@ class Solution:
 
 def solve(rows: SolvableRows, *, tol: float = 1e-10, max_iterations: int = 100) -> Solution:
     """Solve Vardi's system for all rows, warm-started from ever smaller subsamples of them."""
-    return newton(rows, _warm_start(rows), tol=tol, max_iterations=max_iterations)
+    # Factors of a few hundred rows gain nothing from threads, and wait for one another on a busy machine.
+    with single_threaded_blas() if SMALL < len(rows.sizes) < LARGE else nullcontext():
+        return newton(rows, _warm_start(rows), tol=tol, max_iterations=max_iterations)
 
 
 def newton(rows: SolvableRows, u: Floats, *, tol: float = 1e-10, max_iterations: int = 100) -> Solution:

@@ -13,7 +13,7 @@ from vardi._rows.start import tree_start
 from vardi._sums import Floats, Integers, Sums
 
 MODERATE = 230.0  # |u| and |log omega| up to which no product of e^u and omega can leave the floating-point range
-START = 1_000_000  # numbers that a start from pairs looks at
+START = 200_000  # numbers that a start from pairs looks at
 FAR = 100.0  # how far u may move from the point that the rows were scaled at
 
 

@@ -11,8 +11,8 @@ from scipy.special import logsumexp
 
 from vardi._rows.base import Rows, Scaled
 from vardi._rows.grouping import membership, sizes_of
-from vardi._rows.threads import blocks, map_blocks
 from vardi._sums import Floats, Sums
+from vardi._threads import blocks, map_blocks
 
 
 class Dense(Rows):

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._rows.threads import map_blocks
 from vardi._sums import Floats, Integers
+from vardi._threads import map_blocks
 
 PROBE = 1024  # rows looked at before all are
 WORTHWHILE = 4  # rows for each distinct one from which collapsing pays

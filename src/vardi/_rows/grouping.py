@@ -22,8 +22,10 @@ def membership(source: Integers, K: int, counts: Floats | None) -> sparse.csc_ar
 
 def by_sample(source: Integers, K: int) -> list[Integers]:
     """Return the row numbers of each sample, in order."""
-    narrow = source.astype(np.int16) if K < 2**15 else source  # 16-bit labels sort by radix
-    order = np.argsort(narrow, kind="stable")
+    if (source[1:] >= source[:-1]).all():
+        order = np.arange(len(source))
+    else:
+        order = np.argsort(source.astype(np.int16) if K < 2**15 else source, kind="stable")  # 16 bits sort by radix
     return np.split(order, np.cumsum(np.bincount(source, minlength=K))[:-1])
 
 

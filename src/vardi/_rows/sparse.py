@@ -12,8 +12,8 @@ from scipy.sparse import csgraph
 from vardi._rows.base import Rows, Scaled
 from vardi._rows.grouping import membership
 from vardi._rows.start import mean_log_start
-from vardi._rows.threads import blocks
 from vardi._sums import Floats, Gram, Integers, Sums
+from vardi._threads import blocks
 
 PAIRS = 300  # samples up to which the start looks at pairs, for which a subsample is made dense
 DENSE = 2000  # samples up to which overlaps are summed in dense blocks

@@ -32,9 +32,9 @@ def tree_start(log_omega: Floats, source: Integers, counts: Floats | None, sizes
     own = L[np.arange(len(source)), source]
     u = mean_log_start(np.array([c[rows] @ own[rows] for rows in rows_of]), sizes)
     shared = np.stack([c[rows] @ finite[rows] for rows in rows_of])  # rows of k (rows) that l (columns) allows
-    drops = np.where(finite, own[:, None] - L, 0.0)
+    drops = np.stack([(c * own)[rows] @ finite[rows] - c[rows] @ L[rows] for rows in rows_of])
     with np.errstate(divide="ignore", invalid="ignore"):
-        drop = np.stack([c[rows] @ drops[rows] for rows in rows_of]) / shared  # mean of log omega_k/omega_l on D_k
+        drop = drops / shared  # the mean of log omega_k / omega_l over the rows of k
         weight = np.log(np.minimum(shared, shared.T)) - (drop + drop.T) / 4.0
     for k, l in _tree(np.where(np.isfinite(weight), weight, -np.inf)):
         rows = np.concatenate([rows_of[k], rows_of[l]])

@@ -1,4 +1,4 @@
-"""A sum over blocks of rows, in threads. Blocks and their order never depend on how many threads there are."""
+"""Work in threads: sums over blocks of rows, whose blocks and order never depend on how many threads there are."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def map_blocks(function: Callable[[slice], Result], n: int, width: int) -> Itera
     if workers == 1:
         yield from map(function, slices)
         return
-    with _single_threaded_blas(), ThreadPoolExecutor(workers) as pool:
+    with single_threaded_blas(), ThreadPoolExecutor(workers) as pool:
         yield from pool.map(function, slices)
 
 
@@ -40,7 +40,7 @@ def _controller() -> ThreadpoolController:
 
 
 @contextmanager
-def _single_threaded_blas() -> Iterator[Any]:
-    # Threads run blocks; a BLAS that started threads of its own inside each would only get in their way.
+def single_threaded_blas() -> Iterator[Any]:
+    """Keep the BLAS to one thread: threads of its own inside each of ours would only get in the way."""
     with _controller().limit(limits=1, user_api="blas") as limits:
         yield limits
