@@ -207,6 +207,8 @@ class TestRefusals:
         for call in (
             lambda: fit.sample(3),
             lambda: fit.diagnostics(),
+            lambda: fit.check_biases(),
+            lambda: fit.bounds(),
             lambda: fit.cdf("MEDV").band(),
             lambda: fit.expectation(np.ones(300)),
         ):

@@ -468,6 +468,14 @@ class LazyDebiasedSample(DebiasedSample):
         """Refuse: drawing rows would move them."""
         _needs_rows("Drawing rows")
 
+    def check_biases(self, columns: Any = None, **options: Any) -> NoReturn:
+        """Refuse: the test compares rows."""
+        _needs_rows("check_biases()")
+
+    def bounds(self, delta: float = 0.05) -> NoReturn:
+        """Refuse: the constants are extremes over rows."""
+        _needs_rows("bounds()")
+
     def diagnostics(self, columns: Any = None) -> NoReturn:
         """Refuse: most of it needs rows in memory."""
         _needs_rows("diagnostics()")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -11,16 +11,19 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import logsumexp
 
+from vardi import _goodness, _theory
 from vardi._cdf import DebiasedCdf
 from vardi._diagnostics import Diagnostics, diagnose
 from vardi._estimates import Estimate, Estimates
 from vardi._frames import Frame, as_frame
+from vardi._goodness import BiasCheck
 from vardi._identify import Verdict, judge
 from vardi._influence import Influence
 from vardi._newton import Solution
 from vardi._pool import Name, Pool
 from vardi._rows import Checks, Rows
 from vardi._sums import Floats
+from vardi._theory import Bounds
 from vardi._trust import Trust, require_trust
 from vardi.biases import where
 from vardi.errors import ImpossibleRowError, MismatchError, MissingValuesError, number_of_rows
@@ -278,6 +281,49 @@ class DebiasedSample:
             Columns or expressions to look at; all numeric columns without missing values by default.
         """
         return diagnose(self, self.numeric_columns if columns is None else columns)
+
+    def check_biases(self, columns: Any = None, **options: Any) -> BiasCheck:
+        """Test whether the samples agree with their declared biases where they overlap.
+
+        Parameters
+        ----------
+        columns : str, sequence of str, or mapping from name to values, optional
+            Columns or expressions to compare the samples in; the numeric columns that the biases read by default.
+        **options
+            ``method`` ("score", "ks", "ks-bootstrap"), ``features`` ("poly2", "cells"), ``seed`` and ``draws``.
+
+        Examples
+        --------
+        >>> import vardi
+        >>> design = vardi.datasets.length_bias(seed=0)
+        >>> fit = vardi.debias(design.samples, design.biases)
+        >>> bool(fit.check_biases().pvalue > 0.05)
+        True
+        >>> wrong = vardi.debias(design.samples, {**design.biases, "square": "x"})  # drawn by the square of x
+        >>> bool(wrong.check_biases().pvalue < 0.01)
+        True
+        """
+        require_trust(self)
+        if columns is None:
+            read = {name for bias in self._pool.biases for name in bias.columns}
+            columns = [name for name in self.numeric_columns if name in read]
+        named = (
+            columns
+            if isinstance(columns, Mapping)
+            else dict.fromkeys([columns] if isinstance(columns, str) else columns)
+        )
+        values = {name: self._values(name if value is None else value) for name, value in named.items()}
+        return _goodness.check_biases(self._influence, self.names, values, **options)
+
+    def bounds(self, delta: float = 0.05) -> Bounds:
+        """Return the paper's finite-sample constants for this fit, and a certificate that is of use.
+
+        Parameters
+        ----------
+        delta : float
+            Probability with which a bound may fail.
+        """
+        return _theory.bounds(self._influence, self.names, delta)
 
     @cached_property
     def numeric_columns(self) -> tuple[str, ...]:
