@@ -1,14 +1,20 @@
 """K biased samples of one population in, one debiased sample out."""
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import Any
 
 from vardi import biases, datasets, errors
+from vardi._bootstrap import Bootstrap
 from vardi._cdf import Band, DebiasedCdf
 from vardi._debias import debias, debias_matrix, identify
+from vardi._diagnostics import Diagnostics
 from vardi._estimates import Estimate, Estimates
+from vardi._goodness import BiasCheck
 from vardi._identify import Verdict
 from vardi._newton import Solution
 from vardi._sample import DebiasedSample
+from vardi._theory import Bounds
 from vardi.biases import Bias, at_most, between, class_shift, everywhere, isin, proportional_to, where
 from vardi.errors import (
     ConvergenceError,
@@ -20,20 +26,33 @@ from vardi.errors import (
     InvalidCountsError,
     MismatchError,
     MissingValuesError,
+    NeedsRowsError,
     NotIdentifiableError,
     VardiError,
     VardiWarning,
     WeakOverlapWarning,
 )
 
+
+def __getattr__(name: str) -> Any:
+    """Load what needs scikit-learn or draws only when it is asked for."""
+    if name in ("learn", "plots"):
+        return import_module(f"vardi.{name}")
+    raise AttributeError(f"module 'vardi' has no attribute {name!r}")
+
+
 __version__ = version("vardi")
 
 __all__ = [
     "Band",
     "Bias",
+    "BiasCheck",
+    "Bootstrap",
+    "Bounds",
     "ConvergenceError",
     "DebiasedCdf",
     "DebiasedSample",
+    "Diagnostics",
     "DroppedSamplesWarning",
     "EmptySampleError",
     "Estimate",
@@ -44,6 +63,7 @@ __all__ = [
     "InvalidCountsError",
     "MismatchError",
     "MissingValuesError",
+    "NeedsRowsError",
     "NotIdentifiableError",
     "Solution",
     "VardiError",
@@ -61,6 +81,8 @@ __all__ = [
     "everywhere",
     "identify",
     "isin",
+    "learn",
+    "plots",
     "proportional_to",
     "where",
 ]

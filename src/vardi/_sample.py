@@ -12,6 +12,7 @@ from scipy import sparse
 from scipy.special import logsumexp
 
 from vardi import _goodness, _theory
+from vardi._bootstrap import Bootstrap, Kind, Progress, bootstrap
 from vardi._cdf import DebiasedCdf
 from vardi._diagnostics import Diagnostics, diagnose
 from vardi._estimates import Estimate, Estimates
@@ -281,6 +282,41 @@ class DebiasedSample:
             Columns or expressions to look at; all numeric columns without missing values by default.
         """
         return diagnose(self, self.numeric_columns if columns is None else columns)
+
+    def bootstrap(
+        self,
+        statistic: Any = None,
+        n: int = 1000,
+        seed: int | np.random.Generator | None = 0,
+        *,
+        kind: Kind = "bayesian",
+        groups: Any = None,
+        level: float = 0.95,
+        jobs: int | None = None,
+        progress: Progress | None = None,
+    ) -> Bootstrap:
+        """Refit the normalisers to resampled rows, and give the spread of a statistic over the refits.
+
+        Parameters
+        ----------
+        statistic : str, array, list of these, callable or None
+            A column, an expression or a value for each row, of which the debiased mean is taken; several of these; or
+            a function of the weights (pool order, times how often each row was drawn, mean 1). None gives the log
+            normalisers alone.
+        n, seed, kind, groups, level, jobs, progress
+            As for :func:`vardi._bootstrap.bootstrap`: draws; their seed; ``"bayesian"`` (every row stays) or
+            ``"rows"``; clusters or blocks of dependent rows; coverage; threads; a callback.
+
+        Examples
+        --------
+        >>> import vardi
+        >>> design = vardi.datasets.house_prices(seed=0)
+        >>> fit = vardi.debias(design.samples, design.biases)
+        >>> print(fit.bootstrap("MEDV", n=200))
+        Bayesian bootstrap: 200 refits, none failed
+        MEDV  23.2 ± 1.0 (95%: 21.2 to 25.2)
+        """
+        return bootstrap(self, statistic, n, seed, kind=kind, groups=groups, level=level, jobs=jobs, progress=progress)
 
     def check_biases(self, columns: Any = None, **options: Any) -> BiasCheck:
         """Test whether the samples agree with their declared biases where they overlap.

@@ -14,6 +14,7 @@ from threadpoolctl import ThreadpoolController
 Result = TypeVar("Result")
 
 BLOCK = 160_000  # numbers in a block: 1.3 MB, so that what a step writes is still in cache when it is read again
+TASKS = 16  # runs of blocks handed to threads: few, as handing over costs more than a small block
 THREADED = 1_000_000  # numbers from which threads pay for their start
 
 
@@ -30,8 +31,10 @@ def map_blocks(function: Callable[[slice], Result], n: int, width: int) -> Itera
     if workers == 1:
         yield from map(function, slices)
         return
+    runs = [slices[low : low + len(slices) // TASKS + 1] for low in range(0, len(slices), len(slices) // TASKS + 1)]
     with single_threaded_blas(), ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(function, slices)
+        for results in pool.map(lambda run: [function(part) for part in run], runs):
+            yield from results
 
 
 @cache

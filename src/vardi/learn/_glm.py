@@ -1,0 +1,214 @@
+r"""scikit-learn's linear models as estimating equations.
+
+Each model here minimises a mean loss with a canonical link plus a penalty on the coefficients (never the intercept).
+With x the features, a leading 1 for the intercept, :math:`\theta` all coefficients and P diagonal,
+
+.. math::
+
+    \psi_i(\theta) = x_i\,\bigl(y_i - \mu(x_i'\theta)\bigr) - P\theta,\qquad
+    A = -\sum_i \pi_i \frac{\partial\psi_i}{\partial\theta} = \sum_i \pi_i\,\mu'(x_i'\theta)\,x_i x_i' + P,
+
+and the fit solves :math:`\sum_i \pi_i\psi_i = 0`. The penalties that scikit-learn adds to sums of squares or losses are
+divided by the number of rows n here, because the debiased weights have mean 1 and so sum to n:
+
+=================== ============================================================ ==================
+model               what it minimises                                            P
+=================== ============================================================ ==================
+LinearRegression    sum w (y - eta)^2                                            0
+Ridge               sum w (y - eta)^2 + alpha |beta|^2                           alpha / n
+LogisticRegression  C sum w log(1 + exp(-(2 y - 1) eta)) + |beta|^2 / 2          1 / (C n)
+PoissonRegressor    sum w (exp(eta) - y eta) / sum w + alpha |beta|^2 / 2        alpha
+=================== ============================================================ ==================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor, Ridge
+
+from vardi._sums import Floats
+from vardi.errors import MismatchError, VardiError
+
+SINGULAR = 1e-12  # smallest eigenvalue of A with unit diagonal: below it, features are combinations of one another
+STEPS = 50  # Newton steps after which the equations have no solution
+
+
+@dataclass(frozen=True)
+class Family:
+    """A response: its mean, the slope of the mean (both of eta), its targets, and the penalty's strength."""
+
+    mean: Callable[[Floats], Floats]
+    slope: Callable[[Floats], Floats]  # a function of the mean
+    target: Callable[[Any, NDArray[Any]], Floats]  # (fitted model, y) -> what is averaged
+    penalty: Callable[[Any, float], float]  # (model, n) -> P
+    refuse: Callable[[Any], str | None]  # why a model with these settings has no such equation
+    tolerance: float  # distance to the solution, in standard errors, at which a given model counts as solved
+
+
+@dataclass(frozen=True)
+class Equations:
+    r"""The estimating equations of a model on given rows.
+
+    Parameters
+    ----------
+    family : Family
+        The response.
+    X : ndarray of shape (n, p)
+        Features, with the ones of the intercept.
+    y : ndarray of shape (n,)
+        Targets.
+    pi : ndarray of shape (n,)
+        Probabilities of the rows.
+    P : ndarray of shape (p,)
+        Strength of the penalty on each coefficient.
+    """
+
+    family: Family
+    X: Floats
+    y: Floats
+    pi: Floats
+    P: Floats
+
+    def psi(self, theta: Floats) -> Floats:
+        """Return psi_i(theta) for every row."""
+        return self.X * (self.y - self.family.mean(self.X @ theta))[:, None] - self.P * theta
+
+    def gradient(self, theta: Floats) -> Floats:
+        """Return sum_i pi_i psi_i(theta), zero at the solution."""
+        return (self.pi * (self.y - self.family.mean(self.X @ theta))) @ self.X - self.P * theta
+
+    def hessian(self, theta: Floats) -> Floats:
+        """Return A."""
+        slope = self.pi * self.family.slope(self.family.mean(self.X @ theta))
+        return np.asarray(self.X.T @ (self.X * slope[:, None]) + np.diag(self.P))
+
+    def inverse(self, theta: Floats, names: tuple[str, ...]) -> Floats:
+        """Return the inverse of A, or name the features that make it singular."""
+        A = self.hessian(theta)
+        size = np.sqrt(np.diag(A))
+        zero = np.flatnonzero(~(size > 0))
+        if len(zero):
+            guilty = zero
+        else:
+            values, vectors = np.linalg.eigh(A / (size[:, None] * size))
+            if values[0] > SINGULAR:
+                scaled = vectors / size[:, None]
+                return np.asarray((scaled / values) @ scaled.T)
+            guilty = np.flatnonzero(np.abs(vectors[:, 0]) > 0.01)
+        said = ", ".join(repr(names[j]) for j in guilty[:8]) + (" and others" if len(guilty) > 8 else "")
+        raise VardiError(
+            f"The coefficients of {said} are not determined: these features are zero, or sums and multiples of one "
+            "another, on the rows that have weight. Leave one of them out, or add a penalty (Ridge)."
+        )
+
+    def polished(self, theta: Floats, names: tuple[str, ...]) -> Floats:
+        """Return theta after Newton steps to rounding; solvers stop where a prediction no longer changes."""
+        gradient = self.gradient(theta)
+        for _ in range(STEPS):
+            inverse = self.inverse(theta, names)
+            step = inverse @ gradient
+            if np.abs(step).max() <= 1e-10 * max(1.0, float(np.abs(theta).max())):
+                return theta + step
+            decrement = gradient @ step
+            for _ in range(STEPS):  # halve until the equations hold better: a solver may have stopped far off
+                with np.errstate(over="ignore", invalid="ignore"):
+                    there = self.gradient(theta + step)
+                if there @ inverse @ there < decrement:
+                    break
+                step = step / 2
+            theta, gradient = theta + step, there
+        raise VardiError(
+            "The model has no finite solution on these rows: a combination of features tells the outcomes apart "
+            "without error. Leave that feature out, or add a penalty (a finite C, a larger alpha)."
+        )
+
+
+def family_of(model: Any) -> Family:
+    """Return the response of a scikit-learn model, or say which models have one."""
+    family = FAMILIES.get(type(model))
+    if family is None:
+        raise VardiError(
+            f"There are no standard errors for {type(model).__name__}: its coefficients solve no smooth estimating "
+            "equation that is known here. Supported are LinearRegression, Ridge, LogisticRegression and "
+            "PoissonRegressor of scikit-learn; for any other model use fit.bootstrap with a function that refits it."
+        )
+    reason = family.refuse(model)
+    if reason is not None:
+        raise VardiError(f"There are no standard errors for {model}: {reason}")
+    return family
+
+
+def _real(model: Any, y: NDArray[Any]) -> Floats:
+    try:
+        return y.astype(np.float64)
+    except (TypeError, ValueError):
+        raise MismatchError(
+            f"y holds {y.dtype}, and {type(model).__name__} needs numbers. Give the outcome as numbers.",
+            expected=("numbers",),
+            got=(str(y.dtype),),
+        ) from None
+
+
+def _second_class(model: Any, y: NDArray[Any]) -> Floats:
+    strange = ~np.isin(y, model.classes_)
+    if strange.any():
+        raise MismatchError(
+            f"y holds {y[strange].tolist()[0]!r}, which is none of the model's classes.",
+            expected=model.classes_.tolist(),
+            got=np.unique(y[strange].astype(str))[:10].tolist(),
+        )
+    return np.asarray(y == model.classes_[1], np.float64)
+
+
+def _no_constraint(model: Any) -> str | None:
+    if model.positive:
+        return "coefficients that are held positive have no normal law at the edge. Use positive=False."
+    if np.ndim(getattr(model, "alpha", 0.0)):
+        return "alpha is an array. Give one number."
+    return None
+
+
+def _smooth_logistic(model: Any) -> str | None:
+    penalty = _logistic_penalty(model)
+    if penalty not in ("l2", None):
+        return f"an {penalty} penalty has corners, where coefficients have no normal law. Use l1_ratio=0, or C=np.inf."
+    if model.class_weight is not None:
+        return "class_weight changes the population that the weights stand for. Use class_weight=None."
+    if model.solver == "liblinear" and model.fit_intercept and penalty is not None:
+        return "liblinear penalises the intercept. Use solver='lbfgs'."
+    return None
+
+
+def _logistic_penalty(model: Any) -> str | None:
+    """Return the penalty; from scikit-learn 1.8 on it is spelt by l1_ratio and C."""
+    if model.penalty != "deprecated":
+        return model.penalty
+    if model.l1_ratio:
+        return "l1" if model.l1_ratio == 1 else "elasticnet"
+    return None if np.isinf(model.C) else "l2"
+
+
+def _logistic_strength(model: Any, n: float) -> float:
+    return 0.0 if _logistic_penalty(model) is None else 1.0 / (model.C * n)
+
+
+def _ones(mean: Floats) -> Floats:
+    return np.ones(len(mean))
+
+
+FAMILIES: dict[type, Family] = {
+    LinearRegression: Family(lambda eta: eta, _ones, _real, lambda model, n: 0.0, _no_constraint, 1e-5),
+    Ridge: Family(lambda eta: eta, _ones, _real, lambda model, n: model.alpha / n, _no_constraint, 0.05),
+    LogisticRegression: Family(
+        expit, lambda mean: mean * (1.0 - mean), _second_class, _logistic_strength, _smooth_logistic, 0.05
+    ),
+    PoissonRegressor: Family(
+        np.exp, lambda mean: mean, _real, lambda model, n: float(model.alpha), lambda model: None, 0.05
+    ),
+}

@@ -1,0 +1,355 @@
+"""Standard errors of regression coefficients that include the error of the normalisers."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+from vardi._bootstrap import require_rows
+from vardi._estimates import Estimate, quantile_of_normal
+from vardi._frames import as_frame
+from vardi._sample import DebiasedSample
+from vardi._strata import Strata
+from vardi._sums import Floats
+from vardi._trust import require_trust
+from vardi.errors import MismatchError, MissingValuesError, VardiError, suggest
+from vardi.learn._glm import Equations, Family, family_of
+
+WIDTH = 80
+
+
+@dataclass(frozen=True, eq=False)
+class ModelInference:
+    """Coefficients of a model of the population, with their errors.
+
+    Attributes
+    ----------
+    names : tuple of str
+        ``"intercept"`` first, if the model has one, then the features.
+    coefficients : ndarray of shape (p,)
+        In the order of the names.
+    covariance : ndarray of shape (p, p)
+        Their covariance; NaN where the samples overlap too little to give one.
+    level : float
+        Nominal coverage of the intervals.
+    model_ : estimator
+        The fitted model.
+    """
+
+    names: tuple[str, ...]
+    coefficients: Floats
+    covariance: Floats = field(repr=False)
+    level: float
+    model_: Any
+    influence: Floats = field(repr=False)
+    strata: Strata = field(repr=False)
+
+    @property
+    def stderr(self) -> Floats:
+        """Standard errors."""
+        return np.sqrt(np.diag(self.covariance))
+
+    @property
+    def z(self) -> Floats:
+        """Coefficients over their standard errors."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self.coefficients / self.stderr
+
+    @property
+    def interval(self) -> Floats:
+        """Lower and upper ends, of shape (p, 2); each covers on its own, not all together."""
+        half = quantile_of_normal(self.level) * self.stderr
+        return np.column_stack([self.coefficients - half, self.coefficients + half])
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, name: str | int) -> Estimate:
+        """Return one coefficient; differences and ratios of coefficients carry their errors along."""
+        if isinstance(name, str) and name not in self.names:
+            raise MismatchError(
+                f"No coefficient {name!r}. The coefficients are {', '.join(map(repr, self.names))}."
+                f"{suggest(name, self.names)}",
+                expected=self.names,
+                got=(name,),
+            )
+        j = self.names.index(name) if isinstance(name, str) else name
+        return Estimate(
+            float(self.coefficients[j]),
+            float(self.stderr[j]),
+            self.level,
+            influence=self.influence[:, j],
+            strata=self.strata,
+        )
+
+    def table(self) -> str:
+        """Return coefficient, error, z and interval of each name, as text of at most 80 columns."""
+        title = f"{self.level:.0%} interval"
+        numbers = zip(self.coefficients, self.stderr, self.z, self.interval, strict=True)
+        rows = [_cells(value, error, z, *ends) for value, error, z, ends in numbers]
+        heads = ["coefficient", "error", "z", title]
+        widths = [max(len(row[j]) for row in [heads, *rows]) for j in range(4)]
+        left = min(max(len(name) for name in self.names), WIDTH - sum(widths) - 8)
+        lines = ["  ".join([" " * left, *(head.rjust(w) for head, w in zip(heads, widths, strict=True))])]
+        for name, row in zip(self.names, rows, strict=True):
+            short = name if len(name) <= left else name[: left - 1] + "…"
+            lines.append("  ".join([short.ljust(left), *(cell.rjust(w) for cell, w in zip(row, widths, strict=True))]))
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.table()
+
+
+def inference(fit: DebiasedSample, model: Any, X: Any, y: Any, level: float = 0.95) -> ModelInference:
+    r"""Return the coefficients of a weighted regression with errors that know the weights were estimated.
+
+    The coefficients solve :math:`\sum_i \pi_i \psi_i(\theta) = 0`, the penalty's gradient included in :math:`\psi`.
+    With :math:`r_i` the weights, :math:`p_i` the shares of the samples in row i and H the Hessian of the dual,
+
+    .. math::
+
+        \Phi_i = r_i\psi_i + B'p_i,\qquad B = H^+ \sum_i \pi_i p_i \psi_i',\qquad
+        A = -\sum_i \pi_i \frac{\partial\psi_i}{\partial\theta},\qquad
+        \mathrm{Cov}(\hat\theta) = A^{-1} V(\Phi) A^{-T},
+
+    where V sums the variances within samples. They hold whether or not the model is right: what is estimated is the
+    model that fits the population best. With one sample and no bias this is the heteroscedasticity-consistent sandwich.
+
+    Parameters
+    ----------
+    fit : DebiasedSample
+        The debiased sample.
+    model : LinearRegression, Ridge, LogisticRegression or PoissonRegressor
+        Unfitted, it is cloned, fitted with the debiased weights and solved to rounding. Fitted, it must have been
+        fitted with ``sample_weight=fit.weights`` (times counts), and is left as it is.
+    X : array, frame, or list of str
+        Features of every row of the pool, in its order; or columns and expressions of the pool.
+    y : array, series or str
+        Outcome of every row of the pool; or a column or expression of the pool.
+    level : float
+        Coverage of each interval.
+
+    Returns
+    -------
+    ModelInference
+        Coefficients, errors, z and intervals; prints as a table.
+
+    Examples
+    --------
+    >>> import vardi
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from vardi.learn import inference
+    >>> design = vardi.datasets.house_prices(seed=0)
+    >>> fit = vardi.debias(design.samples, design.biases)
+    >>> result = inference(fit, LinearRegression(), ["RM", "LSTAT"], "MEDV")
+    >>> print(result)
+               coefficient  error     z      95% interval
+    intercept            9     12   0.7         -15 to 32
+    RM                 4.0    1.6   2.4        0.8 to 7.1
+    LSTAT            -0.84   0.15  -5.8    -1.12 to -0.55
+    >>> print(result["RM"] + 5 * result["LSTAT"])  # a room more, in a district five points poorer
+    -0.2 ± 2.2 (95%: -4.6 to 4.2)
+    """
+    family = family_of(model)
+    require_rows(fit, "A regression")
+    features, Z, names = _features(fit, X)
+    outcome = _outcome(fit, y)
+    if fit._kept is not None:
+        kept = np.flatnonzero(fit._kept)
+        features, Z, outcome = _taken(features, kept), Z[kept], outcome[kept]
+    require_trust(fit)
+    influence = fit._influence
+    counted = influence.weights if influence.strata.counts is None else influence.weights * influence.strata.counts
+    given = _is_fitted(model)
+    fitted = model if given else _fitted(model, features, outcome, counted)
+    theta = _coefficients(fitted, Z.shape[1])
+    if model.fit_intercept:
+        names = ("(intercept)" if "intercept" in names else "intercept", *names)
+        Z = np.column_stack([np.ones(len(Z)), Z])
+    penalty = np.full(len(theta), family.penalty(model, influence.n))
+    penalty[: int(model.fit_intercept)] = 0.0
+    equations = Equations(family, Z, family.target(fitted, outcome), counted / influence.n, penalty)
+    if not given:
+        theta = equations.polished(theta, names)
+        _set_coefficients(fitted, theta)
+    inverse = equations.inverse(theta, names)
+    _, phi = influence.of_weighted(equations.psi(theta) * influence.weights[:, None])
+    phi = phi @ inverse.T  # of the coefficients: the covariance of these is the sandwich
+    covariance = influence.strata.covariance(phi)
+    if given:
+        _require_solved(inverse @ equations.gradient(theta), covariance, family, names)
+    if not fit.trust.errors_hold:
+        covariance = np.full_like(covariance, math.nan)
+    return ModelInference(names, theta, covariance, level, fitted, phi, influence.strata)
+
+
+def _cells(value: float, error: float, z: float, low: float, high: float) -> list[str]:
+    """Return numbers as text, to two digits of the error."""
+    plain = 1e-8 < error < 1e6 and abs(value) < 1e9
+    form = f".{max(1 - math.floor(math.log10(error)), 0)}f" if plain else ".5g"
+    return [f"{value:{form}}", f"{error:{form}}", f"{z:.1f}", f"{low:{form}} to {high:{form}}"]
+
+
+def _features(fit: DebiasedSample, X: Any) -> tuple[Any, Floats, tuple[str, ...]]:
+    """Return the features as the model is to see them, as a matrix, and their names."""
+    if isinstance(X, list | tuple) and X and all(isinstance(name, str) for name in X):
+        return _of_pool(fit, X)
+    if sparse.issparse(X):
+        native, matrix, names = X, X.toarray(), None
+    elif _is_frame(X):
+        frame = as_frame(X)
+        native, names = X, frame.columns
+        matrix = _matrix([frame.column(name) for name in names], names)
+    else:
+        native = matrix = np.asarray(X)
+        names = None
+    if matrix.ndim != 2 or len(matrix) != len(fit) or not matrix.shape[1]:
+        raise MismatchError(
+            f"X has shape {matrix.shape}, but the pool has {len(fit)} rows. Give a matrix or frame with a row for "
+            "each, in pool order, or a list of columns of the pool.",
+            expected=(len(fit),),
+            got=matrix.shape,
+        )
+    names = tuple(f"x{j}" for j in range(matrix.shape[1])) if names is None else names
+    matrix = _matrix(list(matrix.T), names)
+    return native, _complete(fit, matrix, names), tuple(names)
+
+
+def _of_pool(fit: DebiasedSample, names: Sequence[str]) -> tuple[Any, Floats, tuple[str, ...]]:
+    """Return columns of the pool, in the user's library if it has named columns."""
+    matrix = np.column_stack([_column(fit, name) for name in names])
+    whole = fit._pool.whole()
+    native: Any = matrix
+    if whole is not None and _is_frame(whole.native) and all(name in whole.columns for name in names):
+        native = nw.from_native(whole.native).select(*names).to_native()
+    return native, _complete(fit, matrix, names), tuple(names)
+
+
+def _column(fit: DebiasedSample, name: str) -> Floats:
+    if fit._kept is None:
+        return fit._values(name)
+    values = np.zeros(len(fit))
+    values[fit._kept] = fit._values(name)
+    return values
+
+
+def _outcome(fit: DebiasedSample, y: Any) -> NDArray[Any]:
+    """Return the outcome of every row of the pool: numbers or labels."""
+    if isinstance(y, str) and fit._pool.frames and all(y in frame.columns for frame in fit._pool.frames):
+        values = np.concatenate([np.asarray(frame.column(y)) for frame in fit._pool.frames])
+    elif isinstance(y, str):
+        values = _column(fit, y)
+    else:
+        values = np.asarray(y)
+    if values.shape != (len(fit),):
+        raise MismatchError(
+            f"y has shape {values.shape}, but the pool has {len(fit)} rows. Give one outcome for each, in pool order.",
+            expected=(len(fit),),
+            got=values.shape,
+        )
+    kept = values if fit._kept is None else values[fit._kept]
+    missing = int(sum(value is None or value != value for value in kept.tolist()))
+    if missing:
+        raise MissingValuesError(
+            f"{missing} rows have no outcome y. Fill them in, or debias the rows that have one.",
+            columns={"y": missing},
+        )
+    return values
+
+
+def _is_frame(X: Any) -> bool:
+    return not isinstance(X, np.ndarray | list | tuple) and hasattr(X, "columns")
+
+
+def _matrix(columns: Sequence[NDArray[Any]], names: Sequence[str]) -> Floats:
+    for column, name in zip(columns, names, strict=True):
+        if column.dtype.kind not in "fiub":
+            raise MismatchError(
+                f"Feature {name!r} holds {column.dtype}, and a linear model needs numbers. Encode it as numbers, "
+                "one column for each category.",
+                expected=("numbers",),
+                got=(str(column.dtype),),
+            )
+    return np.column_stack([np.asarray(column, np.float64) for column in columns])
+
+
+def _complete(fit: DebiasedSample, matrix: Floats, names: Sequence[str]) -> Floats:
+    missing = ~np.isfinite(matrix if fit._kept is None else matrix[fit._kept])
+    by_name = {name: int(count) for name, count in zip(names, missing.sum(axis=0), strict=True) if count}
+    if by_name:
+        said = ", ".join(f"{name!r} ({count})" for name, count in by_name.items())
+        raise MissingValuesError(
+            f"Features have missing or infinite values: {said}. Fill them in, or debias the rows that have all.",
+            columns=by_name,
+        )
+    return matrix
+
+
+def _taken(features: Any, rows: NDArray[np.int64]) -> Any:
+    return as_frame(features).take(rows) if _is_frame(features) else features[rows]
+
+
+def _is_fitted(model: Any) -> bool:
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        return False
+    return True
+
+
+def _fitted(model: Any, features: Any, outcome: NDArray[Any], weights: Floats) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # Newton steps go on from where the solver stops
+        return clone(model).fit(features, outcome, sample_weight=weights)
+
+
+def _coefficients(model: Any, p: int) -> Floats:
+    """Return intercept and coefficients of a fitted model as one vector."""
+    coef = np.asarray(model.coef_, np.float64)
+    if coef.ndim == 2 and len(coef) > 1:
+        raise VardiError(
+            f"The model has {len(coef)} outcomes or classes, and standard errors are for one outcome, or for two "
+            "classes. Fit one at a time."
+        )
+    coef = coef.ravel()
+    if len(coef) != p:
+        raise MismatchError(
+            f"The model was fitted with {len(coef)} features, but X has {p}. Give the features that it was fitted "
+            "with.",
+            expected=(len(coef),),
+            got=(p,),
+        )
+    return np.concatenate([np.ravel(model.intercept_), coef]) if model.fit_intercept else coef
+
+
+def _set_coefficients(model: Any, theta: Floats) -> None:
+    first = int(model.fit_intercept)
+    model.coef_ = theta[first:].reshape(np.shape(model.coef_))
+    if first:
+        model.intercept_ = theta[:1] if np.ndim(model.intercept_) else float(theta[0])
+
+
+def _require_solved(step: Floats, covariance: Floats, family: Family, names: tuple[str, ...]) -> None:
+    """Refuse a fitted model that does not solve the weighted equations."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        off = np.abs(step) / np.sqrt(np.diag(covariance))
+    off = np.where(np.abs(step) <= 1e-12, 0.0, off)  # a perfect fit has no error to compare with
+    worst = int(np.argmax(off))
+    if off[worst] > family.tolerance:
+        raise VardiError(
+            f"The fitted model does not solve the debiased equations: its coefficient {names[worst]!r} is "
+            f"{off[worst]:.2g} standard errors from the solution. It was fitted with other weights or rows, or its "
+            "solver stopped early. Give the model unfitted, or fit it with sample_weight=fit.weights (times the "
+            "counts, if there are any) and a smaller tol."
+        )
