@@ -421,9 +421,7 @@ class _Refits:
 
     def _recounted(self, counts: Floats) -> Rows:
         """Return the same biases with other counts; what was scaled for the fit serves again."""
-        rows = type(self.rows)(
-            self.rows.matrix, self.rows.source, counts, log=self.rows.log, moderate=self.rows.moderate
-        )
+        rows = self.rows.with_rows(self.rows.matrix, self.rows.source, counts)
         rows._scaled = self.rows._scaled
         return rows
 

@@ -26,6 +26,7 @@ from vardi._threads import single_threaded_blas
 
 GAP = 1e-9  # spectral gap below which the samples cannot be told from disconnected ones
 RANGE = 1e-6  # largest range of the last step
+REUSED = 1e-3  # how far u may be from where the Hessian was computed
 EXACT = 1e-13  # range of the step from which no further one is worth its pass
 SMALL, LARGE = 8, 1000  # samples between which linear algebra is done in one thread
 LEVEL = 16  # rows for each row of the next smaller subsample
@@ -40,7 +41,7 @@ class SolvableRows(Protocol):
     sizes: Floats
 
     def __len__(self) -> int: ...
-    def sums(self, u: Floats) -> Sums: ...
+    def sums(self, u: Floats, *, gram: bool = True) -> Sums: ...
     def log_means(self, u: Floats) -> Floats: ...
     def start(self) -> Floats: ...
     def reach(self) -> Any: ...
@@ -65,7 +66,7 @@ class Solution:
     step : float
         Range of the Newton step at u, an estimate of range(u - u*).
     gap : float
-        Spectral gap of the overlap matrix: 1 is perfect overlap, 0 none.
+        Spectral gap of the overlap matrix: 1 is perfect overlap, 0 none. For large pools to a relative 1e-3.
     certificate : float
         Upper bound on range(u - u*), and so on the log of every ratio of weights to its exact value.
     cut : ndarray of shape (K,)
@@ -136,6 +137,7 @@ class _Step:
     u: Floats
     delta: Floats
     laplacian: Laplacian
+    age: float  # range of what u has moved since the Laplacian was computed
     singular: bool
     gradient: Floats  # of the sampled states only
     residual: float
@@ -152,44 +154,58 @@ class _Step:
 
 
 def _steps(rows: SolvableRows, u: Floats) -> Iterator[_Step]:
-    """Walk down the dual, giving each point before it is left; ends after a point whose Hessian is singular."""
+    """Walk down the dual, giving each point before it is left; ends after a point whose Hessian is singular.
+
+    Near the solution the Hessian of an earlier point serves: within range d of it the Hessian changes by a factor of at
+    most e^d, so each step still takes away all but a share d of the error, for a pass that costs a fraction.
+    """
     sizes = rows.sizes
     sampled = sizes > 0
     u = np.where(sampled, u, -np.inf)
-    sums = rows.sums(u)
+    sums, before = rows.sums(u), None
     for iterations in itertools.count():
         if (sums.shares[sampled] < FAR * sizes[sampled]).any():  # self-consistent step, which descends from anywhere
             shares = sums.shares[sampled]
             log_shares = np.log(shares) if shares.all() else (rows.log_means(u) + u)[sampled]
             u = u.copy()
             u[sampled] += np.log(sizes[sampled]) - log_shares
-            sums = rows.sums(u)
+            sums, before = rows.sums(u), None
             continue
-        step = _newton_step(u, sums, sizes, iterations)
+        step = _newton_step(u, sums, sizes, iterations, before)
+        if (
+            step.age and before is not None and step.range > max(before.range / 4, EXACT)
+        ):  # an old Hessian that misleads
+            sums = rows.sums(u)
+            step = _newton_step(u, sums, sizes, iterations, None)
         yield step
         if step.singular:
             return
         u, sums = _advance(rows, step, sums)
+        before = step
 
 
-def _newton_step(u: Floats, sums: Sums, sizes: Floats, iterations: int) -> _Step:
+def _newton_step(u: Floats, sums: Sums, sizes: Floats, iterations: int, before: _Step | None) -> _Step:
     sampled = sizes > 0
     gradient = (sums.shares - sizes)[sampled]
     residual = float(np.abs(gradient / sizes[sampled]).max())
-    laplacian = Laplacian(sums.shares[sampled], restricted(sums.gram, sampled))
+    if sums.gram is None and before is not None:
+        laplacian, age = before.laplacian, before.age + before.range
+    else:
+        laplacian, age = Laplacian(sums.shares[sampled], restricted(sums.gram, sampled)), 0.0
     delta, singular = np.zeros(len(u)), False
     try:
         delta[sampled] = -laplacian.solve(gradient)
     except SingularError:
         singular = True
-    return _Step(u, delta, laplacian, singular, gradient, residual, iterations)
+    return _Step(u, delta, laplacian, age, singular, gradient, residual, iterations)
 
 
 def _advance(rows: SolvableRows, step: _Step, sums: Sums) -> tuple[Floats, Sums]:
     """Take the full step, unless it is long and does not descend enough: then the one that cannot fail to."""
     sampled = rows.sizes > 0
     u = step.u + step.delta
-    there = rows.sums(u)
+    cheap = len(rows) * len(u) <= DIRECT  # then a fresh Hessian costs nothing
+    there = rows.sums(u, gram=cheap or step.age + step.range > REUSED)
     if step.range > 1.0:
         fall = sums.log_mass - there.log_mass + rows.sizes[sampled] @ step.delta[sampled]
         if not fall >= step.decrement / 4:  # also where it is not a number
@@ -206,6 +222,6 @@ def _solution(rows: SolvableRows, step: _Step, *, solved: bool) -> Solution:
     # What the sums themselves lose: each share is good to a few units of its last place.
     rounding = 4 * np.finfo(float).eps * np.sqrt(rows.sizes.sum() / gap)
     resistance = step.laplacian.largest_resistance(gap)
-    reach = np.sqrt(resistance) * (np.sqrt(max(step.decrement, 0.0)) + rounding)
+    reach = np.exp(step.age) * np.sqrt(resistance) * (np.sqrt(max(step.decrement, 0.0)) + rounding)
     certificate = float(-np.log1p(-reach)) if reach < 1 else np.inf
     return Solution(step.u, solved, step.iterations, step.residual, step.range, gap, certificate, cut)

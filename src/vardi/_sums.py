@@ -27,8 +27,8 @@ class Sums:
         :math:`\sum_i c_i \log \sum_l e^{u_l}\omega_l(z_i)`.
     shares : ndarray of shape (K,)
         :math:`\sum_i c_i p_i`: how many rows each sample should have had, were u right.
-    gram : Gram
-        :math:`\sum_i c_i p_i p_i'`.
+    gram : Gram or None
+        :math:`\sum_i c_i p_i p_i'`, where it was asked for.
     """
 
     log_mass: float
@@ -36,4 +36,5 @@ class Sums:
     gram: Gram
 
     def __add__(self, other: Sums) -> Sums:
-        return Sums(self.log_mass + other.log_mass, self.shares + other.shares, self.gram + other.gram)
+        gram = None if self.gram is None else self.gram + other.gram
+        return Sums(self.log_mass + other.log_mass, self.shares + other.shares, gram)

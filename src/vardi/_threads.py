@@ -13,7 +13,7 @@ from threadpoolctl import ThreadpoolController
 
 Result = TypeVar("Result")
 
-BLOCK = 160_000  # numbers in a block: 1.3 MB, so that what a step writes is still in cache when it is read again
+BLOCK = 240_000  # numbers in a block: 2 MB, so that what a step writes is still in cache when it is read again
 TASKS = 16  # runs of blocks handed to threads: few, as handing over costs more than a small block
 THREADED = 1_000_000  # numbers from which threads pay for their start
 

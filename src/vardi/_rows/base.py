@@ -43,6 +43,8 @@ class Rows(ABC):
         Whether the matrix holds log omega.
     moderate : bool
         Whether omega is so far from under- and overflow that it can be used as it stands, without a scaled copy.
+    positive : bool
+        Whether every omega is known to be above zero.
     inverse : ndarray of int, optional
         Where equal rows were collapsed into counts: the row here that each row of the pool is.
     """
@@ -55,10 +57,11 @@ class Rows(ABC):
         *,
         log: bool = False,
         moderate: bool = False,
+        positive: bool = False,
         inverse: Integers | None = None,
     ) -> None:
-        self.matrix, self.source, self.counts, self.log, self.moderate = matrix, source, counts, log, moderate
-        self.inverse = inverse
+        self.matrix, self.source, self.counts, self.log = matrix, source, counts, log
+        self.moderate, self.positive, self.inverse = moderate, positive, inverse
         self.sizes = sizes_of(source, matrix.shape[1], counts)
         self._scaled: Scaled | None = None
 
@@ -66,12 +69,12 @@ class Rows(ABC):
         return len(self.source)
 
     @abstractmethod
-    def sums(self, u: Floats) -> Sums:
-        """Return log_mass, shares and gram at u."""
+    def sums(self, u: Floats, *, gram: bool = True) -> Sums:
+        """Return log_mass, shares and (if asked for) gram at u."""
 
     @abstractmethod
-    def log_row_mass(self, u: Floats) -> Floats:
-        """Return log S_i(u) = log sum_l e^{u_l} omega_l(z_i) for every row."""
+    def row_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
+        """Return S_i(u) = sum_l e^{u_l} omega_l(z_i) for every row, as S e^offset."""
 
     @abstractmethod
     def log_means(self, u: Floats) -> Floats:
@@ -103,11 +106,16 @@ class Rows(ABC):
 
     def weights(self, u: Floats) -> tuple[Floats, float]:
         """Return the weights 1 / S_i, scaled to mean 1 over the counted rows, and the log of that scale."""
-        log_weights = -self.log_row_mass(u)
-        top = float(log_weights.max())
-        weights = np.exp(log_weights - top)
+        S, offset = self.row_mass(u)
+        top = 0.0 if offset is None else -float((np.log(S) + offset).min())
+        weights = 1.0 / S if offset is None else np.exp(-offset - top) / S
         mean = float(weights.mean() if self.counts is None else self.counts @ weights / self.counts.sum())
         return weights / mean, top + np.log(mean)
+
+    def log_row_mass(self, u: Floats) -> Floats:
+        """Return log S_i(u) for every row."""
+        S, offset = self.row_mass(u)
+        return np.log(S) if offset is None else np.log(S) + offset
 
     def start(self) -> Floats:
         """Return a first u, from pairs of samples in a small subsample."""
@@ -132,7 +140,13 @@ class Rows(ABC):
     def subset(self, rows: Integers) -> Self:
         """Return some of the rows."""
         counts = None if self.counts is None else self.counts[rows]
-        return type(self)(self.matrix[rows], self.source[rows], counts, log=self.log, moderate=self.moderate)
+        return self.with_rows(self.matrix[rows], self.source[rows], counts)
+
+    def with_rows(self, matrix: Any, source: Integers, counts: Floats | None) -> Self:
+        """Return other rows of the same kind, of which the same is known."""
+        return type(self)(
+            matrix, source, counts, log=self.log, moderate=self.moderate, positive=self.positive, inverse=None
+        )
 
     def _scale(self, u: Floats) -> Scaled:
         sampled = u[self.sizes > 0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,14 @@ from vardi.errors import ImpossibleRowError, InvalidBiasError, number_of_rows
 
 MODERATE = (1e-100, 1e100)  # omega of rows under their own bias, and the largest omega, used without scaling
 SHOWN = 10
+
+
+class Found(TypedDict):
+    """What a holder of rows wants to know of its values: see :class:`~vardi._rows.base.Rows`."""
+
+    log: bool
+    moderate: bool
+    positive: bool
 
 
 @dataclass(frozen=True)
@@ -43,8 +51,8 @@ class Checks:
         """The value that stands for omega = 0."""
         return -np.inf if self.log else 0.0
 
-    def array(self, matrix: NDArray[Any], source: Integers) -> bool:
-        """Check an n x K array, or refuse; return whether omega can be used without scaling."""
+    def array(self, matrix: NDArray[Any], source: Integers) -> Found:
+        """Check an n x K array, or refuse."""
 
         def block(rows: slice) -> tuple[float, float, float]:
             part = matrix[rows]
@@ -55,23 +63,22 @@ class Checks:
             self.columns(list(matrix.T))
         if not (owns > self.zero).all():
             self.own(matrix[np.arange(len(source)), source], source)
-        return self._moderate(owns.min(), highs.max())
+        return self._found(lows.min(), owns.min(), highs.max())
 
-    def lists(self, columns: Sequence[NDArray[Any]], source: Integers) -> bool:
-        """Check K columns of length n, or refuse; return whether omega can be used without scaling."""
-        if self._refuses(
-            np.min([column.min() for column in columns]), high := np.max([column.max() for column in columns])
-        ):
+    def lists(self, columns: Sequence[NDArray[Any]], source: Integers) -> Found:
+        """Check K columns of length n, or refuse."""
+        low, high = np.min([column.min() for column in columns]), np.max([column.max() for column in columns])
+        if self._refuses(low, high):
             self.columns(columns)
         own = np.empty(len(source))
         for k, column in enumerate(columns):
             mine = source == k
             own[mine] = column[mine]
         self.own(own, source)
-        return self._moderate(own.min(), high)
+        return self._found(low, own.min(), high)
 
-    def sparse(self, matrix: Any, source: Integers) -> bool:
-        """Check a CSR array, or refuse; return whether omega can be used without scaling."""
+    def sparse(self, matrix: Any, source: Integers) -> Found:
+        """Check a CSR array, or refuse."""
         low, high = (matrix.data.min(), matrix.data.max()) if matrix.nnz else (0.0, 0.0)
         if self._refuses(low, high):
             columns = matrix.tocsc()
@@ -83,7 +90,7 @@ class Checks:
         mine = matrix.indices == source[entries]
         own[entries[mine]] = matrix.data[mine]
         self.own(own, source)
-        return self._moderate(own.min(), high)
+        return self._found(self.zero, own.min(), high)
 
     def columns(self, columns: Sequence[NDArray[Any]]) -> None:
         """Refuse negative, NaN and infinite biases."""
@@ -109,8 +116,9 @@ class Checks:
     def _refuses(self, low: float, high: float) -> bool:
         return not (high < np.inf and (self.log or low >= 0))  # also where one is not a number
 
-    def _moderate(self, own: float, high: float) -> bool:
-        return not self.log and bool(own >= MODERATE[0] and high <= MODERATE[1])
+    def _found(self, low: float, own: float, high: float) -> Found:
+        moderate = not self.log and own >= MODERATE[0] and high <= MODERATE[1]
+        return {"log": self.log, "moderate": bool(moderate), "positive": bool(low > self.zero)}
 
     def _places(self, rows: Integers) -> Integers:
         return rows if self.positions is None else self.positions[rows]

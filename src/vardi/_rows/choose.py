@@ -50,17 +50,16 @@ def as_rows(
     if sparse.issparse(biases):
         return _sparse_rows(biases, source, counts, checks)
     columns = biases if isinstance(biases, list) else list(biases.T)
-    moderate = checks.lists(columns, source) if isinstance(biases, list) else checks.array(biases, source)
+    found = checks.lists(columns, source) if isinstance(biases, list) else checks.array(biases, source)
     n, K = len(source), len(columns)
-    if n * K > SMALL and (found := distinct([source, *columns])) is not None:
-        matrix = np.column_stack([np.asarray(column[found.first], np.float64) for column in columns])
-        counts = found.counts(counts)
-        return Dense(matrix, source[found.first], counts, log=log, moderate=moderate, inverse=found.inverse)
+    if n * K > SMALL and (kinds := distinct([source, *columns])) is not None:
+        matrix = np.column_stack([np.asarray(column[kinds.first], np.float64) for column in columns])
+        return Dense(matrix, source[kinds.first], kinds.counts(counts), inverse=kinds.inverse, **found)
     if isinstance(biases, list):
         if K >= MANY and not log and sum(np.count_nonzero(column) for column in columns) < 0.1 * n * K:
-            return Sparse(_sparse_columns(columns), source, counts, moderate=moderate)
+            return Sparse(_sparse_columns(columns), source, counts, **found)
         biases = np.column_stack([np.asarray(column, np.float64) for column in columns])
-    return Dense(biases, source, counts, log=log, moderate=moderate)
+    return Dense(biases, source, counts, **found)
 
 
 def _sparse_rows(matrix: Any, source: Integers, counts: Floats | None, checks: Checks) -> Rows:
@@ -68,11 +67,10 @@ def _sparse_rows(matrix: Any, source: Integers, counts: Floats | None, checks: C
     if not matrix.has_canonical_format:
         matrix = matrix.copy()  # the user's arrays are not ours to sort
         matrix.sum_duplicates()
-    moderate = checks.sparse(matrix, source)
-    if matrix.nnz > SMALL and (found := distinct_sparse(matrix, source)) is not None:
-        counts, kinds = found.counts(counts), matrix[found.first]
-        return Sparse(kinds, source[found.first], counts, log=checks.log, moderate=moderate, inverse=found.inverse)
-    return Sparse(matrix, source, counts, log=checks.log, moderate=moderate)
+    found = checks.sparse(matrix, source)
+    if matrix.nnz > SMALL and (kinds := distinct_sparse(matrix, source)) is not None:
+        return Sparse(matrix[kinds.first], source[kinds.first], kinds.counts(counts), inverse=kinds.inverse, **found)
+    return Sparse(matrix, source, counts, **found)
 
 
 def _sparse_columns(columns: Sequence[NDArray[Any]]) -> Any:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from vardi._rows.base import Rows, Scaled
-from vardi._rows.grouping import membership, sizes_of
+from vardi._rows.grouping import membership
 from vardi._sums import Floats, Sums
 from vardi._threads import blocks, map_blocks
 
@@ -20,7 +20,7 @@ class Dense(Rows):
 
     _row_mass: tuple[Scaled, Floats, Floats] | None = None
 
-    def sums(self, u: Floats) -> Sums:
+    def sums(self, u: Floats, *, gram: bool = True) -> Sums:
         """Return log_mass, shares and gram at u, in one pass over the rows."""
         scaled = self._scale(u)
         step = np.exp(u - scaled.anchor)  # the only exps: K of them
@@ -30,28 +30,32 @@ class Dense(Rows):
             A = np.asarray(scaled.matrix[rows], dtype=np.float64)
             S[rows] = mass = A @ step
             log_mass = np.log(mass) if scaled.offset is None else np.log(mass) + scaled.offset[rows]
-            if self.counts is None:
-                A = A * (1.0 / mass)[:, None]
-                return Sums(float(log_mass.sum()), np.ones(len(A)) @ A, A.T @ A)
-            root = np.sqrt(self.counts[rows])
+            counts = np.ones(len(mass)) if self.counts is None else self.counts[rows]
+            if not gram:
+                return Sums(float(counts @ log_mass), (counts / mass) @ A, None)
+            root = counts if self.counts is None else np.sqrt(counts)
             A = A * (root / mass)[:, None]
-            return Sums(float(self.counts[rows] @ log_mass), root @ A, A.T @ A)
+            return Sums(float(counts @ log_mass), root @ A, A.T @ A)
 
         total = functools.reduce(operator.add, map_blocks(block, len(self), len(u)))
         self._row_mass = (scaled, u, S)  # the weights at the solution are these: no need to pass over the rows again
-        return Sums(total.log_mass, total.shares * step, total.gram * (step[:, None] * step))
+        square = total.gram * (step[:, None] * step) if gram else None
+        return Sums(total.log_mass, total.shares * step, square)
 
-    def log_row_mass(self, u: Floats) -> Floats:
-        """Return log S_i(u) for every row; free where u is the point of the last sums."""
+    def row_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
+        """Return S_i(u) for every row; free where u is the point of the last sums."""
         scaled = self._scale(u)
         if self._row_mass is not None and self._row_mass[0] is scaled and np.array_equal(self._row_mass[1], u):
-            S = self._row_mass[2]
-        else:
-            step = np.exp(u - scaled.anchor)
-            S = np.concatenate(
-                list(map_blocks(lambda rows: np.asarray(scaled.matrix[rows], float) @ step, len(self), len(u)))
-            )
-        return np.log(S) if scaled.offset is None else np.log(S) + scaled.offset
+            return self._row_mass[2], scaled.offset
+        step = np.exp(u - scaled.anchor)
+        S = np.empty(len(self))
+
+        def block(rows: slice) -> None:
+            S[rows] = np.asarray(scaled.matrix[rows], np.float64) @ step
+
+        for _ in map_blocks(block, len(self), len(u)):
+            pass
+        return S, scaled.offset
 
     def log_means(self, u: Floats) -> Floats:
         """Return log sum_i c_i omega_ik / S_i(u) for every k, wholly in the log domain."""
@@ -90,13 +94,12 @@ class Dense(Rows):
     def reach(self) -> Floats:
         """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
         K = len(self.sizes)
+        if self.positive:  # the rule with densities
+            return np.tile(self.sizes, (K, 1))
 
         def block(rows: slice) -> Floats:
-            positive = self._positive(rows)
             counts = None if self.counts is None else self.counts[rows]
-            if positive.all():  # no zeros, the rule with densities: nothing to look up
-                return np.broadcast_to(sizes_of(self.source[rows], K, counts)[:, None], (K, K))
-            return np.asarray(membership(self.source[rows], K, counts) @ positive.astype(np.float64))
+            return np.asarray(membership(self.source[rows], K, counts) @ self._positive(rows).astype(np.float64))
 
         return np.asarray(sum(map_blocks(block, len(self), K))).T
 

@@ -73,23 +73,22 @@ class LazyRows:
     def __len__(self) -> int:
         return int(self.sizes.sum())
 
-    def sums(self, u: Floats) -> Sums:
+    def sums(self, u: Floats, *, gram: bool = True) -> Sums:
         """Return log_mass, shares and gram at u: one query of 1 + K + K (K + 1) / 2 sums for each part."""
         sampled = np.flatnonzero(np.isfinite(u))
         K = len(sampled)
-        upper = np.triu_indices(K)
-        total = Sums(0.0, np.zeros(self.K), np.zeros((self.K, self.K)))
+        upper = np.triu_indices(K) if gram else (np.empty(0, np.int64), np.empty(0, np.int64))
+        total = Sums(0.0, np.zeros(self.K), np.zeros((self.K, self.K)) if gram else None)
         for part in self.parts:
             p = [nw.col(f"{PREFIX}p_{k}") for k in sampled]
             queries = [(nw.col(f"{PREFIX}S").log() * part.count).sum().alias("log_mass")]
             queries += [(p[a] * part.count).sum().alias(f"shares_{a}") for a in range(K)]
             queries += [(p[a] * p[b] * part.count).sum().alias(f"gram_{a}_{b}") for a, b in zip(*upper, strict=True)]
             row = _collected(with_probabilities(part.frame, u).select(*queries)).row(0)
-            shares, gram = np.zeros(self.K), np.zeros((self.K, self.K))
+            shares, squares = np.zeros(self.K), np.zeros((self.K, self.K))
             shares[sampled] = row[1 : 1 + K]
-            gram[sampled[upper[0]], sampled[upper[1]]] = row[1 + K :]
-            gram = np.maximum(gram, gram.T)
-            total = total + Sums(float(row[0]), shares, gram)
+            squares[sampled[upper[0]], sampled[upper[1]]] = row[1 + K :]
+            total = total + Sums(float(row[0]), shares, np.maximum(squares, squares.T))
         return total
 
     def log_means(self, u: Floats) -> Floats:

@@ -35,12 +35,13 @@ class Sparse(Rows):
         lengths = self._lengths.astype(np.float64)
         return float(lengths @ lengths) <= CHEAP * float(lengths.sum())
 
-    def sums(self, u: Floats) -> Sums:
+    def sums(self, u: Floats, *, gram: bool = True) -> Sums:
         """Return log_mass, shares and gram at u."""
         counts = np.ones(len(self)) if self.counts is None else self.counts
         root = np.sqrt(counts)  # shares and gram are both products of sqrt(c_i) p_ik
         P = self._probabilities(u, root)
-        return Sums(float(counts @ self.log_row_mass(u)), self._column_sums(P.data * self._spread(root)), self._gram(P))
+        shares = self._column_sums(P.data * self._spread(root))
+        return Sums(float(counts @ self.log_row_mass(u)), shares, self._gram(P) if gram else None)
 
     @cached_property
     def _by_column(self) -> tuple[Integers, Integers, Integers]:
@@ -76,11 +77,10 @@ class Sparse(Rows):
         own = np.asarray(self._with(self._log_data())[np.arange(len(self)), self.source])
         return mean_log_start(membership(self.source, len(self.sizes), self.counts) @ own, self.sizes)
 
-    def log_row_mass(self, u: Floats) -> Floats:
-        """Return log S_i(u) for every row."""
+    def row_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
+        """Return S_i(u) for every row."""
         scaled = self._scale(u)
-        log_mass = np.log(scaled.matrix @ np.exp(u - scaled.anchor))
-        return np.asarray(log_mass if scaled.offset is None else log_mass + scaled.offset)
+        return np.asarray(scaled.matrix @ np.exp(u - scaled.anchor)), scaled.offset
 
     def log_means(self, u: Floats) -> Floats:
         """Return log sum_i c_i omega_ik / S_i(u) for every k, wholly in the log domain."""
