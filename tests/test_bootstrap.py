@@ -12,6 +12,7 @@ import pytest
 import vardi
 from vardi import _bootstrap
 from vardi._bootstrap import Bootstrap, bootstrap
+from vardi._resampling import Plan
 from vardi._rows import choose
 
 
@@ -72,7 +73,7 @@ def test_draws_of_the_bayesian_bootstrap_are_refits():
     fit, omega, source, y = strata_fit(n=300)
     weights = []
     boot = bootstrap(fit, lambda w: weights.append(w) or w @ y / w.sum(), n=3)
-    plan = _bootstrap._Plan(fit._rows, source, None, None, None)
+    plan = Plan(fit._rows, source, None, None, None)
     for i in range(3):
         rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(0, spawn_key=(i,))))
         drawn = np.empty(300)
@@ -91,7 +92,7 @@ def test_draws_of_the_bayesian_bootstrap_are_refits():
 @pytest.mark.parametrize("kind", ["bayesian", "rows"])
 def test_collapsed_rows_give_the_same_draws(kind, collapsed, monkeypatch):
     fit, omega, source, y = collapsed
-    plan = _bootstrap._Plan(fit._rows, source, None, fit._rows.inverse, None)
+    plan = Plan(fit._rows, source, None, fit._rows.inverse, None)
     monkeypatch.setattr(choose, "SMALL", np.inf)
     whole = vardi.debias_matrix(omega[plan.order], source[plan.order])
     assert whole._rows.inverse is None

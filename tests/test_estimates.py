@@ -224,8 +224,9 @@ class TestExpectations:
         x = rng.standard_normal(60)
         centres = np.linspace(-1, 1, 60)
         fit = vardi.debias_matrix(-0.5 * (x[:, None] - centres) ** 2, np.arange(60), log=True)
-        with pytest.warns(vardi.WeakOverlapWarning, match="12.9 rows bridge"):
+        with pytest.warns(vardi.WeakOverlapWarning) as caught:
             estimate = fit.expectation(x)
+        assert "12.9 rows bridge" in str(caught[0].message)
         assert_allclose(estimate.value, np.average(x, weights=fit.weights))
         assert 0.05 < estimate.stderr < 1.0
 
@@ -327,8 +328,9 @@ class TestTrust:
         # two narrow kernels under a wide population: E_P[g^2 / S] is infinite (MATH 2.2)
         design = vardi.datasets.tilts(seed=0, sizes=(1000, 1000), centres=(-0.5, 0.5), width=0.6)
         fit = vardi.debias(design.samples, design.biases)
-        with pytest.warns(vardi.WeakOverlapWarning, match="tail index"):
+        with pytest.warns(vardi.WeakOverlapWarning) as caught:
             fit.expectation("x**2")
+        assert any("tail index" in str(warning.message) for warning in caught)
 
     def test_an_oscillator_far_out(self):
         # pymbar issue 490: three oscillators, the third ever farther; its error there shrinks as the overlap vanishes
@@ -369,3 +371,13 @@ def test_scatter_is_the_transpose_of_centred():
     strata = fit._influence.strata
     phi, xi = rng.standard_normal((40, 3)), rng.standard_normal((40, 2))
     assert_allclose(strata.scatter(xi).T @ phi, xi.T @ strata.centred(phi), atol=1e-14)
+
+
+def test_a_single_row_that_carries_the_variance_is_named():
+    rng = np.random.default_rng(0)
+    samples = {"a": rng.uniform(size=100), "b": rng.uniform(size=100)}
+    fit = vardi.debias(samples, {"a": 1, "b": "x"})
+    values = np.zeros(200)
+    values[123] = 50.0
+    with pytest.warns(vardi.WeakOverlapWarning, match=r"Row 123 of the pool, of 'b', carries \d\d% of the variance"):
+        fit.expectation(values)

@@ -25,13 +25,12 @@ from vardi._identify import Verdict
 from vardi._influence import Influence
 from vardi._pool import Name
 from vardi._sums import Floats
-from vardi._trust import Trust
+from vardi._trust import CARRIES, Trust
 
 if TYPE_CHECKING:
     from vardi._sample import DebiasedSample
 
 LARGEST = 10
-CARRIES = 0.2  # share of a variance from which one row is too much
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.special import logsumexp
 
 from vardi import _goodness, _theory
-from vardi._bootstrap import Bootstrap, Kind, Progress, bootstrap
+from vardi._bootstrap import Bootstrap, Progress, bootstrap
 from vardi._cdf import DebiasedCdf
 from vardi._diagnostics import Diagnostics, diagnose
 from vardi._estimates import Estimate, Estimates
@@ -22,10 +22,11 @@ from vardi._identify import Verdict, judge
 from vardi._influence import Influence
 from vardi._newton import Solution
 from vardi._pool import Name, Pool
+from vardi._resampling import Kind
 from vardi._rows import Checks, Rows
 from vardi._sums import Floats
 from vardi._theory import Bounds
-from vardi._trust import Trust, require_trust
+from vardi._trust import Trust, require_trust, warn_of_single_rows
 from vardi.biases import where
 from vardi.errors import ImpossibleRowError, MismatchError, MissingValuesError, number_of_rows
 
@@ -120,8 +121,8 @@ class DebiasedSample:
         >>> fit = vardi.debias(design.samples, design.biases)
         >>> print(fit.expectation("MEDV"))
         23.22 ± 0.97 (95%: 21.31 to 25.12)
-        >>> print(fit.expectation("MEDV * (CHAS == 1)") / fit.expectation("CHAS == 1"))  # by the river
-        29.8 ± 3.5 (95%: 22.9 to 36.6)
+        >>> print(fit.expectation("MEDV * (RM > 6)") / fit.expectation("RM > 6"))  # of houses with many rooms
+        25.8 ± 1.2 (95%: 23.5 to 28.1)
         """
         return self._estimates(self._values(values)[:, None], level)[0]
 
@@ -151,7 +152,10 @@ class DebiasedSample:
 
     def _estimates(self, values: Floats, level: float) -> Estimates:
         require_trust(self)
-        return self._influence.estimates(values, level, trusted=self.trust.errors_hold)
+        estimates = self._influence.estimates(values, level, trusted=self.trust.errors_hold)
+        if estimates.influence is not None and self.trust.errors_hold:
+            warn_of_single_rows(self, estimates.influence)
+        return estimates
 
     def cdf(self, column: Any) -> DebiasedCdf:
         """Return the debiased distribution function of a column, an expression, or a value for each row."""

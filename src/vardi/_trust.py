@@ -21,6 +21,7 @@ REFUSED = 5.0  # bridging rows below which no standard error is given
 DOUBTED = 15.0  # bridging rows below which it comes with a warning
 HEAVY = 0.4  # tail index of the weights from which their variance may be infinite (Hill's estimate is biased low)
 TAIL = 0.05  # share of the largest weights that the tail index is read from
+CARRIES = 0.2  # share of a variance from which one row is too much
 ROWS = 400  # rows from which a tail of five per cent says anything
 
 
@@ -105,6 +106,27 @@ def _tail(influence: Influence) -> tuple[float, np.ndarray]:
     largest = largest[np.argsort(weights[largest])]
     logs = np.log(weights[largest])
     return float((logs[1:] - logs[0]).mean()), largest[-10:]
+
+
+def warn_of_single_rows(fit: DebiasedSample, influence_values: Floats) -> None:
+    """Warn where one row carries much of a variance: the error then rests on that row."""
+    strata = fit._influence.strata
+    squares = strata.centred(influence_values) ** 2
+    total = squares.sum(axis=0)
+    rows = squares.argmax(axis=0)
+    shares = np.divide(squares.max(axis=0), total, out=np.zeros(len(total)), where=total > 0)
+    worst = int(shares.argmax())
+    if shares[worst] > CARRIES:
+        row = int(rows[worst])
+        place = row if fit._kept is None else int(np.flatnonzero(fit._kept)[row])
+        warnings.warn(
+            f"Row {place} of the pool, of {str(fit.names[strata.source[row]])!r}, carries {shares[worst]:.0%} of the "
+            "variance, so the error rests on that row. Look at it, and take the error for a rough one; more rows "
+            "like it "
+            "would help.",
+            WeakOverlapWarning,
+            stacklevel=4,
+        )
 
 
 def require_trust(fit: DebiasedSample) -> None:

@@ -16,9 +16,9 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from vardi._bootstrap import require_rows
 from vardi._estimates import Estimate, quantile_of_normal
 from vardi._frames import as_frame
+from vardi._resampling import require_rows
 from vardi._sample import DebiasedSample
 from vardi._strata import Strata
 from vardi._sums import Floats
