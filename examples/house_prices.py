@@ -37,7 +37,7 @@ def main(folder: Path) -> None:
         start += size
     print()
     print(f"mean price      pooled rows          {price.mean():.2f}")
-    print(f"                debiased             {np.average(price, weights=fit.weights):.2f}")
+    print(f"                debiased             {fit.expectation('MEDV')}")
     print(f"                all 506 houses       {design.truth['mean']:.2f}")
 
     folder.mkdir(parents=True, exist_ok=True)

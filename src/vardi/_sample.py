@@ -180,6 +180,17 @@ class DebiasedSample:
         tilts = self._tilts(np.array(list(self.log_omegas.values())))
         return self._influence.model_covariance(tilts - self._influence.weights[:, None])
 
+    def weight_shares(self) -> dict[Name, float]:
+        """Return the share of the weight that the rows of each sample carry."""
+        mass = self._row_weights if self._rows.counts is None else self._row_weights * self._rows.counts
+        shares = np.bincount(self._rows.source, mass, minlength=len(self.names)) / mass.sum()
+        return dict(zip(self.names, shares.tolist(), strict=True))
+
+    def effective_rows(self) -> float:
+        r"""Return Kish's effective number of rows, :math:`1 / \sum_i \pi_i^2` (for rows that are counted once)."""
+        counts = np.ones(len(self._rows)) if self._rows.counts is None else self._rows.counts
+        return float((counts @ self._row_weights) ** 2 / (counts @ self._row_weights**2))
+
     def weigh(self, rows: Any) -> Any:
         r"""Return the weight of rows that need not be of the pool: it is a function of the row.
 

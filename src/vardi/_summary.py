@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vardi._frames import Frame
 from vardi.biases import everywhere
+from vardi.errors import WeakOverlapWarning
 
 if TYPE_CHECKING:
     from vardi._sample import DebiasedSample
@@ -28,6 +31,7 @@ class SampleLine:
     rows: float
     bias: str
     normaliser: float
+    stderr: float
     share_of_weight: float
 
 
@@ -38,6 +42,7 @@ class VariableLine:
     name: str
     pooled: float
     debiased: float
+    stderr: float
 
 
 @dataclass(frozen=True)
@@ -55,22 +60,20 @@ class Summary:
     counted: float
     variables: tuple[VariableLine, ...]
     more_variables: int
+    doubts: tuple[str, ...]
 
 
 def summarize(fit: DebiasedSample) -> Summary:
     """Compute the summary of a fit."""
-    pool, rows, probabilities = fit._pool, fit._rows, fit._probabilities
-    shares = np.bincount(pool.source, probabilities, minlength=len(fit.names))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WeakOverlapWarning)  # said in the summary itself
+        normalisers = fit.normalisers()
+    pool, rows = fit._pool, fit._rows
     biases = ["everywhere" if bias == everywhere() else str(bias) for bias in pool.biases] or [""] * len(fit.names)
     samples = tuple(
-        SampleLine(str(name), float(size), bias, omega, float(share))
-        for name, size, bias, omega, share in zip(
-            fit.names, rows.sizes, biases, fit.omegas.values(), shares, strict=True
-        )
+        SampleLine(str(name), float(size), bias, normalisers[name].value, normalisers[name].stderr, float(share))
+        for name, size, bias, share in zip(fit.names, rows.sizes, biases, fit.weight_shares().values(), strict=True)
     )
-    read = {name for bias in pool.biases for name in bias.columns}
-    variables = sorted(_variables(pool.whole(), pool.counts, probabilities), key=lambda line: line.name not in read)
-    mass = fit._row_weights if rows.counts is None else fit._row_weights * rows.counts
     return Summary(
         rows=len(fit),
         samples=samples,
@@ -79,69 +82,70 @@ def summarize(fit: DebiasedSample) -> Summary:
         residual=fit.solution.residual,
         certificate=fit.solution.certificate,
         distinct=None if rows.inverse is None else len(rows),
-        effective=float(mass.sum() ** 2 / (mass @ fit._row_weights)),
+        effective=fit.effective_rows(),
         counted=float(rows.sizes.sum()),
-        variables=tuple(variables[:MOST_VARIABLES]),
-        more_variables=max(len(variables) - MOST_VARIABLES, 0),
+        variables=tuple(_variables(fit, fit.numeric_columns[:MOST_VARIABLES])),
+        more_variables=max(len(fit.numeric_columns) - MOST_VARIABLES, 0),
+        doubts=fit.trust.messages,
     )
 
 
-def _variables(frame: Frame | None, counts: Any, probabilities: Any) -> list[VariableLine]:
-    if frame is None:
+def _variables(fit: DebiasedSample, names: Sequence[str]) -> list[VariableLine]:
+    if not names:
         return []
-    pooled = np.full(len(probabilities), 1.0) if counts is None else counts
-    lines = []
-    for name in frame.columns:
-        values = frame.column(name)
-        if values.dtype.kind in "fiu" and np.isfinite(values).all():
-            values = values.astype(np.float64)
-            lines.append(VariableLine(name, float(np.average(values, weights=pooled)), float(probabilities @ values)))
-    return lines
+    values = np.column_stack([fit._values(name) for name in names])
+    estimates = fit._influence.estimates(values, 0.95, trusted=fit.trust.errors_hold)
+    pooled = np.average(values, axis=0, weights=fit._influence.strata.counts)
+    return [
+        VariableLine(name, float(before), float(after), float(error))
+        for name, before, after, error in zip(names, pooled, estimates.values, estimates.stderr, strict=True)
+    ]
 
 
 def to_text(summary: Summary) -> str:
     """Return the summary in at most 80 columns."""
     sampled = sum(line.rows > 0 for line in summary.samples)
     name_width = min(max(len("sample"), *(len(line.name) for line in summary.samples)), 20)
-    bias_width = min(max(len("bias"), *(len(line.bias) for line in summary.samples)), WIDTH - name_width - 44)
+    bias_width = min(max(len("bias"), *(len(line.bias) for line in summary.samples)), WIDTH - name_width - 47)
     lines = [
         f"{summary.rows:,} rows of {sampled} {'sample' if sampled == 1 else 'samples'} speak for the population",
         *_wrapped("identified", summary.verdict),
         *_wrapped("solved", _solved(summary)),
         "",
-        f"{'sample':<{name_width}} {'rows':>11}  {'bias':<{bias_width}}  {'normaliser':>11}  {'share of weight':>15}",
+        f"{'sample':<{name_width}} {'rows':>11}  {'bias':<{bias_width}}  {'normaliser':>18}  {'of weight':>11}",
     ]
     for line in summary.samples[:MOST_SAMPLES]:
         share = f"{line.share_of_weight:.1%}" if line.rows else "not sampled"
-        lines.append(
-            f"{_cut(line.name, name_width):<{name_width}} {line.rows:>11,g}  "
-            f"{_cut(line.bias, bias_width):<{bias_width}}  "
-            f"{line.normaliser:>11.4g}  {share:>15}"
-        )
+        name, bias = _cut(line.name, name_width), _cut(line.bias, bias_width)
+        normaliser = _with_error(line.normaliser, line.stderr)
+        lines.append(f"{name:<{name_width}} {line.rows:>11,.0f}  {bias:<{bias_width}}  {normaliser:>18}  {share:>11}")
     if len(summary.samples) > MOST_SAMPLES:
         lines.append(f"... and {len(summary.samples) - MOST_SAMPLES} more")
     lines += ["", f"effective rows  {summary.effective:,.0f} of {summary.counted:,.0f}"]
     if summary.variables:
         width = min(max(len("mean of"), *(len(line.name) for line in summary.variables)), 30)
-        lines += ["", f"{'mean of':<{width}}  {'in the pool':>12}  {'in the population':>18}"]
+        lines += ["", f"{'mean of':<{width}}  {'in the pool':>12}  {'in the population':>20}"]
         lines += [
-            f"{_cut(line.name, width):<{width}}  {line.pooled:>12.5g}  {line.debiased:>18.5g}"
+            f"{_cut(line.name, width):<{width}}  {line.pooled:>12.5g}  {_with_error(line.debiased, line.stderr):>20}"
             for line in summary.variables
         ]
         if summary.more_variables:
             lines.append(f"... and {summary.more_variables} more")
+    for doubt in summary.doubts:
+        lines += ["", *textwrap.wrap(doubt, WIDTH)]
     return "\n".join(lines)
 
 
 def to_html(summary: Summary) -> str:
     """Return the summary as a fragment of HTML, for notebooks."""
     samples = "".join(
-        f"<tr><th>{escape(line.name)}</th><td>{line.rows:,g}</td><td><code>{escape(line.bias)}</code></td>"
-        f"<td>{line.normaliser:.4g}</td><td>{line.share_of_weight:.1%}</td></tr>"
+        f"<tr><th>{escape(line.name)}</th><td>{line.rows:,.0f}</td><td><code>{escape(line.bias)}</code></td>"
+        f"<td>{_with_error(line.normaliser, line.stderr)}</td><td>{line.share_of_weight:.1%}</td></tr>"
         for line in summary.samples[:MOST_SAMPLES]
     )
     variables = "".join(
-        f"<tr><th>{escape(line.name)}</th><td>{line.pooled:.5g}</td><td>{line.debiased:.5g}</td></tr>"
+        f"<tr><th>{escape(line.name)}</th><td>{line.pooled:.5g}</td>"
+        f"<td>{_with_error(line.debiased, line.stderr)}</td></tr>"
         for line in summary.variables
     )
     return (
@@ -156,6 +160,7 @@ def to_html(summary: Summary) -> str:
             if variables
             else ""
         )
+        + "".join(f"<p><b>Note</b>: {escape(doubt)}</p>" for doubt in summary.doubts)
         + "</div>"
     )
 
@@ -167,6 +172,14 @@ def _solved(summary: Summary) -> str:
         f"{steps}{collapsed}: the equations hold to {summary.residual:.0e}, every ratio of weights to "
         f"{summary.certificate:.0e}"
     )
+
+
+def _with_error(value: float, stderr: float) -> str:
+    """Return a number with two digits of its error; alone where it has none, as what is known has."""
+    if not stderr > 1e-9 * abs(value):
+        return f"{value:.4g}"
+    digits = max(0, 1 - math.floor(math.log10(stderr)))
+    return f"{value:.{digits}f} ± {stderr:.{digits}f}" if digits < 6 else f"{value:.4g} ± {stderr:.2g}"
 
 
 def _wrapped(label: str, text: str) -> list[str]:

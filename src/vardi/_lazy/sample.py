@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -70,6 +71,23 @@ class LazyDebiasedSample(DebiasedSample):
         """Return the debiased distribution function of a column or an expression."""
         require_trust(self)
         return LazyCdf(self, column)
+
+    def weight_shares(self) -> dict[Name, float]:
+        """Return the share of the weight that the rows of each sample carry."""
+        shares = np.zeros(len(self.names))
+        for part in self._lazy.parts:
+            weighed = replace(part, frame=with_probabilities(part.frame, self.solution.u))
+            for code, row in weighed.by_sample({"mass": (part.count / nw.col(f"{PREFIX}S")).sum()}):
+                shares[code] += row["mass"]
+        return dict(zip(self.names, (shares / shares.sum()).tolist(), strict=True))
+
+    def effective_rows(self) -> float:
+        """Return Kish's effective number of rows."""
+        squares = 0.0
+        for part in self._lazy.parts:
+            term = part.count / (nw.col(f"{PREFIX}S") * nw.col(f"{PREFIX}S"))
+            squares += float(sums_of(with_probabilities(part.frame, self.solution.u), [term])[0])
+        return float(self._rows.sizes.sum() ** 2 / squares)
 
     def identify(self) -> Verdict:
         """Tell through which rows the samples are compared."""
