@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._rows.base import Rows
-from vardi._rows.checks import Checks
+from vardi._rows.checks import Checks, Found
 from vardi._rows.dense import Dense
 from vardi._rows.distinct import distinct, distinct_sparse
 from vardi._rows.sparse import Sparse
 from vardi._sums import Floats, Integers
+from vardi.errors import VardiError
 
 SMALL = 50_000  # numbers up to which nothing is gained by collapsing rows
 MANY = 64  # samples from which mostly empty columns are stored sparse
@@ -49,17 +50,35 @@ def as_rows(
     checks = Checks(names, log, positions)
     if sparse.issparse(biases):
         return _sparse_rows(biases, source, counts, checks)
-    columns = biases if isinstance(biases, list) else list(biases.T)
-    found = checks.lists(columns, source) if isinstance(biases, list) else checks.array(biases, source)
-    n, K = len(source), len(columns)
-    if n * K > SMALL and (kinds := distinct([source, *columns])) is not None:
-        matrix = np.column_stack([np.asarray(column[kinds.first], np.float64) for column in columns])
-        return Dense(matrix, source[kinds.first], kinds.counts(counts), inverse=kinds.inverse, **found)
+    n, K = len(source), len(biases) if isinstance(biases, list) else biases.shape[1]
+    if n * K > SMALL and (kinds := distinct(source, biases)) is not None:
+        labels, matrix = source[kinds.first], _matrix(_rows_of(biases, kinds.first))
+        try:
+            found = checks.array(matrix, labels)  # all rows are like these
+        except VardiError:
+            found = _checked(checks, biases, source)  # which says where in the pool
+        return Dense(matrix, labels, kinds.counts(counts), inverse=kinds.inverse, **found)
+    found = _checked(checks, biases, source)
     if isinstance(biases, list):
+        columns = biases
         if K >= MANY and not log and sum(np.count_nonzero(column) for column in columns) < 0.1 * n * K:
             return Sparse(_sparse_columns(columns), source, counts, **found)
-        biases = np.column_stack([np.asarray(column, np.float64) for column in columns])
+        biases = _matrix(columns)
     return Dense(biases, source, counts, **found)
+
+
+def _checked(checks: Checks, biases: Any, source: Integers) -> Found:
+    return checks.lists(biases, source) if isinstance(biases, list) else checks.array(biases, source)
+
+
+def _rows_of(biases: Any, rows: Integers) -> Any:
+    return [column[rows] for column in biases] if isinstance(biases, list) else biases[rows]
+
+
+def _matrix(biases: Any) -> Floats:
+    if isinstance(biases, list):
+        return np.column_stack([np.asarray(column, np.float64) for column in biases])
+    return np.asarray(biases, np.float64)
 
 
 def _sparse_rows(matrix: Any, source: Integers, counts: Floats | None, checks: Checks) -> Rows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,15 +11,14 @@ from numpy.typing import NDArray
 from vardi._sums import Floats, Integers
 from vardi._threads import map_blocks
 
-PROBE = 1024  # rows looked at before all are
+PROBE = 2048  # rows looked at before all are
 WORTHWHILE = 4  # rows for each distinct one from which collapsing pays
-
-Columns = Sequence[NDArray[Any]]
+RARE = 16  # of so many rows one may be of a kind that the probe did not show
 
 
 @dataclass(frozen=True)
 class Distinct:
-    """The first row of each kind, and for every row of the pool the number of its kind."""
+    """A row of each kind, and for every row of the pool the number of its kind."""
 
     first: Integers
     inverse: Integers
@@ -30,26 +28,69 @@ class Distinct:
         return np.bincount(self.inverse, counts, minlength=len(self.first)).astype(np.float64)
 
 
-def distinct(columns: Columns) -> Distinct | None:
-    """Find the distinct rows of some columns (label and biases); None where there are too many for it to pay.
+def distinct(source: Integers, biases: Any) -> Distinct | None:
+    """Find the distinct rows of labels and biases (a matrix or a list of columns); None where it does not pay.
 
-    Rows are told apart by a 64-bit hash, and then each is compared with the one that stands for it: the answer is
-    exact.
+    A probe shows the kinds there are. Each row is sent to the kind whose random projection is nearest, and compared
+    with it, so that the answer is exact; the few rows that the probe missed are grouped by a hash.
     """
-    n = len(columns[0])
-    probe = _hashes([column[:: max(n // PROBE, 1)] for column in columns])
-    if len(np.unique(probe)) * WORTHWHILE > len(probe):
+    n = len(source)
+    probe = np.arange(0, n, max(n // PROBE, 1))
+    _, shown = np.unique(_hashes(source, biases, probe), return_index=True)
+    if len(shown) * WORTHWHILE > len(probe):
         return None
-    found = _group(_hashes(columns))
-    if len(found.first) * WORTHWHILE > n:
+    first = probe[shown]
+    projected = _project(source[first], _take(biases, first))
+    order = np.argsort(projected)
+    first, projected = first[order], projected[order]
+    between = (projected[1:] + projected[:-1]) / 2.0
+    kinds, labels = _take(biases, first), source[first]
+    inverse = np.empty(n, np.int64)
+
+    def block(rows: slice) -> Integers:
+        part = _take(biases, rows)
+        inverse[rows] = kind = np.searchsorted(between, _project(source[rows], part))
+        return rows.start + _unlike(source[rows], part, labels[kind], _take(kinds, kind))
+
+    strangers = np.concatenate(list(map_blocks(block, n, _width(biases))))
+    if len(strangers) * RARE > n:
         return None
-    kinds = [column[found.first] for column in columns]
+    if len(strangers):
+        _, rare, number = np.unique(_hashes(source, biases, strangers), return_index=True, return_inverse=True)
+        like = strangers[rare][number]
+        if len(_unlike(source[strangers], _take(biases, strangers), source[like], _take(biases, like))):
+            return None
+        inverse[strangers] = len(first) + number
+        first = np.concatenate([first, strangers[rare]])
+    return Distinct(first, inverse) if len(first) * WORTHWHILE <= n else None
 
-    def same(rows: slice) -> bool:
-        inverse = found.inverse[rows]
-        return all(np.array_equal(kind[inverse], column[rows]) for kind, column in zip(kinds, columns, strict=True))
 
-    return found if all(map_blocks(same, n, len(columns))) else None
+def _take(biases: Any, rows: Any) -> Any:
+    if isinstance(biases, list):
+        return [column[rows] for column in biases]
+    return biases[rows] if isinstance(rows, slice) else biases.take(rows, axis=0)
+
+
+def _width(biases: Any) -> int:
+    return len(biases) if isinstance(biases, list) else int(biases.shape[1])
+
+
+def _project(source: Integers, biases: Any) -> Floats:
+    """Return the rows' product with random numbers, the same for equal rows but for rounding."""
+    weights = np.random.default_rng(85).uniform(0.5, 1.0, _width(biases) + 1)
+    if not isinstance(biases, list):
+        return np.asarray(biases @ weights[1:] + source * weights[0])
+    return np.asarray(sum((c * w for c, w in zip(biases, weights[1:], strict=True)), start=source * weights[0]))
+
+
+def _unlike(source: Integers, biases: Any, labels: Integers, kinds: Any) -> Integers:
+    """Return where rows differ from those that should be like them; mostly nowhere, so that is asked first."""
+    pairs = zip(biases, kinds, strict=True) if isinstance(biases, list) else [(biases, kinds)]
+    differences = [source != labels, *(a != b for a, b in pairs)]
+    if not any(difference.any() for difference in differences):
+        return np.empty(0, np.int64)
+    columns = [difference.reshape(len(source), -1).any(axis=1) for difference in differences]
+    return np.flatnonzero(np.logical_or.reduce(columns))
 
 
 def distinct_sparse(matrix: Any, source: Integers) -> Distinct | None:
@@ -62,7 +103,8 @@ def distinct_sparse(matrix: Any, source: Integers) -> Distinct | None:
     probe = hashes[:: max(len(hashes) // PROBE, 1)]
     if len(np.unique(probe)) * WORTHWHILE > len(probe):
         return None
-    found = _group(hashes)
+    _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+    found = Distinct(first, inverse)
     kind = found.first[found.inverse]  # the row that stands for each row
     if len(found.first) * WORTHWHILE > len(hashes) or not np.array_equal(lengths[kind], lengths):
         return None
@@ -79,18 +121,12 @@ def _multipliers(count: int) -> NDArray[np.uint64]:
     return np.random.default_rng(85).integers(2**63, 2**64, count, dtype=np.uint64) | np.uint64(1)
 
 
-def _hashes(columns: Columns) -> NDArray[np.uint64]:
-    """Return sum_k m_k bits(column_k) modulo 2^64, with odd multipliers m_k."""
-    multipliers = _multipliers(len(columns))
-    hashes = np.empty(len(columns[0]), np.uint64)
-
-    def block(rows: slice) -> None:
-        terms = (_bits(column[rows]) * m for column, m in zip(columns, multipliers, strict=True))
-        hashes[rows] = sum(terms, start=np.uint64(0))
-
-    for _ in map_blocks(block, len(hashes), len(columns)):
-        pass
-    return hashes
+def _hashes(source: Integers, biases: Any, rows: Integers) -> NDArray[np.uint64]:
+    """Return sum_k m_k bits(column_k) modulo 2^64 of some rows, with odd multipliers m_k."""
+    part = _take(biases, rows)
+    columns = [source[rows], *(part if isinstance(part, list) else part.T)]
+    terms = (_bits(column) * m for column, m in zip(columns, _multipliers(len(columns)), strict=True))
+    return np.asarray(sum(terms, start=np.uint64(0)))
 
 
 def _bits(column: NDArray[Any]) -> NDArray[np.uint64]:
@@ -98,18 +134,3 @@ def _bits(column: NDArray[Any]) -> NDArray[np.uint64]:
         return column.astype(np.uint64)
     bits = np.ascontiguousarray(column, np.float64).view(np.uint64)
     return bits ^ (bits >> np.uint64(32))  # the low bits of round numbers are zero: a product would stay in the top
-
-
-def _group(hashes: NDArray[np.uint64]) -> Distinct:
-    """Return equal hashes by number. A few distinct ones mostly differ in their leading bits, and need no sort."""
-    for bits in (12, 20):
-        slots = (hashes >> np.uint64(64 - bits)).astype(np.int32)
-        first = np.zeros(2**bits, np.int64)
-        first[slots[::-1]] = np.arange(len(slots) - 1, -1, -1)  # of equal slots the last write stays: the first row
-        if np.array_equal(hashes[first][slots], hashes):
-            used = np.flatnonzero(np.bincount(slots, minlength=2**bits))
-            number = np.zeros(2**bits, np.int64)
-            number[used] = np.arange(len(used))
-            return Distinct(first[used], number[slots])
-    _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
-    return Distinct(first, inverse)
