@@ -62,6 +62,8 @@ def distinct(source: Integers, biases: Any) -> Distinct | None:
             return None
         inverse[strangers] = len(first) + number
         first = np.concatenate([first, strangers[rare]])
+        used = np.bincount(inverse, minlength=len(first)) > 0  # where projections tie, rows of a kind may miss it
+        first, inverse = first[used], (np.cumsum(used) - 1)[inverse]
     return Distinct(first, inverse) if len(first) * WORTHWHILE <= n else None
 
 

@@ -1,0 +1,79 @@
+"""Equal rows collapse exactly, also those of kinds too rare for a probe to show."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import vardi
+from vardi._rows import distinct as module
+from vardi._rows.distinct import distinct, distinct_sparse
+
+
+def by_sorting(source, matrix):
+    return np.unique(np.column_stack([source, matrix]), axis=0, return_counts=True)
+
+
+def check(found, source, matrix):
+    rows = np.column_stack([source, matrix])
+    np.testing.assert_array_equal(rows[found.first][found.inverse], rows)
+    wanted, counts = by_sorting(source, matrix)
+    kinds = rows[found.first]
+    order = np.lexsort(kinds.T[::-1])
+    np.testing.assert_array_equal(kinds[order], wanted)
+    np.testing.assert_array_equal(found.counts(None)[order], counts)
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    matrix = rng.integers(0, 2, (50_000, 3)) * np.array([1.0, 0.3, 1e5])
+    source = rng.integers(0, 3, 50_000)
+    return source, matrix
+
+
+def test_matrix_and_columns(rows):
+    source, matrix = rows
+    check(distinct(source, matrix), source, matrix)
+    check(distinct(source, list(matrix.T)), source, matrix)
+    check(distinct(source, [matrix[:, 0] > 0, matrix[:, 1] > 0]), source, matrix[:, :2] > 0)
+
+
+def test_rare_kinds(rows):
+    source, matrix = rows
+    matrix[[17, 12_345, 49_999]] = [[1.0, 0.3, 7.0], [2.0, 0.0, 0.0], [1.0, 0.3, 7.0]]
+    check(distinct(source, matrix), source, matrix)
+
+
+def test_projections_that_tie(rows, monkeypatch):
+    source, matrix = rows
+    monkeypatch.setattr(module, "_project", lambda source, biases: np.zeros(len(source)))
+    assert distinct(source, matrix) is None  # every row but those of one kind is a stranger
+    monkeypatch.setattr(module, "RARE", 1)
+    check(distinct(source, matrix), source, matrix)
+
+
+def test_not_worth_it():
+    rng = np.random.default_rng(0)
+    assert distinct(np.zeros(10_000, int), rng.random((10_000, 2))) is None
+    some = rng.random((10_000, 2))
+    some[::2] = 1.0  # half the rows are one kind, the rest all differ
+    assert distinct(np.zeros(10_000, int), some) is None
+
+
+def test_nan_is_like_nothing():
+    matrix = np.ones((20_000, 2))
+    matrix[:10_000, 0] = np.nan
+    assert distinct(np.zeros(20_000, int), matrix) is None
+
+
+def test_sparse(rows):
+    source, matrix = rows
+    check(distinct_sparse(sparse.csr_array(matrix), source), source, matrix)
+
+
+def test_errors_name_rows_of_the_pool(rows):
+    source, matrix = rows
+    matrix = matrix + 1.0
+    matrix[31_000, 1] = -1.0
+    with pytest.raises(vardi.InvalidBiasError, match="is -1.0 at row 31000 of the pool"):
+        vardi.debias_matrix(matrix, source)
