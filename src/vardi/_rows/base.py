@@ -110,7 +110,8 @@ class Rows(ABC):
         top = 0.0 if offset is None else -float((np.log(S) + offset).min())
         weights = 1.0 / S if offset is None else np.exp(-offset - top) / S
         mean = float(weights.mean() if self.counts is None else self.counts @ weights / self.counts.sum())
-        return weights / mean, top + np.log(mean)
+        weights /= mean
+        return weights, top + np.log(mean)
 
     def log_row_mass(self, u: Floats) -> Floats:
         """Return log S_i(u) for every row."""

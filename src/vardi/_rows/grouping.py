@@ -22,7 +22,7 @@ def membership(source: Integers, K: int, counts: Floats | None) -> sparse.csc_ar
 
 def by_sample(source: Integers, K: int) -> list[Integers]:
     """Return the row numbers of each sample, in order."""
-    if (source[1:] >= source[:-1]).all():
+    if _is_sorted(source):
         order = np.arange(len(source))
     else:
         order = np.argsort(source.astype(np.int16) if K < 2**15 else source, kind="stable")  # 16 bits sort by radix
@@ -31,8 +31,19 @@ def by_sample(source: Integers, K: int) -> list[Integers]:
 
 def stratified(source: Integers, K: int, fraction: float, least: int) -> NDArray[np.intp]:
     """Return evenly spaced rows of every sample: the given fraction, but at least so many of each."""
-    picks = []
-    for rows in by_sample(source, K):
-        size = min(len(rows), max(least, int(len(rows) * fraction)))
-        picks.append(rows[(np.arange(size) * (len(rows) / max(size, 1))).astype(np.intp)])
-    return np.concatenate(picks)
+    lengths = np.bincount(source, minlength=K)
+    sizes = np.minimum(lengths, np.maximum(least, (lengths * fraction).astype(np.int64)))
+    starts = np.cumsum(lengths) - lengths
+    places = np.concatenate(
+        [
+            start + (np.arange(size) * (length / max(size, 1))).astype(np.intp)
+            for start, size, length in zip(starts, sizes, lengths, strict=True)
+        ]
+    )
+    if _is_sorted(source):  # the rule: samples one after the other
+        return places
+    return np.concatenate(by_sample(source, K))[places]
+
+
+def _is_sorted(source: Integers) -> bool:
+    return bool((source[1:] >= source[:-1]).all())
