@@ -227,10 +227,8 @@ def _solve(pool: Pool, rows: Any, tol: float, max_iterations: int) -> Solution |
         raise ConvergenceError(
             f"Vardi's equations hold to {solution.residual:.1e} only after {solution.iterations} iterations, and "
             f"{tol:.0e} was asked for (spectral gap {solution.gap:.1e}). The samples overlap too little for the "
-            "rounding "
-            "of the sums, or the tolerance is below it. Raise tol or max_iterations, or add a sample between those "
-            "that "
-            "overlap least.",
+            "rounding of the sums, or the tolerance is below it. Raise tol or max_iterations, or add a sample "
+            "between those that overlap least.",
             solution=solution,
         )
     return solution

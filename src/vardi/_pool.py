@@ -172,8 +172,7 @@ def _refuse_empty(names: Sequence[Name]) -> None:
     if names:
         raise EmptySampleError(
             f"No rows in {show(names)}. Leave an empty sample out of the samples; its bias may stay, and its "
-            "normaliser "
-            "is estimated all the same.",
+            "normaliser is estimated all the same.",
             samples=map(str, names),
         )
 
@@ -325,9 +324,8 @@ def _counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats | None:
     bad = np.flatnonzero(~((values >= 0) & (values < np.inf)))
     if len(bad):
         raise InvalidCountsError(
-            f"The count of row {bad[0]} of the pool is {values[bad[0]]}. A count says how many rows a row stands "
-            "for, so "
-            "it is a finite number, zero or more.",
+            f"The count of row {bad[0]} of the pool is {values[bad[0]]}. A count says how many rows a row stands for, "
+            "so it is a finite number, zero or more.",
             rows=bad[:10],
         )
     return values

@@ -229,10 +229,8 @@ class DebiasedSample:
         if len(uncovered):
             raise ImpossibleRowError(
                 f"No sampled bias covers {len(uncovered)} of the new rows (the first is row {uncovered[0]}), so "
-                "nothing is "
-                "known of their weight. The debiased sample speaks for the part of the population that some sample "
-                "could "
-                "have drawn.",
+                "nothing is known of their weight. The debiased sample speaks for the part of the population that "
+                "some sample could have drawn.",
                 sample=None,
                 rows=uncovered[:10],
             )
@@ -271,8 +269,7 @@ class DebiasedSample:
         if whole is None:
             raise MismatchError(
                 "The samples are held by different libraries, so the drawn rows have no one form. Bring all samples "
-                "into "
-                "one library, or draw positions with numpy from probabilities.",
+                "into one library, or draw positions with numpy from probabilities.",
                 expected=("one library",),
                 got=[type(frame.native).__module__ for frame in self._pool.frames],
             )
@@ -474,8 +471,7 @@ class DebiasedSample:
         if matrix.ndim != 2 or matrix.shape[1] != len(self.names):
             raise MismatchError(
                 f"The new rows have shape {matrix.shape}. Give a matrix of biases with {len(self.names)} columns, as "
-                "in "
-                "the fit.",
+                "in the fit.",
                 expected=(len(self.names),),
                 got=matrix.shape,
             )

@@ -82,16 +82,13 @@ class Trust:
             said.append(
                 f"Only {self.bridging:.1f} rows bridge {show(self.cut[0])} and {show(self.cut[1])}, so {answer}: their "
                 "relative weight rests on these few. Add a sample that lies between them, or more rows where they "
-                "overlap; "
-                "bootstrap() shows the spread there is."
+                "overlap; bootstrap() shows the spread there is."
             )
         if self.tail_index > HEAVY:
             said.append(
                 f"The largest weights have tail index {self.tail_index:.2f} (of {show(self.blame)}), and from 0.5 on "
-                "the "
-                "variance is infinite: standard errors are then too small however many rows there are. Add a sample "
-                "that "
-                "covers the rows of large weight."
+                "the variance is infinite: standard errors are then too small however many rows there are. Add a "
+                "sample that covers the rows of large weight."
             )
         return tuple(said)
 
@@ -122,8 +119,7 @@ def warn_of_single_rows(fit: DebiasedSample, influence_values: Floats) -> None:
         warnings.warn(
             f"Row {place} of the pool, of {str(fit.names[strata.source[row]])!r}, carries {shares[worst]:.0%} of the "
             "variance, so the error rests on that row. Look at it, and take the error for a rough one; more rows "
-            "like it "
-            "would help.",
+            "like it would help.",
             WeakOverlapWarning,
             stacklevel=4,
         )

@@ -137,8 +137,7 @@ def _part(
     if label in missing:
         raise MissingValuesError(
             f"No label in {label!r} for {number_of_rows(missing[label])}, so it is unknown which sample they belong "
-            "to. Fill the "
-            "labels, or take these rows out.",
+            "to. Fill the labels, or take these rows out.",
             columns={str(label): missing[str(label)]},
         )
     columns = {}
@@ -169,9 +168,8 @@ def expression(
             of_sample = "" if name is None else f" of sample {str(name)!r}"
             raise MissingValuesError(
                 f"The bias {bias}{of_sample} is unknown on {number_of_rows(unknown)}, since there are missing values "
-                "in "
-                f"{counted}. "
-                "A missing value is neither true nor false. Fill or drop these rows, or say what holds for them.",
+                f"in {counted}. A missing value is neither true nor false. Fill or drop these rows, or say what holds "
+                "for them.",
                 columns=columns,
             )
     return compiled.value.cast(nw.Float64)
@@ -191,8 +189,7 @@ def _require_counts(frame: nw.LazyFrame[Any], counts: str) -> None:
     if not (low is not None and low >= 0 and high < np.inf):
         raise InvalidCountsError(
             f"The counts in {counts!r} run from {low} to {high}. A count says how many rows a row stands for, so it "
-            "is a "
-            "finite number, zero or more.",
+            "is a finite number, zero or more.",
             rows=(),
         )
 
@@ -229,8 +226,7 @@ def _checked(parts: Sequence[Part], names: Sequence[Name]) -> tuple[Floats, Floa
             if not row["n"]:
                 raise EmptySampleError(
                     f"No rows in {str(names[code])!r}. Leave an empty sample out of the samples; its bias may stay, "
-                    "and "
-                    "its normaliser is estimated all the same.",
+                    "and its normaliser is estimated all the same.",
                     samples=(str(names[code]),),
                 )
             sizes[code] += row["n"]
@@ -239,10 +235,8 @@ def _checked(parts: Sequence[Part], names: Sequence[Name]) -> tuple[Floats, Floa
                     value = "NaN" if row[f"nan_{k}"] else row[f"low_{k}"] if row[f"low_{k}"] < 0 else row[f"high_{k}"]
                     raise InvalidBiasError(
                         f"The bias of {str(name)!r} is {value} at some rows of {str(names[code])!r}. A bias says how "
-                        "much "
-                        "likelier a unit is to be drawn, so it must be a finite number, zero or more. Correct the "
-                        "bias, "
-                        "or take these rows out.",
+                        "much likelier a unit is to be drawn, so it must be a finite number, zero or more. Correct "
+                        "the bias, or take these rows out.",
                         sample=str(name),
                     )
                 reach[k, code] += row[f"reach_{k}"]
@@ -251,11 +245,8 @@ def _checked(parts: Sequence[Part], names: Sequence[Name]) -> tuple[Floats, Floa
         k = int(impossible[0])
         raise ImpossibleRowError(
             f"Sample {str(names[k])!r} holds {number_of_rows(sizes[k] - reach[k, k])} that its own bias forbids. A "
-            "unit with "
-            "bias 0 "
-            "cannot have been drawn, so the declared bias is wrong, or these rows belong to another sample. Correct "
-            "the "
-            "bias, or take them out.",
+            "unit with bias 0 cannot have been drawn, so the declared bias is wrong, or these rows belong to another "
+            "sample. Correct the bias, or take them out.",
             sample=str(names[k]),
             rows=(),
         )

@@ -105,10 +105,9 @@ class Checks:
         name = str(self.names[source[rows[0]]])
         rows = self._places(rows[source[rows] == source[rows[0]]])
         raise ImpossibleRowError(
-            f"Sample {name!r} holds {number_of_rows(len(rows))} that its own bias forbids (the first is row "
-            f"{rows[0]} of "
-            f"{self.whole}). A unit with bias 0 cannot have been drawn, so the declared bias is wrong, or these rows "
-            "belong to another sample. Correct the bias, or take them out.",
+            f"Sample {name!r} holds {number_of_rows(len(rows))} that its own bias forbids (the first is row {rows[0]} "
+            f"of {self.whole}). A unit with bias 0 cannot have been drawn, so the declared bias is wrong, or these "
+            "rows belong to another sample. Correct the bias, or take them out.",
             sample=name,
             rows=rows[:SHOWN],
         )
@@ -134,10 +133,8 @@ class Checks:
         such = "such row" if len(places) == 1 else "such rows"
         raise InvalidBiasError(
             f"The bias of {name!r} is {values[bad[order[0]]]} at row {places[0]} of {self.whole} ({len(places)} "
-            f"{such}). "
-            f"A bias says how much likelier a unit is to be drawn, so it must be {kind}. Correct the bias, or take "
-            "these "
-            "rows out.",
+            f"{such}). A bias says how much likelier a unit is to be drawn, so it must be {kind}. Correct the bias, "
+            "or take these rows out.",
             sample=name,
             rows=places[:SHOWN],
         )
