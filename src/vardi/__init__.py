@@ -33,11 +33,15 @@ from vardi.errors import (
     WeakOverlapWarning,
 )
 
+_LEARNING = ("DebiasedEstimator", "DebiasedResampler", "GaussianMixture", "debiased_risk", "debiased_scorer")
+
 
 def __getattr__(name: str) -> Any:
     """Load what needs scikit-learn or draws only when it is asked for."""
     if name in ("learn", "plots"):
         return import_module(f"vardi.{name}")
+    if name in _LEARNING:
+        return getattr(import_module("vardi.learn"), name)
     raise AttributeError(f"module 'vardi' has no attribute {name!r}")
 
 
@@ -51,6 +55,8 @@ __all__ = [
     "Bounds",
     "ConvergenceError",
     "DebiasedCdf",
+    "DebiasedEstimator",
+    "DebiasedResampler",
     "DebiasedSample",
     "Diagnostics",
     "DroppedSamplesWarning",
@@ -58,6 +64,7 @@ __all__ = [
     "Estimate",
     "Estimates",
     "ExpressionError",
+    "GaussianMixture",
     "ImpossibleRowError",
     "InvalidBiasError",
     "InvalidCountsError",
@@ -77,6 +84,8 @@ __all__ = [
     "datasets",
     "debias",
     "debias_matrix",
+    "debiased_risk",
+    "debiased_scorer",
     "errors",
     "everywhere",
     "identify",

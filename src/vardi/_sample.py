@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -247,7 +248,8 @@ class DebiasedSample:
         seed : int or Generator, optional
             For the same draw again.
         replace : bool
-            Whether a row may be drawn more than once.
+            Whether a row may be drawn more than once. Without replacement rows are drawn one after the other, so that
+            large weights come less often than their share; :class:`vardi.DebiasedResampler` has draws that keep it.
 
         Returns
         -------
@@ -274,6 +276,14 @@ class DebiasedSample:
                 got=[type(frame.native).__module__ for frame in self._pool.frames],
             )
         return whole.take(drawn)
+
+    def torch_sampler(self, n: float | None = None, seed: int | None = None, *, method: str = "multinomial") -> Any:
+        """Return a ``torch.utils.data.Sampler`` that draws positions of rows by weight; see ``vardi.learn.batches``."""
+        return import_module("vardi.learn.batches").torch_sampler(self, n, seed, method=method)
+
+    def torch_weights(self, dtype: Any = None) -> Any:
+        """Return the weights as a tensor with mean 1, in pool order; see ``vardi.learn.batches``."""
+        return import_module("vardi.learn.batches").torch_weights(self, dtype)
 
     @cached_property
     def trust(self) -> Trust:

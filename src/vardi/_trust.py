@@ -102,6 +102,8 @@ def _tail(influence: Influence) -> tuple[float, np.ndarray]:
     largest = np.argpartition(weights, -count - 1)[-count - 1 :]
     largest = largest[np.argsort(weights[largest])]
     logs = np.log(weights[largest])
+    if len(np.unique(logs)) * 4 < len(logs):  # a few values only: weights of indicator biases are bounded
+        return np.nan, largest[-10:]
     return float((logs[1:] - logs[0]).mean()), largest[-10:]
 
 

@@ -1,5 +1,23 @@
-"""Learning from the debiased sample: models whose errors know that the weights were estimated."""
+"""Learning from the debiased sample: any estimator, resampling, mixtures, honest evaluation, errors of models."""
 
+from vardi.learn.estimator import DebiasedEstimator
 from vardi.learn.inference import ModelInference, inference
+from vardi.learn.mixture import GaussianMixture
+from vardi.learn.resampler import DebiasedResampler
+from vardi.learn.risk import DebiasedScorer, debiased_risk, debiased_scorer
+from vardi.learn.weight_use import WeightBlindError, WeightBlindWarning, WeightUse, check_weight_use
 
-__all__ = ["ModelInference", "inference"]
+__all__ = [
+    "DebiasedEstimator",
+    "DebiasedResampler",
+    "DebiasedScorer",
+    "GaussianMixture",
+    "ModelInference",
+    "WeightBlindError",
+    "WeightBlindWarning",
+    "WeightUse",
+    "check_weight_use",
+    "debiased_risk",
+    "debiased_scorer",
+    "inference",
+]

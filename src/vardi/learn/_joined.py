@@ -113,7 +113,8 @@ def _with_columns(rows: Frame, columns: Mapping[str, NDArray[Any]]) -> Frame:
     if not columns:
         return rows
     if isinstance(rows, NarwhalsFrame):
-        series = [nw.from_native(rows.series(values, name), series_only=True) for name, values in columns.items()]
+        arrays = [(name, rows.series(values, name)) for name, values in columns.items()]
+        series = [nw.from_native(array, series_only=True).alias(name) for name, array in arrays]
         return as_frame(rows._data.with_columns(*series).to_native())
     return _ArrayWithTarget(rows, columns)
 

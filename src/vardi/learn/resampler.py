@@ -55,6 +55,12 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
     weights_ : array or series
         Weight of each row given, with mean 1.
 
+    Notes
+    -----
+    In a pipeline of imbalanced-learn ``source`` arrives by metadata routing only: switch it on, import ``imblearn``
+    before ``vardi.learn``, and ask for it with ``set_fit_request(source=True)`` and
+    ``set_fit_resample_request(source=True)``. ``DebiasedEstimator(..., resample=True)`` does the same without.
+
     Examples
     --------
     An agency that sells houses of at most 22 only, and a small national survey:
@@ -69,7 +75,7 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
     >>> resampler = DebiasedResampler(biases=design.biases, method="systematic", random_state=0)
     >>> X, y = resampler.fit_resample(rows[["RM", "LSTAT"]], rows["MEDV"], source=source)
     >>> print(f"mean price {rows['MEDV'].mean():.1f} in the pool, {y.mean():.1f} in the draw")
-    mean price 19.1 in the pool, 23.1 in the draw
+    mean price 19.1 in the pool, 23.4 in the draw
     >>> bool((y == rows["MEDV"].iloc[resampler.sample_indices_]).all())
     True
     """

@@ -1,0 +1,278 @@
+"""DebiasedEstimator: any scikit-learn estimator, fitted to the population behind biased samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from typing import Any, Self
+
+import narwhals as nw
+import numpy as np
+from scipy import sparse
+from sklearn import get_config
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _check_method_params, check_is_fitted
+
+from vardi.errors import MismatchError
+from vardi.learn._joined import debias_rows, take
+from vardi.learn._steps import fit_weighted, request_weights, require_weight_use
+from vardi.learn.resampler import as_generator, draw
+
+__all__ = ["DebiasedEstimator"]
+
+ROUTED = (
+    "predict",
+    "predict_proba",
+    "predict_log_proba",
+    "decision_function",
+    "score",
+    "transform",
+    "inverse_transform",
+)
+"""Methods that scikit-learn routes metadata to, and that call the same method of the inner estimator."""
+
+
+def _inner_has(name: str) -> Callable[[Any], bool]:
+    """Return a check for `available_if`: the inner estimator, fitted if it is, has an attribute."""
+
+    def check(self: DebiasedEstimator) -> bool:
+        getattr(self._inner(), name)  # raises the AttributeError that says why it has none
+        return True
+
+    return check
+
+
+def _delegate(name: str, says: str) -> Any:
+    """Return a method that hands its arguments on to the fitted estimator, and is there if the inner one has it."""
+
+    def method(self: Any, X: Any, *args: Any, **params: Any) -> Any:
+        check_is_fitted(self)
+        return getattr(self.estimator_, name)(X, *args, **self._routed(name, params))
+
+    method.__name__, method.__qualname__ = name, f"DebiasedEstimator.{name}"
+    method.__doc__ = f"{says}, as the fitted inner estimator does; arguments are its own."
+    return available_if(_inner_has(name))(method)
+
+
+class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
+    r"""Fit any estimator to the population, from samples that were drawn with known biases.
+
+    The weights :math:`\pi_i` of :func:`vardi.debias` go to the inner estimator as ``sample_weight``, so it minimises
+    the debiased risk :math:`\sum_i \pi_i\,\ell(\theta, z_i)`. In cross-validation they are computed from the training
+    rows alone. Everything else (predict, transform, score, ...) is what the inner estimator has.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Any learner, transformer or pipeline whose fit takes ``sample_weight``; it is cloned. In a pipeline the weights
+        reach every step that takes them, and a warning names the steps that learn without.
+    biases : mapping from label to bias, or list of biases
+        As for :func:`vardi.debias`. They read the columns of X (``x0``, ``x1``, ... of an array) and the target. None
+        is one sample without bias.
+    target : str, optional
+        Name by which the biases read y. By default that of the series, else ``"y"``.
+    resample : bool
+        Draw as many rows as there are by weight (systematically, with replacement), and fit without weights: for
+        learners that take no ``sample_weight``.
+    random_state : int, RandomState, Generator or None
+        For the draw of ``resample``.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The fitted clone. Its other public attributes (``coef_``, ``staged_predict``, ...) can be read here too.
+    debiased_ : DebiasedSample
+        The debiased sample: normalisers, diagnostics, errors.
+    weights_ : ndarray of shape (n,)
+        Weight of each row, with mean 1.
+    classes_, n_features_in_, feature_names_in_
+        As the fitted estimator has them.
+
+    Notes
+    -----
+    ``source`` is metadata: to have it split along with the rows, give it to the fit of a search
+    (``search.fit(X, y, source=source)``), to a pipeline as ``step__source``, or to
+    ``cross_validate(..., params={"source": source})``; with metadata routing on, ask for it with
+    ``set_fit_request(source=True)``.
+
+    ``score`` judges the rows it is given without weights, as that of the inner estimator does. Held-out rows of the
+    pool are biased: score them with ``debiased_risk``.
+
+    Examples
+    --------
+    An agency that sells houses of at most 22 only, and a small national survey:
+
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> import vardi
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from vardi.learn import DebiasedEstimator
+    >>> design = vardi.datasets.house_prices(seed=0)
+    >>> rows = pd.concat(design.samples.values())
+    >>> source = np.repeat(list(design.samples), [len(sample) for sample in design.samples.values()])
+    >>> model = DebiasedEstimator(LinearRegression(), biases={"agency": "MEDV <= 22", "national": 1})
+    >>> X, y = rows[["RM", "LSTAT"]], rows["MEDV"]
+    >>> model.fit(X, y, source=source).coef_.round(2)
+    array([ 3.95, -0.84])
+    >>> LinearRegression().fit(X, y, sample_weight=model.weights_).coef_.round(2)  # the same by hand
+    array([ 3.95, -0.84])
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        biases: Any = None,
+        target: str | None = None,
+        resample: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.biases = biases
+        self.target = target
+        self.resample = resample
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, source: Any = None, **params: Any) -> Self:
+        """Compute the weights, and fit a clone of the estimator with them.
+
+        Parameters
+        ----------
+        X : array, sparse array or frame
+            The rows of all samples.
+        y : array, series or frame, optional
+            Their targets.
+        source : array of labels, optional
+            The sample of each row: a key of the biases. None where there is one sample only.
+        **params
+            Further parameters of the inner estimator's fit. ``sample_weight`` is refused: the weights are those of
+            the biases.
+        """
+        _refuse_weights(params)
+        _refuse_column(source)
+        if not self.resample:
+            require_weight_use(self.estimator)
+        rows, targets = _as_rows(X), _as_rows(y)
+        debiased = debias_rows(rows, targets, source, self.biases, self.target)
+        weights = np.asarray(debiased.weights, np.float64)
+        given = self._routed("fit", params)
+        if self.resample:
+            drawn = draw(weights / weights.sum(), None, as_generator(self.random_state), method="systematic")
+            self.estimator_ = _fit_drawn(self.estimator, rows, targets, drawn, given)
+        else:
+            self.estimator_ = fit_weighted(self.estimator, X, y, weights, given)
+        self.debiased_, self.weights_ = debiased, weights
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None, source: Any = None, **params: Any) -> Any:
+        """Fit, and transform the rows; parameters as for :meth:`fit`."""
+        return self.fit(X, y, source, **params).transform(X)
+
+    def fit_predict(self, X: Any, y: Any = None, source: Any = None, **params: Any) -> Any:
+        """Fit, and label the rows; parameters as for :meth:`fit`."""
+        inner = self.fit(X, y, source, **params).estimator_
+        return inner.labels_ if hasattr(inner, "labels_") and not self.resample else inner.predict(X)
+
+    def score(self, X: Any, y: Any = None, **params: Any) -> Any:
+        """Score rows, as the fitted inner estimator does: without weights, unless they are given."""
+        check_is_fitted(self)
+        return self.estimator_.score(X, y, **self._routed("score", params))
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Set the container that ``transform`` returns: "default", "pandas" or "polars"."""
+        for inner in (self.estimator, vars(self).get("estimator_")):
+            if inner is not None:
+                inner.set_output(transform=transform)
+        return self
+
+    fit_transform = available_if(_inner_has("transform"))(fit_transform)
+    fit_predict = available_if(_inner_has("fit_predict"))(fit_predict)
+    score = available_if(_inner_has("score"))(score)
+    set_output = available_if(_inner_has("set_output"))(set_output)
+    predict = _delegate("predict", "Predict")
+    predict_proba = _delegate("predict_proba", "Return probabilities of the classes")
+    predict_log_proba = _delegate("predict_log_proba", "Return log probabilities of the classes")
+    decision_function = _delegate("decision_function", "Return the decision function")
+    score_samples = _delegate("score_samples", "Score each row")
+    transform = _delegate("transform", "Transform rows")
+    inverse_transform = _delegate("inverse_transform", "Undo the transform")
+
+    def get_metadata_routing(self) -> Any:
+        """Return who asks for what: ``source`` for itself, further metadata for the inner estimator."""
+        router = MetadataRouter(owner=self).add_self_request(self)
+        inner = self.estimator
+        if get_config()["enable_metadata_routing"]:  # its weights come from here, so it asks nobody else for them
+            inner = request_weights(clone(inner), False)
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        mapping = mapping.add(caller="fit_transform", callee="fit").add(caller="fit_predict", callee="fit")
+        for method in ROUTED:
+            mapping = mapping.add(caller=method, callee=method)
+        try:
+            return router.add(estimator=inner, method_mapping=mapping)
+        except NotImplementedError:  # some of scikit-learn's own, as AdaBoost, route nothing
+            return router
+
+    def _routed(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return parameters under the names that the inner estimator asks for."""
+        if not (params and get_config()["enable_metadata_routing"]):
+            return dict(params)
+        asked = self.get_metadata_routing().consumes(method, params)
+        rest = {name: value for name, value in params.items() if name not in asked}
+        if not asked:
+            return rest
+        routed = process_routing(self, method, **{name: params[name] for name in asked})
+        return {**rest, **routed.estimator[method]}
+
+    def _inner(self) -> Any:
+        """Return the inner estimator: the fitted one if there is one."""
+        return vars(self).get("estimator_", self.estimator)
+
+    def __getattr__(self, name: str) -> Any:
+        inner = self.__dict__.get("estimator_")
+        if inner is None or name.startswith(("_", "fit", "partial_fit", "set_")):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(inner, name)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = deepcopy(get_tags(self.estimator))
+        tags.array_api_support = False
+        tags.non_deterministic |= self.resample and self.random_state is None
+        return tags
+
+
+def _refuse_weights(params: Mapping[str, Any]) -> None:
+    given = [name for name in params if name.split("__")[-1] == "sample_weight"]
+    if given:
+        raise MismatchError(
+            f"{given[0]} was given to fit, but the weights of the rows follow from the biases, and the two would not "
+            "agree. If rows stand for several, repeat them, or debias by hand: fit = vardi.debias(..., counts=counts), "
+            "and give the estimator sample_weight=fit.weights * counts.",
+            expected=("source",),
+            got=given,
+        )
+
+
+def _refuse_column(source: Any) -> None:
+    if isinstance(source, str):
+        raise MismatchError(
+            f"source is the text {source!r}. The labels are no feature, so they stand apart from X: give an array "
+            f"with the label of each row, such as X[{source!r}], and leave that column out of X.",
+            expected=("array of labels",),
+            got=(source,),
+        )
+
+
+def _fit_drawn(estimator: Any, X: Any, y: Any, drawn: Any, params: Mapping[str, Any]) -> Any:
+    """Return a clone fitted to drawn rows; of the parameters, those with a value for each row are drawn too."""
+    taken = _check_method_params(X, params, indices=drawn)
+    return clone(estimator).fit(take(X, drawn), None if y is None else take(y, drawn), **taken)
+
+
+def _as_rows(rows: Any) -> Any:
+    """Return frames, series and sparse arrays as they are, anything else as an array."""
+    if rows is None or sparse.issparse(rows):
+        return rows
+    return np.asarray(rows) if nw.from_native(rows, pass_through=True, allow_series=True) is rows else rows

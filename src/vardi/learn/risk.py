@@ -1,0 +1,294 @@
+r"""Honest evaluation: the risk of a learner over the population, from held-out rows of biased samples.
+
+Cross-validation on the pooled rows estimates the risk under the mixture of the samples, not under the population. Here
+the weights :math:`\pi_i` are computed once, on all rows; folds are split within each sample; and with :math:`\ell_i`
+the loss of row i under the model that was trained without its fold,
+
+.. math:: \hat R = \sum_i \pi_i \ell_i .
+
+Its error is that of an expectation (:mod:`vardi._influence` with f = l), the estimation of the normalisers included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from inspect import signature
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone, is_classifier
+from sklearn.metrics import get_scorer, get_scorer_names
+from sklearn.utils.metadata_routing import MetadataRequest
+from sklearn.utils.validation import has_fit_parameter
+
+from vardi._frames import as_frame
+from vardi._resampling import require_rows
+from vardi._sample import DebiasedSample
+from vardi._sums import Floats, Integers
+from vardi.errors import InvalidBiasError, MismatchError
+from vardi.learn._joined import debias_rows, joined, take
+from vardi.learn._losses import LOSSES, Loss, as_loss
+from vardi.learn._steps import fit_weighted, require_weight_use
+from vardi.learn.resampler import as_generator
+
+
+def debiased_risk(
+    estimator: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    source: Any = None,
+    biases: Any = None,
+    scoring: Any = None,
+    cv: Any = 5,
+    target: str | None = None,
+    random_state: Any = 0,
+    level: float = 0.95,
+) -> Any:
+    r"""Estimate the risk of a learner over the population by cross-validation on biased samples.
+
+    Parameters
+    ----------
+    estimator : estimator, or list of estimators
+        Fitted with ``sample_weight``: the debiased weights of the training rows. One whose ``fit`` takes ``source``
+        instead gets the labels of the training rows.
+    X : array, sparse array or frame
+        The rows of all samples.
+    y : array, series or frame, optional
+        Their targets.
+    source : array of labels, or str
+        The sample of each row, or the column of X that says so, which the estimator does not see.
+    biases : mapping from name to bias, or list of biases
+        As for :func:`vardi.debias`; they read the columns of X, and y by its name. By default those of the estimator,
+        if it has any.
+    scoring : str or callable, optional
+        ``"squared_error"`` (regressors, by default), ``"absolute_error"``, ``"poisson_deviance"``, ``"zero_one"``
+        (classifiers, by default), ``"log_loss"``, ``"brier"``, ``"negative_log_likelihood"`` (densities, by default),
+        ``"distortion"`` (squared distance to the nearest centre), or a function (y_true, y_pred) that returns a loss
+        for each row.
+    cv : int, splitter or iterable of (train, test)
+        Folds within each sample, and for classifiers within each class of it; or a splitter, which gets these groups
+        as its y; or positions. Every row has to be held out; of one that is held out more often the mean loss counts.
+    target : str, optional
+        Name by which the biases read y. By default that of the series, else ``"y"``.
+    random_state : int, RandomState, Generator or None
+        For the same folds again.
+    level : float
+        Coverage of the interval.
+
+    Returns
+    -------
+    Estimate, or Estimates for a list of estimators
+        :math:`\hat R`: its target is the mean risk over P of the models of the folds. Differences and ratios of the
+        estimates of one list carry their errors along, correlation included.
+
+    Examples
+    --------
+    More than half of the rows come from x0 < 0.45, where a line is nearly right:
+
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import PolynomialFeatures
+    >>> import vardi
+    >>> from vardi.learn.risk import debiased_risk
+    >>> design = vardi.datasets.strata((700, 240, 260), seed=0)
+    >>> rows = np.concatenate(list(design.samples.values()))
+    >>> source = np.repeat(list(design.samples), [len(sample) for sample in design.samples.values()])
+    >>> models = [LinearRegression(), make_pipeline(PolynomialFeatures(2, include_bias=False), LinearRegression())]
+    >>> risks = debiased_risk(models, rows[:, :1], rows[:, 1], source=source, biases=design.biases)
+    >>> print(risks)
+    0.330 ± 0.015 (95%: 0.301 to 0.359)
+    0.255 ± 0.011 (95%: 0.234 to 0.277)
+    >>> print(risks[0] - risks[1])  # a parabola does better over the population
+    0.0744 ± 0.0094 (95%: 0.0560 to 0.0928)
+    """
+    several = isinstance(estimator, list | tuple)
+    estimators = list(estimator) if several else [estimator]
+    if not estimators:
+        raise MismatchError("The list of estimators is empty. Give at least one.", expected=("estimator",), got=())
+    for one in estimators:
+        if not has_fit_parameter(one, "source"):
+            require_weight_use(one)
+    if biases is None:
+        own = next((one for one in estimators if getattr(one, "biases", None)), None)
+        biases, target = getattr(own, "biases", None), target or getattr(own, "target", None)
+    fit = debias_rows(X, y, source, biases, target)
+    labels = np.array(fit.names, dtype=object)[fit._pool.source]
+    if isinstance(source, str):
+        X = as_frame(X).drop(source).native
+    elif source is not None:
+        labels = np.asarray(source)
+    folds = list(_folds(fit, X, y, cv, as_generator(random_state), by_class=all(map(is_classifier, estimators))))
+    losses = [_held_out(one, X, y, labels, np.asarray(fit.weights), folds, as_loss(scoring, one)) for one in estimators]
+    estimates = fit.expectations(np.column_stack(losses), level)
+    return estimates if several else estimates[0]
+
+
+def _held_out(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    labels: Any,
+    weights: Floats,
+    folds: list[tuple[Integers, Integers]],
+    loss: Loss,
+) -> Floats:
+    """Return for each row the mean loss of the models that were trained without it."""
+    total, times = np.zeros(len(weights)), np.zeros(len(weights))
+    for train, test in folds:
+        y_train, y_test = (None, None) if y is None else (take(y, train), take(y, test))
+        model = _fitted(estimator, take(X, train), y_train, weights[train], labels[train])
+        total[test] += loss(model, take(X, test), y_test)
+        times[test] += 1
+    return total / times
+
+
+def _fitted(estimator: Any, X: Any, y: Any, weights: Floats, labels: Any) -> Any:
+    """Return a clone that was fitted with the weights, or by the labels where it debiases by itself."""
+    if has_fit_parameter(estimator, "source"):
+        return clone(estimator).fit(X, y, source=labels)
+    return fit_weighted(estimator, X, y, weights, {})
+
+
+def _folds(
+    fit: DebiasedSample, X: Any, y: Any, cv: Any, rng: Any, *, by_class: bool
+) -> Iterator[tuple[Integers, Integers]]:
+    """Return positions of training and held-out rows; folds are split within samples."""
+    n, strata = len(fit), fit._pool.source
+    if by_class and np.ndim(y) == 1:
+        classes, codes = np.unique(np.asarray(y), return_inverse=True)
+        strata = strata * len(classes) + codes
+    if isinstance(cv, int | np.integer):
+        if not 2 <= cv <= n:
+            raise MismatchError(
+                f"cv is {cv}, and {n} rows can be split into 2 to {n} folds.", expected=(2, n), got=(cv,)
+            )
+        fold = np.empty(n, np.int64)
+        fold[np.lexsort((rng.random(n), strata))] = np.arange(n) % int(cv)  # dealt out, one group after the other
+        pairs: Any = ((np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(int(cv)))
+    else:
+        pairs = cv.split(X, strata) if hasattr(cv, "split") else cv
+    held_out = np.zeros(n, bool)
+    for train, test in pairs:
+        train, test = np.arange(n)[train], np.arange(n)[test]
+        if np.isin(test, train).any():
+            raise MismatchError(
+                "A fold of cv trains on rows that it also holds out, so their loss would be too small. Give folds "
+                "that do not overlap.",
+                expected=("train and test apart",),
+                got=("rows in both",),
+            )
+        held_out[test] = True
+        yield train, test
+    if not held_out.all():
+        raise MismatchError(
+            f"cv never holds out {int((~held_out).sum())} of {n} rows, and the risk over the population needs the loss "
+            "of every row. Give folds that hold out each row.",
+            expected=(n,),
+            got=(int(held_out.sum()),),
+        )
+
+
+def debiased_scorer(scoring: Any = None, *, fit: DebiasedSample, target: str | None = None) -> DebiasedScorer:
+    r"""Return a scorer for scikit-learn's searches that speaks for the population.
+
+    The weight is a function of the row, so held-out rows have one:
+    :math:`\sum_i w(z_i) s_i / \sum_i w(z_i)` over the rows of a fold, greater is better. Nothing has to be routed.
+
+    Parameters
+    ----------
+    scoring : str or callable, optional
+        A loss as for :func:`debiased_risk`, whose negative is the score; or one of scikit-learn's scorers, or its name,
+        if its metric takes ``sample_weight``.
+    fit : DebiasedSample
+        The fit of all rows: ``vardi.debias`` of a frame with the features and the target, or the ``debiased_`` of an
+        estimator or resampler.
+    target : str, optional
+        Name by which the biases read y. By default that of the series, else ``"y"``.
+
+    Returns
+    -------
+    DebiasedScorer
+        ``scorer(estimator, X, y, sample_weight=None)``. Weights that are given are taken as they are: where the biases
+        read columns that X lacks, route those of the fit, with ``scorer.set_score_request(sample_weight=True)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from sklearn.linear_model import Ridge
+    >>> from sklearn.model_selection import GridSearchCV, StratifiedKFold
+    >>> import vardi
+    >>> from vardi.learn.risk import debiased_scorer
+    >>> design = vardi.datasets.house_prices(seed=0)
+    >>> fit = vardi.debias(design.samples, design.biases)
+    >>> rows = pd.concat(design.samples.values())
+    >>> source = np.repeat(list(design.samples), [len(sample) for sample in design.samples.values()])
+    >>> folds = list(StratifiedKFold(5, shuffle=True, random_state=0).split(rows, source))  # within the samples
+    >>> scorer = debiased_scorer("squared_error", fit=fit)
+    >>> search = GridSearchCV(Ridge(), {"alpha": [1.0, 1000.0]}, scoring=scorer, cv=folds)
+    >>> search.fit(rows[["RM", "LSTAT"]], rows["MEDV"], sample_weight=fit.weights).best_params_
+    {'alpha': 1.0}
+    """
+    require_rows(fit, "A scorer")
+    return DebiasedScorer(scoring, fit, target)
+
+
+class DebiasedScorer:
+    """The debiased mean score of a fitted estimator: what :func:`debiased_scorer` returns."""
+
+    def __init__(self, scoring: Any, fit: DebiasedSample, target: str | None) -> None:
+        self.scoring, self.fit, self.target = scoring, fit, target
+        self._request = MetadataRequest(owner=self)
+        self._metric = scoring if hasattr(scoring, "_score_func") else None
+        if isinstance(scoring, str) and scoring not in LOSSES and scoring in get_scorer_names():
+            self._metric = get_scorer(scoring)
+        if self._metric is None and scoring is not None:
+            as_loss(scoring, None)
+        elif self._metric is not None and "sample_weight" not in signature(self._metric._score_func).parameters:
+            raise MismatchError(
+                f"The metric of {scoring} takes no sample_weight, so its rows cannot be weighted. Give one that does, "
+                f"or a loss: {', '.join(map(repr, LOSSES))}.",
+                expected=("sample_weight",),
+                got=(str(scoring),),
+            )
+
+    def __call__(self, estimator: Any, X: Any, y: Any = None, *, sample_weight: Any = None) -> float:
+        """Return the score, greater is better; weights that are given are taken as they are."""
+        weights = self._weights(X, y) if sample_weight is None else np.asarray(sample_weight)
+        if self._metric is not None:
+            return float(self._metric(estimator, X, y, sample_weight=weights))
+        return -float(np.average(as_loss(self.scoring, estimator)(estimator, X, y), weights=weights))
+
+    def set_score_request(self, *, sample_weight: bool | str | None) -> Self:
+        """Ask for weights to be routed to the scorer: True, False, or the name under which they are passed."""
+        self._request.score.add_request(param="sample_weight", alias=sample_weight)
+        return self
+
+    def get_metadata_routing(self) -> Any:
+        """Return what is to be routed to the scorer."""
+        return self._request
+
+    def _accept_sample_weight(self) -> bool:
+        return True  # asked by scikit-learn's searches where routing is off
+
+    def __sklearn_clone__(self) -> DebiasedScorer:
+        return self  # the fit and its rows are not copied
+
+    def __repr__(self) -> str:
+        return f"debiased_scorer({self.scoring!r}, fit={self.fit!r})"
+
+    def _weights(self, X: Any, y: Any) -> Floats:
+        named = dict(zip(self.fit.names, self.fit._pool.biases, strict=False))
+        biases = {name: bias for name, bias in named.items() if self.fit.sizes[name] > 0}
+        try:
+            if not biases:
+                raise MismatchError("The fit knows biases only as a matrix.", expected=("biases",), got=("matrix",))
+            return np.asarray(self.fit.weigh(joined(X, y, self.target, biases)))
+        except (InvalidBiasError, MismatchError) as error:
+            error.add_note(
+                "To score rows that do not have what the biases read, route the weights of the fit: "
+                "scorer.set_score_request(sample_weight=True), and search.fit(..., sample_weight=fit.weights)."
+            )
+            raise
