@@ -1,9 +1,11 @@
 """Estimates, their arithmetic, and influence values checked by what they claim to be: derivatives and variances."""
 
 import math
+import pickle
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
@@ -257,16 +259,31 @@ class TestCdf:
         assert cdf.quantile(0.5).value == 2.0
 
     def test_band_by_brute_force(self, strata):
-        # the cell sums of the multiplier process against the n x grid influence values
+        # blocks and cells against the n x grid influence values, and the width against multipliers of these
         cdf = strata.cdf("x1")
-        band = cdf.band(draws=300, seed=7)
+        band = cdf.band(draws=20_000, seed=7)
         influence = strata._influence
         value, phi = influence.of((pool(strata, "x1")[:, None] <= band.x).astype(float))
-        xi = np.random.default_rng(7).standard_normal((len(phi), 300))
-        width = np.quantile(np.abs(xi.T @ influence.strata.centred(phi)).max(axis=1), 0.95)
         assert_allclose(band.value, value)
-        assert_allclose(band.high, np.minimum(value + width, 1), rtol=1e-10)
-        assert_allclose(band.low, np.maximum(value - width, 0), atol=1e-12)
+        assert_allclose(cdf._covariance(band.x, value), influence.strata.covariance(phi), rtol=1e-8, atol=1e-12)
+        xi = np.random.default_rng(7).standard_normal((len(phi), 4000))
+        width = np.quantile(np.abs(xi.T @ influence.strata.centred(phi)).max(axis=1), 0.95)
+        assert_allclose(band.high - value, np.minimum(width, 1 - value), rtol=0.03)
+        assert_allclose(value - band.low, np.minimum(width, value), rtol=0.03)
+
+    def test_band_with_counts_and_samples_of_one_row(self):
+        rng = np.random.default_rng(0)
+        x = rng.standard_normal(80)
+        source = np.r_[0, rng.integers(1, 3, 79)]
+        fit = vardi.debias_matrix(-0.5 * (x[:, None] - [-0.5, 0.0, 0.5]) ** 2, source, log=True, counts=np.ones(80))
+        cdf = fit.cdf(x)
+        value, phi = fit._influence.of((x[:, None] <= cdf.x[20:60]).astype(float))
+        assert_allclose(cdf._covariance(cdf.x[20:60], value), fit._influence.strata.covariance(phi), atol=1e-12)
+
+    def test_band_of_a_constant(self):
+        fit = vardi.debias([np.ones(40), np.ones(60)], [1, 1])
+        band = fit.cdf("x").band()
+        assert_allclose((band.x, band.value), ([1.0], [1.0]))
 
     def test_band_is_wider_than_intervals(self, length):
         cdf = length.cdf("x")
@@ -381,3 +398,50 @@ def test_a_single_row_that_carries_the_variance_is_named():
     values[123] = 50.0
     with pytest.warns(vardi.WeakOverlapWarning, match=r"Row 123 of the pool, of 'b', carries \d\d% of the variance"):
         fit.expectation(values)
+
+
+def test_equal_biases_have_errors():
+    """With perfect overlap every contrast is as good as another: the weakest cut must still have two sides."""
+    rng = np.random.default_rng(0)
+    for K in (2, 3, 4, 8):
+        for _ in range(10):
+            samples = [rng.normal(size=rng.integers(50, 500)) for _ in range(K)]
+            fit = vardi.debias(samples, [1] * K)
+            pooled = np.concatenate(samples)
+            assert all(fit.trust.cut)
+            assert_allclose(fit.expectation("x").stderr, pooled.std() / math.sqrt(len(pooled)), rtol=0.15)
+
+
+def test_estimates_can_be_pickled_after_use(strata):
+    fit = pickle.loads(pickle.dumps(strata))
+    estimate = fit.expectation("x1")
+    again = pickle.loads(pickle.dumps(estimate))
+    assert_allclose((again - again).stderr, 0.0, atol=1e-15)
+    fit.cdf("x1").band()
+    assert_allclose(pickle.loads(pickle.dumps(fit)).expectation("x1").stderr, estimate.stderr)
+
+
+@pytest.mark.parametrize("shift", [-800.0, 60.0, 400.0, 800.0])
+def test_logs_beyond_the_range_of_numbers(shift):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=100)
+    log_omega = np.column_stack([np.zeros(100), x])
+    fit = vardi.debias_matrix(log_omega + shift, np.arange(100) % 2, log=True)
+    plain = vardi.debias_matrix(log_omega, np.arange(100) % 2, log=True)
+    difference = fit.log_normalisers()["1"] - fit.log_normalisers()["0"]
+    wanted = plain.log_normalisers()["1"] - plain.log_normalisers()["0"]
+    assert_allclose((difference.value, difference.stderr), (wanted.value, wanted.stderr), rtol=1e-9)
+    assert "log normaliser" in fit.summary()
+    assert max(map(len, fit.summary().splitlines())) <= 80
+    fit.normalisers()
+    fit._repr_html_()
+
+
+def test_a_series_of_values_keeps_its_index():
+    frame = pd.DataFrame({"x": np.arange(20.0)}, index=np.arange(7, 27))
+    fit = vardi.debias({"a": frame}, {"a": 1})
+    assert fit.expectation(frame["x"]).value == 9.5
+    with pytest.raises(vardi.MismatchError, match="index is not that of the rows"):
+        fit.expectation(frame["x"].sort_values(ascending=False))
+    with pytest.raises(vardi.MismatchError, match="only numbers have a mean"):
+        fit.expectation(np.array(["a"] * 20))

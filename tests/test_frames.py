@@ -94,7 +94,8 @@ def test_missing_values_are_never_false(frame):
         frame.evaluate([everywhere(), where("income > 2 and age < 70")], sample="web")
     assert caught.value.columns == {"income": 2}
     assert str(caught.value) == (
-        "The bias income > 2 and age < 70 of sample 'web' is unknown on 1 row, since there are missing values in "
+        "The bias income > 2 and age < 70 on rows of sample 'web' is unknown on 1 row, since there are missing values "
+        "in "
         "'income' (2). A missing value is neither true nor false. Fill or drop these rows, or say what holds for "
         "them, e.g. income is not missing and ..."
     )
@@ -147,7 +148,7 @@ def test_functions_that_return_something_else(frame):
         return [1, 2, 3]
 
     with pytest.raises(
-        MismatchError, match=r"<function wrong> of sample 'web' returned values of shape \(3,\) for 4 rows"
+        MismatchError, match=r"<function wrong> on rows of sample 'web' returned values of shape \(3,\) for 4 rows"
     ):
         frame.evaluate([as_bias(wrong)], sample="web")
     with pytest.raises(InvalidBiasError, match="which are no numbers"):

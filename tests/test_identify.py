@@ -46,7 +46,8 @@ def test_connected():
     assert all(not link.one_way for link in verdict.links)
     assert [link.rows for link in verdict.links] == [4, 2, 3]
     assert verdict.weakest_rows == 1
-    assert str(verdict) == verdict.message
+    assert " ".join(str(verdict).split()) == verdict.message
+    assert max(map(len, str(verdict).splitlines())) <= 80
     assert verdict.message.startswith("All 3 samples can be compared; the weakest link holds by 1 row")
     assert verdict.require() is verdict
 

@@ -175,7 +175,7 @@ class TestRefusals:
 
     def test_missing_values(self, engine):
         frames = {"a": engine(pd.DataFrame({"x": [1.0, None, 3.0]})), "b": engine(pd.DataFrame({"x": [2.0, 3.0]}))}
-        with pytest.raises(vardi.MissingValuesError, match=r"of sample 'a' is unknown on 1 row, .*'x' \(1\)"):
+        with pytest.raises(vardi.MissingValuesError, match=r"on rows of sample 'a' is unknown on 1 row, .*'x' \(1\)"):
             vardi.debias(frames, {"a": "x > 0", "b": 1})
         fit = vardi.debias(frames, {"a": "x > 0 or x is missing", "b": 1})
         with pytest.raises(vardi.MissingValuesError), pytest.warns(vardi.WeakOverlapWarning):

@@ -15,7 +15,6 @@ from vardi._sums import Floats
 from vardi.errors import MismatchError
 
 GRID = 200  # points of a band
-BATCH = 10_000_000  # multipliers drawn at once
 TAIL = 0.02  # the band leaves out this much of the distribution at either end: few rows speak there
 
 
@@ -61,6 +60,9 @@ class DebiasedCdf:
         self.x, place = np.unique(values, return_inverse=True)
         self.heights = np.minimum(np.cumsum(np.bincount(place, mass)) / influence.n, 1.0)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self.x)} steps from {self.x[0]:.4g} to {self.x[-1]:.4g})"
+
     def __call__(self, t: Any, level: float = 0.95) -> Any:
         """Return F(t): an Estimate for a number, Estimates for several."""
         points = np.atleast_1d(np.asarray(t, np.float64))
@@ -74,7 +76,7 @@ class DebiasedCdf:
         Its interval is Woodruff's: the quantiles at q -+ z times the error of F there, which needs no density. The
         standard error is the half width of that interval over z.
         """
-        if not 0.0 < q < 1.0:
+        if np.ndim(q) or not 0.0 < q < 1.0:
             raise MismatchError(
                 f"The quantile {q} is not between 0 and 1. Give a probability, such as 0.5 for the median.",
                 expected=("between 0 and 1",),
@@ -89,49 +91,47 @@ class DebiasedCdf:
         return Estimate(value, (high - low) / (2.0 * z), level, interval=(low, high))
 
     def band(self, level: float = 0.95, *, draws: int = 1000, seed: int = 0) -> Band:
-        r"""Return a band that covers the whole function at once, by Gaussian multipliers of the influence values.
+        r"""Return a band that covers the whole function at once.
 
-        The width is the same everywhere: the quantile of :math:`\sup_t |\sum_i \xi_i C_i(t)|` over draws of independent
-        normal :math:`\xi_i`, with C the influence values of F(t), centred within samples.
+        The width is the same everywhere: the quantile of :math:`\sup_t |Z(t)|` over draws of the Gaussian process Z
+        with the covariance of the estimated function.
 
         Parameters
         ----------
         level : float
             Nominal coverage.
         draws : int
-            How many draws of multipliers.
+            How many draws of the process.
         seed : int
             Seed of the draws.
         """
         quantile_of_normal(level)
         inner = self.x[(self.heights >= TAIL) & (self.heights <= 1.0 - TAIL)]
+        inner = inner if len(inner) else self.x
         grid = inner[np.unique(np.linspace(0, len(inner) - 1, min(GRID, len(inner))).astype(int))]
         value = self.heights[np.searchsorted(self.x, grid)]
         if not self._trusted:
             return Band(grid, value, np.full(len(grid), math.nan), np.full(len(grid), math.nan), level)
-        suprema = self._suprema(grid, value, draws, np.random.default_rng(seed))
-        width = float(np.quantile(suprema, level))
+        values, vectors = np.linalg.eigh(self._covariance(grid, value))
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        Z = np.random.default_rng(seed).standard_normal((draws, len(grid))) @ root.T
+        width = float(np.quantile(np.abs(Z).max(axis=1), level))
         return Band(grid, value, np.maximum(value - width, 0.0), np.minimum(value + width, 1.0), level)
 
-    def _suprema(self, grid: Floats, value: Floats, draws: int, rng: np.random.Generator) -> Floats:
-        r"""Draw :math:`\sup_t |Z(t)|`, :math:`Z(t) = \sum_i \zeta_i \phi_i(t)`, multipliers centred within samples.
-
-        As :math:`\phi_i(t) = r_i (1\{x_i \le t\} - F(t)) + p_i'b(t)`, only sums by cell of the grid are needed, and
-        never the n x grid values of the influence function.
-        """
+    def _covariance(self, grid: Floats, value: Floats) -> Floats:
+        r"""Return the covariance of F at the grid, from :math:`\phi_i(t) = r_i (1\{x_i \le t\} - F(t)) + p_i'b(t)`."""
         influence, strata = self._influence, self._influence.strata
+        K, r = len(influence.u), influence.weights
+        counts = np.ones(len(r)) if strata.counts is None else strata.counts
+        P = influence.mix(np.eye(K))
         cells = membership(np.searchsorted(grid, self._values), len(grid) + 1, None)
-        r, counts = influence.weights, strata.counts if strata.counts is not None else np.ones(len(self._values))
-        weighted = influence.mix(np.eye(len(influence.u))) * (r * counts)[:, None]
-        a = np.cumsum(cells @ weighted, axis=0)[:-1] - value[:, None] * weighted.sum(axis=0)
-        b = influence.solve(a.T)
-        suprema = []
-        for batch in np.array_split(np.arange(draws), max(1, draws * len(r) // BATCH)):
-            zeta = strata.scatter(rng.standard_normal((len(r), len(batch))))
-            first = np.cumsum(cells @ (zeta * r[:, None]), axis=0)[:-1] - np.outer(value, r @ zeta)
-            Z = first + b.T @ influence.project(zeta / counts[:, None])
-            suprema.append(np.abs(Z).max(axis=0))
-        return np.concatenate(suprema)
+        weighted = P * (r * counts)[:, None]
+        b = influence.solve((np.cumsum(cells @ weighted, axis=0)[:-1] - value[:, None] * weighted.sum(axis=0)).T)
+
+        def block(rows: slice) -> Floats:
+            return r[rows, None] * ((self._values[rows, None] <= grid) - value) + P[rows] @ b
+
+        return strata.covariance_of_blocks(block, len(r), len(grid))
 
     def _inverse(self, q: float) -> float:
         return float(self.x[min(int(np.searchsorted(self.heights, q - 1e-12)), len(self.x) - 1)])

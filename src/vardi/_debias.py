@@ -17,7 +17,7 @@ from vardi._newton import GAP, Solution, solve
 from vardi._pool import Name, Pool, as_pool, matrix_pool, show
 from vardi._rows import Rows, as_rows
 from vardi._sample import DebiasedSample
-from vardi.errors import ConvergenceError, DroppedSamplesWarning, MismatchError
+from vardi.errors import ConvergenceError, DroppedSamplesWarning, MismatchError, NeedsRowsError
 
 OnUnidentified = Literal["raise", "largest"]
 
@@ -77,9 +77,10 @@ def debias(
     >>> round(fit.omegas["seen"], 3)  # the mean length in the population
     2.905
     """
+    _require_choice(on_unidentified)
     if any_lazy(samples):
         lazy = as_lazy_pool(samples, biases, source=source, counts=counts)
-        return _fit_lazy(lazy, tol, max_iterations)
+        return _fit_lazy(lazy, on_unidentified, tol, max_iterations)
     pool = as_pool(samples, biases, source=source, counts=counts)
     return _fit(pool, pool.values(), on_unidentified, tol, max_iterations, log=False)
 
@@ -118,13 +119,22 @@ def debias_matrix(
     >>> fit.weights
     array([0.75, 1.5 , 0.75])
     """
-    omega = omega if sparse.issparse(omega) else np.asarray(omega)
+    if not sparse.issparse(omega):
+        try:
+            omega = np.asarray(omega)
+        except ValueError as error:
+            raise MismatchError(
+                "omega has rows of different lengths. Give a matrix with a column for each bias.",
+                expected=("matrix",),
+                got=(type(omega).__name__,),
+            ) from error
     if omega.dtype.kind not in "fiub":
         raise MismatchError(
             f"omega holds {omega.dtype}, and biases are numbers. Give a matrix of floats.",
             expected=("float",),
             got=(str(omega.dtype),),
         )
+    _require_choice(on_unidentified)
     pool = matrix_pool(omega, source, counts, names)
     return _fit(pool, omega, on_unidentified, tol, max_iterations, log=log)
 
@@ -155,12 +165,6 @@ def identify(samples: Any, biases: Any, *, source: Any = None, counts: Any = Non
 def _fit(
     pool: Pool, omega: Any, on_unidentified: OnUnidentified, tol: float, max_iterations: int, *, log: bool
 ) -> DebiasedSample:
-    if on_unidentified not in ("raise", "largest"):
-        raise MismatchError(
-            f"on_unidentified is {on_unidentified!r}. Give 'raise' or 'largest'.",
-            expected=("raise", "largest"),
-            got=(on_unidentified,),
-        )
     kept = _counted(pool)
     while True:
         rows = _rows(pool, omega, kept, log=log)
@@ -175,10 +179,24 @@ def _fit(
     return DebiasedSample(pool, rows, solution, weights, None if kept.all() else kept)
 
 
-def _fit_lazy(pool: LazyPool, tol: float, max_iterations: int) -> DebiasedSample:
+def _require_choice(on_unidentified: str) -> None:
+    if on_unidentified not in ("raise", "largest"):
+        raise MismatchError(
+            f"on_unidentified is {on_unidentified!r}. Give 'raise' or 'largest'.",
+            expected=("raise", "largest"),
+            got=(on_unidentified,),
+        )
+
+
+def _fit_lazy(pool: LazyPool, on_unidentified: OnUnidentified, tol: float, max_iterations: int) -> DebiasedSample:
     rows = pool.rows()
     fitted = _solve(pool, rows, tol, max_iterations)
     if not isinstance(fitted, Solution):
+        if on_unidentified == "largest":
+            raise NeedsRowsError(
+                f"{fitted.message} Leaving samples out needs rows in memory, and these are in their engine: give the "
+                "samples of one group only."
+            )
         raise fitted.error()
     weights, shift = rows.weights(fitted.u)
     return LazyDebiasedSample(pool, rows, replace(fitted, u=fitted.u + shift), weights)

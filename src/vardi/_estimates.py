@@ -86,8 +86,9 @@ class Estimate:
 
     def exp(self) -> Estimate:
         """Return the estimate of the exponential; its interval is that of the exponent, transformed."""
-        value = math.exp(self.value)
-        return replace(self._map(value, value), interval=(math.exp(self.interval[0]), math.exp(self.interval[1])))
+        with np.errstate(over="ignore"):  # beyond e^709 only the log has a number
+            value, low, high = (float(x) for x in np.exp([self.value, *self.interval]))
+            return replace(self._map(value, value), interval=(low, high))
 
     def __add__(self, other: Any) -> Estimate:
         return self._join(other, lambda a, b: (a + b, 1.0, 1.0))
@@ -118,15 +119,15 @@ class Estimate:
     def __str__(self) -> str:
         if math.isnan(self.stderr):
             return f"{self.value:.4g} (no error can be given)"
-        digits = _digits(self.stderr)
-        low, high = (f"{end:.{digits}f}" for end in self.interval)
-        return f"{self.value:.{digits}f} ± {self.stderr:.{digits}f} ({self.level:.0%}: {low} to {high})"
+        value, stderr, low, high = with_digits_of(self.stderr, self.value, self.stderr, *self.interval)
+        return f"{value} ± {stderr} ({100 * self.level:g}%: {low} to {high})"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value, spec) if spec else str(self)
 
     def _map(self, value: float, slope: float) -> Estimate:
-        if self.influence is None or self.strata is None:
-            return Estimate(value, abs(slope) * self.stderr, self.level)
-        trusted = not math.isnan(self.stderr)
-        return Estimate.from_influence(value, slope * self.influence, self.strata, self.level, trusted=trusted)
+        influence = None if self.influence is None else slope * self.influence
+        return Estimate(value, abs(slope) * self.stderr, self.level, influence=influence, strata=self.strata)
 
     def _join(self, other: Any, rule: Any) -> Estimate:
         if not isinstance(other, Estimate):
@@ -195,6 +196,9 @@ class Estimates:
         return "\n".join(str(estimate) for estimate in self)
 
 
-def _digits(stderr: float) -> int:
-    """Return the decimals that show two digits of the error."""
-    return 3 if stderr <= 0 or not math.isfinite(stderr) else max(0, 1 - math.floor(math.log10(stderr)))
+def with_digits_of(stderr: float, *numbers: float) -> list[str]:
+    """Return numbers with the decimals that show two digits of the error, or in powers of ten where these are many."""
+    if not 1e-6 < stderr < 1e7:
+        return [f"{number:.4g}" for number in numbers]
+    decimals = max(0, 1 - math.floor(math.log10(stderr)))
+    return [f"{number:.{decimals}f}" for number in numbers]

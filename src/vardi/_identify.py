@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -103,7 +104,7 @@ class Verdict:
         return self.identified
 
     def __str__(self) -> str:
-        return self.message
+        return textwrap.fill(self.message, 80)
 
     def _repr_html_(self) -> str:
         mark, colour = ("✓", "#1a7f37") if self.identified else ("✗", "#cf222e")

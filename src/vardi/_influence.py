@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -44,6 +45,10 @@ class Influence:
         self.rows, self.u, self.row_weights = rows, u, weights
         self.strata = Strata(source, rows.sizes, counts, self)
         self.n = self.strata.n
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what can be computed again: factors and products with a vector cannot be pickled."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("sums", "laplacian")}
 
     @cached_property
     def sums(self) -> Sums:

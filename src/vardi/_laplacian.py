@@ -100,12 +100,12 @@ class Laplacian:
         return lambda x: lapack.dpotrs(factor, x, lower=1)[0]
 
     def _deflated(self) -> Floats:
-        """Return Q^{-1/2} H Q^{-1/2} + w w': the null vector moved to eigenvalue 1, the largest there can be."""
+        """Return Q^{-1/2} H Q^{-1/2} + 2 w w': the null vector moved beyond 1, the largest eigenvalue there can be."""
         off_diagonal = np.array(self.gram)
         off_diagonal.flat[:: len(self.q) + 1] = 0.0
         scaled = off_diagonal / -(self.root[:, None] * self.root)
         scaled.flat[:: len(self.q) + 1] = off_diagonal.sum(axis=1) / self.q
-        return scaled + self.null[:, None] * self.null
+        return scaled + 2.0 * self.null[:, None] * self.null
 
     def _sparse_factor(self) -> Callable[[Floats], Floats]:
         off = self.gram.tocoo()
@@ -136,7 +136,7 @@ class Laplacian:
 
         def scaled(v: Floats) -> Floats:
             v = v.ravel()
-            return v - gram(v / self.root) / self.root + self.null * (self.null @ v)
+            return v - gram(v / self.root) / self.root + 2.0 * self.null * (self.null @ v)
 
         operator = sparse_linalg.LinearOperator((len(x), len(x)), matvec=scaled, dtype=np.float64)
         solution, failed = sparse_linalg.cg(operator, x, rtol=1e-10, maxiter=2000)

@@ -135,8 +135,8 @@ def as_pool(samples: Any, biases: Any, *, source: Any = None, counts: Any = None
     codes = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames])
     if isinstance(counts, Mapping):
         counts = _joined([np.asarray(_counted(counts, name)) for name in named])
-    by_name = {name: _in_order(bias, frames, f"The bias of {str(name)!r}") for name, bias in by_name.items()}
-    counts = _counts(_in_order(counts, frames, "counts"), frames, len(codes))
+    by_name = {name: in_order(bias, frames, f"The bias of {str(name)!r}") for name, bias in by_name.items()}
+    counts = _counts(in_order(counts, frames, "counts"), frames, len(codes))
     return _with_rows(Pool(names, as_biases(by_name, names), frames, codes, counts))
 
 
@@ -151,11 +151,11 @@ def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
     frame, by_name = as_frame(rows), as_named(biases, "biases")
     if not len(frame):
         raise EmptySampleError("The pool has no rows. Give at least one row of one sample.")
-    labels = frame.column(source) if isinstance(source, str) else np.asarray(_in_order(source, (frame,), "source"))
+    labels = frame.column(source) if isinstance(source, str) else np.asarray(in_order(source, (frame,), "source"))
     _require_length("source", labels, len(frame), "label")
     codes = _codes(labels, by_name, source if isinstance(source, str) else "source")
-    by_name = {name: _in_order(bias, (frame,), f"The bias of {str(name)!r}") for name, bias in by_name.items()}
-    counts = _counts(_in_order(counts, (frame,), "counts"), (frame,), len(frame))
+    by_name = {name: in_order(bias, (frame,), f"The bias of {str(name)!r}") for name, bias in by_name.items()}
+    counts = _counts(in_order(counts, (frame,), "counts"), (frame,), len(frame))
     return _with_rows(Pool(tuple(by_name), as_biases(by_name, tuple(by_name)), (frame,), codes, counts))
 
 
@@ -177,7 +177,7 @@ def _refuse_empty(names: Sequence[Name]) -> None:
         )
 
 
-def _in_order(values: Any, frames: Sequence[Frame], what: str) -> Any:
+def in_order(values: Any, frames: Sequence[Frame], what: str) -> Any:
     """Return values, or refuse a series whose index says that they belong to other rows."""
     index: Any = getattr(values, "index", None)
     if not hasattr(index, "equals") or not all(hasattr(frame.native, "index") for frame in frames):

@@ -17,12 +17,12 @@ from vardi._bootstrap import Bootstrap, Progress, bootstrap
 from vardi._cdf import DebiasedCdf
 from vardi._diagnostics import Diagnostics, diagnose
 from vardi._estimates import Estimate, Estimates
-from vardi._frames import Frame, as_frame
+from vardi._frames import Frame, as_frame, concat
 from vardi._goodness import BiasCheck
 from vardi._identify import Verdict, judge
 from vardi._influence import Influence
 from vardi._newton import Solution
-from vardi._pool import Name, Pool
+from vardi._pool import Name, Pool, in_order
 from vardi._resampling import Kind
 from vardi._rows import Checks, Rows
 from vardi._sums import Floats
@@ -152,7 +152,7 @@ class DebiasedSample:
         return self._estimates(values, level)
 
     def _estimates(self, values: Floats, level: float) -> Estimates:
-        require_trust(self)
+        require_trust(self, stacklevel=4)
         estimates = self._influence.estimates(values, level, trusted=self.trust.errors_hold)
         if estimates.influence is not None and self.trust.errors_hold:
             warn_of_single_rows(self, estimates.influence)
@@ -165,12 +165,30 @@ class DebiasedSample:
 
     def normalisers(self, level: float = 0.95) -> dict[Name, Estimate]:
         r"""Return each :math:`\Omega_k` with its error; intervals are made on the log scale."""
+        return {name: estimate.exp() for name, estimate in self.log_normalisers(level).items()}
+
+    def log_normalisers(self, level: float = 0.95) -> dict[Name, Estimate]:
+        r"""Return each :math:`\log\Omega_k` with its error, relative to the population.
+
+        The difference of two is (minus) a physicist's difference of free energies, and carries its error along.
+
+        Examples
+        --------
+        >>> import warnings
+        >>> import vardi
+        >>> design = vardi.datasets.harmonic_oscillators(states=3, rows_per_state=500, seed=0)
+        >>> fit = vardi.debias_matrix(design.omega, design.source, log=True)
+        >>> with warnings.catch_warnings(action="ignore"):  # the flat reference is far from every state: never mind
+        ...     log_omegas = fit.log_normalisers()
+        >>> print(log_omegas["1"] - log_omegas["0"])
+        -0.230 ± 0.035 (95%: -0.299 to -0.161)
+        """
         require_trust(self)
         log_omegas = np.array(list(self.log_omegas.values()))
         _, phi = self._influence.of_weighted(self._tilts(log_omegas))
         covariance = self._influence.covariance(phi, trusted=self.trust.errors_hold)
         estimates = Estimates(log_omegas, covariance, level, influence=phi, strata=self._influence.strata)
-        return {name: estimate.exp() for name, estimate in zip(self.names, estimates, strict=True)}
+        return dict(zip(self.names, estimates, strict=True))
 
     def log_omega_covariance(self) -> Floats:
         r"""Return the covariance of the log normalisers, relative to the population.
@@ -178,6 +196,7 @@ class DebiasedSample:
         The variance of :math:`\log\Omega_k - \log\Omega_l` is ``C[k, k] + C[l, l] - 2 * C[k, l]``: the squared error
         that MBAR gives for a difference of free energies.
         """
+        require_trust(self)
         tilts = self._tilts(np.array(list(self.log_omegas.values())))
         return self._influence.model_covariance(tilts - self._influence.weights[:, None])
 
@@ -256,6 +275,8 @@ class DebiasedSample:
         array or frame
             The rows, in the user's library; for a fit of a matrix their positions.
         """
+        if not isinstance(n, int | np.integer) or n < 0:
+            raise MismatchError(f"{n!r} rows cannot be drawn. Give a whole number.", expected=("int",), got=(n,))
         drawable = int(np.count_nonzero(self._probabilities))
         if not replace and n > drawable:
             raise MismatchError(
@@ -267,15 +288,7 @@ class DebiasedSample:
         drawn = rng.choice(len(self), size=n, replace=replace, p=self._probabilities)
         if not self._pool.frames:
             return drawn
-        whole = self._pool.whole()
-        if whole is None:
-            raise MismatchError(
-                "The samples are held by different libraries, so the drawn rows have no one form. Bring all samples "
-                "into one library, or draw positions with numpy from probabilities.",
-                expected=("one library",),
-                got=[type(frame.native).__module__ for frame in self._pool.frames],
-            )
-        return whole.take(drawn)
+        return concat(self._pool.frames).take(drawn)
 
     def torch_sampler(self, n: float | None = None, seed: int | None = None, *, method: str = "multinomial") -> Any:
         """Return a ``torch.utils.data.Sampler`` that draws positions of rows by weight; see ``vardi.learn.batches``."""
@@ -303,6 +316,7 @@ class DebiasedSample:
         columns : sequence of str, optional
             Columns or expressions to look at; all numeric columns without missing values by default.
         """
+        columns = [columns] if isinstance(columns, str) else columns
         return diagnose(self, self.numeric_columns if columns is None else columns)
 
     def bootstrap(
@@ -364,7 +378,7 @@ class DebiasedSample:
         require_trust(self)
         if columns is None:
             read = {name for bias in self._pool.biases for name in bias.columns}
-            columns = [name for name in self.numeric_columns if name in read]
+            columns = [name for name in self.numeric_columns if name in read] or self.numeric_columns
         named = (
             columns
             if isinstance(columns, Mapping)
@@ -421,7 +435,8 @@ class DebiasedSample:
     def _tilts(self, log_omegas: Floats) -> Floats:
         """Return r_i omega_k(z_i) / Omega_k, the weight of row i under state k, for all rows and states."""
         log_weights = np.log(self._row_weights)[:, None]
-        return self._influence.spread(np.exp(self._rows.log_omega() - log_omegas + log_weights))
+        finite = np.where(np.isfinite(log_omegas), log_omegas, 0.0)  # a state that covers no row has no tilt
+        return self._influence.spread(np.exp(self._rows.log_omega() - finite + log_weights))
 
     def _in_fit(self, values: Floats) -> Floats:
         """Return values of the rows that the fit rests on, or refuse those that are not numbers."""
@@ -447,7 +462,13 @@ class DebiasedSample:
                 )
             array = np.concatenate(pieces)
         else:
-            array = np.asarray(values)
+            array = np.asarray(in_order(values, self._pool.frames, "The series of values"))
+        if array.dtype.kind not in "fiub":
+            raise MismatchError(
+                f"The values hold {array.dtype}, and only numbers have a mean. Give numbers, or a condition of them.",
+                expected=("numbers",),
+                got=(str(array.dtype),),
+            )
         if array.shape != (len(self),):
             raise MismatchError(
                 f"The values have shape {array.shape}, but the pool has {len(self)} rows. Give one for each.",

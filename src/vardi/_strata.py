@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Protocol
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from vardi._rows.grouping import membership
 from vardi._sums import Floats, Integers
+from vardi._threads import map_blocks
 
 
 class Tilts(Protocol):
@@ -58,6 +60,25 @@ class Strata:
         """Return V."""
         deviations = self.centred(influence)
         return np.asarray(deviations.T @ deviations)
+
+    def covariance_of_blocks(self, block: Callable[[slice], Floats], n: int, m: int) -> Floats:
+        """Return V for influence values that are computed block by block, since n x m of them may not fit."""
+        if self._single.any():
+            return self.covariance(block(slice(0, n)))
+
+        def sums(rows: slice) -> tuple[Floats, Floats]:
+            phi = block(rows)
+            scaled = phi * self._scale[rows, None]
+            counts = None if self.counts is None else self.counts[rows]
+            return scaled.T @ scaled, np.asarray(membership(self.source[rows], len(self.sizes), counts) @ phi)
+
+        squares, totals = np.zeros((m, m)), np.zeros((len(self.sizes), m))
+        for square, total in map_blocks(sums, n, m):
+            squares += square
+            totals += total
+        sizes = self._sizes[:, 0]
+        factors = np.where(self.sizes > 0, 1.0 / np.maximum(sizes - 1.0, 1.0), 0.0) / self.n**2
+        return squares - (totals * factors[:, None]).T @ totals
 
     @cached_property
     def _single(self) -> NDArray[np.bool_]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vardi._estimates import with_digits_of
 from vardi.biases import everywhere
 from vardi.errors import WeakOverlapWarning
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 MOST_VARIABLES = 8
 MOST_SAMPLES = 20
+LOGS = 30.0  # a log normaliser from which the number itself says nothing to a person
 WIDTH = 80
 
 
@@ -61,13 +63,15 @@ class Summary:
     variables: tuple[VariableLine, ...]
     more_variables: int
     doubts: tuple[str, ...]
+    log_scale: bool
 
 
 def summarize(fit: DebiasedSample) -> Summary:
     """Compute the summary of a fit."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakOverlapWarning)  # said in the summary itself
-        normalisers = fit.normalisers()
+        log_scale = fit._rows.log or any(LOGS < abs(value) < math.inf for value in fit.log_omegas.values())
+        normalisers = fit.log_normalisers() if log_scale else fit.normalisers()
     pool, rows = fit._pool, fit._rows
     biases = ["everywhere" if bias == everywhere() else str(bias) for bias in pool.biases] or [""] * len(fit.names)
     samples = tuple(
@@ -87,6 +91,7 @@ def summarize(fit: DebiasedSample) -> Summary:
         variables=tuple(_variables(fit, fit.numeric_columns[:MOST_VARIABLES])),
         more_variables=max(len(fit.numeric_columns) - MOST_VARIABLES, 0),
         doubts=fit.trust.messages,
+        log_scale=log_scale,
     )
 
 
@@ -107,12 +112,13 @@ def to_text(summary: Summary) -> str:
     sampled = sum(line.rows > 0 for line in summary.samples)
     name_width = min(max(len("sample"), *(len(line.name) for line in summary.samples)), 20)
     bias_width = min(max(len("bias"), *(len(line.bias) for line in summary.samples)), WIDTH - name_width - 47)
+    normaliser = "log normaliser" if summary.log_scale else "normaliser"
     lines = [
-        f"{summary.rows:,} rows of {sampled} {'sample' if sampled == 1 else 'samples'} speak for the population",
+        f"{_rows(summary)} of {sampled} {'sample' if sampled == 1 else 'samples'} speak for the population",
         *_wrapped("identified", summary.verdict),
         *_wrapped("solved", _solved(summary)),
         "",
-        f"{'sample':<{name_width}} {'rows':>11}  {'bias':<{bias_width}}  {'normaliser':>18}  {'of weight':>11}",
+        f"{'sample':<{name_width}} {'rows':>11}  {'bias':<{bias_width}}  {normaliser:>18}  {'of weight':>11}",
     ]
     for line in summary.samples[:MOST_SAMPLES]:
         share = f"{line.share_of_weight:.1%}" if line.rows else "not sampled"
@@ -152,7 +158,8 @@ def to_html(summary: Summary) -> str:
         "<div><p><b>DebiasedSample</b>: "
         f"{summary.rows:,} rows, effective {summary.effective:,.0f} of {summary.counted:,.0f}.<br>"
         f"{escape(summary.verdict)}<br>Solved in {escape(_solved(summary))}</p>"
-        "<table><thead><tr><th>sample</th><th>rows</th><th>bias</th><th>normaliser</th><th>share of weight</th></tr>"
+        "<table><thead><tr><th>sample</th><th>rows</th><th>bias</th>"
+        f"<th>{'log ' * summary.log_scale}normaliser</th><th>share of weight</th></tr>"
         f"</thead><tbody>{samples}</tbody></table>"
         + (
             "<table><thead><tr><th>mean of</th><th>in the pool</th><th>in the population</th></tr></thead>"
@@ -166,7 +173,7 @@ def to_html(summary: Summary) -> str:
 
 
 def _solved(summary: Summary) -> str:
-    steps = "1 iteration" if summary.iterations == 1 else f"{summary.iterations} iterations"
+    steps = {0: "by pairs of samples", 1: "1 iteration"}.get(summary.iterations, f"{summary.iterations} iterations")
     collapsed = "" if summary.distinct is None else f" over {summary.distinct:,} distinct rows"
     return (
         f"{steps}{collapsed}: the equations hold to {summary.residual:.0e}, every ratio of weights to "
@@ -174,12 +181,16 @@ def _solved(summary: Summary) -> str:
     )
 
 
+def _rows(summary: Summary) -> str:
+    counted = "" if summary.counted == summary.rows else f" ({summary.counted:,.0f} counted)"
+    return f"{summary.rows:,} {'row' if summary.rows == 1 else 'rows'}{counted}"
+
+
 def _with_error(value: float, stderr: float) -> str:
     """Return a number with two digits of its error; alone where it has none, as what is known has."""
     if not stderr > 1e-9 * abs(value):
         return f"{value:.4g}"
-    digits = max(0, 1 - math.floor(math.log10(stderr)))
-    return f"{value:.{digits}f} ± {stderr:.{digits}f}" if digits < 6 else f"{value:.4g} ± {stderr:.2g}"
+    return " ± ".join(with_digits_of(stderr, value, stderr))
 
 
 def _wrapped(label: str, text: str) -> list[str]:

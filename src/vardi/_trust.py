@@ -112,6 +112,8 @@ def warn_of_single_rows(fit: DebiasedSample, influence_values: Floats) -> None:
     strata = fit._influence.strata
     squares = strata.centred(influence_values) ** 2
     total = squares.sum(axis=0)
+    if strata.counts is not None:  # a row that stands for many is not one row
+        squares = squares / np.maximum(strata.counts, 1.0)[:, None]
     rows = squares.argmax(axis=0)
     shares = np.divide(squares.max(axis=0), total, out=np.zeros(len(total)), where=total > 0)
     worst = int(shares.argmax())
@@ -127,7 +129,7 @@ def warn_of_single_rows(fit: DebiasedSample, influence_values: Floats) -> None:
         )
 
 
-def require_trust(fit: DebiasedSample) -> None:
+def require_trust(fit: DebiasedSample, stacklevel: int = 3) -> None:
     """Warn of everything that makes errors doubtful."""
     for message in fit.trust.messages:
-        warnings.warn(message, WeakOverlapWarning, stacklevel=3)
+        warnings.warn(message, WeakOverlapWarning, stacklevel=stacklevel)

@@ -106,7 +106,7 @@ def _require_known(bias: ExpressionBias, known: np.ndarray, missing: dict[str, i
     unknown = np.flatnonzero(~known.astype(bool))
     if not len(unknown):
         return
-    of_sample = f" of sample '{sample}'" if sample is not None else ""
+    of_sample = f" on rows of sample '{sample}'" if sample is not None else ""
     columns = {name: missing[name] for name in bias.columns if name in missing}
     if not columns:
         raise InvalidBiasError(

@@ -153,7 +153,7 @@ class Frame(ABC):
         return product
 
     def _function(self, bias: FunctionBias, sample: str | None) -> np.ndarray:
-        of_sample = f" of sample '{sample}'" if sample is not None else ""
+        of_sample = f" on rows of sample '{sample}'" if sample is not None else ""
         returned = bias.function(self.native)
         if _is_reordered(returned, self.native):
             raise MismatchError(

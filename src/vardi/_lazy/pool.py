@@ -165,7 +165,7 @@ def expression(
         if unknown:
             columns = {column: missing[column] for column in bias.columns if column in missing}
             counted = ", ".join(f"{column!r} ({count})" for column, count in columns.items())
-            of_sample = "" if name is None else f" of sample {str(name)!r}"
+            of_sample = "" if name is None else f" on rows of sample {str(name)!r}"
             raise MissingValuesError(
                 f"The bias {bias}{of_sample} is unknown on {number_of_rows(unknown)}, since there are missing values "
                 f"in {counted}. A missing value is neither true nor false. Fill or drop these rows, or say what holds "

@@ -56,11 +56,11 @@ class LazyDebiasedSample(DebiasedSample):
             _needs_rows("An expectation of values that are not columns")
         return self._query(matrix, level)
 
-    def normalisers(self, level: float = 0.95) -> dict[Name, Estimate]:
-        """Return each normaliser with its error; intervals are made on the log scale."""
+    def log_normalisers(self, level: float = 0.95) -> dict[Name, Estimate]:
+        """Return each log normaliser with its error, relative to the population."""
         require_trust(self)
         estimates = self._influence.query(self._biases_of, level, trusted=self.trust.errors_hold)
-        return {name: one.log().exp() for name, one in zip(self.names, estimates, strict=True)}
+        return {name: one.log() for name, one in zip(self.names, estimates, strict=True)}
 
     def log_omega_covariance(self) -> Floats:
         """Return the covariance of the log normalisers, relative to the population."""
@@ -123,7 +123,7 @@ class LazyDebiasedSample(DebiasedSample):
 
     def _compiled(self, part: Part, text: str) -> nw.Expr:
         """Return a column or an expression of a part, or refuse one with missing values."""
-        schema = part.frame.collect_schema()
+        schema = nw.Schema({k: v for k, v in part.frame.collect_schema().items() if not k.startswith(PREFIX)})
         bias = where(f"`{text}`" if text in schema else text)
         assert isinstance(bias, ExpressionBias)
         target = NarwhalsTarget(schema)

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from vardi._debias import debias
 from vardi._frames import Frame, NarwhalsFrame, NumpyFrame, as_frame
-from vardi._pool import Name, _in_order, as_biases, as_named, show
+from vardi._pool import Name, as_biases, as_named, in_order, show
 from vardi._sample import DebiasedSample
 from vardi._sums import Integers
 from vardi.biases import Bias
@@ -59,7 +59,7 @@ def joined(X: Any, y: Any, target: str | None, biases: Mapping[Name, Any]) -> Fr
         rows = _SparseRows(X, as_biases(biases, tuple(biases)))
     else:
         rows = as_frame(np.asarray(X) if _is_array(X) else X)
-    targets = _targets(_in_order(y, (rows,), "y"), target)
+    targets = _targets(in_order(y, (rows,), "y"), target)
     for values in targets.values():
         if len(values) != len(rows):
             raise MismatchError(
