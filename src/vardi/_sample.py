@@ -196,7 +196,7 @@ class DebiasedSample:
         The variance of :math:`\log\Omega_k - \log\Omega_l` is ``C[k, k] + C[l, l] - 2 * C[k, l]``: the squared error
         that MBAR gives for a difference of free energies.
         """
-        require_trust(self)
+        require_trust(self, tail=False)
         tilts = self._tilts(np.array(list(self.log_omegas.values())))
         return self._influence.model_covariance(tilts - self._influence.weights[:, None])
 

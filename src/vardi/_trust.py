@@ -76,21 +76,30 @@ class Trust:
     @property
     def messages(self) -> tuple[str, ...]:
         """What is to be said, most severe first; empty where all is well."""
-        said = []
-        if self.bridging < DOUBTED:
-            answer = "no standard error is given" if not self.errors_hold else "standard errors may be too small"
-            said.append(
-                f"Only {self.bridging:.1f} rows bridge {show(self.cut[0])} and {show(self.cut[1])}, so {answer}: their "
-                "relative weight rests on these few. Add a sample that lies between them, or more rows where they "
-                "overlap; bootstrap() shows the spread there is."
-            )
-        if self.tail_index > HEAVY:
-            said.append(
-                f"The largest weights have tail index {self.tail_index:.2f} (of {show(self.blame)}), and from 0.5 on "
-                "the variance is infinite: standard errors are then too small however many rows there are. Add a "
-                "sample that covers the rows of large weight."
-            )
-        return tuple(said)
+        return self.of_overlap + self.of_tail
+
+    @property
+    def of_overlap(self) -> tuple[str, ...]:
+        """What is to be said of the rows that bridge the samples."""
+        if self.bridging >= DOUBTED:
+            return ()
+        answer = "standard errors may be too small" if self.errors_hold else "no standard error is given"
+        return (
+            f"Only {self.bridging:.1f} rows bridge {show(self.cut[0])} and {show(self.cut[1])}, so {answer}: their "
+            "relative weight rests on these few. Add a sample that lies between them, or more rows where they overlap; "
+            "bootstrap() shows the spread there is.",
+        )
+
+    @property
+    def of_tail(self) -> tuple[str, ...]:
+        """What is to be said of the largest weights."""
+        if not self.tail_index > HEAVY:
+            return ()
+        return (
+            f"The largest weights have tail index {self.tail_index:.2f} (of {show(self.blame)}), and from 0.5 on the "
+            "variance is infinite: standard errors are then too small however many rows there are. Add a sample that "
+            "covers the rows of large weight.",
+        )
 
 
 def _tail(influence: Influence) -> tuple[float, np.ndarray]:
@@ -129,7 +138,7 @@ def warn_of_single_rows(fit: DebiasedSample, influence_values: Floats) -> None:
         )
 
 
-def require_trust(fit: DebiasedSample, stacklevel: int = 3) -> None:
-    """Warn of everything that makes errors doubtful."""
-    for message in fit.trust.messages:
+def require_trust(fit: DebiasedSample, stacklevel: int = 3, *, tail: bool = True) -> None:
+    """Warn of everything that makes errors doubtful; comparisons of samples do not rest on the tail of the weights."""
+    for message in fit.trust.messages if tail else fit.trust.of_overlap:
         warnings.warn(message, WeakOverlapWarning, stacklevel=stacklevel)
