@@ -2,8 +2,7 @@
 
 k-means minimises the mean squared distance to the nearest centre, a risk like any other. An app gives 900 customers,
 all from the east (x0 >= 0); a telephone survey gives 100 from everywhere. Without weights three of four depots go east;
-with the debiased weights they stand for all customers. ``vardi.DebiasedEstimator(KMeans(4), biases=...)`` does the same
-in one step; here the weights are given by hand.
+with the debiased weights they stand for all customers: ``vardi.DebiasedEstimator`` gives them to k-means.
 
     python examples/debiased_kmeans.py [FOLDER FOR THE FIGURE]
 """
@@ -31,12 +30,14 @@ def main(folder: Path | None = None, seed: int = 0) -> dict[str, float]:
     samples = {"app": drawn[drawn[:, 0] >= 0][:900], "telephone": customers(rng, 100)}
     everyone = customers(rng, 20_000)
     pool = np.concatenate(list(samples.values()))
-    fit = vardi.debias(samples, {"app": "x0 >= 0", "telephone": 1})
+    source = np.repeat(list(samples), [len(rows) for rows in samples.values()])
 
     model = KMeans(4, n_init=10, random_state=0)
+    debiased = vardi.DebiasedEstimator(model, biases={"app": "x0 >= 0", "telephone": 1}).fit(pool, source=source)
+    fit = debiased.debiased_
     depots = {
         "pooled": model.fit(pool).cluster_centers_,
-        "debiased": model.fit(pool, sample_weight=fit.weights).cluster_centers_,
+        "debiased": debiased.cluster_centers_,
         "best": model.fit(everyone).cluster_centers_,
     }
     cost = {name: float(nearest(everyone, centres).mean()) for name, centres in depots.items()}

@@ -31,10 +31,10 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, RobustScaler, StandardScaler
 from sklearn.svm import SVR
 
-from vardi.errors import MismatchError, VardiError, VardiWarning
+from vardi.errors import MismatchError, VardiError, VardiWarning, WeightBlindError, WeightBlindWarning
 from vardi.learn._steps import blind_steps, takes_weights
 from vardi.learn.estimator import DebiasedEstimator
-from vardi.learn.weight_use import WeightBlindError, WeightBlindWarning, WeightUse, check_weight_use, example_rows
+from vardi.learn.weight_use import WeightUse, check_weight_use, example_rows
 
 X = np.random.default_rng(0).gamma(2.0, size=(60, 2))
 Y = X.sum(axis=1)

@@ -31,6 +31,8 @@ from vardi.errors import (
     VardiError,
     VardiWarning,
     WeakOverlapWarning,
+    WeightBlindError,
+    WeightBlindWarning,
 )
 
 _LEARNING = ("DebiasedEstimator", "DebiasedResampler", "GaussianMixture", "debiased_risk", "debiased_scorer")
@@ -77,6 +79,8 @@ __all__ = [
     "VardiWarning",
     "Verdict",
     "WeakOverlapWarning",
+    "WeightBlindError",
+    "WeightBlindWarning",
     "at_most",
     "between",
     "biases",

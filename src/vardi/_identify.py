@@ -249,7 +249,7 @@ def _disagreement(graph: Any, names: Sequence[Name], labels: Integers, groups: G
         )
     return (
         f"{_groups_text(groups)}: they share no rows that both could have drawn, so their relative weight is "
-        "undetermined. Add a sample that overlaps both, give known shares, or debias each group alone."
+        "undetermined. Add a sample that overlaps both, or debias each group alone."
     )
 
 

@@ -2,7 +2,7 @@
 
 In counts (not shares) of rows, the dual is D(u) = sum_i c_i log S_i(u) - sum_k n_k u_k with gradient shares - sizes and
 Hessian diag(shares) - gram. Its third derivative along any direction d is at most range(d) times the second, from which
-everything here follows (MATH section 1.3 of the design notes; Bach 2010 for the general theory):
+everything here follows (pseudo-self-concordance; Bach 2010, "Self-concordant analysis for logistic regression"):
 
 - a full Newton step delta descends by N^2 / 4 or more whenever R = range(delta) <= 1, without evaluating D;
 - a step of length log(1 + R) / R always descends;

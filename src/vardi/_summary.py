@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vardi._estimates import with_digits_of
+from vardi._estimates import Estimate, with_digits_of
+from vardi._pool import Name
 from vardi.biases import everywhere
 from vardi.errors import WeakOverlapWarning
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 MOST_VARIABLES = 8
 MOST_SAMPLES = 20
+MOST_ERRORS = 200  # samples up to which their errors are computed
 LOGS = 30.0  # a log normaliser from which the number itself says nothing to a person
 WIDTH = 80
 
@@ -71,7 +73,7 @@ def summarize(fit: DebiasedSample) -> Summary:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakOverlapWarning)  # said in the summary itself
         log_scale = fit._rows.log or any(LOGS < abs(value) < math.inf for value in fit.log_omegas.values())
-        normalisers = fit.log_normalisers() if log_scale else fit.normalisers()
+        normalisers = _normalisers(fit, log_scale)
     pool, rows = fit._pool, fit._rows
     biases = ["everywhere" if bias == everywhere() else str(bias) for bias in pool.biases] or [""] * len(fit.names)
     samples = tuple(
@@ -93,6 +95,14 @@ def summarize(fit: DebiasedSample) -> Summary:
         doubts=fit.trust.messages,
         log_scale=log_scale,
     )
+
+
+def _normalisers(fit: DebiasedSample, log_scale: bool) -> dict[Name, Estimate]:
+    """Return the normalisers with their errors; without, where there are more than a screen can hold."""
+    if len(fit.names) <= MOST_ERRORS:
+        return fit.log_normalisers() if log_scale else fit.normalisers()
+    values = fit.log_omegas if log_scale else fit.omegas
+    return {name: Estimate(value, math.nan) for name, value in values.items()}
 
 
 def _variables(fit: DebiasedSample, names: Sequence[str]) -> list[VariableLine]:

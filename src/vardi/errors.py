@@ -153,6 +153,20 @@ class NeedsRowsError(VardiError):
     """Something that needs rows in memory was asked of a lazy frame."""
 
 
+class WeightBlindError(VardiError):
+    """A learner that takes no ``sample_weight``, so that it would learn from the biased pool.
+
+    Attributes
+    ----------
+    estimator : str
+        The learner.
+    """
+
+    def __init__(self, message: str, *, estimator: str) -> None:
+        super().__init__(message)
+        self.estimator = estimator
+
+
 class ConvergenceError(VardiError):
     """The equations could not be solved to the tolerance.
 
@@ -173,6 +187,10 @@ class VardiWarning(UserWarning):
 
 class WeakOverlapWarning(VardiWarning):
     """Standard errors are doubtful or refused: samples hardly overlap, or a few rows carry the weight."""
+
+
+class WeightBlindWarning(VardiWarning):
+    """Steps of a pipeline that take no ``sample_weight``, so that they learn from the biased pool."""
 
 
 class DroppedSamplesWarning(VardiWarning):

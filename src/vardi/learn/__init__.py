@@ -5,7 +5,7 @@ from vardi.learn.inference import ModelInference, inference
 from vardi.learn.mixture import GaussianMixture
 from vardi.learn.resampler import DebiasedResampler
 from vardi.learn.risk import DebiasedScorer, debiased_risk, debiased_scorer
-from vardi.learn.weight_use import WeightBlindError, WeightBlindWarning, WeightUse, check_weight_use
+from vardi.learn.weight_use import WeightUse, check_weight_use
 
 __all__ = [
     "DebiasedEstimator",
@@ -13,8 +13,6 @@ __all__ = [
     "DebiasedScorer",
     "GaussianMixture",
     "ModelInference",
-    "WeightBlindError",
-    "WeightBlindWarning",
     "WeightUse",
     "check_weight_use",
     "debiased_risk",

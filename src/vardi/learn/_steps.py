@@ -23,7 +23,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from vardi._sums import Floats
-from vardi.errors import VardiError, VardiWarning
+from vardi.errors import WeightBlindError, WeightBlindWarning
 
 BLIND_BUT_RIGHT = (
     DictVectorizer,
@@ -42,24 +42,6 @@ BLIND_BUT_RIGHT = (
 FORWARD_ANY = (GridSearchCV, RandomizedSearchCV, RFE, SelectFromModel, TransformedTargetRegressor)
 FORWARD_WEIGHTS = (StackingClassifier, StackingRegressor, VotingClassifier, VotingRegressor)
 """Meta-estimators that hand fit parameters on also without routing: any of them, or ``sample_weight`` alone."""
-
-
-class WeightBlindError(VardiError):
-    """A learner that takes no ``sample_weight``, so that it would learn from the biased pool.
-
-    Attributes
-    ----------
-    estimator : str
-        The learner.
-    """
-
-    def __init__(self, message: str, *, estimator: str) -> None:
-        super().__init__(message)
-        self.estimator = estimator
-
-
-class WeightBlindWarning(VardiWarning):
-    """Steps of a pipeline that take no ``sample_weight``, so that they learn from the biased pool."""
 
 
 def takes_weights(estimator: Any) -> bool:

@@ -15,9 +15,9 @@ from sklearn.utils.validation import _num_samples
 from vardi._sums import Floats
 from vardi.errors import MismatchError
 from vardi.learn._joined import take
-from vardi.learn._steps import WeightBlindError, WeightBlindWarning, blind_steps, fit_weighted, takes_weights
+from vardi.learn._steps import blind_steps, fit_weighted, takes_weights
 
-__all__ = ["WeightBlindError", "WeightBlindWarning", "WeightUse", "check_weight_use"]
+__all__ = ["WeightUse", "check_weight_use"]
 
 Finding = Literal["exact", "approximate", "ignored", "absent", "undecided"]
 
