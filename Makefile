@@ -22,7 +22,7 @@ test: $(VENV)/.dev  ## all tests and doctests, with coverage
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
 
 slow: $(VENV)/.dev  ## statistical claims and large designs, by simulation
-	$(BIN)/python -m pytest tests/slow
+	$(BIN)/python -m pytest tests/slow -s
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
