@@ -76,6 +76,8 @@ class TestSameAsInMemory:
 
     def test_cdf_and_quantiles(self, both):
         eager, lazy, texts = both
+        assert repr(lazy.cdf(texts[0])) == f"LazyCdf({texts[0]!r})"
+        assert repr(eager.cdf(texts[0])).startswith("DebiasedCdf(")
         point = eager.cdf(texts[0]).quantile(0.4).value
         same(lazy.cdf(texts[0])(point), eager.cdf(texts[0])(point))
         assert_allclose(lazy.cdf(texts[0])([point, point + 1]).values, eager.cdf(texts[0])([point, point + 1]).values)

@@ -62,7 +62,6 @@ class LazyPool(Pool):
     """A pool of lazy frames."""
 
     parts: tuple[Part, ...] = ()
-    natives: tuple[Any, ...] = ()
     sizes: Floats = field(default_factory=lambda: np.empty(0))
     reach: Floats = field(default_factory=lambda: np.empty((0, 0)))
 
@@ -114,7 +113,7 @@ def lazy_pool(
         for name, frame in named.items()
     )
     sizes, reach = _checked(parts, names)
-    return LazyPool(names, biases, (), np.empty(0, np.int64), None, parts, tuple(named.values()), sizes, reach)
+    return LazyPool(names, biases, (), np.empty(0, np.int64), None, parts, sizes, reach)
 
 
 def _part(

@@ -178,6 +178,9 @@ class LazyCdf(DebiasedCdf):
     def __init__(self, fit: LazyDebiasedSample, column: str) -> None:
         self._fit, self._column = fit, column
 
+    def __repr__(self) -> str:
+        return f"LazyCdf({self._column!r})"
+
     def __call__(self, t: Any, level: float = 0.95) -> Any:
         """Return F(t): an Estimate for a number, Estimates for several."""
         points = np.atleast_1d(np.asarray(t, np.float64))
