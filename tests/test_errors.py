@@ -49,7 +49,7 @@ def test_not_strongly_connected():
         vardi.NotIdentifiableError,
         "The samples fall into 2 groups that cannot be compared ('agency'; 'web')",
         "share no rows that both could have drawn, so their relative weight is undetermined",
-        "Add a sample that overlaps both, or debias each group alone.",
+        "Add a sample that overlaps both, give known shares, or debias each group alone.",
         "The nearest are",
         "agency",
         "web",

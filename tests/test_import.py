@@ -6,6 +6,7 @@ import sys
 import vardi
 
 CORE = {"numpy", "scipy", "narwhals", "joblib", "threadpoolctl", "cloudpickle", "cython_runtime", "vardi"}
+CORE |= {"charset_normalizer", "psutil"}  # numpy.f2py and joblib load these where they are installed
 
 
 def imported(statement):

@@ -149,6 +149,20 @@ class InvalidCountsError(VardiError):
         self.rows = tuple(int(row) for row in rows)
 
 
+class InvalidSharesError(VardiError):
+    """Known shares that are none, that no weights on the rows can meet, or that contradict one another.
+
+    Attributes
+    ----------
+    cells : tuple of str
+        The parts of the population whose shares are to blame.
+    """
+
+    def __init__(self, message: str, *, cells: Iterable[str]) -> None:
+        super().__init__(message)
+        self.cells = tuple(cells)
+
+
 class NeedsRowsError(VardiError):
     """Something that needs rows in memory was asked of a lazy frame."""
 
@@ -181,6 +195,34 @@ class ConvergenceError(VardiError):
         self.solution = solution
 
 
+class OutputError(VardiError):
+    """A file that cannot be written where it was asked for, or that is there already.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    """
+
+    def __init__(self, message: str, *, path: str) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class StudyError(VardiError):
+    """A study file that cannot be run; all that is wrong with it is said at once.
+
+    Attributes
+    ----------
+    problems : tuple of str
+        One line for each thing that is wrong, with its place in the file.
+    """
+
+    def __init__(self, message: str, *, problems: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems)
+
+
 class VardiWarning(UserWarning):
     """Base of every warning that vardi gives."""
 
@@ -191,6 +233,10 @@ class WeakOverlapWarning(VardiWarning):
 
 class WeightBlindWarning(VardiWarning):
     """Steps of a pipeline that take no ``sample_weight``, so that they learn from the biased pool."""
+
+
+class ContradictedSharesWarning(VardiWarning):
+    """The samples, by their biases, give shares that are far from the known ones."""
 
 
 class DroppedSamplesWarning(VardiWarning):

@@ -1,0 +1,67 @@
+"""Files appear whole or not at all: written under a temporary name beside their place, then moved there."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from vardi.errors import OutputError
+
+
+def require_writable(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
+    """Return the path of an output, or say before any work why it cannot be written."""
+    target = Path(path)
+    if target.is_dir():
+        raise OutputError(f"{target} is a folder. Give the name of a file in it.", path=str(target))
+    if target.exists() and not overwrite:
+        raise OutputError(f"{target} is there already, and is not overwritten unasked.", path=str(target))
+    if not target.parent.is_dir():
+        raise OutputError(f"{target} cannot be written: there is no folder {target.parent}.", path=str(target))
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise OutputError(f"{target} cannot be written: the folder {target.parent} is read-only.", path=str(target))
+    return target
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str], *, overwrite: bool) -> Iterator[Path]:
+    """Give a temporary name to write to; it takes the place of ``path`` only when the block ends well.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     with whole_file(Path(folder) / "a.txt", overwrite=False) as temporary:
+    ...         _ = temporary.write_text("whole")
+    ...     [(path.name, path.read_text()) for path in Path(folder).iterdir()]
+    [('a.txt', 'whole')]
+    """
+    target = require_writable(path, overwrite=overwrite)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=f".part{target.suffix}", dir=target.parent)
+        os.close(handle)
+    except OSError as error:
+        raise OutputError(f"{target} cannot be written: {error.strerror}.", path=str(target)) from error
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(target)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OutputError(f"{target} was not written: {reason}.", path=str(target)) from error
+    finally:
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+
+
+def _umask() -> int:
+    """Return the mask of new files: mkstemp makes private ones, and outputs are ordinary."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
