@@ -1,0 +1,51 @@
+"""The page of a reproduction: tables beside print, and the figures, in one file."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from vardi.paper._comparison import Agreement
+from vardi.paper._layout import Table
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure with its words."""
+
+    stem: str
+    title: str
+    caption: str
+    svg: bytes
+
+    @property
+    def encoded(self) -> str:
+        """Return the drawing in base 64, to be put into a page."""
+        return b64encode(self.svg).decode("ascii")
+
+
+def to_html(
+    tables: Sequence[Table], agreed: Agreement, drawings: Sequence[Drawing], facts: Sequence[tuple[str, str]]
+) -> str:
+    """Render the page.
+
+    Parameters
+    ----------
+    tables : sequence of Table
+        The tables, laid out.
+    agreed : Agreement
+        What the head of the page says.
+    drawings : sequence of Drawing
+        The figures as SVG, which are put into the page itself.
+    facts : sequence of pairs
+        What the numbers depend on: runs, seed, versions.
+    """
+    try:
+        from jinja2 import Environment, StrictUndefined
+    except ImportError as error:
+        raise ImportError("The page of the paper needs jinja2: pip install 'vardi[paper]'.") from error
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string(files("vardi.paper").joinpath("templates/page.html").read_text("utf-8"))
+    return template.render(tables=tables, agreed=agreed, drawings=drawings, facts=facts)
