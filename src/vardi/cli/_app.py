@@ -1,0 +1,103 @@
+"""The commands of ``vardi``, and what ``--help`` says of them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from vardi.cli._bench import bench
+from vardi.cli._check import check
+from vardi.cli._demo import demo
+from vardi.cli._fit import fit, report, sample
+from vardi.cli._guard import guarded
+from vardi.cli._init import init
+
+PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    help="K biased samples of one population in, one debiased sample out.",
+    epilog="Start with: vardi demo",
+)
+
+
+def _examples(*lines: str) -> str:
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        import vardi
+
+        typer.echo(f"vardi {vardi.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """K biased samples of one population in, one debiased sample out."""
+
+
+app.command(
+    "demo",
+    short_help="Debias the bundled house prices, start to end.",
+    epilog=_examples("vardi demo", "vardi demo --output houses"),
+)(demo)
+app.command(
+    "init",
+    short_help="Write a study file, by questions or by options.",
+    epilog=_examples("vardi init", "vardi init study.toml --source a=a.csv --bias 'a=price <= 22' --source b=b.csv"),
+)(init)
+app.command(
+    "check",
+    short_help="Tell whether the samples can be compared.",
+    epilog=_examples("vardi check study.toml", "vardi check study.toml --json"),
+)(check)
+app.command(
+    "fit",
+    short_help="Print a summary; write weights and a report.",
+    epilog=_examples(
+        "vardi fit study.toml",
+        "vardi fit study.toml -o weights.parquet --report report.html",
+        "vardi fit study.toml -o weights.csv --with-data --force --json",
+    ),
+)(fit)
+app.command(
+    "sample",
+    short_help="Draw rows by weight.",
+    epilog=_examples("vardi sample study.toml -n 1000 --seed 1 -o drawn.parquet"),
+)(sample)
+app.command("report", short_help="Write the report alone.", epilog=_examples("vardi report study.toml -o report.html"))(
+    report
+)
+
+
+@app.command(
+    "paper", context_settings=PASSED_ON, add_help_option=False, help="Repeat the tables and figures of the paper."
+)
+def _paper(context: typer.Context) -> None:
+    from vardi.cli.paper import paper
+
+    _pass_on(paper, context)
+
+
+app.command(
+    "bench",
+    short_help="Run the benchmarks beside their peers.",
+    epilog=_examples("vardi bench --quick", "vardi bench dense-log growth --output results.md"),
+)(bench)
+
+
+def _pass_on(command: object, context: typer.Context) -> None:
+    """Run a command that is loaded only when it is asked for."""
+    own = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    own.command(context_settings={"help_option_names": ["-h", "--help"]})(guarded(command))  # type: ignore[type-var]
+    own(args=context.args, prog_name=context.command_path)

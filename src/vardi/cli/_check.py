@@ -1,0 +1,80 @@
+"""``vardi check``: whether the samples of a study can be compared, and agree with their biases."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from vardi.cli._console import progress, show, show_json, warnings_as_lines
+from vardi.cli._guard import NO, guarded
+from vardi.cli._options import Json, Quiet, StudyFile
+
+if TYPE_CHECKING:
+    from vardi._goodness import BiasCheck
+    from vardi._identify import Verdict
+    from vardi.study import OpenStudy
+
+CONTRADICTED = 0.01
+"""P-value below which the samples contradict their declared biases."""
+
+
+@guarded
+def check(study: StudyFile, as_json: Json = False, quiet: Quiet = False) -> None:
+    """Check a study before it is used: files, biases, overlap, and whether the samples agree with their biases.
+
+    The exit code is 0 where all is well, 1 where the data say no, 2 where the study is wrong.
+    """
+    from vardi import study as studies
+
+    with warnings_as_lines() as said, progress(hidden=as_json or quiet) as stage:
+        read = studies.read(study)
+        stage("Reading the data" if read.engine == "memory" else f"Opening the data with {read.engine}")
+        opened = read.open()
+        stage("Looking for overlap")
+        verdict = opened.verdict()
+        biases = None
+        if verdict.identified and not opened.is_lazy:
+            stage("Comparing the samples with their biases")
+            biases = _bias_check(opened)
+    passed = verdict.identified and not (biases is not None and biases.pvalue < CONTRADICTED)
+    if as_json:
+        show_json({**_json(opened, verdict, biases), "passed": passed, "warnings": said})
+    elif not quiet or not passed:
+        _show(opened, verdict, biases)
+    if not passed:
+        raise typer.Exit(NO)
+
+
+def _bias_check(opened: OpenStudy) -> BiasCheck:
+    """Return the test of the biases, in the variables that the study names where those are columns."""
+    fit = opened.fit()
+    if not fit.numeric_columns and opened.study.variables:
+        return fit.check_biases(list(opened.study.variables))
+    return fit.check_biases()
+
+
+def _json(opened: OpenStudy, verdict: Verdict, biases: BiasCheck | None) -> dict[str, Any]:
+    from vardi.cli._summary import verdict_json
+
+    study = opened.study
+    facts = {"study": str(study.path), "title": study.title, "engine": study.engine}
+    return {**facts, **verdict_json(verdict), "bias_check": None if biases is None else asdict(biases)}
+
+
+def _show(opened: OpenStudy, verdict: Verdict, biases: BiasCheck | None) -> None:
+    from rich.text import Text
+
+    from vardi.cli._summary import links_table
+
+    found = ("✓ ", "bold green") if verdict.identified else ("✗ ", "bold red")
+    show(Text(opened.study.title, "bold"), Text.assemble(found, verdict.message), "")
+    if verdict.links:
+        show(links_table(verdict), "")
+    if biases is None:
+        if verdict.identified:
+            show('The biases were not tested: that needs rows in memory (engine = "memory").')
+        return
+    agreed = ("✓ ", "bold green") if not biases.pvalue < CONTRADICTED else ("✗ ", "bold red")
+    show(Text.assemble(agreed, biases.summary()))

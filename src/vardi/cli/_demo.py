@@ -1,0 +1,105 @@
+"""``vardi demo``: the bundled house prices, from two CSV files to a report."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vardi.cli._console import show, show_plain
+from vardi.cli._guard import guarded
+from vardi.cli._options import Json, Quiet
+from vardi.errors import OutputError
+
+MARK = "# Written by `vardi demo`, and overwritten by it."
+FILES = ("agency.csv", "national.csv", "study.toml", "weights.parquet", "report.html")
+STUDY = f"""{MARK}
+title = "House prices"
+variables = ["MEDV", "RM", "LSTAT"]    # median value in 1,000 dollars, rooms, share of poorer households in %
+
+[sources.agency]                       # 200 houses of an agency that sells up to 22
+data = "agency.csv"
+bias = "MEDV <= 22"
+
+[sources.national]                     # 100 houses of a survey, drawn at random
+data = "national.csv"
+bias = "1"
+"""
+
+
+@guarded
+def demo(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the files of the demo go.")
+    ] = Path("vardi-demo"),
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Debias two samples of house prices that come with vardi: no data and no network needed."""
+    from vardi.cli._fit import run_fit, show_fit
+
+    _require_own(output)
+    with _made_beside(output) as made:
+        _write_inputs(made)
+        outputs = {"weights": made / "weights.parquet", "report": made / "report.html"}
+        fitted = run_fit(made / "study.toml", outputs, hidden=as_json or quiet)
+        output.mkdir(parents=True, exist_ok=True)
+        for name in FILES:
+            (made / name).replace(output / name)
+    study = replace(fitted.opened.study, path=output / "study.toml")
+    fitted = replace(fitted, opened=replace(fitted.opened, study=study))
+    files = {what: output / path.name for what, path in outputs.items()}
+    if as_json or not quiet:
+        show_fit(fitted, files, as_json=as_json)
+    if not as_json and not quiet:
+        _say_next(output)
+
+
+def _require_own(folder: Path) -> None:
+    """Refuse a folder in which the demo would overwrite files that are not its own."""
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"{folder} is a file. Name a folder with --output.", path=str(folder))
+    study = folder / "study.toml"
+    own = study.is_file() and study.read_text(encoding="utf-8", errors="replace").startswith(MARK)
+    taken = [name for name in FILES if (folder / name).exists()]
+    if taken and not own:
+        message = f"{folder / taken[0]} is there, and was not written by the demo. Name another folder with --output."
+        raise OutputError(message, path=str(folder / taken[0]))
+
+
+@contextmanager
+def _made_beside(folder: Path) -> Iterator[Path]:
+    """Give a folder to work in, on the same disk, that is gone afterwards."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    except OSError as error:
+        raise OutputError(f"{folder} cannot be written: {error.strerror}.", path=str(folder)) from error
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _write_inputs(folder: Path) -> None:
+    from vardi.datasets import house_prices
+
+    for name, rows in house_prices(seed=0, backend="polars").samples.items():
+        rows.write_csv(folder / f"{name}.csv")
+    (folder / "study.toml").write_text(STUDY, encoding="utf-8")
+
+
+def _say_next(folder: Path) -> None:
+    show("", "Open the report in a browser, read the study, and try")
+    for command in (
+        f"vardi check {folder / 'study.toml'}",
+        f"vardi sample {folder / 'study.toml'} -n 100 --seed 1 -o {folder / 'drawn.csv'}",
+        "vardi init                 (a study of your own)",
+    ):
+        show_plain(f"  {command}\n")

@@ -1,0 +1,41 @@
+"""The outputs of one command: looked at before any work, and there together or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from vardi._output import require_writable, whole_file
+from vardi.errors import OutputError
+from vardi.study import Study
+
+
+def require_outputs(paths: Sequence[Path], study: Study, *, force: bool) -> None:
+    """Say before any work why an output could not be written."""
+    inputs = {study.path.resolve(), *(file.resolve() for data in study.data for file in data.files)}
+    for place, path in enumerate(paths):
+        if path.resolve() in inputs:
+            raise OutputError(
+                f"{path} is read by the study, and is not overwritten. Name another file.", path=str(path)
+            )
+        if path.resolve() in [other.resolve() for other in paths[:place]]:
+            raise OutputError(f"{path} is named for two outputs. Give each a name of its own.", path=str(path))
+        require_free(path, force=force)
+
+
+def require_free(path: Path, *, force: bool, remedy: str = "Give --force to overwrite it.") -> None:
+    """Refuse a path that cannot be written to, with what helps."""
+    try:
+        require_writable(path, overwrite=force)
+    except OutputError as error:
+        if path.is_file() and not force:
+            raise OutputError(f"{error} {remedy}", path=str(path)) from None
+        raise
+
+
+@contextmanager
+def together(paths: Sequence[Path], *, force: bool) -> Iterator[list[Path]]:
+    """Give temporary names for all outputs; they take their places when all are written."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(whole_file(path, overwrite=force)) for path in paths]

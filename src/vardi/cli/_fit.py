@@ -1,0 +1,158 @@
+"""``vardi fit``, ``vardi sample`` and ``vardi report``: a study in, files out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vardi.cli._console import progress, show, show_files, show_json, warnings_as_lines
+from vardi.cli._guard import guarded
+from vardi.cli._options import Force, Json, Quiet, StudyFile
+
+if TYPE_CHECKING:
+    from vardi._summary import Summary
+    from vardi.study import OpenStudy
+
+WEIGHTS_HELP = "Write source, row, id and weight of every row; .parquet, .csv or .jsonl."
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A study that was fitted: its data, what is said of it, and the warnings on the way."""
+
+    opened: OpenStudy
+    summary: Summary
+    warnings: list[str]
+
+
+@guarded
+def fit(
+    study: StudyFile,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help=WEIGHTS_HELP)] = None,
+    report: Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write a report, .html.")] = None,
+    with_data: Annotated[bool, typer.Option("--with-data", help="All columns of the data beside the weights.")] = False,
+    force: Force = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Debias a study: print a summary, and write the weights and a report."""
+    targets = _named(output, report)
+    fitted = run_fit(study, targets, with_data=with_data, force=force, hidden=as_json or quiet)
+    if as_json or not quiet:
+        show_fit(fitted, targets, as_json=as_json)
+
+
+def run_fit(
+    path: Path,
+    targets: dict[str, Path],
+    *,
+    with_data: bool = False,
+    force: bool = False,
+    hidden: bool = False,
+) -> Fitted:
+    """Read a study, fit it, and write its ``"weights"`` and ``"report"`` where they were asked for."""
+    from vardi import study as studies
+    from vardi.cli._files import require_outputs, together
+    from vardi.cli._summary import study_summary
+    from vardi.study._outputs import require_suffix, weights_columns, write_weights
+
+    study = studies.read(path)
+    require_outputs(list(targets.values()), study, force=force)
+    if "weights" in targets:
+        require_suffix(targets["weights"])
+    with warnings_as_lines() as said, progress(hidden=hidden) as stage:
+        stage("Reading the data" if study.engine == "memory" else f"Opening the data with {study.engine}")
+        opened = study.open()
+        weights_columns(opened, with_data=with_data)
+        stage("Solving")
+        fitted = opened.fit()
+        stage("Estimating errors")
+        summary = study_summary(opened, fitted)
+        with together(list(targets.values()), force=force) as temporary:
+            for what, place in zip(targets, temporary, strict=True):
+                stage(f"Writing {targets[what]}")
+                if what == "weights":
+                    write_weights(opened, fitted, place, with_data=with_data)
+                else:
+                    variables = list(study.variables) or None
+                    fitted.report(place, title=study.title, variables=variables, overwrite=True)
+    return Fitted(opened, summary, said)
+
+
+def show_fit(fitted: Fitted, targets: dict[str, Path], *, as_json: bool) -> None:
+    """Print what a person or a machine wants to know of a fit."""
+    from vardi.cli._summary import summary_json, summary_tables
+
+    opened = fitted.opened
+    if as_json:
+        files = {what: str(file) for what, file in targets.items()}
+        show_json({**summary_json(opened, fitted.summary), "files": files, "warnings": fitted.warnings})
+        return
+    show(*summary_tables(opened.study.title, fitted.summary), "")
+    if not targets:
+        show("Nothing was written. -o weights.parquet writes the weights, --report report.html a report.")
+    show_files(targets)
+    if "weights" in targets and opened.is_lazy and (uncounted := opened.uncounted()):
+        show(f"{uncounted:,} rows with a count of 0 are not among the weights.")
+
+
+def _named(weights: Path | None, report: Path | None) -> dict[str, Path]:
+    return {what: path for what, path in (("weights", weights), ("report", report)) if path is not None}
+
+
+@guarded
+def report(
+    study: StudyFile,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where it goes.")] = Path(
+        "report.html"
+    ),
+    force: Force = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write the report of a study: one HTML file that opens offline."""
+    targets = _named(None, output)
+    fitted = run_fit(study, targets, force=force, hidden=as_json or quiet)
+    if as_json or not quiet:
+        show_fit(fitted, targets, as_json=as_json)
+
+
+@guarded
+def sample(
+    study: StudyFile,
+    n: Annotated[int, typer.Option("-n", min=1, metavar="N", help="How many rows to draw.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help=".parquet, .csv or .jsonl.")],
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="For the same draw again.")] = None,
+    once: Annotated[bool, typer.Option("--without-replacement", help="Draw no row twice.")] = False,
+    force: Force = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Draw rows by weight: what a sample without bias could have been."""
+    from vardi import study as studies
+    from vardi.cli._files import require_outputs, together
+    from vardi.study._outputs import draw, require_suffix, write_frame
+
+    read = studies.read(study)
+    require_outputs([output], read, force=force)
+    require_suffix(output)
+    with warnings_as_lines() as said, progress(hidden=as_json or quiet) as stage:
+        stage("Reading the data")
+        opened = read.open()
+        stage("Solving")
+        fitted = opened.fit()
+        stage(f"Drawing {n:,} rows")
+        rows = draw(opened, fitted, n, seed, replace=not once)
+        with together([output], force=force) as (temporary,):
+            write_frame(rows, temporary)
+    distinct = rows.select("source", "row").n_unique()
+    if as_json:
+        by_source = dict(rows["source"].value_counts(sort=True).iter_rows())
+        facts = {"study": str(study), "title": read.title, "rows": n, "distinct": distinct, "seed": seed}
+        show_json({**facts, "by_source": by_source, "files": {"draw": str(output)}, "warnings": said})
+    elif not quiet:
+        show(f"{read.title}: {n:,} rows drawn by weight, {distinct:,} of them different.", "")
+        show_files({"draw": output})

@@ -1,0 +1,68 @@
+"""What a command does when something is wrong: one message, an exit code, and no traceback."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import typer
+
+from vardi.cli._console import complain, plain, show_json
+from vardi.errors import ExpressionError, OutputError, StudyError, VardiError
+
+NO = 1
+"""The data say no: not identifiable, impossible rows, missing values."""
+USAGE = 2
+"""The command or the study is wrong."""
+UNWRITTEN = 3
+"""An output cannot be written."""
+INTERRUPTED = 130
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def guarded(command: Command) -> Command:
+    """Return a command whose failures are messages and exit codes."""
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **options: Any) -> Any:
+        try:
+            return command(*arguments, **options)
+        except (KeyboardInterrupt, typer.Abort):
+            raise _interrupted() from None
+        except (VardiError, ImportError) as error:
+            raise _failed(error, as_json=bool(options.get("as_json"))) from None
+        except Exception as error:
+            from vardi.study._engines import first_line, is_engine_error
+
+            if isinstance(error.__cause__, KeyboardInterrupt):  # DuckDB's way to say so
+                raise _interrupted() from None
+            if not is_engine_error(error):
+                raise
+            refusal = VardiError(f"The data cannot be computed on: {first_line(error)}")
+            raise _failed(refusal, as_json=bool(options.get("as_json"))) from None
+
+    return run  # type: ignore[return-value]
+
+
+def exit_code(error: Exception) -> int:
+    """Return the exit code of a failure."""
+    if isinstance(error, OutputError):
+        return UNWRITTEN
+    if isinstance(error, StudyError | ExpressionError | ImportError):
+        return USAGE
+    return NO
+
+
+def _interrupted() -> typer.Exit:
+    complain("interrupted", "no file was written.", "bold red")
+    return typer.Exit(INTERRUPTED)
+
+
+def _failed(error: Exception, *, as_json: bool) -> typer.Exit:
+    complain("error", str(error), "bold red")
+    if as_json:
+        data = {name: value for name, value in vars(error).items() if name not in ("verdict", "solution", "name")}
+        show_json({"error": type(error).__name__, "message": str(error), **plain(data)})
+    return typer.Exit(exit_code(error))

@@ -1,0 +1,107 @@
+"""The summary of a fit as tables for people and as JSON for machines."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from vardi._identify import Verdict
+from vardi._sample import DebiasedSample
+from vardi._summary import MOST_SAMPLES, Summary, _solved, _with_error, summarize
+from vardi.study import OpenStudy
+from vardi.study._means import variable_lines
+
+
+def study_summary(opened: OpenStudy, fit: DebiasedSample) -> Summary:
+    """Return the summary of a fit, with the variables that the study names."""
+    summary = summarize(fit)
+    lines = variable_lines(opened, fit)
+    return replace(summary, variables=lines, more_variables=0) if lines else summary
+
+
+def summary_tables(title: str, summary: Summary) -> list[RenderableType]:
+    """Return the summary as what rich prints."""
+    rows = f"{summary.rows:,} {'row' if summary.rows == 1 else 'rows'}"
+    counted = "" if summary.counted == summary.rows else f" ({summary.counted:,.0f} counted)"
+    sampled = sum(line.rows > 0 for line in summary.samples)
+    speak = f"{rows}{counted} of {sampled} {'sample' if sampled == 1 else 'samples'} speak for the population"
+    facts = Table.grid(padding=(0, 2))
+    facts.add_row(Text("identified"), Text(summary.verdict))
+    facts.add_row(Text("solved"), Text(_solved(summary)))
+    facts.add_row(Text("effective rows"), Text(f"{summary.effective:,.0f} of {summary.counted:,.0f}"))
+    parts: list[RenderableType] = [Text.assemble((title, "bold"), ": ", speak), facts, Text(), _samples(summary)]
+    if summary.variables:
+        parts += [Text(), _variables(summary)]
+    for doubt in summary.doubts:
+        parts += [Text(), Text.assemble(("doubt: ", "bold yellow"), doubt)]
+    return parts
+
+
+def links_table(verdict: Verdict) -> Table:
+    """Return how many rows of each sample every other could have drawn."""
+    table = _table()
+    table.add_column("sample a")
+    table.add_column("sample b")
+    table.add_column("rows of a in b", justify="right", no_wrap=True)
+    table.add_column("rows of b in a", justify="right", no_wrap=True)
+    for link in verdict.links[:MOST_SAMPLES]:
+        ways = (f"{link.first_in_second:,.0f}", f"{link.second_in_first:,.0f}")
+        table.add_row(Text(str(link.first)), Text(str(link.second)), *ways)
+    if len(verdict.links) > MOST_SAMPLES:
+        table.add_row(f"... and {len(verdict.links) - MOST_SAMPLES} more")
+    return table
+
+
+def summary_json(opened: OpenStudy, summary: Summary) -> dict[str, Any]:
+    """Return the summary in the terms of JSON."""
+    study = opened.study
+    return {"study": str(study.path), "title": study.title, "engine": study.engine, **asdict(summary)}
+
+
+def verdict_json(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict in the terms of JSON."""
+    return {
+        "identified": verdict.identified,
+        "message": verdict.message,
+        "groups": verdict.groups,
+        "links": [asdict(link) for link in verdict.links],
+        "weakest": None if verdict.weakest is None else asdict(verdict.weakest),
+        "weakest_rows": verdict.weakest_rows,
+        "kappa": verdict.kappa,
+    }
+
+
+def _samples(summary: Summary) -> Table:
+    table = _table()
+    table.add_column("sample")
+    table.add_column("rows", justify="right", no_wrap=True)
+    table.add_column("bias")
+    table.add_column("log normaliser" if summary.log_scale else "normaliser", justify="right", no_wrap=True)
+    table.add_column("of weight", justify="right", no_wrap=True)
+    for line in summary.samples[:MOST_SAMPLES]:
+        share = f"{line.share_of_weight:.1%}" if line.rows else "not sampled"
+        normaliser = _with_error(line.normaliser, line.stderr)
+        table.add_row(Text(line.name), f"{line.rows:,.0f}", Text(line.bias), normaliser, share)
+    if len(summary.samples) > MOST_SAMPLES:
+        table.add_row(f"... and {len(summary.samples) - MOST_SAMPLES} more")
+    return table
+
+
+def _variables(summary: Summary) -> Table:
+    table = _table()
+    table.add_column("mean of")
+    table.add_column("in the pool", justify="right", no_wrap=True)
+    table.add_column("in the population", justify="right", no_wrap=True)
+    for line in summary.variables:
+        table.add_row(Text(line.name), f"{line.pooled:.5g}", _with_error(line.debiased, line.stderr))
+    if summary.more_variables:
+        table.add_row(f"... and {summary.more_variables} more")
+    return table
+
+
+def _table() -> Table:
+    return Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))

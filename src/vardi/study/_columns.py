@@ -1,0 +1,183 @@
+"""What a study reads of its columns: biases, variables, shares, labels, counts and ids against the files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from math import isfinite
+from typing import Any
+
+import narwhals as nw
+
+from vardi._expressions.compile import NarwhalsTarget, compile_node
+from vardi.biases import Bias, ExpressionBias, as_bias, where
+from vardi.errors import ExpressionError, InvalidBiasError, MismatchError, suggest
+from vardi.study._data import Data, Engine
+from vardi.study._declared import Biases, shown
+from vardi.study._engines import COUNTS, ROW, schema
+from vardi.study._locate import Key
+from vardi.study._problems import Problems
+
+
+class Columns:
+    """The columns of all data. Every step notes what is wrong and goes on with what is left."""
+
+    def __init__(self, places: dict[Data, Key], engine: Engine, problems: Problems) -> None:
+        self.problems = problems
+        self.schemas: dict[Data, nw.Schema] = {}
+        self._look_into(places, engine)
+
+    def require_biases(self, biases: Biases) -> None:
+        """Note biases that do not parse, or read what is not there."""
+        for name, (key, text) in biases.items():
+            bias = self._parsed(key, f"The bias of {name!r}", text)
+            if bias is not None:
+                self._require_columns(key, f"The bias of {name!r}", bias)
+
+    def require_own(self, places: dict[Data, Key], label: str | None) -> None:
+        """Note columns of labels, counts and ids that are not there, or are of no use as such."""
+        for data, found in self.schemas.items():
+            for what, column in (("source", label), ("counts", data.counts), ("id", data.id)):
+                key = (*places[data], what)
+                if column is not None and column not in found:
+                    listed = ", ".join(list(found)[:20]) + (", ..." if len(found) > 20 else "")
+                    near = suggest(column, found)
+                    self.problems.add(key, f"{data} has no column {column!r}.{near} It has: {listed}.")
+                elif column is not None and what == "counts" and not found[column].is_numeric():
+                    self.problems.add(key, f"The counts {column!r} of {data} are {found[column]}, and not numbers.")
+
+    def variables(self, document: dict[str, Any]) -> tuple[str, ...]:
+        """Return the variables to report."""
+        given = document.get("variables", [])
+        key = ("variables",)
+        if not isinstance(given, list) or not all(isinstance(name, str) and name.strip() for name in given):
+            self.problems.add(key, "variables is a list of columns and expressions in text.")
+            return ()
+        for name in given:
+            self._require_number(key, name)
+        if len(set(given)) < len(given):
+            self.problems.add(key, "A variable is there twice.")
+        return tuple(given)
+
+    def shares(self, document: dict[str, Any], names: Mapping[str, Any], engine: str) -> dict[str, Any]:
+        """Return the known shares, under either name."""
+        if "shares" in document and "known_shares" in document:
+            self.problems.add(("known_shares",), "shares and known_shares are two names of one table. Keep one.")
+        key = "known_shares" if "known_shares" in document else "shares"
+        if key in document and engine != "memory":
+            message = f'Known shares need rows in memory, and these are left to {engine}: engine = "memory".'
+            self.problems.add((key,), message)
+        given = document.get(key, {})
+        if not isinstance(given, dict):
+            message = f"{key} is a table: a sample, a condition or a column, each with its share of the population."
+            self.problems.add((key,), message)
+            return {}
+        return {name: self._share((key, name), name, value, names) for name, value in given.items()}
+
+    def _look_into(self, places: dict[Data, Key], engine: Engine) -> None:
+        """Read the names and types of the columns."""
+        for data, key in places.items():
+            if engine == "polars" and data.format == "duckdb":
+                continue
+            with self.problems.noting((*key, "data")):
+                found = schema(data, engine)
+                self.schemas[data] = found
+                if not found:
+                    self.problems.add((*key, "data"), f"{data} has no columns.")
+                for ours in (ROW, COUNTS):
+                    if ours in found:
+                        self.problems.add(
+                            (*key, "data"), f"The column {ours!r} of {data} has a name of ours. Rename it."
+                        )
+
+    def _parsed(self, key: Key, what: str, text: str | float) -> Bias | None:
+        try:
+            return as_bias(text)
+        except ExpressionError as error:
+            said = str(error).split("\n")[0]
+            self.problems.add(key, f"{what}: {said} See character {error.offset + 1} of: {error.text}")
+        except InvalidBiasError as error:
+            self.problems.add(key, f"{what}: {error}")
+        return None
+
+    def _require_columns(self, key: Key, what: str, bias: Bias) -> bool:
+        """Note columns that are not there, and comparisons of a column with another kind of value."""
+        before = len(self.problems)
+        for column in bias.columns:
+            self._require_column(key, what, column)
+        if len(self.problems) > before:
+            return False
+        assert isinstance(bias, ExpressionBias)
+        for data, found in self.schemas.items():
+            try:
+                compile_node(bias.node, NarwhalsTarget(found))
+            except (MismatchError, InvalidBiasError) as error:
+                self.problems.add(key, f"{what}, on the rows of {data}: {error}")
+        return len(self.problems) == before
+
+    def _require_column(self, key: Key, what: str, column: str) -> None:
+        lacking = [data for data, found in self.schemas.items() if column not in found]
+        if not lacking:
+            return
+        names = dict.fromkeys(name for found in self.schemas.values() for name in found)
+        if len(lacking) == len(self.schemas):
+            listed = ", ".join(list(names)[:20]) + (", ..." if len(names) > 20 else "")
+            hint = f"which no file has.{suggest(column, names)} The columns are: {listed}."
+        else:
+            near = suggest(column, self.schemas[lacking[0]])
+            hint = f"which {lacking[0]} lacks.{near} It is computed on the rows of every sample."
+        self.problems.add(key, f"{what} reads column {column!r}, {hint}")
+
+    def _require_number(self, key: Key, name: str) -> None:
+        """Note a variable that has no mean."""
+        everywhere = bool(self.schemas) and all(name in found for found in self.schemas.values())
+        if not everywhere:
+            bias = self._parsed(key, f"The variable {name!r}", name)
+            if bias is not None and not bias.columns:
+                self.problems.add(key, f"The variable {name!r} reads no column, so it is the same everywhere.")
+            elif bias is not None:
+                self._require_columns(key, f"The variable {name!r}", bias)
+            return
+        kinds = [found[name] for found in self.schemas.values()]
+        wrong = [kind for kind in kinds if not (kind.is_numeric() or kind == nw.Boolean)]
+        if wrong:
+            remedy = f"Only numbers have a mean: write a condition, such as {_ticked(name)} == 'a value'."
+            self.problems.add(key, f"The variable {name!r} is {wrong[0]}. {remedy}")
+
+    def _share(self, key: Key, name: str, value: Any, names: Mapping[str, Any]) -> Any:
+        """Return one share, or one margin with its values as the column has them."""
+        what = f"The share of {name!r}"
+        if isinstance(value, dict):
+            if not value or not all(_is_share(share) for share in value.values()):
+                self.problems.add(key, f"{what}: a column has a table of values, each with a number zero or more.")
+                return {}
+            self._require_column(key, what, name)
+            kinds = [found[name] for found in self.schemas.values() if name in found]
+            return {_as_kind(text, kinds): share for text, share in value.items()}
+        if not _is_share(value):
+            self.problems.add(key, f"{what} is {shown(value)}, and a share is a number, zero or more.")
+        elif name not in names:
+            bias = self._parsed(key, what, name)
+            if bias is not None:
+                self._require_columns(key, what, bias)
+        return value
+
+
+def _as_kind(text: str, kinds: Sequence[Any]) -> Any:
+    """Return a key of TOML, which is a text, as a value of its column."""
+    if kinds and kinds[0] == nw.Boolean and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if kinds and kinds[0].is_numeric():
+        with suppress(ValueError):
+            return int(text)
+        with suppress(ValueError):
+            return float(text)
+    return text
+
+
+def _is_share(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and value >= 0
+
+
+def _ticked(name: str) -> str:
+    return str(where("`" + name.replace("`", "``") + "`"))

@@ -1,0 +1,146 @@
+"""Which files a study names, and the engine that reads them. Nothing here opens more than a folder listing."""
+
+from __future__ import annotations
+
+import glob
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Format = Literal["csv", "parquet", "jsonl", "duckdb"]
+Engine = Literal["memory", "polars", "duckdb"]
+
+FORMATS: dict[str, Format] = {
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".duckdb": "duckdb",
+    ".db": "duckdb",
+}
+ENGINES = ("auto", "memory", "polars", "duckdb")
+READABLE = "a .csv, .parquet, .jsonl or .ndjson file, or a .duckdb or .db database with its table"
+MEMORY_SHARE = 8
+"""Rows are read into memory where the files are smaller than the available memory over this."""
+
+_UNKNOWN_MEMORY = 4 * 2**30
+
+
+class RefusedPath(Exception):  # noqa: N818, it carries a sentence to a list of problems and never reaches a user
+    """A path that is not read, with the reason as its text."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Where the rows of one sample are, or those of the pool.
+
+    Attributes
+    ----------
+    name : str or None
+        The sample; None for a pool of all samples.
+    files : tuple of Path
+        In the order in which their rows are counted.
+    format : str
+        How they are read; one for all files.
+    table : str or None
+        The table, for a database.
+    counts, id : str or None
+        Columns that say how many rows a row stands for, and which row it is.
+    """
+
+    name: str | None
+    files: tuple[Path, ...]
+    format: Format
+    table: str | None = None
+    counts: str | None = None
+    id: str | None = None
+
+    def __str__(self) -> str:
+        first = self.files[0].name + (f" (table {self.table})" if self.table else "")
+        return first if len(self.files) == 1 else f"{first} and {len(self.files) - 1} more"
+
+
+def find_files(text: str, folder: Path) -> list[Path]:
+    """Return the data files that a path or a pattern names, in order of name, or refuse it.
+
+    Examples
+    --------
+    >>> find_files("https://example.org/a.csv", Path("."))
+    Traceback (most recent call last):
+    ...
+    vardi.study._data.RefusedPath: https://example.org/a.csv is remote, and a study reads local files only. Copy it \
+beside the study.
+    """
+    if "://" in text:
+        raise RefusedPath(f"{text} is remote, and a study reads local files only. Copy it beside the study.")
+    try:
+        found = _found(text, folder)
+        for path in found:
+            _require_data_file(path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise RefusedPath(f"{text!r} cannot be read: {reason}.") from error
+    return found
+
+
+def choose_engine(asked: str, data: tuple[Data, ...]) -> Engine:
+    """Return the engine: for "auto" memory where the files are small beside it, otherwise one that leaves them."""
+    if asked in ("memory", "polars", "duckdb"):
+        return asked  # type: ignore[return-value]
+    size = sum(path.stat().st_size for one in data for path in one.files)
+    if size * MEMORY_SHARE <= available_memory():
+        return "memory"
+    return "duckdb" if any(one.format == "duckdb" for one in data) else "polars"
+
+
+def available_memory() -> int:
+    """Return how many bytes could be taken without pushing others out, as far as the system tells."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as facts:
+            known = dict(line.split(":", 1) for line in facts)
+        return int(known["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    except (AttributeError, OSError, ValueError):
+        return _UNKNOWN_MEMORY
+
+
+def is_pattern(text: str) -> bool:
+    """Tell whether an engine would take a path for a pattern."""
+    return any(letter in text for letter in "*?[")
+
+
+def _found(text: str, folder: Path) -> list[Path]:
+    path = folder / text
+    if not text.strip():
+        raise RefusedPath("The path is empty. Name a file.")
+    if path.exists() or not is_pattern(text):
+        return [path]
+    matches = sorted(glob.glob(text, root_dir=folder, recursive=True))
+    if not matches:
+        raise RefusedPath(f"No file matches {text} in {folder}.")
+    return [folder / match for match in matches]
+
+
+def _require_data_file(path: Path) -> None:
+    if not path.exists():
+        raise RefusedPath(f"There is no file {path}.{_nearest(path)}")
+    if not path.is_file():
+        what = "a folder" if path.is_dir() else "no regular file"
+        raise RefusedPath(f"{path} is {what}. Name {READABLE}; a pattern such as *.csv takes several files.")
+    for suffix in {path.suffix.lower(), path.resolve().suffix.lower()}:  # a link must not lead to another kind of file
+        if suffix not in FORMATS:
+            raise RefusedPath(f"{path} is not a kind of file that is read. Name {READABLE}.")
+    if not os.access(path, os.R_OK):
+        raise RefusedPath(f"{path} may not be read by you. Change its permissions.")
+
+
+def _nearest(path: Path) -> str:
+    from vardi.errors import suggest
+
+    if not path.parent.is_dir():
+        return f" There is no folder {path.parent} either."
+    return suggest(path.name, sorted(entry.name for entry in path.parent.iterdir()))

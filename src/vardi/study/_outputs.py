@@ -1,0 +1,188 @@
+"""Weights and draws as files, row by row as they were read: in memory, or written by the engine that holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from vardi._sample import DebiasedSample
+from vardi.errors import MismatchError, OutputError
+from vardi.study._engines import COUNTS, ROW, package
+from vardi.study._study import OpenStudy
+
+SUFFIXES = (".parquet", ".csv", ".jsonl", ".ndjson")
+BATCH = 100_000
+
+
+def require_suffix(path: Path) -> None:
+    """Refuse an output whose name does not say what kind of file it is."""
+    if path.suffix.lower() not in SUFFIXES:
+        kinds = ", ".join(SUFFIXES[:-1])
+        raise OutputError(f"{path} does not say what kind of file to write. End its name in {kinds}.", path=str(path))
+
+
+def weights_columns(opened: OpenStudy, *, with_data: bool) -> list[str]:
+    """Return the columns of a file of weights, or refuse data that have columns of those names."""
+    ours = ["source", "row", *(["id"] if _has_id(opened) else []), "weight"]
+    if not with_data:
+        return ours
+    same = {"source": opened.study.label, "id": _common_id(opened)}
+    theirs = list(dict.fromkeys(name for names in opened.columns() for name in names))
+    for name in ours:
+        if name in theirs and same.get(name) != name:
+            raise MismatchError(
+                f"The data have a column {name!r}, and so has a file of weights. Rename it in the data, or write the "
+                "weights alone and join them by source and row.",
+                expected=ours,
+                got=(name,),
+            )
+    return [*ours, *(name for name in theirs if name not in ours)]
+
+
+def write_weights(opened: OpenStudy, fit: DebiasedSample, path: Path, *, with_data: bool = False) -> None:
+    """Write source, row, id and weight of every row, in the order of the data; with them all their columns."""
+    columns = weights_columns(opened, with_data=with_data)
+    if not opened.is_lazy:
+        write_frame(weights_frame(opened, fit).select(columns), path)
+    elif opened.study.engine == "polars":
+        frames = [nw.to_native(part) for part in _lazy_parts(opened, fit)]
+        pl = package("polars")
+        _sink(pl.concat(frames, how="diagonal_relaxed").select(columns), path)
+    else:
+        _write_batches([nw.to_native(part) for part in _lazy_parts(opened, fit)], columns, path)
+
+
+def weights_frame(opened: OpenStudy, fit: DebiasedSample) -> Any:
+    """Return all rows with source, row, id and weight, as a frame of Polars; only for rows in memory."""
+    pl = package("polars")
+    if opened.study.label is not None:
+        source = opened.pool[opened.study.label].alias("source")
+    else:
+        names = [str(data.name) for data in opened.study.data]
+        source = pl.Series("source", np.repeat(names, [len(frame) for frame in opened.frames]), dtype=pl.String)
+    row = np.concatenate([np.arange(len(frame)) for frame in opened.frames])
+    added = [source, pl.Series("row", row, dtype=pl.Int64), pl.Series("weight", np.asarray(fit.weights))]
+    if _has_id(opened):
+        added.append(_ids(opened))
+    return opened.pool.with_columns(added)
+
+
+def draw(opened: OpenStudy, fit: DebiasedSample, n: int, seed: int | None, *, replace: bool = True) -> Any:
+    """Return rows drawn by weight, with the source and the row that each comes from: those of ``fit.sample``."""
+    if opened.is_lazy:
+        fit.sample(n)  # says that rows cannot be drawn where they are
+    probabilities = np.asarray(fit.probabilities)
+    drawable = int(np.count_nonzero(probabilities))
+    if not replace and n > drawable:
+        raise MismatchError(
+            f"{n} rows cannot be drawn without replacement from {drawable}. Draw fewer, or with replacement.",
+            expected=(drawable,),
+            got=(n,),
+        )
+    positions = np.random.default_rng(seed).choice(len(fit), size=n, replace=replace, p=probabilities)
+    columns = [name for name in weights_columns(opened, with_data=True) if name != "weight"]
+    return weights_frame(opened, fit)[positions].select(columns)
+
+
+def write_frame(frame: Any, path: Path) -> None:
+    """Write a frame of Polars in the form that the name asks for."""
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        frame.write_parquet(path)
+    elif suffix == ".csv":
+        frame.write_csv(path)
+    else:
+        frame.write_ndjson(path)
+
+
+def _has_id(opened: OpenStudy) -> bool:
+    return any(data.id is not None for data in opened.study.data)
+
+
+def _common_id(opened: OpenStudy) -> str | None:
+    """Return the column of ids where all data have the same."""
+    found = {data.id for data in opened.study.data}
+    return found.pop() if len(found) == 1 else None
+
+
+def _ids(opened: OpenStudy) -> Any:
+    """Return the ids of all rows: as text where they are of several kinds, missing where a sample has none."""
+    pl = package("polars")
+    pieces = [
+        pl.Series("id", [None] * len(frame)) if data.id is None else frame[data.id].alias("id")
+        for data, frame in zip(opened.study.data, opened.frames, strict=True)
+    ]
+    kinds = {piece.dtype for piece in pieces if piece.dtype != pl.Null}
+    kind = kinds.pop() if len(kinds) == 1 else pl.String
+    return pl.concat([piece.cast(kind) for piece in pieces])
+
+
+def _lazy_parts(opened: OpenStudy, fit: DebiasedSample) -> Iterator[Any]:
+    """Give the lazy frame of each sample, with the columns of a file of weights."""
+    weighed = fit.weights
+    parts = [weighed] if opened.study.label is not None else [weighed[data.name] for data in opened.study.data]
+    for data, part in zip(opened.study.data, parts, strict=True):
+        frame: Any = nw.from_native(part)
+        source = nw.lit(data.name) if opened.study.label is None else nw.col(opened.study.label)
+        added = [source.alias("source"), nw.col(ROW).alias("row")]
+        if _has_id(opened):
+            added.append(nw.lit(None, nw.String).alias("id") if data.id is None else nw.col(data.id).alias("id"))
+        counted = [COUNTS] if COUNTS in frame.collect_schema() else []
+        yield frame.with_columns(*added).drop(ROW, *counted)
+
+
+def _sink(frame: Any, path: Path) -> None:
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        frame.sink_parquet(path)
+    elif suffix == ".csv":
+        frame.sink_csv(path)
+    else:
+        frame.sink_ndjson(path)
+
+
+def _write_batches(relations: Sequence[Any], columns: Sequence[str], path: Path) -> None:
+    """Write relations one after the other, a batch of rows at a time.
+
+    DuckDB's own COPY would need leave to write files, which its connections do not have.
+    """
+    pa = package("pyarrow")
+    schemas = [relation.limit(0).to_arrow_table().schema for relation in relations]
+    whole = pa.unify_schemas(schemas, promote_options="permissive")
+    whole = pa.schema([whole.field(name) for name in columns])
+    with _batch_writer(whole, path) as write:
+        for relation in relations:
+            for batch in relation.to_arrow_reader(BATCH):
+                write(_aligned(pa.Table.from_batches([batch]), whole))
+
+
+def _aligned(table: Any, whole: Any) -> Any:
+    pa = package("pyarrow")
+    arrays = [
+        table.column(field.name).cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(len(table), field.type)
+        for field in whole
+    ]
+    return pa.Table.from_arrays(arrays, schema=whole)
+
+
+@contextmanager
+def _batch_writer(whole: Any, path: Path) -> Iterator[Callable[[Any], Any]]:
+    """Give a function that appends a table of Arrow to a file."""
+    if path.suffix.lower() == ".parquet":
+        with package("pyarrow.parquet").ParquetWriter(path, whole) as writer:
+            yield writer.write_table
+        return
+    pl = package("polars")
+    with path.open("wb") as file:
+        if path.suffix.lower() == ".csv":
+            pl.from_arrow(whole.empty_table()).write_csv(file)
+            yield lambda table: pl.from_arrow(table).write_csv(file, include_header=False)
+        else:
+            yield lambda table: pl.from_arrow(table).write_ndjson(file)

@@ -1,0 +1,121 @@
+"""TOML to a study: checked whole, with all that is wrong said at once."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from pathlib import Path
+
+from vardi.errors import StudyError, suggest
+from vardi.study._columns import Columns
+from vardi.study._data import choose_engine
+from vardi.study._declared import Declared
+from vardi.study._locate import key_lines
+from vardi.study._problems import Problems, study_error
+from vardi.study._study import Study
+
+MAX_BYTES = 1_000_000
+
+
+def read(path: str | os.PathLike[str]) -> Study:
+    r"""Read a study file, and check all of it before anything runs.
+
+    Parameters
+    ----------
+    path : path
+        A TOML file; paths in it are relative to its folder.
+
+    Returns
+    -------
+    Study
+        With ``verdict()`` and ``fit()``.
+
+    Raises
+    ------
+    StudyError
+        With every problem found, each with its line: unknown keys, files and tables that are not there, columns that
+        no file has, expressions that do not parse or that compare numbers with texts.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import vardi
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> study = Path(folder.name) / "study.toml"
+    >>> _ = (study.parent / "plain.csv").write_text("length\n1\n2\n4\n")
+    >>> _ = (study.parent / "seen.csv").write_text("length\n2\n4\n4\n8\n")
+    >>> _ = study.write_text('''
+    ... [sources.plain]
+    ... data = "plain.csv"
+    ... bias = "1"
+    ... [sources.seen]
+    ... data = "seen.csv"
+    ... bias = "lenght"
+    ... ''')
+    >>> vardi.study.read(study)
+    Traceback (most recent call last):
+    ...
+    vardi.errors.StudyError: study.toml cannot be run (1 problem):
+      line 7: The bias of 'seen' reads column 'lenght', which no file has. Did you mean 'length'? ...
+    >>> _ = study.write_text(study.read_text().replace("lenght", "length"))
+    >>> print(round(vardi.study.read(study).fit().omegas["seen"], 3))
+    2.905
+    >>> folder.cleanup()
+    """
+    path = Path(path)
+    return parse(_text(path), path)
+
+
+def parse(text: str, path: Path) -> Study:
+    """Return the study that a text describes, as if it were in a file at this path."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise study_error(path.name, [_syntax(str(error))]) from error
+    except RecursionError as error:
+        raise study_error(path.name, ["line 1: It is nested too deeply to be read."]) from error
+    problems = Problems(path.name, key_lines(text))
+    declared = Declared(document, path, problems)
+    places, label, biases = declared.samples()
+    biases |= declared.states(biases)
+    declared.require_different(places)
+    engine = choose_engine(declared.engine(places), tuple(places))
+    columns = Columns(places, engine, problems)
+    columns.require_biases(biases)
+    columns.require_own(places, label)
+    texts = {name: text for name, (_, text) in biases.items()}
+    variables, shares = columns.variables(document), columns.shares(document, texts, engine)
+    study = Study(path, declared.title(), tuple(places), texts, label, variables, engine, shares)
+    problems.require_none()
+    return study
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.is_dir():
+            raise StudyError(f"{path} is a folder. Name the study file in it.")
+        if path.stat().st_size > MAX_BYTES:
+            raise StudyError(f"{path} has {path.stat().st_size:,} bytes, which is too many for a study.")
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        near = sorted(other.name for other in path.parent.glob("*.toml")) if path.parent.is_dir() else []
+        remedy = suggest(path.name, near) or " Write one with: vardi init"
+        raise StudyError(f"There is no study {path}.{remedy}") from None
+    except UnicodeDecodeError:
+        raise StudyError(f"{path} is not a text in UTF-8, so it is no study.") from None
+    except (OSError, ValueError) as error:
+        raise StudyError(f"{path} cannot be read: {error}.") from None
+
+
+def _syntax(message: str) -> str:
+    """Return what the TOML parser says, with the line in front and a word on the usual slip."""
+    place = re.search(r" ?\(at (?:line (\d+), column \d+|end of document)\)$", message)
+    line = place.group(1) if place and place.group(1) else None
+    said = message[: place.start()] if place else message
+    twice = re.match(r"Cannot declare \((.*?),?\) twice|Cannot overwrite a value", said)
+    if twice:
+        name = ".".join(part.strip("'\" ") for part in (twice.group(1) or "").split(","))
+        said = f"[{name}] is there twice. Give each source a name of its own" if name else "A key is there twice"
+    return f"line {line}: {said}." if line else f"{said} (at the end of the file)."

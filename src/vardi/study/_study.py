@@ -1,0 +1,156 @@
+"""A study as a value, and the same study with its data opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import numpy as np
+
+from vardi._debias import debias, identify
+from vardi._frames import as_frame, concat
+from vardi.errors import MissingValuesError, number_of_rows
+from vardi.study._data import Data, Engine
+from vardi.study._engines import COUNTS, ROW, in_memory, left_in_place
+
+if TYPE_CHECKING:
+    from vardi._identify import Verdict
+    from vardi._sample import DebiasedSample
+
+
+@dataclass(frozen=True)
+class Study:
+    """What `vardi.study.read` returns: a study that was checked whole.
+
+    Attributes
+    ----------
+    path : Path
+        The study file.
+    title : str
+        What it is about; the name of the file where it does not say.
+    data : tuple of Data
+        The files of each sample, or of the pool.
+    biases : mapping of str to str
+        The bias of each sample, and of states that no sample was drawn from.
+    label : str or None
+        For a pool, the column with the label of each row's sample.
+    variables : tuple of str
+        Columns and expressions to report.
+    engine : {"memory", "polars", "duckdb"}
+        Where the rows are computed on.
+    shares : mapping
+        Known shares of the population.
+    """
+
+    path: Path
+    title: str
+    data: tuple[Data, ...]
+    biases: Mapping[str, str | float]
+    label: str | None = None
+    variables: tuple[str, ...] = ()
+    engine: Engine = "memory"
+    shares: Mapping[str, Any] = field(default_factory=dict)
+
+    def open(self) -> OpenStudy:
+        """Open the data: read them into memory, or leave them where they are and make the queries."""
+        counted = any(one.counts is not None for one in self.data)
+        if self.engine == "memory":
+            frames = tuple(in_memory(one, self.label) for one in self.data)
+        else:
+            frames = tuple(left_in_place(one, self.engine, self.label, counted=counted) for one in self.data)
+        return OpenStudy(self, frames)
+
+    def verdict(self) -> Verdict:
+        """Tell whether the samples can be compared with one another, before any solve."""
+        return self.open().verdict()
+
+    def fit(self) -> DebiasedSample:
+        """Return the debiased sample of the study."""
+        return self.open().fit()
+
+
+@dataclass(frozen=True)
+class OpenStudy:
+    """A study with a frame for each of its data.
+
+    Attributes
+    ----------
+    study : Study
+        The study.
+    frames : tuple
+        Frames of Polars in memory; otherwise lazy frames of Polars or relations of DuckDB, with a column ``__row__``.
+    """
+
+    study: Study
+    frames: tuple[Any, ...]
+
+    @property
+    def is_lazy(self) -> bool:
+        """Whether the rows stay where they are."""
+        return self.study.engine != "memory"
+
+    @property
+    def samples(self) -> Any:
+        """The samples as `vardi.debias` takes them."""
+        if self.study.label is not None:
+            return self.frames[0]
+        return {data.name: frame for data, frame in zip(self.study.data, self.frames, strict=True)}
+
+    @cached_property
+    def pool(self) -> Any:
+        """All rows in one frame of Polars, in the order of the study; only for rows in memory."""
+        return concat([as_frame(frame) for frame in self.frames]).native
+
+    def columns(self) -> list[list[str]]:
+        """Return the columns of each frame that are the user's own."""
+        names = [nw.from_native(frame).collect_schema().names() for frame in self.frames]
+        return [[name for name in own if name not in (ROW, COUNTS)] for own in names]
+
+    def uncounted(self) -> int:
+        """Return how many rows have a count of zero; those of a lazy frame are not among its weights."""
+        total = 0
+        for data, frame in zip(self.study.data, self.frames, strict=True):
+            if data.counts is not None:
+                zero = (nw.col(data.counts) == 0).cast(nw.Int64).sum().alias("n")
+                total += int(nw.from_native(frame).lazy().select(zero).collect().item() or 0)
+        return total
+
+    def verdict(self) -> Verdict:
+        """Tell whether the samples can be compared with one another, before any solve."""
+        shares = self.study.shares or None
+        return identify(self.samples, self.study.biases, source=self.study.label, counts=self._counts(), shares=shares)
+
+    def fit(self) -> DebiasedSample:
+        """Return the debiased sample of the study."""
+        shares = self.study.shares or None
+        return debias(self.samples, self.study.biases, source=self.study.label, counts=self._counts(), shares=shares)
+
+    def _counts(self) -> Any:
+        """Return counts as `vardi.debias` takes them, after a look for counts that are missing."""
+        if not any(data.counts for data in self.study.data):
+            return None
+        for data, frame in zip(self.study.data, self.frames, strict=True):
+            if data.counts is not None:
+                _require_counts(data, data.counts, nw.from_native(frame).lazy())
+        if self.is_lazy:
+            return COUNTS
+        if self.study.label is not None:
+            return self.study.data[0].counts
+        return {
+            data.name: np.ones(len(frame)) if data.counts is None else frame[data.counts].to_numpy()
+            for data, frame in zip(self.study.data, self.frames, strict=True)
+        }
+
+
+def _require_counts(data: Data, counts: str, frame: Any) -> None:
+    missing = int(frame.select(nw.col(counts).is_null().cast(nw.Int64).sum().alias("n")).collect().item() or 0)
+    if missing:
+        raise MissingValuesError(
+            f"The column of counts {counts!r} of {data} has no value in {number_of_rows(missing)}, so it is "
+            "unknown how many rows these stand for. Fill them in, or take them out.",
+            columns={counts: missing},
+        )

@@ -1,0 +1,505 @@
+"""Study files: read whole, refused whole, and able to do nothing but read the data that they name."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from contextlib import suppress
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import vardi
+from vardi.study import _data as study_data
+from vardi.study import parse, read
+from vardi.study._engines import _database, _relation
+from vardi.study._locate import key_lines, line_of
+from vardi.study._outputs import draw, weights_frame, write_weights
+
+AGENCY = '[sources.agency]\ndata = "agency.csv"\nbias = "MEDV <= 22"\n'
+NATIONAL = '[sources.national]\ndata = "national.csv"\nbias = 1\n'
+
+
+@pytest.fixture(scope="module")
+def houses():
+    return vardi.datasets.house_prices(seed=0, backend="polars")
+
+
+@pytest.fixture
+def folder(tmp_path, houses):
+    for name, rows in houses.samples.items():
+        rows.write_csv(tmp_path / f"{name}.csv")
+    return tmp_path
+
+
+def written(folder, text):
+    path = folder / "study.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def problems(folder, text):
+    with pytest.raises(vardi.StudyError) as caught:
+        read(written(folder, text))
+    return caught.value.problems
+
+
+def weights(study, tmp_path, suffix=".parquet", **options):
+    opened = study.open()
+    path = tmp_path / f"weights{suffix}"
+    write_weights(opened, opened.fit(), path, **options)
+    readers = {".parquet": pl.read_parquet, ".csv": pl.read_csv, ".jsonl": pl.read_ndjson}
+    return readers[suffix](path)
+
+
+# --- what a study says
+
+
+def test_a_study_fits_like_the_call_it_stands_for(folder, houses):
+    study = read(written(folder, f'title = "Houses"\nvariables = ["MEDV", "RM > 6"]\n{AGENCY}{NATIONAL}'))
+    expected = vardi.debias(houses.samples, houses.biases)
+    np.testing.assert_allclose(study.fit().weights, expected.weights, rtol=1e-13)
+    assert study.verdict().identified
+    assert (study.title, study.engine, study.variables) == ("Houses", "memory", ("MEDV", "RM > 6"))
+    assert study.biases == {"agency": "MEDV <= 22", "national": 1}
+
+
+def test_title_is_the_name_of_the_file_where_there_is_none(folder):
+    assert read(written(folder, AGENCY + NATIONAL)).title == "study"
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "jsonl", "ndjson", "duckdb", "db"])
+@pytest.mark.parametrize("engine", ["memory", "polars", "duckdb"])
+def test_every_format_and_engine_gives_the_same_weights(tmp_path, houses, form, engine):
+    if form in ("duckdb", "db"):
+        if engine == "polars":
+            pytest.skip("Polars does not read a DuckDB database")
+        with duckdb.connect(str(tmp_path / f"houses.{form}")) as connection:
+            for name, rows in houses.samples.items():
+                connection.register("rows", rows.to_arrow())
+                connection.execute(f'CREATE TABLE "{name}" AS SELECT * FROM rows')
+    tables = ""
+    for name, rows in houses.samples.items():
+        if form in ("duckdb", "db"):
+            where = f'data = "houses.{form}"\ntable = "{name}"'
+        else:
+            writers = {"csv": rows.write_csv, "parquet": rows.write_parquet}
+            writers.get(form, rows.write_ndjson)(tmp_path / f"{name}.{form}")
+            where = f'data = "{name}.{form}"'
+        tables += f'[sources.{name}]\n{where}\nbias = "{houses.biases[name]}"\n'
+    study = read(written(tmp_path, f'engine = "{engine}"\n{tables}'))
+    assert study.engine == engine
+    expected = np.asarray(vardi.debias(houses.samples, houses.biases).weights)
+    for suffix in (".parquet", ".csv", ".jsonl"):
+        found = weights(study, tmp_path, suffix)
+        assert found.columns == ["source", "row", "weight"]
+        np.testing.assert_allclose(found["weight"], expected, rtol=1e-12)
+        assert found["source"].to_list() == ["agency"] * 200 + ["national"] * 100
+        assert found["row"].to_list() == [*range(200), *range(100)]
+
+
+@pytest.mark.parametrize("engine", ["memory", "polars", "duckdb"])
+def test_weights_join_back_by_source_and_row_and_carry_ids_and_data(folder, houses, engine):
+    for name, rows in houses.samples.items():
+        own = rows.with_columns(pl.Series("key", [f"{name[0]}{k}" for k in range(len(rows))]))
+        own.write_csv(folder / f"{name}.csv")
+    text = f'engine = "{engine}"\n{AGENCY}id = "key"\n{NATIONAL}id = "key"\n'
+    study = read(written(folder, text))
+    found = weights(study, folder, with_data=True)
+    assert found.columns[:4] == ["source", "row", "id", "weight"]
+    joined = found.filter(pl.col("source") == "national").join(
+        pl.read_csv(folder / "national.csv").with_row_index("row").cast({"row": pl.Int64}), on="row"
+    )
+    assert joined["id"].to_list() == joined["key"].to_list()
+    np.testing.assert_array_equal(joined["MEDV"], joined["MEDV_right"])
+    np.testing.assert_allclose(found["weight"].mean(), 1.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("engine", ["memory", "polars", "duckdb"])
+def test_globs_and_lists_are_read_in_order_of_name(folder, houses, engine):
+    national = houses.samples["national"]
+    (folder / "parts").mkdir()
+    for k in range(4):
+        national[25 * k : 25 * k + 25].write_parquet(folder / "parts" / f"{k}.parquet")
+    text = f'engine = "{engine}"\n{AGENCY}[sources.national]\nbias = "1"\n'
+    expected = np.asarray(vardi.debias(houses.samples, houses.biases).weights)
+    for data in ('"parts/*.parquet"', '["parts/0.parquet", "parts/1.parquet", "parts/[23].parquet"]'):
+        study = read(written(folder, f"{text}data = {data}\n"))
+        assert len(study.data[1].files) == 4
+        np.testing.assert_allclose(weights(study, folder)["weight"], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("engine", ["memory", "polars", "duckdb"])
+def test_a_pool_in_one_file_with_labels(folder, houses, engine):
+    pool = pl.concat([rows.with_columns(pl.lit(k).alias("who")) for k, rows in enumerate(houses.samples.values())])
+    pool = pool.sample(fraction=1.0, shuffle=True, seed=1)
+    pool.write_csv(folder / "pool.csv")
+    text = f'engine = "{engine}"\n[pool]\ndata = "pool.csv"\nsource = "who"\n[biases]\n0 = "MEDV <= 22"\n1 = "1"\n'
+    found = weights(read(written(folder, text)), folder)
+    expected = vardi.debias(pool, {0: "MEDV <= 22", 1: 1}, source="who").weights
+    np.testing.assert_allclose(found["weight"], expected, rtol=1e-12)
+    assert found["source"].to_list() == [str(who) for who in pool["who"]]
+    assert found["row"].to_list() == list(range(300))
+
+
+@pytest.mark.parametrize("engine", ["memory", "polars", "duckdb"])
+def test_counts_stand_for_rows(folder, houses, engine):
+    rows = houses.samples["agency"].with_columns(pl.Series("times", [2, 0] * 100))
+    rows.write_csv(folder / "agency.csv")
+    study = read(written(folder, f'engine = "{engine}"\n{AGENCY}counts = "times"\n{NATIONAL}'))
+    assert study.fit().sizes == {"agency": 200, "national": 100}
+    assert study.open().uncounted() == 100
+    counts = {"agency": rows["times"], "national": np.ones(100)}
+    expected = vardi.debias({**houses.samples, "agency": rows}, houses.biases, counts=counts)
+    assert study.fit().omegas == pytest.approx(expected.omegas, rel=1e-12)
+
+
+@pytest.mark.parametrize("engine", ["memory", "polars", "duckdb"])
+def test_missing_counts_are_refused_and_never_dropped(folder, houses, engine):
+    rows = houses.samples["agency"].with_columns(pl.Series("times", [1, None] * 100))
+    rows.write_csv(folder / "agency.csv")
+    study = read(written(folder, f'engine = "{engine}"\n{AGENCY}counts = "times"\n{NATIONAL}'))
+    with pytest.raises(vardi.MissingValuesError, match="counts 'times' of agency.csv has no value in 100 rows"):
+        study.fit()
+
+
+def test_states_and_odd_names(folder, houses):
+    renamed = {name: rows.rename({"MEDV": "median value"}) for name, rows in houses.samples.items()}
+    for name, rows in renamed.items():
+        rows.write_csv(folder / f"{name}.csv")
+    text = 'variables = ["median value"]\n[sources."the agency"]\ndata = "agency.csv"\nbias = "`median value` <= 22"\n'
+    text += NATIONAL + '[states.rich]\nbias = "`median value` > 40"\n'
+    fit = read(written(folder, text)).fit()
+    assert fit.names == ("the agency", "national", "rich")
+    assert 0 < fit.omegas["rich"] < 0.2
+
+
+@pytest.mark.parametrize("name", ["shares", "known_shares"])
+def test_known_shares_are_passed_on(folder, houses, name):
+    study = read(written(folder, f"{AGENCY}{NATIONAL}[{name}]\nagency = 0.56\n"))
+    assert study.shares == {"agency": 0.56}
+    assert study.fit().omegas["agency"] == pytest.approx(0.56)
+    margin = read(written(folder, f"{AGENCY}{NATIONAL}[{name}.CHAS]\n0 = 0.93\n1 = 0.07\n"))
+    assert margin.shares == {"CHAS": {0: 0.93, 1: 0.07}}
+    assert margin.fit().expectation("CHAS").value == pytest.approx(0.07)
+
+
+def test_auto_reads_small_files_into_memory_and_leaves_large_ones(folder, monkeypatch):
+    text = AGENCY + NATIONAL
+    assert read(written(folder, text)).engine == "memory"
+    size = sum((folder / f"{name}.csv").stat().st_size for name in ("agency", "national"))
+    monkeypatch.setattr(study_data, "available_memory", lambda: 8 * size)
+    assert read(written(folder, text)).engine == "memory"
+    monkeypatch.setattr(study_data, "available_memory", lambda: 8 * size - 1)
+    assert read(written(folder, text)).engine == "polars"
+
+
+def test_a_draw_is_that_of_the_fit(folder):
+    opened = read(written(folder, AGENCY + NATIONAL)).open()
+    fit = opened.fit()
+    drawn = draw(opened, fit, 50, 3)
+    assert drawn.select(fit.sample(50, 3).columns).equals(fit.sample(50, 3))
+    source = weights_frame(opened, fit)
+    back = drawn.join(source, on=["source", "row"], how="left", maintain_order="left")
+    assert back["MEDV"].to_list() == back["MEDV_right"].to_list()
+    with pytest.raises(vardi.MismatchError, match="400 rows cannot be drawn without replacement from 300"):
+        draw(opened, fit, 400, 0, replace=False)
+
+
+def test_data_with_columns_of_our_names_are_refused_with_the_data_only(folder, houses):
+    houses.samples["agency"].with_columns(weight=pl.lit(7.0)).write_csv(folder / "agency.csv")
+    study = read(written(folder, AGENCY + NATIONAL))
+    assert weights(study, folder)["weight"].max() == pytest.approx(3.0)
+    with pytest.raises(vardi.MismatchError, match="The data have a column 'weight'"):
+        weights(study, folder, with_data=True)
+
+
+# --- what is wrong with a study
+
+
+def test_all_problems_are_said_at_once_with_line_and_suggestion(folder):
+    text = (
+        'titel = "Houses"\n'
+        'variables = ["MEDW"]\n'
+        "[sources.agency]\n"
+        'data = "agancy.csv"\n'
+        'bias = "MEDV <= "\n'
+        "[sources.national]\n"
+        'data = "national.csv"\n'
+        'bias = "PRICE"\n'
+        'weight = "w"\n'
+    )
+    found = problems(folder, text)
+    starts = [problem.split(":")[0] for problem in found]
+    assert starts == ["line 1", "line 2", "line 4", "line 5", "line 8", "line 9"]
+    assert "Unknown key 'titel'. Did you mean 'title'?" in found[0]
+    assert "The variable 'MEDW' reads column 'MEDW', which no file has. Did you mean 'MEDV'?" in found[1]
+    assert f"There is no file {folder / 'agancy.csv'}. Did you mean 'agency.csv'?" in found[2]
+    assert "The bias of 'agency': This does not read as an expression" in found[3]
+    assert "The bias of 'national' reads column 'PRICE', which no file has." in found[4]
+    assert "Unknown key 'weight'." in found[5]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "There is no sample. Give each a table [sources.NAME] with data and bias."),
+        ("sources = 3", "sources is a table of tables"),
+        ("[sources]\na = 3", "sources.a is a table"),
+        ('[sources.""]\ndata = "agency.csv"\nbias = 1', "A name of [sources] is empty or cannot be printed."),
+        ("[sources.a]\nbias = 1", "'a' has no data. Name its file: data = ..."),
+        ('[sources.a]\ndata = "agency.csv"', "'a' has no bias."),
+        ('[sources.a]\ndata = "agency.csv"\nbias = true', "is an expression in text or a number, not true or false"),
+        ('[sources.a]\ndata = "agency.csv"\nbias = nan', "The bias of 'a':"),
+        ("[sources.a]\ndata = 3\nbias = 1", "data is a path or a list of paths, and here it is 3."),
+        ("[sources.a]\ndata = []\nbias = 1", "data is a path or a list of paths"),
+        ('[sources.a]\ndata = ""\nbias = 1', "The path is empty. Name a file."),
+        ('[sources.a]\ndata = "nothing/*.csv"\nbias = 1', "No file matches nothing/*.csv"),
+        ('[sources.a]\ndata = "."\nbias = 1', "is a folder."),
+        ('[sources.a]\ndata = "study.toml"\nbias = 1', "is not a kind of file that is read."),
+        ('[sources.a]\ndata = "*"\nbias = 1', "is not a kind of file that is read."),
+        ('[sources.a]\ndata = "\\u0000.csv"\nbias = 1', "There is no file "),
+        ('[sources.a]\ndata = "s3://bucket/a.parquet"\nbias = 1', "is remote, and a study reads local files only."),
+        ('[sources.a]\ndata = "agency.csv"\ntable = "t"\nbias = 1', "table is for databases, and agency.csv is none."),
+        ('engine = "spark"\n' + AGENCY, "There is no engine 'spark'."),
+        ('engine = "memry"\n' + AGENCY, "Did you mean 'memory'?"),
+        ("title = 3\n" + AGENCY, "title is a text, and here it is 3."),
+        ("variables = 3\n" + AGENCY, "variables is a list of columns and expressions in text."),
+        ('variables = ["MEDV", "MEDV"]\n' + AGENCY, "A variable is there twice."),
+        ('variables = ["1"]\n' + AGENCY, "The variable '1' reads no column"),
+        (AGENCY + 'counts = "tmies"\n', "agency.csv has no column 'tmies'."),
+        (AGENCY + 'id = "RMM"\n', "Did you mean 'RM'?"),
+        (AGENCY + "[states.agency]\nbias = 1\n", "'agency' is a sample already."),
+        (AGENCY + "[biases]\na = 1\n", "[biases] goes with a [pool]."),
+        (AGENCY + '[pool]\ndata = "national.csv"\n', "A study has [sources.NAME], or one [pool] with [biases]"),
+        ('[pool]\ndata = "agency.csv"\n[biases]\na = 1\n', "[pool] needs source"),
+        ('[pool]\ndata = "agency.csv"\nsource = "RM"\n', "A [pool] needs [biases]"),
+        ('[pool]\ndata = "agency.csv"\nsource = "who"\n[biases]\na = 1\n', "agency.csv has no column 'who'."),
+        ("pool = 3", "pool is a table"),
+        (AGENCY + "[shares]\nagency = 0.5\n[known_shares]\nagency = 0.5\n", "two names of one table"),
+        (AGENCY + '[shares]\nagency = "half"\n', "The share of 'agency' is a text, and a share is a number"),
+        (AGENCY + "[shares]\nagencies = 0.5\n", "reads column 'agencies', which no file has."),
+        (AGENCY + "[shares.CHASS]\n0 = 1\n", "reads column 'CHASS', which no file has. Did you mean 'CHAS'?"),
+        (AGENCY + "[shares.CHAS]\n0 = -1\n", "each with a number zero or more"),
+        ("shares = 3\n" + AGENCY, "shares is a table"),
+        ('engine = "polars"\n' + AGENCY + "[shares]\nagency = 0.5\n", "Known shares need rows in memory"),
+        (AGENCY + '[sources.b]\ndata = "./agency.csv"\nbias = 1\n', "'b' and 'agency' both read agency.csv"),
+        ('[sources.a]\ndata = "agency.csv"\nbias = "MEDV == \'x\'"', "on the rows of agency.csv:"),
+    ],
+)
+def test_each_problem_has_its_text(folder, text, message):
+    found = problems(folder, text)
+    assert any(message in problem for problem in found), found
+    assert all(problem.startswith("line ") for problem in found)
+
+
+def test_a_column_that_one_file_lacks(folder, houses):
+    houses.samples["national"].drop("MEDV").write_csv(folder / "national.csv")
+    (found,) = problems(folder, AGENCY + NATIONAL)
+    assert found == (
+        "line 3: The bias of 'agency' reads column 'MEDV', which national.csv lacks. It is computed on the rows of "
+        "every sample."
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (AGENCY + AGENCY, "line 4: [sources.agency] is there twice. Give each source a name of its own."),
+        ("title = ", "Invalid value"),
+        ("[sources.a\n", "line 1: "),
+        ('a = "\n', "line 1: "),
+    ],
+)
+def test_what_is_no_toml_is_one_problem_with_its_line(folder, text, message):
+    (found,) = problems(folder, text)
+    assert message in found
+
+
+def test_text_variables_are_told_to_be_conditions(folder):
+    (folder / "a.csv").write_text("region,x\nN,1\nW,2\n")
+    (found,) = problems(folder, 'variables = ["region"]\n[sources.a]\ndata = "a.csv"\nbias = "x"\n')
+    assert found.endswith("Only numbers have a mean: write a condition, such as region == 'a value'.")
+
+
+def test_a_file_of_no_use(folder):
+    (folder / "empty.csv").write_text("")
+    (folder / "not.parquet").write_text("x")
+    (folder / "not.db").write_text("nothing like a database, but long enough to be taken for one" * 100)
+    text = (
+        "".join(
+            f'[sources.{name}]\ndata = "{name}"\n{extra}bias = 1\n'
+            for name, extra in (('"empty.csv"', ""), ('"not.parquet"', ""), ('"not.db"', 'table = "t"\n'))
+        )
+        .replace('data = ""', 'data = "')
+        .replace('""\n', '"\n')
+    )
+    found = problems(folder, text)
+    assert len(found) == 3
+    assert all("cannot be read as" in problem for problem in found)
+
+
+def test_tables_of_a_database(tmp_path):
+    with duckdb.connect(str(tmp_path / "d.duckdb")) as connection:
+        connection.execute("CREATE TABLE houses AS SELECT 1 AS x")
+    source = '[sources.a]\ndata = "d.duckdb"\nbias = "x"\n'
+    assert "line 2: d.duckdb is a database, so a table must be named: table = ..." in problems(tmp_path, source)
+    found = problems(tmp_path, source + 'table = "house"\n')
+    assert found == ("line 4: d.duckdb has no table 'house'. Did you mean 'houses'? It has: houses.",)
+    found = problems(tmp_path, 'engine = "polars"\n' + source + 'table = "houses"\n')
+    assert found == ('line 1: Polars does not read d.duckdb. Write engine = "duckdb" or "auto".',)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("nothing.toml", "There is no study .*nothing.toml. Did you mean 'nothings.toml'?"),
+        ("elsewhere/x.toml", "There is no study .*x.toml. Write one with: vardi init"),
+        (".", "is a folder. Name the study file in it."),
+        ("bytes.toml", "is not a text in UTF-8, so it is no study."),
+        ("large.toml", "which is too many for a study."),
+    ],
+)
+def test_what_is_no_study(tmp_path, path, message):
+    (tmp_path / "nothings.toml").write_text("")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "large.toml").write_text("#" * 1_000_001)
+    with pytest.raises(vardi.StudyError, match=message):
+        read(tmp_path / path)
+
+
+# --- what a study cannot do
+
+
+def test_expressions_run_no_code(folder):
+    text = "[sources.a]\ndata = \"agency.csv\"\nbias = \"__import__('os').system('touch owned')\"\n"
+    (found,) = problems(folder, text)
+    assert "is not in the language of biases" in found
+    assert not (folder / "owned").exists()
+
+
+def test_a_link_leads_to_data_only(folder):
+    (folder / "secret.txt").write_text("a,b\n1,2\n")
+    (folder / "link.csv").symlink_to(folder / "secret.txt")
+    (found,) = problems(folder, '[sources.a]\ndata = "link.csv"\nbias = 1\n')
+    assert "is not a kind of file that is read" in found
+    os.mkfifo(folder / "pipe.csv")
+    (found,) = problems(folder, '[sources.a]\ndata = "pipe.csv"\nbias = 1\n')
+    assert "is no regular file" in found
+
+
+def test_duckdb_is_closed_to_all_but_the_named_files(folder, tmp_path):
+    (other,) = [folder / "national.csv"]
+    data = read(written(folder, 'engine = "duckdb"\n' + AGENCY)).data[0]
+    relation = _relation(data)
+    assert relation.count("*").fetchone() == (200,)
+    with duckdb.connect(str(tmp_path / "d.duckdb")) as connection:
+        connection.execute("CREATE TABLE t AS SELECT 1 AS x")
+        connection.execute(f"CREATE VIEW v AS SELECT * FROM read_csv('{other}')")
+    text = '[sources.a]\ndata = "d.duckdb"\ntable = "t"\nbias = 1\n'
+    database = _database(read(written(folder, text)).data[0])
+    for statement in (
+        f"SELECT * FROM read_csv('{other}')",
+        "CREATE TABLE u AS SELECT 2 AS y",
+        f"COPY t TO '{tmp_path / 'out.csv'}'",
+        "SET enable_external_access = true",
+    ):
+        with pytest.raises(duckdb.Error):
+            database.execute(statement)
+    (found,) = problems(folder, text.replace('"t"', '"v"'))
+    assert "cannot be read as duckdb" in found
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_table_names_are_quoted(tmp_path):
+    name = 'a"; DROP TABLE b; --'
+    with duckdb.connect(str(tmp_path / "d.duckdb")) as connection:
+        connection.execute("CREATE TABLE b AS SELECT 1 AS x")
+        connection.execute('CREATE TABLE "a""; DROP TABLE b; --" AS SELECT 2 AS x')
+    text = f"[sources.a]\ndata = 'd.duckdb'\ntable = '{name}'\nbias = 'x'\n"
+    assert len(read(written(tmp_path, text)).fit()) == 1
+    with duckdb.connect(str(tmp_path / "d.duckdb"), read_only=True) as connection:
+        assert connection.table("b").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize("engine", ["memory", "polars", "duckdb"])
+def test_names_with_signs_of_a_pattern(tmp_path, engine):
+    (tmp_path / "a[1].csv").write_text("x\n1\n2\n")
+    (tmp_path / "a1.csv").write_text("x\n5\n")
+    text = f'engine = "{engine}"\n[sources.a]\ndata = "a[1].csv"\nbias = "x"\n'
+    if engine == "duckdb":
+        assert "which would be taken for a pattern" in problems(tmp_path, text)[0]
+    else:
+        assert len(read(written(tmp_path, text)).fit()) == 2
+
+
+KEYS = st.sampled_from(
+    ["title", "sources", "pool", "biases", "states", "variables", "engine", "shares", "known_shares", "data", "bias"]
+) | st.text(max_size=5)
+VALUES = st.recursive(
+    st.booleans() | st.integers() | st.floats() | st.text(max_size=12) | st.sampled_from(["*", "/", "1", "x", "a.csv"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def toml(value):
+    """Write a value in TOML, tables inline."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{toml(key)} = {toml(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    if isinstance(value, str):
+        return '"' + "".join(f"\\U{ord(letter):08X}" for letter in value) + '"'
+    return repr(value)
+
+
+@given(st.dictionaries(KEYS, VALUES, max_size=4))
+def test_any_document_is_a_study_or_a_study_error(tmp_path_factory, document):
+    folder = tmp_path_factory.mktemp("any")
+    (folder / "a.csv").write_text("x\n1\n2\n")
+    text = "".join(f"{toml(key)} = {toml(value)}\n" for key, value in document.items())
+    before = sorted(folder.iterdir())
+    with suppress(vardi.StudyError):
+        parse(text, folder / "study.toml")
+    assert sorted(folder.iterdir()) == before
+
+
+@given(st.text(alphabet=st.sampled_from("[]{}=.\"'#\n ab\\1"), max_size=40))
+def test_any_text_is_a_study_or_a_study_error(text):
+    with pytest.raises(vardi.StudyError):
+        parse(text, Path("study.toml"))
+
+
+# --- lines of keys
+
+NAMES = st.text(alphabet="ab. \"'#=[]é\\", min_size=1, max_size=5)
+LEAVES = st.one_of(
+    st.integers(), st.sampled_from(['"x # y"', "'''\nz = 1\n'''", '"""\n[a]\n"""', "[\n 1,\n 2, # ]\n]"])
+)
+
+
+@given(st.dictionaries(NAMES, st.dictionaries(NAMES, LEAVES, min_size=1, max_size=4), min_size=1, max_size=4))
+def test_lines_are_those_where_keys_are_written(document):
+    text, expected, line = "", {}, 1
+    for table, keys in document.items():
+        text += f"# a comment\n[{toml(table)}]\n"
+        line += 1
+        expected[(table,)] = line
+        line += 1
+        for key, value in keys.items():
+            text += f"{toml(key)} = {value}\n"
+            expected[(table, key)] = line
+            line += str(value).count("\n") + 1
+    tomllib.loads(text)
+    found = key_lines(text)
+    assert {key: found[key] for key in expected} == expected
+    assert line_of(found, (*next(iter(expected)), "inside", "it")) == next(iter(expected.values()))
+    assert line_of(found, ("nowhere to be found",)) is None
