@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import vardi
+from vardi.bench import BENCHMARKS
+from vardi.bench._records import Report
+from vardi.cli._app import app
 
-ROOT = Path(__file__).resolve().parent.parent
 NAMES = ["dense-log", "dense-omega", "memory", "read", "indicator", "small", "growth"]
-
-
-@pytest.fixture(autouse=True)
-def _importable(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
 
 
 @pytest.fixture
 def without_peers(monkeypatch):
-    from benchmarks import _peers
+    from vardi.bench import _peers
 
     monkeypatch.setattr(_peers, "installed", lambda module: False)
 
 
 @pytest.fixture
 def tiny():
-    from benchmarks._records import Settings
+    from vardi.bench._records import Settings
 
     return Settings(shrink=5000, repeats=1)
 
@@ -45,16 +42,19 @@ def tables(page):
     return found
 
 
-def test_command_writes_well_formed_tables(without_peers, tmp_path, capsys):
-    from benchmarks.__main__ import main
+def run(*arguments):
+    return CliRunner().invoke(app, ["bench", *map(str, arguments)])
 
-    output = tmp_path / "new" / "RESULTS.md"
-    assert main(["read", "small", "growth", "--shrink", "5000", "--repeats", "1", "--output", str(output)]) == 0
+
+def test_command_writes_well_formed_tables(without_peers, tmp_path):
+    output = tmp_path / "RESULTS.md"
+    result = run("read", "small", "growth", "--shrink", 5000, "--repeats", 1, "--output", output)
+    assert (result.exit_code, result.stdout) == (0, f"results  {output}\n")
     page = output.read_text()
     assert [line for line in page.splitlines() if line.startswith("## ")] == ["## read", "## small", "## growth"]
-    assert "`python -m benchmarks read small growth --shrink 5000 --repeats 1`" in page
+    assert "`vardi bench read small growth --shrink 5000 --repeats 1`" in page
     assert str(tmp_path) not in page
-    assert [path.name for path in output.parent.iterdir()] == ["RESULTS.md"]  # no temporary file is left
+    assert [path.name for path in tmp_path.iterdir()] == ["RESULTS.md"]  # no temporary file is left
     facts, *rest = tables(page)
     assert {"date", "processor", "memory", "versions"} <= {row[0] for row in facts}
     assert len(rest) == 6
@@ -64,30 +64,56 @@ def test_command_writes_well_formed_tables(without_peers, tmp_path, capsys):
     assert records[0] == ["work", "who", "time", "residual", "extra memory", "note"]
     assert targets[0] == ["target", "measured", "bar", "goal", "verdict", "note"]
     assert {row[4] for row in targets[2:]} == {"not judged"}  # bars are for the full sizes
+    again = run("small", "--shrink", 5000, "--output", output)
+    assert again.exit_code == 3
+    assert output.read_text() == page
 
 
-def test_part_of_the_benchmarks_is_printed_and_overwrites_nothing(without_peers, capsys):
-    from benchmarks.__main__ import RESULTS, main
+def test_part_of_the_benchmarks_is_printed_and_overwrites_nothing(without_peers, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "RESULTS.md").write_text("before")
+    result = run("small", "--shrink", 1000)
+    assert result.exit_code == 0
+    assert "## small" in result.stdout
+    assert (tmp_path / "benchmarks" / "RESULTS.md").read_text() == "before"
 
-    before = RESULTS.stat().st_mtime_ns if RESULTS.exists() else None
-    assert main(["small", "--shrink", "1000"]) == 0
-    assert "## small" in capsys.readouterr().out
-    assert (RESULTS.stat().st_mtime_ns if RESULTS.exists() else None) == before
+
+def test_a_complete_run_in_a_clone_replaces_its_results(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "RESULTS.md").write_text("before")
+    monkeypatch.setattr(
+        "vardi.bench._run.BENCHMARKS", dict.fromkeys(NAMES, lambda settings: Report("none", "Nothing."))
+    )
+    assert run().exit_code == 0
+    assert "Nothing." in (tmp_path / "benchmarks" / "RESULTS.md").read_text()
 
 
-def test_unknown_name_is_refused_with_the_names_there_are(capsys):
-    from benchmarks.__main__ import BENCHMARKS, main
+def test_one_that_fails_costs_the_others_nothing(monkeypatch):
+    def fail(settings):
+        raise ZeroDivisionError("no rows")
 
+    monkeypatch.setitem(BENCHMARKS, "read", fail)
+    result = run("read", "small", "--shrink", 5000)
+    assert result.exit_code == 1
+    assert "FAILED: ZeroDivisionError: no rows" in result.stdout
+    assert "## small" in result.stdout
+    assert "The benchmark read failed" in result.stderr
+
+
+def test_unknown_name_is_refused_with_the_names_there_are():
     assert list(BENCHMARKS) == NAMES
-    with pytest.raises(SystemExit):
-        main(["dense"])
-    assert "dense-log" in capsys.readouterr().err
+    result = run("dense")
+    assert result.exit_code == 2
+    assert "There is no benchmark 'dense'." in result.stderr
+    assert "dense-log" in result.stderr
 
 
 @pytest.mark.parametrize("name", ["dense-log", "indicator"])
 def test_missing_peers_are_named_in_the_table(name, without_peers, tiny):
-    from benchmarks.__main__ import BENCHMARKS
-    from benchmarks._render import render
+
+    from vardi.bench._render import render
 
     report = BENCHMARKS[name](tiny)
     absent = [record for record in report.records if record.who != "vardi"]
@@ -101,7 +127,7 @@ def test_missing_peers_are_named_in_the_table(name, without_peers, tiny):
 
 
 def test_lbfgs_baseline_solves_the_same_problem(tiny):
-    from benchmarks.dense import dense_omega
+    from vardi.bench._dense import dense_omega
 
     report = dense_omega(tiny)
     settled = [record for record in report.records if record.who == "L-BFGS, until the gradient settles"]
@@ -111,7 +137,7 @@ def test_lbfgs_baseline_solves_the_same_problem(tiny):
 
 
 def test_memory_is_measured_in_a_process_of_its_own():
-    from benchmarks.memory import _measure
+    from vardi.bench._memory import _measure
 
     record = _measure("vardi", "log", 2000, 5)
     assert record.extra_memory >= 0
@@ -120,7 +146,7 @@ def test_memory_is_measured_in_a_process_of_its_own():
 
 
 def test_residual_is_that_of_vardis_system():
-    from benchmarks._problems import oscillators, residual
+    from vardi.bench._problems import oscillators, residual
 
     problem = oscillators(600, 3)
     fit = vardi.debias_matrix(problem.matrix, problem.source, log=True)
@@ -134,7 +160,7 @@ def test_residual_is_that_of_vardis_system():
 
 
 def test_race_takes_turns_and_a_failure_stops_nobody_else():
-    from benchmarks._timing import Contestant, race
+    from vardi.bench._timing import Contestant, race
 
     calls = []
 
@@ -163,7 +189,7 @@ def test_race_takes_turns_and_a_failure_stops_nobody_else():
     ],
 )
 def test_verdict(measured, bar, goal, higher, verdict):
-    from benchmarks._records import Target
+    from vardi.bench._records import Target
 
     assert Target("work", measured, bar, goal, higher_is_better=higher).verdict == verdict
 
@@ -172,7 +198,7 @@ def test_verdict(measured, bar, goal, higher, verdict):
 def test_page_names_no_host():
     import platform
 
-    from benchmarks._records import Settings
-    from benchmarks._render import render
+    from vardi.bench._records import Settings
+    from vardi.bench._render import render
 
     assert platform.node() not in render([], Settings(), "", 0.0)

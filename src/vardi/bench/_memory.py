@@ -1,4 +1,4 @@
-"""Extra memory of a dense solve, each in a process of its own: ``python -m benchmarks.memory WHO FORM n K``."""
+"""Extra memory of a dense solve, each in a process of its own: ``python -m vardi.bench._memory WHO FORM n K``."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks._peers import FASTMBAR, PYMBAR, VARDI, ours
-from benchmarks._problems import oscillators
-from benchmarks._records import Record, Report, Settings, Target
+from vardi.bench._peers import FASTMBAR, PYMBAR, VARDI, ours
+from vardi.bench._problems import oscillators
+from vardi.bench._records import Record, Report, Settings, Target
 
-ROOT = Path(__file__).resolve().parent.parent
 SIZES = ((200_000, 50), (1_000_000, 10), (1_000_000, 50))
 PEER_SIZE = SIZES[1]
 PEERS = (PYMBAR, FASTMBAR)
 
 
 def memory(settings: Settings) -> Report:
+    """Measure the extra memory of dense solves."""
     records: list[Record] = []
     targets: list[Target] = []
     for form in ("omega", "log"):
@@ -53,8 +53,8 @@ def _work(form: str, n: int, K: int) -> str:
 
 
 def _measure(who: str, form: str, n: int, K: int) -> Record:
-    command = [sys.executable, "-m", "benchmarks.memory", who, form, str(n), str(K)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "vardi.bench._memory", who, form, str(n), str(K)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         return Record(_work(form, n, K), who, note=f"failed: {reason[:200]}")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks._peers import FASTMBAR, PYMBAR, PYMBAR_ROBUST, VARDI, contestants, ours
-from benchmarks._problems import Problem, intervals
-from benchmarks._records import Record, Report, Settings, Target
-from benchmarks._timing import race
-from benchmarks.dense import fastest, peer_records, record, speedup
+from vardi.bench._dense import fastest, peer_records, record, speedup
+from vardi.bench._peers import FASTMBAR, PYMBAR, PYMBAR_ROBUST, VARDI, contestants, ours
+from vardi.bench._problems import Problem, intervals
+from vardi.bench._records import Record, Report, Settings, Target
+from vardi.bench._timing import race
 
 ROWS = 10_000_000
 SCALED = 10  # how many times fewer rows the peers get, unless all is run in full
@@ -17,6 +17,7 @@ PEERS = (PYMBAR, PYMBAR_ROBUST, FASTMBAR)
 
 
 def indicator(settings: Settings) -> Report:
+    """Time a solve with indicator biases, against the peers."""
     n = settings.rows(ROWS, least=400)
     smaller = n if settings.full else max(n // SCALED, 40)
     records, targets = _side_by_side(smaller, settings)

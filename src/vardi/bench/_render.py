@@ -11,7 +11,7 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_info
 
-from benchmarks._records import Record, Report, Settings, Target
+from vardi.bench._records import Record, Report, Settings, Target
 
 PACKAGES = (
     "vardi",

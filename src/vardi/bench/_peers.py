@@ -8,14 +8,15 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
 
 import vardi
-from benchmarks._problems import Floats, Integers, Problem
-from benchmarks._timing import Contestant
+from vardi.bench._problems import Floats, Integers, Problem
+from vardi.bench._timing import Contestant
 
 LogOmegas = Floats
 VARDI = "vardi"
@@ -46,17 +47,18 @@ class Peer:
     def missing(self) -> str:
         """What is not installed; empty where all is."""
         names = [module for module in self.needs if not installed(module)]
-        return f"not installed: {', '.join(names)}" if names else ""
+        return f"not installed: {', '.join(names)} (pip install 'vardi[bench]')" if names else ""
 
 
 def installed(module: str) -> bool:
+    """Tell whether a module can be imported."""
     return importlib.util.find_spec(module) is not None
 
 
 def _pymbar(protocol: str) -> Callable[[Floats, Integers], Callable[[], LogOmegas]]:
     def prepare(u_kn: Floats, sizes: Integers) -> Callable[[], LogOmegas]:
         logging.getLogger("pymbar").setLevel(logging.CRITICAL)  # how well it solved is measured, not read in its log
-        import pymbar
+        pymbar: Any = import_module("pymbar")
 
         def call() -> LogOmegas:
             with warnings.catch_warnings():
@@ -69,16 +71,15 @@ def _pymbar(protocol: str) -> Callable[[Floats, Integers], Callable[[], LogOmega
 
 
 def _fastmbar(u_kn: Floats, sizes: Integers) -> Callable[[], LogOmegas]:
-    import torch
-    from FastMBAR import FastMBAR
+    torch, FastMBAR = import_module("torch"), import_module("FastMBAR").FastMBAR
 
     energy, counts = torch.from_numpy(u_kn), torch.from_numpy(sizes.astype(np.float64))  # float64 tensors: no copies
     return lambda: -FastMBAR(energy, counts, cuda=False, method="Newton").F
 
 
 def _fastmbar_bare(u_kn: Floats, sizes: Integers) -> Callable[[], LogOmegas]:
-    import torch
-    from FastMBAR import FastMBAR, fastmbar
+    torch, FastMBAR = import_module("torch"), import_module("FastMBAR").FastMBAR
+    fastmbar = import_module("FastMBAR.fastmbar")
 
     energy, counts = torch.from_numpy(u_kn), torch.from_numpy(sizes.astype(np.float64))
 
@@ -109,7 +110,7 @@ PEERS = (PYMBAR, PYMBAR_ROBUST, FASTMBAR, FASTMBAR_BARE)
 
 
 def ours(problem: Problem, *, log: bool) -> Contestant:
-    """The whole call: validation, identifiability, solve, certificate, weights."""
+    """Return the whole call: validation, identifiability, solve, certificate, weights."""
 
     def call() -> LogOmegas:
         fit = vardi.debias_matrix(problem.matrix, problem.source, log=log)
@@ -120,7 +121,7 @@ def ours(problem: Problem, *, log: bool) -> Contestant:
 
 
 def contestants(peers: Sequence[Peer], log_problem: Problem) -> list[Contestant]:
-    """The peers that are installed, each ready to be called."""
+    """Return the peers that are installed, each ready to be called."""
     present = [peer for peer in peers if not peer.missing]
     if not present:
         return []
@@ -163,4 +164,5 @@ def lbfgs(problem: Problem, *, exact: bool, seed: int = 85) -> Callable[[], LogO
 
 
 def threads() -> str:
+    """Return how many threads this process may use, as the page says it."""
     return f"{len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} threads"

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks._peers import VARDI, ours
-from benchmarks._problems import oscillators
-from benchmarks._records import Record, Report, Settings, Target
-from benchmarks._timing import race
-from benchmarks.dense import record
+from vardi.bench._dense import record
+from vardi.bench._peers import VARDI, ours
+from vardi.bench._problems import oscillators
+from vardi.bench._records import Record, Report, Settings, Target
+from vardi.bench._timing import race
 
 ROWS = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000)
 STATES = (5, 10, 20, 50, 100, 200)
@@ -18,6 +18,7 @@ K_FIXED, N_FIXED = 10, 100_000
 
 
 def growth(settings: Settings) -> Report:
+    """Time solves of growing n and K."""
     sizes = [settings.rows(n, least=4 * K_FIXED) for n in ROWS]
     rows = [_timed(n, K_FIXED, settings) for n in sizes]
     n_fixed = settings.rows(N_FIXED, least=4 * max(STATES))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from benchmarks._peers import PEERS, VARDI, Peer, contestants, lbfgs, ours
-from benchmarks._problems import Problem, oscillators, residual
-from benchmarks._records import Record, Report, Settings, Target
-from benchmarks._timing import Contestant, Timing, race
+from vardi.bench._peers import PEERS, VARDI, Peer, contestants, lbfgs, ours
+from vardi.bench._problems import Problem, oscillators, residual
+from vardi.bench._records import Record, Report, Settings, Target
+from vardi.bench._timing import Contestant, Timing, race
 
 SIZES = ((200_000, 50), (1_000_000, 10))
 SOLVED = 1e-6  # residual up to which a peer counts: far looser than what vardi is held to, in the peers' favour
 
 
 def dense_log(settings: Settings) -> Report:
+    """Time dense solves with log omega given, against every peer."""
     records: list[Record] = []
     targets: list[Target] = []
     for n, K in SIZES:
@@ -43,6 +44,7 @@ def dense_log(settings: Settings) -> Report:
 
 
 def dense_omega(settings: Settings) -> Report:
+    """Time dense solves with omega given, against L-BFGS on the dual."""
     records: list[Record] = []
     targets: list[Target] = []
     baseline, to_the_end = "L-BFGS, tolerance 1e-10", "L-BFGS, until the gradient settles"
@@ -101,7 +103,7 @@ def speedup(records: Sequence[Record], who: str) -> float | None:
 
 
 def fastest(records: Sequence[Record], among: set[str]) -> str | None:
-    """The fastest that solved the problem."""
+    """Return the fastest that solved the problem."""
     solved = [r for r in records if r.who in among and r.seconds and r.accuracy is not None and r.accuracy <= SOLVED]
     return min(solved, key=lambda r: r.seconds or 0.0).who if solved else None
 

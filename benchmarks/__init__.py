@@ -1,1 +1,0 @@
-"""Benchmarks: ``python -m benchmarks [NAME ...] [--quick] [--output FILE]``, peers side by side in one run."""
