@@ -183,6 +183,14 @@ class TestRefusals:
         with pytest.raises(vardi.MissingValuesError), pytest.warns(vardi.WeakOverlapWarning):
             fit.expectation("x")
 
+    def test_missing_counts(self, engine):
+        frame = engine(pd.DataFrame({"x": [1.0, 2.0, 3.0], "n": [1.0, None, 2.0]}))
+        with pytest.raises(
+            vardi.MissingValuesError, match="The counts in 'n' are missing in 1 row. Fill them in"
+        ) as caught:
+            vardi.debias({"a": frame}, {"a": 1}, counts="n")
+        assert caught.value.columns == {"n": 1}
+
     def test_unknown_column_and_label(self, engine):
         with pytest.raises(vardi.MismatchError, match="'y'"):
             vardi.debias(self.frames(engine), {"a": "y > 1", "b": 1})

@@ -139,6 +139,12 @@ def _part(
             "to. Fill the labels, or take these rows out.",
             columns={str(label): missing[str(label)]},
         )
+    if counts in missing:
+        raise MissingValuesError(
+            f"The counts in {counts!r} are missing in {number_of_rows(missing[counts])}. Fill them in, or take these "
+            "rows out.",
+            columns={str(counts): missing[str(counts)]},
+        )
     columns = {}
     for k, bias in enumerate(biases):
         assert isinstance(bias, ExpressionBias)
