@@ -1,0 +1,45 @@
+"""Axes of charts: round numbers, and texts cut to their room."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from vardi.report._numbers import number
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A place on an axis and its text."""
+
+    at: float
+    text: str
+
+
+def ticks(low: float, high: float, most: int = 6) -> tuple[tuple[float, str], ...]:
+    """Return round numbers between two ends, with their texts.
+
+    >>> ticks(0.0, 47.0)
+    ((0.0, '0'), (10.0, '10'), (20.0, '20'), (30.0, '30'), (40.0, '40'))
+    >>> ticks(-0.37, 0.42, 4)
+    ((-0.2, '−0.2'), (0.0, '0'), (0.2, '0.2'), (0.4, '0.4'))
+    """
+    if not high > low:
+        return ((low, number(low)),)
+    rough = (high - low) / most
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * m for m in (1, 2, 5, 10) if power * m >= rough * (1 - 1e-9))
+    places = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
+    decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+    return tuple((round(k * step, decimals + 2), _tick_text(k * step, decimals)) for k in places)
+
+
+def _tick_text(value: float, decimals: int) -> str:
+    if value and not 1e-4 <= abs(value) < 1e6:
+        return f"{value:.3g}".replace("e+0", "e").replace("e-0", "e-").replace("-", "−")
+    return f"{value:,.{decimals}f}".replace("-", "−") if value else "0"
+
+
+def clipped(text: str, most: int) -> str:
+    """Return a text cut to a number of characters."""
+    return text if len(text) <= most else text[: most - 1] + "…"

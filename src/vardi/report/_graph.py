@@ -1,0 +1,221 @@
+"""The overlap of the samples -> geometry: a graph of a few samples, a heat map of many.
+
+Charts are drawn in units that are pixels on a wide screen; templates write them as SVG, and escape their texts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from vardi._trust import DOUBTED
+from vardi.report._axes import clipped
+from vardi.report._content import LinkRow, Overlap
+from vardi.report._numbers import count, number, rows_text, share
+
+MOST_NODES = 20
+MOST_EDGES = 60
+ACROSS = 112.0  # radius of the circle of a few samples
+LABELLED = 4  # samples up to which every link has its number written on it
+
+
+@dataclass(frozen=True)
+class Node:
+    """A sample of the graph: a disc whose area grows with its rows, and its label."""
+
+    x: float
+    y: float
+    radius: float
+    label_x: float
+    label_y: float
+    anchor: str
+    label: str
+    rows: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A link of the graph, with a label or without."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    width: float
+    weakest: bool
+    one_way: bool
+    label: str
+    label_x: float
+    label_y: float
+    title: str
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The samples as discs and their links as lines; ``hidden`` links are in the table only."""
+
+    width: float
+    top: float
+    height: float
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    hidden: int
+    two_lines: bool
+
+
+def graph(overlap: Overlap) -> Graph:
+    """Lay the samples out on a line or a circle."""
+    K = len(overlap.names)
+    width, radius = 480.0, 0.0 if K == 1 else 140.0 if K == 2 else ACROSS if K <= 8 else 128.0
+    largest = 34.0 if K <= 3 else 24.0 if K <= 8 else 13.0
+    turn = math.pi if K == 2 else -math.pi / 2 + (math.pi / K if K > 8 else 0.0)
+    angles = [turn + 2 * math.pi * k / K for k in range(K)]
+    places = [(width / 2 + radius * math.cos(a), radius * math.sin(a) if K > 2 else 0.0) for a in angles]
+    most = max(overlap.sizes)
+    discs = [max(largest * math.sqrt(size / most), 4.0) for size in overlap.sizes]
+    nodes = [
+        _node(name, size, place, disc, angle, K, width)
+        for name, size, place, disc, angle in zip(overlap.names, overlap.sizes, places, discs, angles, strict=True)
+    ]
+    position = {name: k for k, name in enumerate(overlap.names)}
+    strongest = sorted(overlap.links, key=lambda link: (not link.weakest, -strength(link)))
+    shown = [link for link in strongest if strength(link) > 0 or link.weakest][:MOST_EDGES]
+    scale = max((strength(link) for link in shown), default=1.0) or 1.0
+    if K == 2:  # the most there can be: two samples of one law
+        scale = max(scale, overlap.sizes[0] * overlap.sizes[1] / sum(overlap.sizes))
+    weak = overlap.bridging is not None and overlap.bridging < DOUBTED
+    edges = [
+        _edge(
+            link,
+            places[position[link.first]],
+            places[position[link.second]],
+            scale,
+            K,
+            weak=weak,
+            complete=overlap.complete,
+        )
+        for link in reversed(shown)
+    ]
+    hidden = len(overlap.links) + overlap.more_links - len(shown)
+    top = min(min(node.y - node.radius, node.label_y - 16) for node in nodes) - 6
+    bottom = max(max(node.y + node.radius, node.label_y + (17 if K <= 8 else 0)) for node in nodes) + 10
+    return Graph(width, round(top, 1), round(bottom - top, 1), tuple(nodes), tuple(edges), hidden, K <= 8)
+
+
+def strength(link: LinkRow) -> float:
+    """Return what the width of a link shows: bridging rows, or shared rows where these are not known."""
+    return link.first_in_second + link.second_in_first if link.bridging is None else link.bridging
+
+
+def _node(name: str, size: float, place: tuple[float, float], disc: float, angle: float, K: int, width: float) -> Node:
+    x, y = place
+    title = f"{name}: {rows_text(size)}"
+    if K <= 2:
+        return Node(x, y, disc, x, y + disc + 20, "middle", clipped(name, 24), rows_text(size), title)
+    side = math.cos(angle)
+    anchor = "start" if side > 0.25 else "end" if side < -0.25 else "middle"
+    label_x = x + (disc + 9) * (side if anchor != "middle" else 0.0)
+    below = math.sin(angle) > 0
+    middle_y = y + disc + 18 if below else y - disc - (24 if K <= 8 else 8)
+    label_y = middle_y if anchor == "middle" else y + (disc + 9) * math.sin(angle) + (0 if K <= 8 else 4)
+    room = width - label_x if anchor == "start" else label_x if anchor == "end" else 180.0
+    return Node(x, y, disc, label_x, label_y, anchor, clipped(name, int(room / 7.6)), rows_text(size), title)
+
+
+def _edge(
+    link: LinkRow,
+    start: tuple[float, float],
+    end: tuple[float, float],
+    scale: float,
+    K: int,
+    *,
+    weak: bool,
+    complete: bool,
+) -> Edge:
+    one_way = not (link.first_in_second and link.second_in_first)
+    marked = link.weakest and (K > 2 or weak)  # of two samples the only link says nothing by its rank
+    width = 1.2 + 7.0 * strength(link) / scale
+    label = _edge_label(link, K, complete=complete) if K <= LABELLED or link.weakest else ""
+    part = 0.5
+    if K == LABELLED and math.dist(start, end) > 2 * ACROSS - 1:
+        part = 0.36  # diagonals cross in the middle
+    x, y = (1 - part) * start[0] + part * end[0], (1 - part) * start[1] + part * end[1]
+    return Edge(
+        *start,
+        *end,
+        max(width, 3.0 if K > 2 else 0.0) if marked else width,
+        marked,
+        one_way,
+        label,
+        x,
+        y,
+        link_title(link),
+    )
+
+
+def _edge_label(link: LinkRow, K: int, *, complete: bool) -> str:
+    if complete and link.bridging is not None:
+        return number(float(f"{link.bridging:.2g}")) + (" bridging rows" if K <= 2 else "")
+    return count(link.first_in_second + link.second_in_first) + (" shared rows" if K <= 2 else "")
+
+
+def link_title(link: LinkRow) -> str:
+    """Return a link in words."""
+    bridging = "" if link.bridging is None else f"; {number(round(link.bridging, 1))} bridging rows"
+    weakest = " (weakest link)" if link.weakest else ""
+    return (
+        f"{link.first} and {link.second}{weakest}: {rows_text(link.first_in_second)} of {link.first} and "
+        f"{rows_text(link.second_in_first)} of {link.second} could be in both{bridging}"
+    )
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of the heat map."""
+
+    x: float
+    y: float
+    shade: float
+    title: str
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """Which share of the rows of one sample (columns) the bias of another (lines) allows."""
+
+    width: float
+    height: float
+    size: float
+    left: float
+    top: float
+    cells: tuple[Cell, ...]
+    labels: tuple[str, ...]
+    group: int
+
+
+def heat_map(overlap: Overlap) -> HeatMap:
+    """Lay out the shared rows of many samples."""
+    m, group = len(overlap.shares), overlap.group
+    names = [
+        overlap.names[k * group]
+        if group == 1
+        else f"{overlap.names[k * group]} to {overlap.names[min((k + 1) * group, len(overlap.names)) - 1]}"
+        for k in range(m)
+    ]
+    labelled = m <= 26
+    left, top, width = (96.0 if labelled else 8.0), 8.0, 480.0
+    size = (width - left - 8.0) / m
+    cells = tuple(
+        Cell(
+            left + l * size,
+            top + k * size,
+            round(0.08 + 0.92 * value, 3),
+            f"{names[k]} allows {share(value)} of the rows of {names[l]}",
+        )
+        for k, line in enumerate(overlap.shares)
+        for l, value in enumerate(line)
+        if value > 0
+    )
+    labels = tuple(clipped(name, 13) for name in names) if labelled else ()
+    return HeatMap(width, top + m * size + 8.0, size, left, top, cells, labels, group)

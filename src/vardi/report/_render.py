@@ -1,0 +1,83 @@
+"""A report -> one HTML file: templates with every text escaped, and a policy that lets the browser fetch nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from vardi.report import _bars, _curves, _graph, _numbers
+from vardi.report._content import Report
+
+
+def to_html(report: Report) -> str:
+    """Return the report as a whole HTML page that needs nothing else.
+
+    Examples
+    --------
+    >>> import vardi
+    >>> design = vardi.datasets.strata()
+    >>> report = vardi.report.compute(vardi.debias(design.samples, design.biases), title="<b>Strata</b>")
+    >>> html = vardi.report.to_html(report)
+    >>> "<h1>&lt;b&gt;Strata&lt;/b&gt;</h1>" in html
+    True
+    """
+    style, script = _asset("report.css"), _asset("report.js")
+    many = len(report.overlap.names) > _graph.MOST_NODES
+    return str(
+        _template().render(
+            report=report,
+            style=style,
+            script=script,
+            policy=_policy(style, script),
+            graph=None if many else _graph.graph(report.overlap),
+            heat_map=_graph.heat_map(report.overlap) if many else None,
+            pairs=_bars.pairs(report.samples),
+            dumbbells=_bars.dumbbells(report.variables),
+            curves=tuple((one, _curves.steps(one)) for one in report.distributions),
+            histogram=None if report.weights is None else _bars.histogram(report.weights),
+        )
+    )
+
+
+def _policy(style: str, script: str) -> str:
+    """Return a content security policy: nothing is fetched, and no script or style runs but these two."""
+    return (
+        f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _asset(name: str) -> str:
+    return files("vardi.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+@cache
+def _template() -> Any:
+    try:
+        import jinja2
+    except ImportError as error:
+        raise ImportError("Reports need jinja2: pip install 'vardi[report]'") from error
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_asset),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "count": _numbers.count,
+        "rows": _numbers.rows_text,
+        "number": _numbers.number,
+        "share": _numbers.share,
+        "pvalue": _numbers.pvalue,
+        "with_error": _numbers.with_error,
+    }
+    environment.globals |= {"interval": _numbers.interval}
+    return environment.get_template("report.html")

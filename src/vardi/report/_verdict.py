@@ -1,0 +1,148 @@
+"""The verdict in plain words, and what the data cannot tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from vardi._goodness import CAVEAT
+from vardi._identify import Verdict
+from vardi._trust import CARRIES, Trust
+from vardi.report._content import Check, Headline, Level, Point, SampleRow, VariableRow
+from vardi.report._numbers import count, names_text, number, rows_text, share, with_error
+
+if TYPE_CHECKING:
+    from vardi._shares import SharesCheck
+
+ORDER: tuple[Level, ...] = ("bad", "doubt", "good", "fact")
+MOVED = 0.1  # standard deviations from which a change of a mean is worth a sentence
+
+
+def headline(
+    verdict: Verdict,
+    trust: Trust,
+    check: Check,
+    samples: Sequence[SampleRow],
+    variables: Sequence[VariableRow],
+    effective: float,
+    shares: SharesCheck | None = None,
+) -> Headline:
+    """Put the verdict into words, worst news first."""
+    used = [sample for sample in samples if sample.rows]
+    points = [
+        *_doubts(trust),
+        *_left_out(samples),
+        *_known_shares(shares),
+        *_single_rows(variables),
+        _comparison(verdict, trust),
+        Point(check.level, f"{check.text} {check.detail}" if check.level in ("bad", "doubt") else check.text),
+        *_changes(variables),
+        _worth(sum(sample.rows for sample in used), effective),
+    ]
+    points.sort(key=lambda point: ORDER.index(point.level))
+    contradicted = shares is not None and shares.contradicted
+    return Headline(points[0].level, _headline(len(used), trust, check, points, contradicted), tuple(points))
+
+
+def _headline(K: int, trust: Trust, check: Check, points: Sequence[Point], contradicted: bool) -> str:
+    if not trust.errors_hold:
+        return "Too few rows join the samples for standard errors. The estimates below are rough."
+    if check.level == "bad":
+        return "The samples contradict their declared biases. Do not use the weights before that is explained."
+    if contradicted:
+        return "The samples contradict the known shares. Do not use the weights before that is explained."
+    if trust.messages or check.level == "doubt":
+        return "The debiased sample can be used with care: read the warnings first."
+    speaks = (
+        "One sample, weighted by the inverse of its bias, speaks for the population."
+        if K == 1
+        else f"The {K} samples can be compared, and together they speak for the population."
+    )
+    return f"{speaks} There {_warnings(points)} below." if points[0].level == "doubt" else speaks
+
+
+def _warnings(points: Sequence[Point]) -> str:
+    warned = sum(point.level == "doubt" for point in points)
+    return "is a warning" if warned == 1 else f"are {warned} warnings"
+
+
+def _worth(rows: float, effective: float) -> Point:
+    worth = count(round(effective))
+    if effective < 0.99 * rows:
+        return Point("fact", f"The weights are uneven: {rows_text(rows)} are worth about {worth} equal ones.")
+    return Point("fact", f"The weights are nearly even: {rows_text(rows)} are worth about {worth}.")
+
+
+def _comparison(verdict: Verdict, trust: Trust) -> Point:
+    if trust.of_overlap or not math.isfinite(trust.bridging):
+        return Point("good", verdict.message)
+    bridged = f"About {count(round(trust.bridging, 1))} rows bridge the weakest cut between them."
+    return Point("good", f"{verdict.message} {bridged}")
+
+
+def _doubts(trust: Trust) -> list[Point]:
+    overlap: Level = "doubt" if trust.errors_hold else "bad"
+    return [
+        *(Point(overlap, message) for message in trust.of_overlap),
+        *(Point("doubt", message) for message in trust.of_tail),
+    ]
+
+
+def _left_out(samples: Sequence[SampleRow]) -> list[Point]:
+    names = [sample.name for sample in samples if sample.left_out]
+    if not names:
+        return []
+    left_out = f"Left out: {names_text(names)}, which cannot be compared with the others."
+    return [Point("doubt", f"{left_out} The population is the one that the remaining samples reach.")]
+
+
+def _known_shares(shares: SharesCheck | None) -> list[Point]:
+    if shares is None:
+        return []
+    return [Point("bad" if shares.contradicted else "fact", f"Known shares were used. {shares.verdict}")]
+
+
+def _single_rows(variables: Sequence[VariableRow]) -> list[Point]:
+    carried = [
+        f"{variable.name} ({variable.largest_row:.0%})"
+        for variable in variables
+        if variable.largest_row is not None and variable.largest_row > CARRIES and variable.stderr is not None
+    ]
+    if not carried:
+        return []
+    return [
+        Point("doubt", f"One row carries much of the variance of {', '.join(carried)}: these errors are rough ones.")
+    ]
+
+
+def _changes(variables: Sequence[VariableRow]) -> list[Point]:
+    """Return the variable that a bias moved most, first in rank among those that the biases read."""
+    moved = [variable for variable in variables if variable.shift is None or abs(variable.shift) >= MOVED]
+    if not variables:
+        return []
+    if not moved:
+        return [Point("fact", f"No mean moves by {MOVED:g} standard deviations or more from pool to population.")]
+    most = max(moved, key=lambda variable: abs(variable.shift or 0.0))
+    what = f"The share of {most.name}" if most.is_share else f"The mean of {most.name}"
+    after = with_error(most.debiased, most.stderr, percent=most.is_share)
+    before = share(most.pooled) if most.is_share else number(most.pooled)
+    moves = f" (a shift of {abs(most.shift):.2f} standard deviations)" if most.shift is not None else ""
+    return [Point("fact", f"{what} is {after} in the population, where the pooled rows alone say {before}{moves}.")]
+
+
+def unknowns(check: Check) -> tuple[str, ...]:
+    """Return what the data cannot tell."""
+    untested = [row for row in check.rows if row.untested >= 0.01]
+    most = max(untested, key=lambda row: row.untested, default=None)
+    unseen = CAVEAT
+    if most is not None:
+        unseen = f"{most.untested:.0%} of the rows of '{most.name}' no other sample could have drawn. {CAVEAT}"
+    return (
+        "Units that no sample could have drawn are invisible here. The results speak for the part of the population "
+        "that the biases cover together, and no test of these data can tell whether that is all of it.",
+        unseen,
+        "Rows are taken to be drawn independently within each sample. Rows of one household, street or time series "
+        "depend on one another, and then the errors are too small: bootstrap(groups=...) draws whole groups.",
+        "The biases are taken as known. The errors do not include any doubt about their form.",
+    )
