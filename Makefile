@@ -15,8 +15,8 @@ $(VENV)/.bench: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	touch $@
 
-demo: $(VENV)/.dev  ## debias the two-sample house-price case: weights and summary in demo/
-	$(BIN)/python examples/house_prices.py demo
+demo: $(VENV)/.dev  ## debias the two-sample house-price case: weights and a report in demo/
+	$(BIN)/vardi demo --output demo
 
 test: $(VENV)/.dev  ## all tests and doctests, with coverage
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
@@ -31,7 +31,7 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.bench  ## peers side by side, written to benchmarks/RESULTS.md
-	$(BIN)/python -m benchmarks
+	$(BIN)/vardi bench
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m pytest --doctest-modules --doctest-glob='*.md' README.md docs src -q
