@@ -80,8 +80,8 @@ def test_disconnected():
     assert verdict.kappa == 0
     assert verdict.message == (
         "The samples fall into 2 groups that cannot be compared ('a'; 'c'): they share no rows that both could have "
-        "drawn, so their relative weight is undetermined. Add a sample that overlaps both, or "
-        "debias each group alone. The nearest are 'a' and 'c': their rows are 0.5 apart in x."
+        "drawn, so their relative weight is undetermined. Add a sample that overlaps both, give "
+        "known shares, or debias each group alone. The nearest are 'a' and 'c': their rows are 0.5 apart in x."
     )
     with pytest.raises(vardi.NotIdentifiableError):
         verdict.require()

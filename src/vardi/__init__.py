@@ -14,9 +14,11 @@ from vardi._goodness import BiasCheck
 from vardi._identify import Verdict
 from vardi._newton import Solution
 from vardi._sample import DebiasedSample
+from vardi._shares import SharesCheck
 from vardi._theory import Bounds
 from vardi.biases import Bias, at_most, between, class_shift, everywhere, isin, proportional_to, where
 from vardi.errors import (
+    ContradictedSharesWarning,
     ConvergenceError,
     DroppedSamplesWarning,
     EmptySampleError,
@@ -24,10 +26,13 @@ from vardi.errors import (
     ImpossibleRowError,
     InvalidBiasError,
     InvalidCountsError,
+    InvalidSharesError,
     MismatchError,
     MissingValuesError,
     NeedsRowsError,
     NotIdentifiableError,
+    OutputError,
+    StudyError,
     VardiError,
     VardiWarning,
     WeakOverlapWarning,
@@ -40,7 +45,7 @@ _LEARNING = ("DebiasedEstimator", "DebiasedResampler", "GaussianMixture", "debia
 
 def __getattr__(name: str) -> Any:
     """Load what needs scikit-learn or draws only when it is asked for."""
-    if name in ("learn", "plots"):
+    if name in ("learn", "paper", "plots", "report", "study"):
         return import_module(f"vardi.{name}")
     if name in _LEARNING:
         return getattr(import_module("vardi.learn"), name)
@@ -55,6 +60,7 @@ __all__ = [
     "BiasCheck",
     "Bootstrap",
     "Bounds",
+    "ContradictedSharesWarning",
     "ConvergenceError",
     "DebiasedCdf",
     "DebiasedEstimator",
@@ -70,11 +76,15 @@ __all__ = [
     "ImpossibleRowError",
     "InvalidBiasError",
     "InvalidCountsError",
+    "InvalidSharesError",
     "MismatchError",
     "MissingValuesError",
     "NeedsRowsError",
     "NotIdentifiableError",
+    "OutputError",
+    "SharesCheck",
     "Solution",
+    "StudyError",
     "VardiError",
     "VardiWarning",
     "Verdict",

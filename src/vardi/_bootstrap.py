@@ -27,6 +27,7 @@ from vardi._newton import newton
 from vardi._pool import show
 from vardi._resampling import Kind, Plan, group_codes, make_plan
 from vardi._rows import Rows
+from vardi._shares.anchor import raked_log_omegas
 from vardi._sums import Floats, Integers
 from vardi.errors import (
     MismatchError,
@@ -292,7 +293,7 @@ class _Refits:
         self, fit: DebiasedSample, plan: Plan, measure: _Measure, kind: Kind, entropy: int | Sequence[int]
     ) -> None:
         self.rows, self.u, self.plan, self.measure, self.kind = plan.rows, fit.solution.u, plan, measure, kind
-        self.entropy = entropy
+        self.entropy, self.anchor = entropy, fit._anchor
         self.sampled = self.rows.sizes > 0
         self.rows._scale(self.u)  # once, to be shared: a refit does not move u far
         self.may_part = kind == "rows" and not _allow_all(self.rows)
@@ -303,6 +304,12 @@ class _Refits:
         drawn = self.plan.draw(rng, self.kind, space[0])
         counts, factors = self.plan.counts(drawn)
         rows = self._recounted(counts)
+        if self.anchor is not None:
+            refit = self.anchor.refit(rows, self.u, tol=TOLERANCE, may_part=self.may_part)
+            if refit is None:
+                return _Failure(self.anchor.groups[self.sampled])
+            weights, log_omegas = refit.weights, raked_log_omegas(rows, refit.weights)
+            return self.measure.of(drawn, (weights * factors)[self.plan.place], log_omegas, space[1]), log_omegas
         if self.may_part and not connected(reach := rows.reach(), rows.sizes):
             return _Failure(strong_groups(reach[self.sampled][:, self.sampled]))
         solution = newton(rows, self.u, tol=TOLERANCE)
@@ -394,6 +401,9 @@ def _report_failures(failures: Sequence[_Failure], n: int, kind: Kind, fit: Debi
     fact = (
         f"{len(failures)} of {n} draws have no fit: too few of their rows join the samples. In the first such draw "
         f"{' and '.join(f'({show(group)})' for group in groups[:6])} cannot be compared."
+        if fit._anchor is None
+        else f"{len(failures)} of {n} draws have no fit: too few of their rows join the samples of a group, or are in "
+        "the cells of the shares."
     )
     remedy = (
         "Use kind='bayesian', which keeps every row, or add rows where these samples overlap."

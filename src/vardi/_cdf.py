@@ -119,14 +119,21 @@ class DebiasedCdf:
         return Band(grid, value, np.maximum(value - width, 0.0), np.minimum(value + width, 1.0), level)
 
     def _covariance(self, grid: Floats, value: Floats) -> Floats:
-        r"""Return the covariance of F at the grid, from :math:`\phi_i(t) = r_i (1\{x_i \le t\} - F(t)) + p_i'b(t)`."""
+        r"""Return the covariance of F at the grid, from :math:`\phi_i(t) = r_i (1\{x_i \le t\} - F(t)) + p_i'b(t)`.
+
+        Where shares are known, a regression on their cells y takes :math:`r_i B(t)'y_i` away.
+        """
         influence, strata = self._influence, self._influence.strata
         K, r = len(influence.u), influence.weights
         counts = np.ones(len(r)) if strata.counts is None else strata.counts
-        P = influence.mix(np.eye(K))
+        y = influence.controls()
+        P = np.column_stack([influence.mix(np.eye(K)), r[:, None] * y])
         cells = membership(np.searchsorted(grid, self._values), len(grid) + 1, None)
-        weighted = P * (r * counts)[:, None]
-        b = influence.solve((np.cumsum(cells @ weighted, axis=0)[:-1] - value[:, None] * weighted.sum(axis=0)).T)
+        weighted = np.column_stack([P[:, :K], y]) * (r * counts)[:, None]
+        moments = (np.cumsum(cells @ weighted, axis=0)[:-1] - value[:, None] * weighted.sum(axis=0)).T
+        B = influence.coefficients(moments[K:] / influence.n)
+        a = moments[:K] - (P[:, :K].T @ (y * (r * counts)[:, None])) @ B
+        b = np.vstack([influence.solve(a), -B])
 
         def block(rows: slice) -> Floats:
             return r[rows, None] * ((self._values[rows, None] <= grid) - value) + P[rows] @ b

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -11,13 +11,27 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from vardi._identify import Verdict, connected, cut_verdict, judge
+from vardi._anchored import AnchoredSample
+from vardi._identify import Verdict, connected, cut_verdict, joined_verdict, judge
 from vardi._lazy import LazyDebiasedSample, LazyPool, any_lazy, as_lazy_pool
+from vardi._lazy.shares import LazyAnchoredSample, LazyTable, collapse, with_cells
 from vardi._newton import GAP, Solution, solve
 from vardi._pool import Name, Pool, as_pool, matrix_pool, show
 from vardi._rows import Rows, as_rows
+from vardi._rows.lazy import Part
 from vardi._sample import DebiasedSample
-from vardi.errors import ConvergenceError, DroppedSamplesWarning, MismatchError, NeedsRowsError
+from vardi._shares import Anchor, SharesCheck, anchored_rows, as_cells, find_groups, members_of
+from vardi._shares.anchor import alone, merged
+from vardi._shares.cells import PoolTable, require_rows_in
+from vardi._shares.raking import infeasible
+from vardi.errors import (
+    ContradictedSharesWarning,
+    ConvergenceError,
+    DroppedSamplesWarning,
+    MismatchError,
+    NeedsRowsError,
+    NotIdentifiableError,
+)
 
 OnUnidentified = Literal["raise", "largest"]
 
@@ -28,6 +42,7 @@ def debias(
     *,
     source: Any = None,
     counts: Any = None,
+    shares: Any = None,
     on_unidentified: OnUnidentified = "raise",
     tol: float = 1e-10,
     max_iterations: int = 100,
@@ -52,6 +67,12 @@ def debias(
         For one frame that holds all samples: the column with the label of each row's sample, or the labels themselves.
     counts : array, mapping from name to array, or str, optional
         How many rows each row stands for (frequency weights), or the column that says so.
+    shares : mapping, optional
+        Shares of the population that are known, as from a census. From the name of a sample whose bias is a condition,
+        or from a condition (text or :class:`~vardi.biases.Bias`), to its share; or from a column to the shares of its
+        values, which sum to 1. Of all weights that meet them those nearest to the debiased ones are taken (raking).
+        Shares join samples that overlap does not; where the samples can tell, the shares are tested, and ``fit.shares``
+        has the outcome.
     on_unidentified : {"raise", "largest"}
         What to do where some samples cannot be compared: raise, or keep the group with the most rows and warn.
     tol : float
@@ -76,8 +97,22 @@ def debias(
     array([1.599, 1.217, 0.823, 1.217, 0.823, 0.823, 0.499])
     >>> round(fit.omegas["seen"], 3)  # the mean length in the population
     2.905
+
+    Two regions that no sample spans, whose shares a census knows:
+
+    >>> regions = {"north": np.array([3.0, 5.0]), "south": np.array([10.0, 12.0, 14.0])}
+    >>> fit = vardi.debias(regions, {"north": "x <= 5", "south": "x > 5"}, shares={"north": 0.25})
+    >>> fit.probabilities.round(12)
+    array([0.125, 0.125, 0.25 , 0.25 , 0.25 ])
     """
     _require_choice(on_unidentified)
+    if shares is not None:
+        _refuse_largest(on_unidentified)
+        if any_lazy(samples):
+            lazy = as_lazy_pool(samples, biases, source=source, counts=counts)
+            return _fit_lazy_anchored(lazy, shares, tol, max_iterations)
+        pool = as_pool(samples, biases, source=source, counts=counts)
+        return _fit_anchored(pool, pool.values(), shares, tol, max_iterations, log=False)
     if any_lazy(samples):
         lazy = as_lazy_pool(samples, biases, source=source, counts=counts)
         return _fit_lazy(lazy, on_unidentified, tol, max_iterations)
@@ -91,6 +126,7 @@ def debias_matrix(
     log: bool = False,
     *,
     counts: Any = None,
+    shares: Any = None,
     names: Iterable[Name] | None = None,
     on_unidentified: OnUnidentified = "raise",
     tol: float = 1e-10,
@@ -108,6 +144,8 @@ def debias_matrix(
         Whether logs are given: a physicist gives minus the reduced potentials.
     counts, on_unidentified, tol, max_iterations
         As for :func:`debias`.
+    shares : mapping, optional
+        Known shares of the population, by the names of columns of omega that are 0 or a constant.
     names : iterable, optional
         Names of the columns; "0", "1", ... by default.
 
@@ -136,10 +174,13 @@ def debias_matrix(
         )
     _require_choice(on_unidentified)
     pool = matrix_pool(omega, source, counts, names)
+    if shares is not None:
+        _refuse_largest(on_unidentified)
+        return _fit_anchored(pool, omega, shares, tol, max_iterations, log=log)
     return _fit(pool, omega, on_unidentified, tol, max_iterations, log=log)
 
 
-def identify(samples: Any, biases: Any, *, source: Any = None, counts: Any = None) -> Verdict:
+def identify(samples: Any, biases: Any, *, source: Any = None, counts: Any = None, shares: Any = None) -> Verdict:
     """Tell whether the samples can be compared with one another, before any solve.
 
     Parameters are those of :func:`debias`.
@@ -154,11 +195,16 @@ def identify(samples: Any, biases: Any, *, source: Any = None, counts: Any = Non
     (False, (('low',), ('high',)))
     >>> bool(vardi.identify({"low": low, "high": high}, {"low": "x <= 8", "high": "x >= 3"}))
     True
+    >>> known = {"low": 0.4}  # of the population, by a census
+    >>> bool(vardi.identify({"low": low, "high": high}, {"low": "x <= 5", "high": "x >= 6"}, shares=known))
+    True
     """
     if any_lazy(samples):
         lazy = as_lazy_pool(samples, biases, source=source, counts=counts)
-        return judge(lazy.rows(), lazy.names)
+        return judge(lazy.rows(), lazy.names) if shares is None else _joined(lambda: _lazy_anchored(lazy, shares))
     pool = as_pool(samples, biases, source=source, counts=counts)
+    if shares is not None:
+        return _joined(lambda: _anchored(pool, pool.values(), shares, log=False))
     return _judge(pool, _rows(pool, pool.values(), _counted(pool), log=False))
 
 
@@ -177,6 +223,99 @@ def _fit(
     weights, shift = rows.weights(fitted.u)
     solution = replace(fitted, u=fitted.u + shift)
     return DebiasedSample(pool, rows, solution, weights, None if kept.all() else kept)
+
+
+def _fit_anchored(pool: Pool, omega: Any, shares: Any, tol: float, max_iterations: int, *, log: bool) -> DebiasedSample:
+    """Solve each group of samples on its own, and join them by the shares."""
+    anchor, rows, _ = _anchored(pool, omega, shares, log=log)
+    solution = _solve_groups(pool, rows, anchor, tol, max_iterations)
+    refit = anchor.weigh(rows, solution.u)
+    if refit is None:
+        raise infeasible(anchor.cells, anchor.patterns)
+    kept = _counted(pool)
+    fit = AnchoredSample(pool, rows, solution, anchor, refit, None if kept.all() else kept)
+    _warn_of_contradiction(fit.shares)
+    return fit
+
+
+def _fit_lazy_anchored(pool: LazyPool, shares: Any, tol: float, max_iterations: int) -> DebiasedSample:
+    anchor, rows, _, parts = _lazy_anchored(pool, shares)
+    solution = _solve_groups(pool, rows, anchor, tol, max_iterations)
+    refit = anchor.weigh(rows, solution.u)
+    if refit is None:
+        raise infeasible(anchor.cells, anchor.patterns)
+    fit = LazyAnchoredSample(replace(pool, parts=parts), rows, solution, anchor, refit)
+    _warn_of_contradiction(fit.shares)
+    return fit
+
+
+def _lazy_anchored(pool: LazyPool, shares: Any) -> tuple[Anchor, Rows, Verdict, tuple[Part, ...]]:
+    cells = as_cells(shares, pool.names, LazyTable(pool))
+    parts = with_cells(pool, cells)
+    collapsed, members = collapse(pool, parts, cells)
+    require_rows_in(cells, members)
+    rows, pattern, patterns = anchored_rows(collapsed, members, None)
+    verdict = judge(rows, pool.names)
+    return Anchor.of(cells, find_groups(rows, verdict), rows, pattern, patterns, verdict), rows, verdict, parts
+
+
+def _warn_of_contradiction(shares: SharesCheck) -> None:
+    if shares.contradicted:
+        warnings.warn(
+            f"{shares.verdict} A bias or a share is wrong, or they speak of different populations; the weights meet "
+            "the shares all the same. fit.shares has the details.",
+            ContradictedSharesWarning,
+            stacklevel=4,
+        )
+
+
+def _solve_groups(pool: Pool, rows: Rows, anchor: Anchor, tol: float, max_iterations: int) -> Solution:
+    """Return the solutions of all groups as one."""
+    solutions = []
+    for label in range(len(anchor.masses)):
+        states = np.flatnonzero(anchor.groups == label)
+        if len(states) == 1:
+            solutions.append(alone(int(states[0]), len(anchor.groups)))
+            continue
+        part = rows if len(anchor.masses) == 1 else rows.subset(np.flatnonzero(anchor.groups[rows.source] == label))
+        fitted = _solve(pool, part, tol, max_iterations)
+        if not isinstance(fitted, Solution):
+            raise fitted.error()
+        solutions.append(fitted)
+    return merged(solutions, anchor.groups)
+
+
+def _anchored(pool: Pool, omega: Any, shares: Any, *, log: bool) -> tuple[Anchor, Rows, Verdict]:
+    """Tie shares to the rows of a pool: cells, groups, and what the shares say of these."""
+    cells = as_cells(shares, pool.names, PoolTable(pool))
+    kept = _counted(pool)
+    members = members_of(cells, pool, omega, log=log)[kept]
+    require_rows_in(cells, members)
+    counts = None if pool.counts is None else pool.counts[kept]
+    rows, pattern, patterns = anchored_rows(_rows(pool, omega, kept, log=log), members, counts)
+    verdict = judge(rows, pool.names)
+    return Anchor.of(cells, find_groups(rows, verdict), rows, pattern, patterns, verdict), rows, verdict
+
+
+def _joined(anchored: Callable[[], tuple[Any, ...]]) -> Verdict:
+    """Return the verdict on groups that shares join, or leave apart."""
+    try:
+        anchor, _, verdict, *_ = anchored()
+    except NotIdentifiableError as error:
+        if error.verdict is None:
+            raise
+        return replace(error.verdict, identified=False, message=str(error))
+    return joined_verdict(verdict, anchor.masses)
+
+
+def _refuse_largest(on_unidentified: str) -> None:
+    if on_unidentified == "largest":
+        raise MismatchError(
+            "on_unidentified='largest' leaves samples out, and shares speak of the whole population. Give shares that "
+            "join the groups, or debias the samples of one group without shares.",
+            expected=("raise",),
+            got=("largest",),
+        )
 
 
 def _require_choice(on_unidentified: str) -> None:

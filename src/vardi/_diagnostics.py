@@ -306,7 +306,7 @@ def _disconnection(influence: Influence, verdict: Verdict) -> float:
     # q_kl by the rows of sample l itself, which the tilts reproduce on average
     both = verdict.reach.minimum(verdict.reach.T)
     tree = csgraph.minimum_spanning_tree(-both).tocoo()
-    if tree.nnz < len(sizes) - 1:
+    if tree.nnz < len(sizes) - len(verdict.groups):
         return 1.0  # no tree of two-way links: the bound says nothing
     k, l = tree.row, tree.col
     forward = np.asarray(verdict.reach[k, l]).ravel() / sizes[l]

@@ -187,6 +187,24 @@ def cut_verdict(before: Verdict, side: Floats, gap: float) -> Verdict:
     return replace(before, identified=False, groups=groups, message=message)
 
 
+def joined_verdict(before: Verdict, masses: Floats) -> Verdict:
+    """Return the verdict on samples whose groups, in their order, have known shares of the population."""
+    if before.identified:
+        return before
+    shares = "; ".join(f"{_list(group)} {mass:.1%}" for group, mass in zip(before.groups[:6], masses, strict=False))
+    more = "; ..." if len(masses) > 6 else ""
+    message = (
+        f"The samples fall into {len(masses)} groups that overlap does not compare, and the known shares do ({shares}"
+        f"{more})."
+    )
+    return replace(before, identified=True, message=message)
+
+
+def group_text(names: Sequence[Name]) -> str:
+    """Return the names of a group as a person reads them."""
+    return _list(names) if len(names) == 1 else f"({_list(names)})"
+
+
 def _named_groups(labels: Integers, names: Sequence[Name]) -> Groups:
     order = list(dict.fromkeys(labels.tolist()))  # groups in the order of their first sample
     return tuple(tuple(names[k] for k in np.flatnonzero(labels == label).tolist()) for label in order)
@@ -245,11 +263,12 @@ def _disagreement(graph: Any, names: Sequence[Name], labels: Integers, groups: G
             f"{_groups_text(groups)}: they overlap in one direction only. '{outer}' allows {shared} of "
             f"'{inner}', but nothing that '{outer}' drew leads back, so the relative weight of the two has a bound "
             f"and no value. Add rows of '{outer}' that '{inner}' could have drawn too, or a sample that overlaps both, "
-            "or debias each group alone."
+            f"or debias each group alone. If the share of what '{inner}' could have drawn is known, take that out of "
+            f"the bias of '{outer}', which drew nothing there, and give the share."
         )
     return (
         f"{_groups_text(groups)}: they share no rows that both could have drawn, so their relative weight is "
-        "undetermined. Add a sample that overlaps both, or debias each group alone."
+        "undetermined. Add a sample that overlaps both, give known shares, or debias each group alone."
     )
 
 

@@ -105,6 +105,14 @@ class Influence:
         rg = y - self.weights[:, None] * eta
         return eta, rg + self.carried(rg)
 
+    def controls(self) -> Floats:
+        """Return what estimates are regressed on, for every row of the pool, of shape (n, r): here nothing."""
+        return np.empty((len(self.strata.source), 0))
+
+    def coefficients(self, sums: Floats) -> Floats:
+        """Return the coefficients B of that regression for sum_i pi_i y_i (f_i - eta), of shape (r, m)."""
+        return sums
+
     def carried(self, rg: Floats) -> Floats:
         """Return p_i'b: what the rows move through the normalisers."""
         return self.mix(self.solve(self.project(rg)))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,9 +24,11 @@ from vardi._goodness import BiasCheck
 from vardi._identify import Verdict, judge
 from vardi._influence import Influence
 from vardi._newton import Solution
+from vardi._output import require_writable, whole_file
 from vardi._pool import Name, Pool, in_order
 from vardi._resampling import Kind
 from vardi._rows import Checks, Rows
+from vardi._shares import Anchor, SharesCheck
 from vardi._sums import Floats
 from vardi._theory import Bounds
 from vardi._trust import Trust, require_trust, warn_of_single_rows
@@ -43,6 +47,8 @@ class DebiasedSample:
         How the equations were solved, and how well.
     """
 
+    _anchor: Anchor | None = None  # what known shares hold it by
+
     def __init__(
         self, pool: Pool, rows: Rows, solution: Solution, weights: Floats, kept: NDArray[np.bool_] | None
     ) -> None:
@@ -59,6 +65,11 @@ class DebiasedSample:
     def sizes(self) -> dict[Name, float]:
         """How many (counted) rows of each sample the fit rests on; 0 for a state that was not sampled."""
         return dict(zip(self.names, (int(n) if n == int(n) else n for n in self._rows.sizes.tolist()), strict=True))
+
+    @property
+    def shares(self) -> SharesCheck | None:
+        """Known shares beside what the samples say of them; None where no shares were given."""
+        return None
 
     @cached_property
     def weights(self) -> Any:
@@ -413,6 +424,55 @@ class DebiasedSample:
         from vardi._summary import summarize, to_text
 
         return to_text(summarize(self))
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        title: str | None = None,
+        variables: Any = None,
+        date: str = "",
+        overwrite: bool = False,
+    ) -> Path:
+        """Write the report: one HTML file that opens offline, prints well and reads on a phone.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to; the file appears whole or not at all.
+        title : str, optional
+            Its heading.
+        variables : list of str, or mapping from name to values, optional
+            Columns and expressions to report; by default numeric columns and the categories of text columns, up to a
+            number that the report tells.
+        date : str
+            Printed as it is; none by default, so that the same fit gives the same file.
+        overwrite : bool
+            Whether a file that is there may be replaced.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> import vardi
+        >>> design = vardi.datasets.house_prices(seed=0)
+        >>> fit = vardi.debias(design.samples, design.biases)
+        >>> with TemporaryDirectory() as folder:
+        ...     fit.report(Path(folder) / "houses.html", title="House prices").name
+        'houses.html'
+        """
+        from vardi import report
+
+        target = require_writable(path, overwrite=overwrite)
+        html = report.to_html(report.compute(self, title=title, variables=variables, date=date))
+        with whole_file(target, overwrite=overwrite) as temporary:
+            temporary.write_text(html, encoding="utf-8")
+        return target
 
     def __str__(self) -> str:
         return self.summary()

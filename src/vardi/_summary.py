@@ -14,6 +14,7 @@ import numpy as np
 
 from vardi._estimates import Estimate, with_digits_of
 from vardi._pool import Name
+from vardi._shares import SharesCheck
 from vardi.biases import everywhere
 from vardi.errors import WeakOverlapWarning
 
@@ -66,6 +67,7 @@ class Summary:
     more_variables: int
     doubts: tuple[str, ...]
     log_scale: bool
+    shares: SharesCheck | None = None
 
 
 def summarize(fit: DebiasedSample) -> Summary:
@@ -94,6 +96,7 @@ def summarize(fit: DebiasedSample) -> Summary:
         more_variables=max(len(fit.numeric_columns) - MOST_VARIABLES, 0),
         doubts=fit.trust.messages,
         log_scale=log_scale,
+        shares=fit.shares,
     )
 
 
@@ -127,6 +130,7 @@ def to_text(summary: Summary) -> str:
         f"{_rows(summary)} of {sampled} {'sample' if sampled == 1 else 'samples'} speak for the population",
         *_wrapped("identified", summary.verdict),
         *_wrapped("solved", _solved(summary)),
+        *([] if summary.shares is None else _wrapped("shares", _shares(summary.shares))),
         "",
         f"{'sample':<{name_width}} {'rows':>11}  {'bias':<{bias_width}}  {normaliser:>18}  {'of weight':>11}",
     ]
@@ -156,7 +160,8 @@ def to_html(summary: Summary) -> str:
     """Return the summary as a fragment of HTML, for notebooks."""
     samples = "".join(
         f"<tr><th>{escape(line.name)}</th><td>{line.rows:,.0f}</td><td><code>{escape(line.bias)}</code></td>"
-        f"<td>{_with_error(line.normaliser, line.stderr)}</td><td>{line.share_of_weight:.1%}</td></tr>"
+        f"<td>{_with_error(line.normaliser, line.stderr)}</td>"
+        f"<td>{f'{line.share_of_weight:.1%}' if line.rows else 'not sampled'}</td></tr>"
         for line in summary.samples[:MOST_SAMPLES]
     )
     variables = "".join(
@@ -167,7 +172,9 @@ def to_html(summary: Summary) -> str:
     return (
         "<div><p><b>DebiasedSample</b>: "
         f"{summary.rows:,} rows, effective {summary.effective:,.0f} of {summary.counted:,.0f}.<br>"
-        f"{escape(summary.verdict)}<br>Solved in {escape(_solved(summary))}</p>"
+        f"{escape(summary.verdict)}<br>Solved: {escape(_solved(summary))}"
+        + ("" if summary.shares is None else f"<br>Shares: {escape(_shares(summary.shares))}")
+        + "</p>"
         "<table><thead><tr><th>sample</th><th>rows</th><th>bias</th>"
         f"<th>{'log ' * summary.log_scale}normaliser</th><th>share of weight</th></tr>"
         f"</thead><tbody>{samples}</tbody></table>"
@@ -177,6 +184,7 @@ def to_html(summary: Summary) -> str:
             if variables
             else ""
         )
+        + (f"<p>... and {summary.more_variables} more</p>" if summary.more_variables else "")
         + "".join(f"<p><b>Note</b>: {escape(doubt)}</p>" for doubt in summary.doubts)
         + "</div>"
     )
@@ -189,6 +197,11 @@ def _solved(summary: Summary) -> str:
         f"{steps}{collapsed}: the equations hold to {summary.residual:.0e}, every ratio of weights to "
         f"{summary.certificate:.0e}"
     )
+
+
+def _shares(shares: SharesCheck) -> str:
+    cells = "1 known share is" if len(shares.lines) == 1 else f"{len(shares.lines)} known shares are"
+    return f"{cells} met to {shares.residual:.0e}. {shares.verdict}"
 
 
 def _rows(summary: Summary) -> str:

@@ -131,6 +131,25 @@ class LazyDebiasedSample(DebiasedSample):
         missing = missing_values(part.frame, target, bias.columns)
         return expression(part.frame, bias, target, missing, None)
 
+    @cached_property
+    def _numeric_schema(self) -> tuple[str, ...]:
+        """The numeric columns that all parts have, those that the biases read first; values may be missing."""
+        schemas = [part.frame.collect_schema() for part in self._lazy.parts]
+        numeric = [
+            name
+            for name in schemas[0]
+            if not name.startswith(PREFIX) and all(name in one and one[name].is_numeric() for one in schemas)
+        ]
+        read = {name for bias in self._pool.biases for name in bias.columns}
+        return tuple(sorted(numeric, key=lambda name: name not in read))
+
+    def _pooled_means(self, texts: Sequence[str]) -> Floats:
+        """Return the means of columns and expressions over the pool as it came."""
+        total = np.zeros(len(texts))
+        for part in self._lazy.parts:
+            total += sums_of(part.frame, [self._compiled(part, text) * part.count for text in texts])
+        return total / float(self._rows.sizes.sum())
+
     def _biases_of(self, part: Part) -> list[nw.Expr]:
         return [nw.col(OMEGA.format(k)) for k in range(len(self.names))]
 

@@ -149,9 +149,12 @@ def with_probabilities(frame: nw.LazyFrame[Any], u: Floats) -> nw.LazyFrame[Any]
     return frame.with_columns(*((term / nw.col(f"{PREFIX}S")).alias(f"{PREFIX}p_{k}") for k, term in terms.items()))
 
 
-def cells(parts: Sequence[Part], K: int, limit: int) -> Dense | None:
-    """Collapse equal rows by one GROUP BY for each part; None where there are more than the limit."""
-    columns = [OMEGA.format(k) for k in range(K)]
+def cells(parts: Sequence[Part], K: int, limit: int, also: Sequence[str] = ()) -> Dense | None:
+    """Collapse equal rows by one GROUP BY for each part; None where there are more than the limit.
+
+    Columns ``also`` have to be equal too, and stand in the matrix after those of the biases.
+    """
+    columns = [*(OMEGA.format(k) for k in range(K)), *also]
     matrices, sources, counts = [], [], []
     for part in parts:
         keys = [*columns] if part.label is None else [part.label, *columns]

@@ -14,12 +14,15 @@ from vardi._debias import debias
 from vardi._frames import Frame, NarwhalsFrame, NumpyFrame, as_frame
 from vardi._pool import Name, as_biases, as_named, in_order, show
 from vardi._sample import DebiasedSample
+from vardi._shares.cells import cell_biases
 from vardi._sums import Integers
 from vardi.biases import Bias
 from vardi.errors import MismatchError, suggest
 
 
-def debias_rows(X: Any, y: Any, source: Any, biases: Any, target: str | None = None) -> DebiasedSample:
+def debias_rows(
+    X: Any, y: Any, source: Any, biases: Any, target: str | None = None, shares: Any = None
+) -> DebiasedSample:
     """Debias rows whose targets stand apart; parameters are those of ``DebiasedResampler``.
 
     Examples
@@ -46,10 +49,11 @@ def debias_rows(X: Any, y: Any, source: Any, biases: Any, target: str | None = N
             expected=by_name,
             got=(None,),
         )
-    rows = joined(X, y, target, by_name)
+    read = cell_biases(shares, by_name) if isinstance(shares, Mapping) else {}
+    rows = joined(X, y, target, {**by_name, **read})
     if source is None:
         source = np.full(len(rows), next(iter(by_name)), dtype=object)
-    return debias(rows, by_name, source=source)
+    return debias(rows, by_name, source=source, shares=shares)
 
 
 def joined(X: Any, y: Any, target: str | None, biases: Mapping[Name, Any]) -> Frame:

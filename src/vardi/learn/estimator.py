@@ -72,6 +72,8 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
     biases : mapping from label to bias, or list of biases
         As for :func:`vardi.debias`. They read the columns of X (``x0``, ``x1``, ... of an array) and the target. None
         is one sample without bias.
+    shares : mapping, optional
+        Known shares of the population, as for :func:`vardi.debias`.
     target : str, optional
         Name by which the biases read y. By default that of the series, else ``"y"``.
     resample : bool
@@ -126,12 +128,14 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         estimator: Any,
         *,
         biases: Any = None,
+        shares: Any = None,
         target: str | None = None,
         resample: bool = False,
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
         self.biases = biases
+        self.shares = shares
         self.target = target
         self.resample = resample
         self.random_state = random_state
@@ -156,7 +160,7 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         if not self.resample:
             require_weight_use(self.estimator)
         rows, targets = _as_rows(X), _as_rows(y)
-        debiased = debias_rows(rows, targets, source, self.biases, self.target)
+        debiased = debias_rows(rows, targets, source, self.biases, self.target, self.shares)
         weights = np.asarray(debiased.weights, np.float64)
         given = self._routed("fit", params)
         if self.resample:

@@ -29,6 +29,8 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
     biases : mapping from name to bias, or list of biases
         As for :func:`vardi.debias`. They read the columns of X (``x0``, ``x1``, ... of an array) and the target. None
         is one sample without bias.
+    shares : mapping, optional
+        Known shares of the population, as for :func:`vardi.debias`.
     size : int, float or None
         Rows to draw; a float is a share of the rows there are. None draws as many as there are, or without replacement
         as many as can be. More rows than the effective size :math:`1 / \sum_i \pi_i^2` repeat what is known: they
@@ -84,6 +86,7 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
         self,
         *,
         biases: Any = None,
+        shares: Any = None,
         size: float | None = None,
         replace: bool = True,
         method: Method = "multinomial",
@@ -91,6 +94,7 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
         random_state: Any = None,
     ) -> None:
         self.biases = biases
+        self.shares = shares
         self.size = size
         self.replace = replace
         self.method = method
@@ -99,7 +103,7 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any = None, source: Any = None) -> Self:
         """Compute the weights; parameters as for :meth:`fit_resample`."""
-        self.debiased_ = debias_rows(X, y, source, self.biases, self.target)
+        self.debiased_ = debias_rows(X, y, source, self.biases, self.target, self.shares)
         self.weights_ = self.debiased_.weights
         validate_data(self, X, skip_check_array=True)
         return self

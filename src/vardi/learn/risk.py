@@ -22,6 +22,7 @@ from sklearn.utils.metadata_routing import MetadataRequest
 from sklearn.utils.validation import has_fit_parameter
 
 from vardi._frames import as_frame
+from vardi._pool import Name
 from vardi._resampling import require_rows
 from vardi._sample import DebiasedSample
 from vardi._sums import Floats, Integers
@@ -39,6 +40,7 @@ def debiased_risk(
     *,
     source: Any = None,
     biases: Any = None,
+    shares: Any = None,
     scoring: Any = None,
     cv: Any = 5,
     target: str | None = None,
@@ -61,6 +63,8 @@ def debiased_risk(
     biases : mapping from name to bias, or list of biases
         As for :func:`vardi.debias`; they read the columns of X, and y by its name. By default those of the estimator,
         if it has any.
+    shares : mapping, optional
+        Known shares of the population, as for :func:`vardi.debias`. By default those of the estimator with the biases.
     scoring : str or callable, optional
         ``"squared_error"`` (regressors, by default), ``"absolute_error"``, ``"poisson_deviance"``, ``"zero_one"``
         (classifiers, by default), ``"log_loss"``, ``"brier"``, ``"negative_log_likelihood"`` (densities, by default),
@@ -113,7 +117,8 @@ def debiased_risk(
     if biases is None:
         own = next((one for one in estimators if getattr(one, "biases", None)), None)
         biases, target = getattr(own, "biases", None), target or getattr(own, "target", None)
-    fit = debias_rows(X, y, source, biases, target)
+        shares = getattr(own, "shares", None) if shares is None else shares
+    fit = debias_rows(X, y, source, biases, target, shares)
     labels = np.array(fit.names, dtype=object)[fit._pool.source]
     if isinstance(source, str):
         X = as_frame(X).drop(source).native
@@ -285,7 +290,9 @@ class DebiasedScorer:
         try:
             if not biases:
                 raise MismatchError("The fit knows biases only as a matrix.", expected=("biases",), got=("matrix",))
-            return np.asarray(self.fit.weigh(joined(X, y, self.target, biases)))
+            cells = self.fit._anchor.cells if self.fit._anchor is not None else ()
+            read: dict[Name, Any] = {f"share of {cell.label}": cell.bias for cell in cells if cell.bias is not None}
+            return np.asarray(self.fit.weigh(joined(X, y, self.target, {**biases, **read})))
         except (InvalidBiasError, MismatchError) as error:
             error.add_note(
                 "To score rows that do not have what the biases read, route the weights of the fit: "
