@@ -33,8 +33,9 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.bench  ## peers side by side, written to benchmarks/RESULTS.md
 	$(BIN)/vardi bench
 
-docs: $(VENV)/.dev
-	$(BIN)/python -m pytest --doctest-modules --doctest-glob='*.md' README.md docs src -q
+docs: $(VENV)/.dev  ## the site, into docs/_build/html; a warning is an error
+	$(BIN)/sphinx-build -E -W --keep-going -q -b html docs docs/_build/html
+	@echo "The site is at docs/_build/html/index.html"
 
 clean:
-	rm -rf $(VENV) demo build dist .coverage htmlcov
+	rm -rf $(VENV) demo build dist .coverage htmlcov docs/_build docs/_generated docs/gallery docs/reference/generated

@@ -1,51 +1,46 @@
-"""What does a house cost in Boston, when one of two samples holds only the cheap ones?
+"""
+House prices from two samples
+=============================
 
-An agency sells houses up to 22 (thousand dollars) and gives 200 of them; a national survey gives 100 at random. The
-agency's rows are many and biased, the survey's few and clean. Run it as ``make demo``, or
-``python examples/house_prices.py FOLDER`` to choose where the weights and the report go.
+What does a house cost in Boston, when one of two samples holds only the cheap ones? An agency sells houses up to 22
+(thousand dollars) and gives 200 of them; a national survey gives 100 at random. The agency's rows are many and biased,
+the survey's few and clean.
 """
 
-import os
-import sys
-import tempfile
-from pathlib import Path
-
 import numpy as np
+from matplotlib import pyplot as plt
 
 import vardi
 
+SEED = 0
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file that is there whole or not at all."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    Path(temporary).replace(path)
+design = vardi.datasets.house_prices(seed=SEED)
+design.samples["agency"][["RM", "LSTAT", "MEDV"]].describe().round(1)
 
+# %%
+# The bias of the agency is an indicator, that of the survey a constant. That is all that is needed: where the samples
+# overlap, up to 22, their rows tell how large a share of the houses lies below.
 
-def main(folder: Path) -> None:
-    design = vardi.datasets.house_prices(seed=0)
-    fit = vardi.debias(design.samples, {"agency": "MEDV <= 22", "national": 1})
-    price = np.concatenate([rows["MEDV"] for rows in design.samples.values()])
+fit = vardi.debias(design.samples, {"agency": "MEDV <= 22", "national": 1})
+print(fit)
 
-    print(fit)
-    print()
-    print("weights of the first row of each sample")
-    start = 0
-    for name, size in fit.sizes.items():
-        print(f"  {name:<10} {fit.weights.iloc[start]:.4f}")
-        start += size
-    print()
-    print(f"mean price      pooled rows          {price.mean():.2f}")
-    print(f"                debiased             {fit.expectation('MEDV')}")
-    print(f"                all 506 houses       {design.truth['mean']:.2f}")
+# %%
+# The mean price of the pooled rows is far too low. The debiased one comes with an error that includes the estimation of
+# the weights.
 
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "weights.csv", fit.weights.rename_axis("row").to_csv())
-    page = f"<!doctype html><meta charset=utf-8><title>House prices</title>{fit._repr_html_()}"
-    write_whole(folder / "report.html", page)
-    print(f"\nwrote {folder / 'weights.csv'} and {folder / 'report.html'}")
+price = np.concatenate([rows["MEDV"] for rows in design.samples.values()])
+mean = fit.expectation("MEDV")
+print(f"pooled rows      {price.mean():.2f}")
+print(f"debiased         {mean}")
+print(f"all 506 houses   {design.truth['mean']:.2f}")
 
+# %%
+# The whole distribution, with a band that covers it at all points at once; and what debiasing moves.
 
-if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "demo"))
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+vardi.plots.CdfDisplay.from_fit(fit, "MEDV", ax=left)
+houses = np.sort(vardi.datasets.boston()["MEDV"])
+left.step(houses, np.arange(1, len(houses) + 1) / len(houses), color="black", lw=1, ls="--", label="all 506 houses")
+left.legend(loc="lower right")
+vardi.plots.LoveDisplay.from_fit(fit, ["MEDV", "RM", "LSTAT", "CRIM", "AGE", "TAX"], ax=right)
+plt.show()

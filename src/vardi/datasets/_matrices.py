@@ -11,7 +11,7 @@ def truncation(n: int = 200, seed: int = 0, *, width: float = 0.5) -> MatrixDesi
     """Double truncation: each row is seen through a window of its own, so K = n.
 
     P is uniform on (0, 1). A unit has a value x ~ P and, independently, a window of width s around a centre b ~
-    Beta(1, 2); it is observed if and only if |x - b| <= s / 2. Early windows are the more frequent, so low values are
+    Beta(1, 2); it is observed if and only if abs(x - b) <= s / 2. Early windows are more frequent, so low values are
     seen more often than high ones: the plain mean of the rows converges to 0.379 for s = 0.5, not to 1/2.
 
     Given its window, row i is drawn from P with the bias omega_i(x) = 1{b_i - s/2 <= x <= b_i + s/2}: n samples of one

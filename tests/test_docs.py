@@ -1,0 +1,183 @@
+"""The documentation: every code block runs, every link leads somewhere, every public name is in the reference."""
+
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+from xml.etree import ElementTree
+
+import matplotlib as mpl
+import pytest
+
+import vardi
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+BUILT = {"_build", "_generated", "gallery", "generated"}
+PAGES = [ROOT / "README.md", *(page for page in sorted(DOCS.rglob("*.md")) if not BUILT & set(page.parts))]
+NOT_CODE = {"text", "console", "toml", "sh", "bash", "sql", "json", "html", "csv"}
+FENCE = re.compile(r"^(`{3,}|:{3,})(\S*)[^\n]*\n(.*?)^\1\s*$", re.MULTILINE | re.DOTALL)
+page = pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def blocks(text):
+    """Return the language and the body of each fenced block, those within directives included."""
+    found = []
+    for _, language, body in FENCE.findall(text):
+        found.append((language, body))
+        if language.startswith("{"):
+            found.extend(blocks(body))
+    return found
+
+
+@page
+def test_python_blocks_are_doctests(page):
+    """Pytest runs every line that begins with a prompt; a block without prompts would never run."""
+    for language, body in blocks(page.read_text(encoding="utf-8")):
+        if language == "python":
+            assert body.startswith(">>> ")
+            assert body.endswith("\n\n"), "a doctest block ends with an empty line, or its fence is taken for output"
+        else:
+            assert language.startswith("{") or language in NOT_CODE, f"a block in {language!r} is not run by anything"
+            assert language.startswith("{") or ">>> " not in body
+
+
+def test_blocks_within_directives_are_seen():
+    text = ":::{grid}\n```{card}\nx\n```\n```python\n1 + 1\n```\n:::\n"
+    assert [language for language, _ in blocks(text)] == ["{grid}", "{card}", "python"]
+
+
+def anchors(path):
+    headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@page
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        path = (page.parent / name).resolve() if name else page
+        if path.parent == DOCS / "gallery":  # made by the build from a script of the same name
+            path = ROOT / "examples" / f"{path.stem}.py"
+        assert path.exists(), target
+        if anchor:
+            assert anchor in anchors(path), target
+
+
+def listed(page):
+    """Return the full names that the autosummaries of a page of the reference list."""
+    found, module, inside = set(), "", False
+    for line in page.read_text(encoding="utf-8").splitlines():
+        if match := re.match(r"\.\. currentmodule:: (\S+)", line):
+            module, inside = match[1], False
+        elif line.startswith(".. autosummary::"):
+            inside = True
+        elif inside and (match := re.match(r"   ([A-Za-z_][\w.]*)$", line)):
+            found.add(f"{module}.{match[1]}")
+        elif line and not line.startswith("   "):
+            inside = False
+    return found
+
+
+def public_names():
+    """Return every public object under each name by which it may be listed; modules are pages of their own."""
+    modules = (vardi, vardi.biases, vardi.errors, vardi.datasets, vardi.plots, vardi.learn)
+    for module in modules:
+        names = getattr(module, "__all__", None) or [
+            name
+            for name, value in vars(module).items()
+            if not name.startswith("_") and isinstance(value, type) and value.__module__ == module.__name__
+        ]
+        for name in names:
+            if not hasattr(getattr(module, name), "__path__") and f"vardi.{name}" not in sys.modules:
+                yield module.__name__, name
+
+
+def test_every_public_name_is_in_the_reference():
+    there = set().union(*(listed(page) for page in (DOCS / "reference").glob("*.md")))
+    missing = {
+        f"{module}.{name}"
+        for module, name in public_names()
+        if f"{module}.{name}" not in there and not (hasattr(vardi, name) and f"vardi.{name}" in there)
+    }
+    assert not missing, "list these in a page of docs/reference"
+
+
+def test_the_reference_lists_nothing_that_is_not_there():
+    for page in (DOCS / "reference").glob("*.md"):
+        for name in listed(page):
+            module, _, attribute = name.rpartition(".")
+            assert getattr(import_module(module), attribute).__doc__
+
+
+def test_public_names_are_found():
+    found = set(public_names())
+    assert {("vardi", "debias"), ("vardi.errors", "MismatchError"), ("vardi.plots", "CdfDisplay")} <= found
+    assert ("vardi", "datasets") not in found
+
+
+def test_every_page_is_in_a_table_of_contents():
+    entries = set()
+    for page in PAGES[1:]:
+        for language, body in blocks(page.read_text(encoding="utf-8")):
+            if language == "{toctree}":
+                names = [line for line in body.splitlines() if line and not line.startswith(":")]
+                entries |= {(page.parent / f"{name}.md").resolve() for name in names}
+    assert {page for page in PAGES[1:] if page != DOCS / "index.md"} <= entries
+
+
+@pytest.fixture
+def docs_modules(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(DOCS), str(DOCS / "_extensions"), *sys.path])
+    yield
+    for name in ("drawings", "mathml"):
+        sys.modules.pop(name, None)
+    plt.close("all")
+
+
+def test_pictures_are_drawn(docs_modules, tmp_path):
+    import drawings
+
+    drawings.draw_all(tmp_path)
+    shown = {name for page in PAGES for name in re.findall(r"_generated/(\w+\.svg)", page.read_text(encoding="utf-8"))}
+    assert {path.name for path in tmp_path.iterdir()} == shown
+    for path in tmp_path.iterdir():
+        assert ElementTree.parse(path).getroot().tag.endswith("svg")
+
+
+def test_the_picture_of_the_readme_is_the_one_that_is_drawn(docs_modules, tmp_path):
+    import drawings
+    from PIL import Image
+
+    drawings.house_prices(tmp_path / "drawn.png")
+    assert (tmp_path / "drawn.png").stat().st_size < 60_000
+    with Image.open(tmp_path / "drawn.png") as drawn, Image.open(DOCS / "images" / "house_prices.png") as kept:
+        assert drawn.size == kept.size
+
+
+@pytest.mark.parametrize(
+    ("tex", "expected"),
+    [
+        (r"\hat P_k", "<msub><moveraccent='true'><mi>P</mi><mostretchy='false'>ˆ</mo></mover><mi>k</mi></msub>"),
+        (r"\bar P", "<moveraccent='true'><mi>P</mi><mostretchy='false'>¯</mo></mover>"),
+        (r"a \Big/ b", "<mi>a</mi><mostretchy='false'>/</mo><mi>b</mi>"),
+        (r"\Big(a\Big)", "<mrow><mo>(</mo><mi>a</mi><mo>)</mo></mrow>"),
+        (r"a\;b", "<mi>a</mi><mspacewidth='0.2778em'/><mi>b</mi>"),
+    ],
+)
+def test_formulas(docs_modules, tex, expected):
+    from mathml import mathml
+
+    found = re.sub(r"\s", "", mathml(tex, block=False)).replace('"', "'")
+    assert found.removeprefix("<mathxmlns='http://www.w3.org/1998/Math/MathML'>").removesuffix("</math>") == expected
+
+
+def test_columns_of_formulas_are_aligned(docs_modules):
+    from mathml import mathml
+
+    assert mathml(r"a &= b \\ c &= d", block=True).count("<mtr>") == 2
