@@ -280,7 +280,7 @@ def test_known_shares_are_said():
     fit = vardi.debias(samples, {"north": "x <= 5", "south": "x > 5"}, shares={"north": 0.25})
     report = compute(fit)
     assert "Known shares were used. The samples say nothing of the shares on their own" in said(report)
-    assert "shares=..." in report.recipe.code
+    assert "shares = {\n    'north': 0.25,\n}\nfit = vardi.debias(samples, biases, shares=shares)" in report.recipe.code
     assert "The samples share no rows." in to_html(report)
 
 

@@ -189,6 +189,14 @@ def test_known_shares_are_passed_on(folder, houses, name):
     assert margin.fit().expectation("CHAS").value == pytest.approx(0.07)
 
 
+@pytest.mark.parametrize("engine", ["polars", "duckdb"])
+def test_known_shares_in_an_engine_give_the_weights_of_memory(folder, houses, engine):
+    shares = "[shares]\nagency = 0.56\n[shares.CHAS]\n0 = 0.93\n1 = 0.07\n"
+    study = read(written(folder, f'engine = "{engine}"\n{AGENCY}{NATIONAL}{shares}'))
+    expected = vardi.debias(houses.samples, houses.biases, shares={"agency": 0.56, "CHAS": {0: 0.93, 1: 0.07}})
+    np.testing.assert_allclose(weights(study, folder)["weight"], expected.weights, rtol=1e-8)
+
+
 def test_auto_reads_small_files_into_memory_and_leaves_large_ones(folder, monkeypatch):
     text = AGENCY + NATIONAL
     assert read(written(folder, text)).engine == "memory"
@@ -287,7 +295,6 @@ def test_all_problems_are_said_at_once_with_line_and_suggestion(folder):
         (AGENCY + "[shares.CHASS]\n0 = 1\n", "reads column 'CHASS', which no file has. Did you mean 'CHAS'?"),
         (AGENCY + "[shares.CHAS]\n0 = -1\n", "each with a number zero or more"),
         ("shares = 3\n" + AGENCY, "shares is a table"),
-        ('engine = "polars"\n' + AGENCY + "[shares]\nagency = 0.5\n", "Known shares need rows in memory"),
         (AGENCY + '[sources.b]\ndata = "./agency.csv"\nbias = 1\n', "'b' and 'agency' both read agency.csv"),
         ('[sources.a]\ndata = "agency.csv"\nbias = "MEDV == \'x\'"', "on the rows of agency.csv:"),
     ],

@@ -56,14 +56,14 @@ def _code(fit: DebiasedSample, title: str | None, variables: Any, samples: Seque
     arguments = ", ".join(["'report.html'", *options])
     tail = [f"fit.report({arguments})"]
     extra = ", counts=..." if pool.counts is not None else ""
-    extra += ", shares=..." if fit.shares is not None else ""
+    extra += ", shares=shares" if fit.shares is not None else ""
     extra += ", on_unidentified='largest'" if any(sample.left_out for sample in samples) else ""
     if not pool.biases:
         log = ", log=True" if fit._rows.log else ""
         names = ", ".join(repr(name) for name in fit.names[:MOST_LINES])
         call = f"fit = vardi.debias_matrix(omega, source{log}, names=[{names}]{extra})"
         sizes = ", ".join(f"{sample.name}: {rows_text(sample.rows)}" for sample in samples[:MOST_LINES])
-        return "\n".join(["import vardi", "", f"# {_one_line(sizes)}", call, *tail])
+        return "\n".join(["import vardi", "", f"# {_one_line(sizes)}", *_shares(fit), call, *tail])
     biases = [
         f"    {name!r}: {str(bias)!r},"
         if isinstance(bias, ExpressionBias)
@@ -79,7 +79,13 @@ def _code(fit: DebiasedSample, title: str | None, variables: Any, samples: Seque
         rows, call = ["rows = ...  # one frame of all samples"], f"fit = vardi.debias(rows, biases, source=...{extra})"
     else:
         rows, call = ["samples = {", *_capped(given), "}"], f"fit = vardi.debias(samples, biases{extra})"
-    return "\n".join(["import vardi", "", *rows, "biases = {", *_capped(biases), "}", call, *tail])
+    return "\n".join(["import vardi", "", *rows, "biases = {", *_capped(biases), "}", *_shares(fit), call, *tail])
+
+
+def _shares(fit: DebiasedSample) -> list[str]:
+    if fit.shares is None:
+        return []
+    return ["shares = {", *_capped([f"    {line.cell!r}: {line.known!r}," for line in fit.shares.lines]), "}"]
 
 
 def _are_texts(variables: Any) -> bool:

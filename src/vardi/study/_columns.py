@@ -59,14 +59,11 @@ class Columns:
             self.problems.add(key, "A variable is there twice.")
         return tuple(given)
 
-    def shares(self, document: dict[str, Any], names: Mapping[str, Any], engine: str) -> dict[str, Any]:
+    def shares(self, document: dict[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
         """Return the known shares, under either name."""
         if "shares" in document and "known_shares" in document:
             self.problems.add(("known_shares",), "shares and known_shares are two names of one table. Keep one.")
         key = "known_shares" if "known_shares" in document else "shares"
-        if key in document and engine != "memory":
-            message = f'Known shares need rows in memory, and these are left to {engine}: engine = "memory".'
-            self.problems.add((key,), message)
         given = document.get(key, {})
         if not isinstance(given, dict):
             message = f"{key} is a table: a sample, a condition or a column, each with its share of the population."

@@ -86,7 +86,7 @@ def parse(text: str, path: Path) -> Study:
     columns.require_biases(biases)
     columns.require_own(places, label)
     texts = {name: text for name, (_, text) in biases.items()}
-    variables, shares = columns.variables(document), columns.shares(document, texts, engine)
+    variables, shares = columns.variables(document), columns.shares(document, texts)
     study = Study(path, declared.title(), tuple(places), texts, label, variables, engine, shares)
     problems.require_none()
     return study
