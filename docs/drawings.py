@@ -17,7 +17,7 @@ from scipy.stats import gaussian_kde, norm
 
 import vardi
 from vardi.paper._figures import FIGURES, save
-from vardi.plots import AFTER, BEFORE
+from vardi.plots import AFTER, BEFORE, SensitivityDisplay
 
 SHADES = ("#0b5cad", "#9a6700", "#2f7d4f")
 READABLE = {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "vardi"}
@@ -188,10 +188,26 @@ def effective_size(path: Path) -> None:
         plt.close(figure)
 
 
+def sensitivity(path: Path) -> None:
+    """Draw how far the mean price moves when the biases of both samples are wrong, and when the agency's alone is."""
+    design = vardi.datasets.house_prices(seed=0)
+    fit = vardi.debias(design.samples, design.biases)
+    cases = {"Both biases may be wrong": None, "Only the agency's bias may be wrong": ["agency"]}
+    with plt.rc_context(READABLE):
+        figure, axes = plt.subplots(1, 2, figsize=(10, 3.7), sharey=True, layout="constrained")
+        for ax, (title, samples) in zip(axes, cases.items(), strict=True):
+            SensitivityDisplay.from_fit(fit, "MEDV", samples=samples, threshold=20, ax=ax)
+            ax.set(title="", ylabel="mean price" if samples is None else "")
+            ax.set_title(title, fontsize=10.5, loc="left")
+            ax.legend(frameon=False, fontsize=9, loc="upper left")
+        figure.savefig(path)
+        plt.close(figure)
+
+
 def draw_all(folder: Path) -> None:
     """Draw the pictures of the concept pages as SVG, and the figures of the paper that need no runs."""
     folder.mkdir(parents=True, exist_ok=True)
-    for draw in (overlap, weights, effective_size):
+    for draw in (overlap, weights, effective_size, sensitivity):
         draw(folder / f"{draw.__name__}.svg")
     for stem, figure in FIGURES.items():
         if figure.needs is None:

@@ -62,6 +62,23 @@ def contents(folder):
 # --- fit
 
 
+def test_fit_shows_known_shares_and_parameters(folder):
+    with Path("study.toml").open("a") as study:
+        study.write("[shares]\n'CHAS == 1' = 0.07\n")
+    shown = run("fit", "study.toml").stdout
+    assert re.search(r"shares +1 known share is met to", shown)
+    text = (
+        Path("study.toml").read_text().split("[shares]")[0].replace("MEDV <= 22", "(MEDV <= 22) * exponential_tilt(RM)")
+    )
+    Path("study.toml").write_text(text)
+    result = run("fit", "study.toml")
+    assert re.search(r"^bias of +parameter +estimate\nagency +RM +-?[0-9.]+ ± [0-9.]+$", result.stdout, re.MULTILINE)
+    estimate = json.loads(run("fit", "study.toml", "--json").stdout)["parameters"]["agency"]["RM"]
+    fit = vardi.study.read(Path("study.toml")).fit()
+    assert estimate["value"] == pytest.approx(fit.parameters["agency"]["RM"].value)
+    assert "– The declared biases cannot be tested" in run("check", "study.toml").stdout
+
+
 def test_fit_prints_a_summary_and_writes_weights_that_join_back(folder):
     result = run("fit", "study.toml", "-o", "weights.parquet")
     assert result.exit_code == 0, result.stderr

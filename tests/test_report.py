@@ -615,3 +615,13 @@ def test_nothing_is_written_where_the_report_fails(strata, tmp_path):
 def test_weak_overlap_warns_in_the_report_and_not_beside_it(weak, tmp_path):
     with warnings.catch_warnings(action="error"):
         weak.report(tmp_path / "weak.html")
+
+
+def test_estimated_parameters_are_said():
+    rng = np.random.default_rng(0)
+    samples = {"reference": rng.normal(size=300), "panel": rng.normal(1.0, size=400)}
+    fit = vardi.debias(samples, {"reference": 1, "panel": "exponential_tilt(x)"})
+    report = vardi.report.compute(fit)
+    assert "The bias of 'panel' has parameters, estimated with the normalisers: x " in said(report)
+    assert any(text.startswith("The forms of the biases are taken as known.") for text in report.unknowns)
+    assert "'panel': 'exponential_tilt(x)'," in report.recipe.code

@@ -197,6 +197,14 @@ def test_known_shares_in_an_engine_give_the_weights_of_memory(folder, houses, en
     np.testing.assert_allclose(weights(study, folder)["weight"], expected.weights, rtol=1e-8)
 
 
+def test_biases_with_parameters_are_fitted(folder, houses):
+    bias = "(MEDV <= 22) * exponential_tilt(RM)"
+    study = read(written(folder, AGENCY.replace("MEDV <= 22", bias) + NATIONAL))
+    expected = vardi.debias(houses.samples, {"agency": bias, "national": 1})
+    np.testing.assert_allclose(study.fit().weights, expected.weights, rtol=1e-12)
+    assert set(study.fit().parameters) == {"agency"}
+
+
 def test_auto_reads_small_files_into_memory_and_leaves_large_ones(folder, monkeypatch):
     text = AGENCY + NATIONAL
     assert read(written(folder, text)).engine == "memory"
@@ -295,6 +303,16 @@ def test_all_problems_are_said_at_once_with_line_and_suggestion(folder):
         (AGENCY + "[shares.CHASS]\n0 = 1\n", "reads column 'CHASS', which no file has. Did you mean 'CHAS'?"),
         (AGENCY + "[shares.CHAS]\n0 = -1\n", "each with a number zero or more"),
         ("shares = 3\n" + AGENCY, "shares is a table"),
+        (
+            'engine = "duckdb"\n' + AGENCY.replace("MEDV <= 22", "power(MEDV)"),
+            "has parameters, which need rows in memory",
+        ),
+        (AGENCY.replace("MEDV <= 22", "power(MEDVV)"), "reads column 'MEDVV', which no file has. Did you mean 'MEDV'?"),
+        (
+            'variables = ["power(MEDV)"]\n' + AGENCY,
+            "The variable 'power(MEDV)' has parameters, which only a bias can have.",
+        ),
+        (AGENCY + "[shares]\n'power(MEDV)' = 0.5\n", "has parameters, which only a bias can have."),
         (AGENCY + '[sources.b]\ndata = "./agency.csv"\nbias = 1\n', "'b' and 'agency' both read agency.csv"),
         ('[sources.a]\ndata = "agency.csv"\nbias = "MEDV == \'x\'"', "on the rows of agency.csv:"),
     ],

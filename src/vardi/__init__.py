@@ -13,10 +13,26 @@ from vardi._estimates import Estimate, Estimates
 from vardi._goodness import BiasCheck
 from vardi._identify import Verdict
 from vardi._newton import Solution
+from vardi._parametric import LikelihoodRatio, ParametricSample
 from vardi._sample import DebiasedSample
+from vardi._sensitivity import Sensitivity
 from vardi._shares import SharesCheck
 from vardi._theory import Bounds
-from vardi.biases import Bias, at_most, between, class_shift, everywhere, isin, proportional_to, where
+from vardi.biases import (
+    Bias,
+    at_most,
+    between,
+    class_shift,
+    everywhere,
+    exponential_tilt,
+    isin,
+    logistic,
+    parametric,
+    power,
+    proportional_to,
+    steps,
+    where,
+)
 from vardi.errors import (
     ContradictedSharesWarning,
     ConvergenceError,
@@ -33,9 +49,11 @@ from vardi.errors import (
     NotIdentifiableError,
     OutputError,
     StudyError,
+    UnidentifiedParametersError,
     VardiError,
     VardiWarning,
     WeakOverlapWarning,
+    WeakParametersWarning,
     WeightBlindError,
     WeightBlindWarning,
 )
@@ -77,18 +95,23 @@ __all__ = [
     "InvalidBiasError",
     "InvalidCountsError",
     "InvalidSharesError",
+    "LikelihoodRatio",
     "MismatchError",
     "MissingValuesError",
     "NeedsRowsError",
     "NotIdentifiableError",
     "OutputError",
+    "ParametricSample",
+    "Sensitivity",
     "SharesCheck",
     "Solution",
     "StudyError",
+    "UnidentifiedParametersError",
     "VardiError",
     "VardiWarning",
     "Verdict",
     "WeakOverlapWarning",
+    "WeakParametersWarning",
     "WeightBlindError",
     "WeightBlindWarning",
     "at_most",
@@ -102,10 +125,15 @@ __all__ = [
     "debiased_scorer",
     "errors",
     "everywhere",
+    "exponential_tilt",
     "identify",
     "isin",
     "learn",
+    "logistic",
+    "parametric",
     "plots",
+    "power",
     "proportional_to",
+    "steps",
     "where",
 ]

@@ -293,7 +293,7 @@ class _Refits:
         self, fit: DebiasedSample, plan: Plan, measure: _Measure, kind: Kind, entropy: int | Sequence[int]
     ) -> None:
         self.rows, self.u, self.plan, self.measure, self.kind = plan.rows, fit.solution.u, plan, measure, kind
-        self.entropy, self.anchor = entropy, fit._anchor
+        self.entropy, self.anchor, self.parameters = entropy, fit._anchor, fit._parameters
         self.sampled = self.rows.sizes > 0
         self.rows._scale(self.u)  # once, to be shared: a refit does not move u far
         self.may_part = kind == "rows" and not _allow_all(self.rows)
@@ -304,6 +304,12 @@ class _Refits:
         drawn = self.plan.draw(rng, self.kind, space[0])
         counts, factors = self.plan.counts(drawn)
         rows = self._recounted(counts)
+        if self.parameters is not None:
+            fitted = self.parameters.refit(counts, tol=TOLERANCE)
+            if fitted is None:
+                return _Failure(np.zeros(int(self.sampled.sum()), np.int64))
+            log_omegas = fitted.log_omegas
+            return self.measure.of(drawn, (fitted.weights * factors)[self.plan.place], log_omegas, space[1]), log_omegas
         if self.anchor is not None:
             refit = self.anchor.refit(rows, self.u, tol=TOLERANCE, may_part=self.may_part)
             if refit is None:
@@ -405,6 +411,8 @@ def _report_failures(failures: Sequence[_Failure], n: int, kind: Kind, fit: Debi
         else f"{len(failures)} of {n} draws have no fit: too few of their rows join the samples of a group, or are in "
         "the cells of the shares."
     )
+    if fit._parameters is not None:
+        fact = f"{len(failures)} of {n} draws have no fit: their rows do not determine the parameters of the biases."
     remedy = (
         "Use kind='bayesian', which keeps every row, or add rows where these samples overlap."
         if kind == "rows"

@@ -16,7 +16,8 @@ from vardi._identify import Verdict, connected, cut_verdict, joined_verdict, jud
 from vardi._lazy import LazyDebiasedSample, LazyPool, any_lazy, as_lazy_pool
 from vardi._lazy.shares import LazyAnchoredSample, LazyTable, collapse, with_cells
 from vardi._newton import GAP, Solution, solve
-from vardi._pool import Name, Pool, as_pool, matrix_pool, show
+from vardi._parametric import ParametricSample, Setup, estimate, has_parameters, warn_of_vague_parameters
+from vardi._pool import Name, Pool, as_biases, as_named, as_pool, matrix_pool, show
 from vardi._rows import Rows, as_rows
 from vardi._rows.lazy import Part
 from vardi._sample import DebiasedSample
@@ -24,6 +25,7 @@ from vardi._shares import Anchor, SharesCheck, anchored_rows, as_cells, find_gro
 from vardi._shares.anchor import alone, merged
 from vardi._shares.cells import PoolTable, require_rows_in
 from vardi._shares.raking import infeasible
+from vardi.biases import ParametricBias
 from vardi.errors import (
     ContradictedSharesWarning,
     ConvergenceError,
@@ -62,7 +64,8 @@ def debias(
     biases : mapping from name to bias, or list of biases
         A number, an expression in text, a :class:`~vardi.biases.Bias`, a function of the rows, or an array with a value
         for each row of the pool. A bias whose name no sample has describes a state that was not sampled: its normaliser
-        is estimated all the same.
+        is estimated all the same. Biases with parameters, such as :func:`vardi.logistic`, are estimated too, beside at
+        least one sample whose bias is known.
     source : str or array of labels, optional
         For one frame that holds all samples: the column with the label of each row's sample, or the labels themselves.
     counts : array, mapping from name to array, or str, optional
@@ -83,7 +86,8 @@ def debias(
     Returns
     -------
     DebiasedSample
-        Weights, normalisers, and what follows from them.
+        Weights, normalisers, and what follows from them; a :class:`~vardi.ParametricSample` where biases have
+        parameters.
 
     Examples
     --------
@@ -106,17 +110,21 @@ def debias(
     array([0.125, 0.125, 0.25 , 0.25 , 0.25 ])
     """
     _require_choice(on_unidentified)
+    _require_rows_for_parameters(samples, biases)
     if shares is not None:
         _refuse_largest(on_unidentified)
         if any_lazy(samples):
             lazy = as_lazy_pool(samples, biases, source=source, counts=counts)
             return _fit_lazy_anchored(lazy, shares, tol, max_iterations)
         pool = as_pool(samples, biases, source=source, counts=counts)
+        _refuse_parameters(pool)
         return _fit_anchored(pool, pool.values(), shares, tol, max_iterations, log=False)
     if any_lazy(samples):
         lazy = as_lazy_pool(samples, biases, source=source, counts=counts)
         return _fit_lazy(lazy, on_unidentified, tol, max_iterations)
     pool = as_pool(samples, biases, source=source, counts=counts)
+    if has_parameters(pool):
+        return _fit_parametric(pool, on_unidentified, tol, max_iterations)
     return _fit(pool, pool.values(), on_unidentified, tol, max_iterations, log=False)
 
 
@@ -199,10 +207,16 @@ def identify(samples: Any, biases: Any, *, source: Any = None, counts: Any = Non
     >>> bool(vardi.identify({"low": low, "high": high}, {"low": "x <= 5", "high": "x >= 6"}, shares=known))
     True
     """
+    _require_rows_for_parameters(samples, biases)
     if any_lazy(samples):
         lazy = as_lazy_pool(samples, biases, source=source, counts=counts)
         return judge(lazy.rows(), lazy.names) if shares is None else _joined(lambda: _lazy_anchored(lazy, shares))
     pool = as_pool(samples, biases, source=source, counts=counts)
+    if has_parameters(pool):
+        if shares is not None:
+            _refuse_parameters(pool)
+        setup = Setup.of(pool)
+        return setup.judged(_judge(pool, setup.start()))
     if shares is not None:
         return _joined(lambda: _anchored(pool, pool.values(), shares, log=False))
     return _judge(pool, _rows(pool, pool.values(), _counted(pool), log=False))
@@ -223,6 +237,52 @@ def _fit(
     weights, shift = rows.weights(fitted.u)
     solution = replace(fitted, u=fitted.u + shift)
     return DebiasedSample(pool, rows, solution, weights, None if kept.all() else kept)
+
+
+def _fit_parametric(pool: Pool, on_unidentified: OnUnidentified, tol: float, max_iterations: int) -> DebiasedSample:
+    """Estimate parameters with the normalisers, then solve for the latter at these."""
+    if on_unidentified == "largest":
+        raise MismatchError(
+            "on_unidentified='largest' leaves samples out, and with them what is known of parameters. Debias the "
+            "samples of one group.",
+            expected=("raise",),
+            got=("largest",),
+        )
+    setup = Setup.of(pool)
+    verdict = _judge(pool, setup.start()).require()
+    setup.require_known(verdict)
+    names = [pool.names[k] for k in setup.sampled]
+    scored = estimate(setup.likelihood, names)
+    rows = setup.rows(scored.point.theta)
+    fitted = _solve(pool, rows, tol, max_iterations)
+    if not isinstance(fitted, Solution):
+        raise fitted.error()
+    warn_of_vague_parameters(scored, names, stacklevel=4)
+    weights, shift = rows.weights(fitted.u)
+    return ParametricSample(setup, rows, replace(fitted, u=fitted.u + shift), weights, scored)
+
+
+def _require_rows_for_parameters(samples: Any, biases: Any) -> None:
+    """Refuse lazy frames where biases have parameters."""
+    if not any_lazy(samples):
+        return
+    by_name = as_named(biases, "biases")
+    for name, bias in zip(by_name, as_biases(by_name, tuple(by_name)), strict=True):
+        if isinstance(bias, ParametricBias):
+            raise NeedsRowsError(
+                f"The bias of {str(name)!r}, {bias}, has parameters, and to estimate them needs rows in memory: these "
+                "are in their engine. Collect the columns you need, or fix the parameters with .at(...)."
+            )
+
+
+def _refuse_parameters(pool: Pool) -> None:
+    if has_parameters(pool):
+        raise MismatchError(
+            "Known shares beside biases with parameters are not supported: what shares tell of the parameters has no "
+            "place in the likelihood. Leave the shares out, or fix the parameters with .at(...).",
+            expected=("known biases",),
+            got=("biases with parameters",),
+        )
 
 
 def _fit_anchored(pool: Pool, omega: Any, shares: Any, tol: float, max_iterations: int, *, log: bool) -> DebiasedSample:

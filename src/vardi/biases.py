@@ -10,11 +10,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from vardi._expressions.families import Family, Kind
 from vardi._expressions.nodes import (
+    Call,
     Column,
     Comparison,
     Constant,
@@ -29,13 +32,15 @@ from vardi._expressions.nodes import (
     is_condition,
     to_text,
 )
-from vardi._expressions.parse import parse
+from vardi._expressions.parse import parse, parse_bias
 from vardi.errors import InvalidBiasError, MismatchError, suggest
 
 __all__ = [
     "Bias",
     "ExpressionBias",
     "FunctionBias",
+    "FunctionFamily",
+    "ParametricBias",
     "ProductBias",
     "ValuesBias",
     "as_bias",
@@ -43,8 +48,13 @@ __all__ = [
     "between",
     "class_shift",
     "everywhere",
+    "exponential_tilt",
     "isin",
+    "logistic",
+    "parametric",
+    "power",
     "proportional_to",
+    "steps",
     "where",
 ]
 
@@ -162,11 +172,126 @@ class ProductBias(Bias):
         )
 
 
+@dataclass(frozen=True)
+class FunctionFamily:
+    """A bias that is a function of the rows and of parameters; `parametric` makes it.
+
+    Attributes
+    ----------
+    function : callable
+        Of (rows, theta), which returns omega.
+    start : tuple of tuple of float
+        Where the estimation starts: one point or several.
+    names : tuple of str
+        The names of the parameters.
+    gradient : callable or None
+        Of (rows, theta), which returns the derivatives of omega, of shape (n, p).
+    """
+
+    function: Callable[[Any, np.ndarray], Any]
+    start: tuple[tuple[float, ...], ...]
+    names: tuple[str, ...]
+    gradient: Callable[[Any, np.ndarray], Any] | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What is not known."""
+        return ()
+
+    def at(self, theta: np.ndarray) -> FunctionBias:
+        """Return the bias at some value of the parameters."""
+        return FunctionBias(partial(_at, self.function, theta))
+
+    def __str__(self) -> str:
+        return (
+            f"<function {getattr(self.function, '__name__', type(self.function).__name__)} of {', '.join(self.names)}>"
+        )
+
+
+def _at(function: Callable[[Any, np.ndarray], Any], theta: np.ndarray, rows: Any) -> Any:
+    return function(rows, theta.copy())
+
+
+@dataclass(frozen=True, repr=False)
+class ParametricBias(Bias):
+    """A bias that is known up to parameters, which :func:`vardi.debias` estimates from the samples.
+
+    Attributes
+    ----------
+    family : Family or FunctionFamily
+        What depends on the parameters.
+    known : Bias
+        The factor that does not.
+    """
+
+    family: Family | FunctionFamily
+    known: Bias
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the bias reads; empty where that is not known."""
+        return tuple(dict.fromkeys((*self.known.columns, *self.family.columns)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the parameters."""
+        return self.family.names
+
+    def at(self, theta: Mapping[str, float] | Iterable[float]) -> Bias:
+        """Return the bias with its parameters fixed: a known one.
+
+        Parameters
+        ----------
+        theta : mapping from name to number, or sequence of numbers
+            A value for each parameter, by name or in the order of ``names``.
+
+        Examples
+        --------
+        >>> import vardi
+        >>> vardi.logistic("age").at({"intercept": -1, "age": 0.05})
+        where('1 / (1 + exp(1.0 + -0.05 * age))')
+        >>> vardi.power("length").at([2])
+        where('length ** 2.0')
+        """
+        values = [float(value) for value in self._given(theta)]
+        if not all(math.isfinite(value) for value in values):
+            raise InvalidBiasError(f"The parameters {values} of {self} are not all finite.", sample="")
+        if isinstance(self.family, FunctionFamily):
+            return _product(self.known, self.family.at(np.array(values)))
+        return _product(self.known, ExpressionBias(self.family.node(values)))
+
+    def _given(self, theta: Any) -> list[Any]:
+        if not isinstance(theta, Mapping):
+            values = list(theta)
+            if len(values) == len(self.names):
+                return values
+        elif set(theta) == set(self.names):
+            return [theta[name] for name in self.names]
+        got = list(theta)
+        raise MismatchError(
+            f"The parameters of {self} are {', '.join(map(repr, self.names))}, and here are {got}. Give a number for "
+            "each.",
+            expected=self.names,
+            got=got,
+        )
+
+    def __str__(self) -> str:
+        if self.known == everywhere():
+            return str(self.family)
+        atom = isinstance(self.known, ExpressionBias) and isinstance(self.known.node, Constant | Column | Call)
+        return f"{self.known} * {self.family}" if atom else f"({self.known}) * {self.family}"
+
+    def __repr__(self) -> str:
+        return str(self) if isinstance(self.family, FunctionFamily) else f"where({str(self)!r})"
+
+
 def _product(left: Bias, right: Bias) -> Bias:
     if left == everywhere():
         return right
     if right == everywhere():
         return left
+    if isinstance(left, ParametricBias) or isinstance(right, ParametricBias):
+        return _parametric_product(left, right)
     if isinstance(left, ExpressionBias) and isinstance(right, ExpressionBias):
         if isinstance(right.node, Product):  # a * (b * c) is written a * b * c
             node = arithmetic(left.node, "*", right.node.first)
@@ -176,6 +301,19 @@ def _product(left: Bias, right: Bias) -> Bias:
         return ExpressionBias(arithmetic(left.node, "*", right.node))
     parts = [bias.factors if isinstance(bias, ProductBias) else (bias,) for bias in (left, right)]
     return ProductBias((*parts[0], *parts[1]))
+
+
+def _parametric_product(left: Bias, right: Bias) -> Bias:
+    if isinstance(left, ParametricBias) and isinstance(right, ParametricBias):
+        raise InvalidBiasError(
+            f"Both {left} and {right} have parameters, and a bias has one such factor. Name all columns in one family, "
+            "or write the product as a function for vardi.parametric.",
+            sample="",
+        )
+    if isinstance(left, ParametricBias):
+        return ParametricBias(left.family, _product(left.known, right))
+    assert isinstance(right, ParametricBias)
+    return ParametricBias(right.family, _product(left, right.known))
 
 
 def _condition(bias: Bias, sign: str) -> Node:
@@ -218,10 +356,14 @@ def where(text: str) -> Bias:
     ('age',)
     >>> 0.5 * where("`household size`")
     where('0.5 * `household size`')
+    >>> where("(age > 20) * logistic(age)").names  # parameters that are to be estimated
+    ('intercept', 'age')
     """
     if not isinstance(text, str):
         raise InvalidBiasError(f"where takes an expression in text, not {type(text).__name__}: {text!r}.", sample="")
-    return ExpressionBias(parse(text))
+    node, family = parse_bias(text)
+    known = everywhere() if node is None else ExpressionBias(node)
+    return known if family is None else ParametricBias(family, known)
 
 
 def proportional_to(column: str) -> Bias:
@@ -327,6 +469,144 @@ def class_shift(column: str, factors: Mapping[Any, float], population: Mapping[A
         node = term if node is None else arithmetic(node, "+", term)
     assert node is not None
     return ExpressionBias(node)
+
+
+def logistic(*columns: str) -> ParametricBias:
+    r"""Return the bias of logistic selection, whose intercept and slopes are to be estimated.
+
+    .. math:: \omega(z) = \frac{1}{1 + e^{-\alpha - \beta'z}}
+
+    The intercept is a parameter too: no normaliser makes up for it, since it says how near to 1 the curve comes.
+
+    Parameters
+    ----------
+    *columns : str
+        Columns, or expressions of them; a name that is no plain word stands in backticks.
+
+    Examples
+    --------
+    >>> import vardi
+    >>> bias = vardi.logistic("age", "log(income)")
+    >>> str(bias), bias.names
+    ('logistic(age, log(income))', ('intercept', 'age', 'log(income)'))
+    """
+    return _of_family("logistic", columns)
+
+
+def exponential_tilt(*columns: str) -> ParametricBias:
+    r"""Return the bias :math:`\omega(z) = e^{\theta'z}`, whose tilt :math:`\theta` is to be estimated.
+
+    It is what logistic selection is where selection is rare. There is no intercept: it would be a part of the
+    normaliser.
+
+    Parameters
+    ----------
+    *columns : str
+        Columns, or expressions of them; a name that is no plain word stands in backticks.
+
+    Examples
+    --------
+    >>> import vardi
+    >>> str(vardi.exponential_tilt("x", "x ** 2"))
+    'exponential_tilt(x, x ** 2)'
+    """
+    return _of_family("exponential_tilt", columns)
+
+
+def power(column: str) -> ParametricBias:
+    r"""Return the bias :math:`\omega(z) = z_c^\theta`, whose exponent is to be estimated; the column is positive.
+
+    Examples
+    --------
+    >>> import vardi
+    >>> str(vardi.power("length").at({"exponent": 1}))
+    'length ** 1.0'
+    """
+    return _of_family("power", (column,))
+
+
+def steps(column: str, cuts: Iterable[float]) -> ParametricBias:
+    r"""Return a bias that is constant between cuts, :math:`\omega(z) = e^{\theta_j}` in interval j.
+
+    The first interval, below all cuts, is what the others are compared with: there the bias is 1. A cut belongs to the
+    interval above it.
+
+    Parameters
+    ----------
+    column : str
+        A column or an expression.
+    cuts : iterable of numbers
+        In rising order.
+
+    Examples
+    --------
+    >>> import vardi
+    >>> vardi.steps("age", [30, 60]).names
+    ('30 <= age < 60', 'age >= 60')
+    """
+    if not isinstance(cuts, Iterable):
+        raise InvalidBiasError(f"The cuts of steps are a list of numbers, and here they are {cuts!r}.", sample="")
+    values = [_constant(cut, "a cut").value for cut in cuts]
+    if any(isinstance(value, bool | str) for value in values):
+        raise InvalidBiasError(f"The cuts of steps are numbers, and here they are {values}.", sample="")
+    return _of_family("steps", (column,), tuple(value for value in values if isinstance(value, int | float)))
+
+
+def parametric(
+    function: Callable[[Any, np.ndarray], Any],
+    start: Any,
+    names: Iterable[str] | None = None,
+    *,
+    gradient: Callable[[Any, np.ndarray], Any] | None = None,
+) -> ParametricBias:
+    """Return a bias that is any function of the rows and of parameters, which are to be estimated.
+
+    Parameters
+    ----------
+    function : callable
+        Of (rows, theta): gets the rows as they were given and an array of p numbers, and returns omega, zero or more,
+        for each row. Which rows have omega = 0 must not depend on theta.
+    start : array of shape (p,) or (s, p)
+        Where the search for theta starts. Where the likelihood may have several maxima give several starts.
+    names : iterable of str, optional
+        Names of the parameters; "theta0", "theta1", ... by default.
+    gradient : callable, optional
+        Of (rows, theta): the derivatives of omega, of shape (n, p). By default they are differences of the function.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import vardi
+    >>> bias = vardi.parametric(lambda rows, theta: np.exp(theta[0] * rows), start=[0.0], names=["tilt"])
+    >>> bias.names
+    ('tilt',)
+    """
+    if not callable(function):
+        raise InvalidBiasError(f"parametric takes a function of (rows, theta), not {function!r}.", sample="")
+    points = np.atleast_2d(np.asarray(start, np.float64))
+    if points.ndim != 2 or not points.size or not np.isfinite(points).all():
+        raise InvalidBiasError(
+            f"start is {start!r}. Give a finite number for each parameter, or several such rows.", sample=""
+        )
+    count = points.shape[1]
+    named = tuple(f"theta{j}" for j in range(count)) if names is None else tuple(str(name) for name in names)
+    if len(named) != count or len(set(named)) != count:
+        raise MismatchError(
+            f"{len(named)} names ({', '.join(named)}) for {count} parameters. Give each its own.",
+            expected=range(count),
+            got=named,
+        )
+    rows = tuple(tuple(row) for row in points.tolist())
+    return ParametricBias(FunctionFamily(function, rows, named, gradient), everywhere())
+
+
+def _of_family(kind: Kind, texts: Iterable[str], cuts: tuple[float, ...] = ()) -> ParametricBias:
+    nodes = []
+    for text in texts:
+        if not isinstance(text, str):
+            raise InvalidBiasError(f"{kind} reads columns, named by texts, and not {text!r}.", sample="")
+        nodes.append(parse(text))
+    return ParametricBias(Family(kind, tuple(nodes), cuts), everywhere())
 
 
 def _by_class(numbers: Any, what: str) -> dict[Any, float]:

@@ -92,6 +92,31 @@ class NotIdentifiableError(VardiError):
         self.verdict = verdict
 
 
+class UnidentifiedParametersError(NotIdentifiableError):
+    """Parameters of a bias that the samples do not determine.
+
+    Attributes
+    ----------
+    sample : str
+        Name of the sample with the bias; empty where it is a matter of several.
+    parameters : tuple of str
+        The parameters that cannot be told from one another, or from a normaliser.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        sample: str,
+        parameters: Iterable[str] = (),
+        groups: Iterable[Iterable[Hashable]] = (),
+        verdict: Verdict | None = None,
+    ) -> None:
+        super().__init__(message, groups=groups, verdict=verdict)
+        self.sample = sample
+        self.parameters = tuple(parameters)
+
+
 class MismatchError(VardiError):
     """Labels, keys, columns or lengths that do not match.
 
@@ -233,6 +258,10 @@ class WeakOverlapWarning(VardiWarning):
 
 class WeightBlindWarning(VardiWarning):
     """Steps of a pipeline that take no ``sample_weight``, so that they learn from the biased pool."""
+
+
+class WeakParametersWarning(VardiWarning):
+    """The samples say little of a parameter of a bias."""
 
 
 class ContradictedSharesWarning(VardiWarning):

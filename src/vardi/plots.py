@@ -1,4 +1,4 @@
-"""Pictures of a fit, each drawn on the axes it is given: overlap, weights, distribution, balance.
+"""Pictures of a fit, each drawn on the axes it is given: overlap, weights, distribution, balance, sensitivity.
 
 Needs matplotlib: ``pip install 'vardi[plot]'``.
 """
@@ -14,12 +14,14 @@ from vardi._cdf import Band
 from vardi._diagnostics import Diagnostics
 from vardi._pool import Name
 from vardi._resampling import require_rows
+from vardi._sensitivity import GAMMAS, Sensitivity
 from vardi._sums import Floats
 
 if TYPE_CHECKING:
     from vardi._sample import DebiasedSample
 
 BEFORE, AFTER = "#9a6700", "#0b5cad"  # the pool, the population
+THRESHOLD = "#cf222e"
 LABELLED = 12  # cells up to which a heat map has its numbers written in
 
 
@@ -226,6 +228,60 @@ class LoveDisplay:
         self.ax_.set(xlabel="shift of the mean, in standard deviations", title="What debiasing moves")
         self.ax_.legend()
         return self
+
+
+@dataclass
+class SensitivityDisplay:
+    """The range of an estimate over wrong biases, against the factor by which they may be wrong.
+
+    Parameters
+    ----------
+    sensitivity : Sensitivity
+        Of a mean, or of a model's coefficient.
+    """
+
+    sensitivity: Sensitivity
+
+    @classmethod
+    def from_fit(
+        cls, fit: DebiasedSample, values: Any, gammas: Any = GAMMAS, *, ax: Any = None, **options: Any
+    ) -> Self:
+        """Compute the sensitivity of a mean and draw it; the options are those of ``fit.sensitivity``."""
+        return cls(fit.sensitivity(values, gammas, **options)).plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> Self:
+        """Draw on the given axes, or on new ones."""
+        self.ax_, self.figure_ = _axes(ax)
+        found = self.sensitivity
+        value, stderr = found.estimate.value, found.estimate.stderr
+        self.ax_.fill_between(
+            found.gammas, found.lower, found.upper, color=AFTER, alpha=0.2, label=f"range ({found.method})"
+        )
+        for end in (found.lower, found.upper):
+            self.ax_.plot(found.gammas, end, color=AFTER, marker=".")
+        for end, label in ((found.linear_lower, "to first order"), (found.linear_upper, None)):
+            self.ax_.plot(found.gammas, end, color=BEFORE, ls="--", lw=1, label=label)
+        self.ax_.axhline(value, color="black", lw=1, label="estimate")
+        if np.isfinite(stderr):
+            self.ax_.axhspan(
+                value - stderr, value + stderr, color="black", alpha=0.08, lw=0, label="one standard error"
+            )
+        if found.threshold is not None:
+            self._threshold(found.threshold, found.tipping)
+        self.ax_.set(xscale="log", xlabel="biases wrong by up to a factor of", ylabel=found.name)
+        self.ax_.set_xticks(found.gammas, [f"{gamma:g}" for gamma in found.gammas])
+        self.ax_.minorticks_off()
+        self.ax_.set_title(f"Sensitivity of the {found.name}")
+        self.ax_.legend(fontsize=8)
+        return self
+
+    def _threshold(self, threshold: float, tipping: float | None) -> None:
+        self.ax_.axhline(threshold, color=THRESHOLD, lw=1, ls=":")
+        said = f"{threshold:g} not reached" if tipping is None else f"{threshold:g} reached at {tipping:.3g}"
+        if tipping is not None and tipping <= self.sensitivity.gammas[-1]:
+            self.ax_.plot([tipping], [threshold], color=THRESHOLD, marker="o", ls="none", label=said)
+        else:
+            self.ax_.plot([], [], color=THRESHOLD, ls=":", label=said)
 
 
 def _axes(ax: Any) -> tuple[Any, Any]:

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
+from vardi._expressions.families import FAMILIES, Family, Kind
 from vardi._expressions.nodes import (
     FUNCTIONS,
     Call,
@@ -52,12 +53,30 @@ def parse(text: str) -> Node:
     >>> to_text(parse("20<=age<60 and `education-num` not in [1,2]"))
     '20 <= age < 60 and `education-num` not in (1, 2)'
     """
+    _require_length(text)
+    return _Reader(text).read()
+
+
+def parse_bias(text: str) -> tuple[Node | None, Family | None]:
+    """Read an expression that may have a family of biases among its factors: what is known, and the family.
+
+    Examples
+    --------
+    >>> from vardi._expressions.parse import parse_bias
+    >>> known, family = parse_bias("(age > 20) * logistic(age, log(income))")
+    >>> to_text(known), str(family), family.names
+    ('age > 20', 'logistic(age, log(income))', ('intercept', 'age', 'log(income)'))
+    """
+    _require_length(text)
+    return _Reader(text).read_bias()
+
+
+def _require_length(text: str) -> None:
     if len(text) > MAX_LENGTH:
         message = f"The expression has {len(text):,} characters, and at most {MAX_LENGTH:,} are read. Split it up."
         raise ExpressionError(message, text=_printable(text[:60]) + "...", offset=60)
     if not text.strip():
         raise ExpressionError("The expression is empty. For a sample without bias write 1.", text="", offset=0)
-    return _Reader(text).read()
 
 
 # What a text may consist of. Each part is looked at before Python's parser sees anything.
@@ -105,12 +124,31 @@ class _Reader:
         self.spans: dict[int, _Span] = {}
 
     def read(self) -> Node:
+        return self._whole(self._tree())
+
+    def read_bias(self) -> tuple[Node | None, Family | None]:
+        tree = self._tree()
+        factors = _factors(tree)
+        families = [factor for factor in factors if self._is_family(factor)]
+        if not families:
+            return self._whole(tree), None
+        if len(families) > 1:
+            raise self._refusal("A bias has one factor with parameters, and here is a second.", families[1])
+        node: Node | None = None
+        for factor in factors:
+            if factor is not families[0]:
+                known = self._number(factor, 0)
+                node = known if node is None else arithmetic(node, "*", known)
+        assert isinstance(families[0], ast.Call)
+        return node, self._family(families[0])
+
+    def _tree(self) -> ast.expr:
         source = self._source()
         self.lead = len(source) - len(source.lstrip())
         source = source.strip()
         self.widths = None if source.isascii() else [0, *accumulate(len(letter.encode()) for letter in source)]
         try:
-            tree = ast.parse(source, mode="eval").body
+            return ast.parse(source, mode="eval").body
         except SyntaxError as error:
             upper = re.search(r"\b(AND|OR|NOT|IN|IS)\b", source)
             hint = " Write and, or, not, in, is in lower case." if upper else ""
@@ -118,6 +156,8 @@ class _Reader:
             raise self._refusal(reason, min(self.lead + max((error.offset or 1) - 1, 0), len(self.text))) from None
         except (RecursionError, MemoryError, ValueError):
             raise self._refusal("The expression is too long or too deeply nested. Split it up.", 0) from None
+
+    def _whole(self, tree: ast.expr) -> Node:
         node = self._node(tree, 0)
         if is_text(node):
             raise self._refusal(
@@ -305,6 +345,12 @@ class _Reader:
 
     def _call(self, tree: ast.Call, arguments: list[ast.expr], depth: int) -> Call:
         name = self._written(tree.func)
+        if name in FAMILIES:
+            raise self._refusal(
+                f"{name}(...) has parameters that are yet to be estimated, so it stands alone or as a factor of a bias "
+                "and nowhere else.",
+                tree.func,
+            )
         if name not in FUNCTIONS:
             known = ", ".join(sorted(FUNCTIONS))
             raise self._refusal(f"There is no function {name}; there are {known}.{suggest(name, FUNCTIONS)}", tree.func)
@@ -313,6 +359,29 @@ class _Reader:
             wanted = "one argument" if least == 1 else "two or more arguments"
             raise self._refusal(f"{name} takes {wanted}, and here it has {len(arguments)}.", tree.func)
         return Call(name, tuple(self._number(argument, depth) for argument in arguments))
+
+    def _is_family(self, tree: ast.expr) -> bool:
+        return isinstance(tree, ast.Call) and self._written(tree.func) in FAMILIES
+
+    def _family(self, tree: ast.Call) -> Family:
+        kind: Kind = next(kind for kind in FAMILIES if kind == self._written(tree.func))
+        terms, cuts = list(tree.args), tuple[float, ...]()
+        if kind == "steps":
+            if len(terms) != 2:
+                raise self._refusal("steps takes a column and its cuts, such as steps(age, [30, 60]).", tree.func)
+            cuts = self._cuts(terms.pop())
+        try:
+            return Family(kind, tuple(self._number(term, 1) for term in terms), cuts)
+        except InvalidBiasError as error:
+            raise self._refusal(str(error), tree.func) from None
+
+    def _cuts(self, tree: ast.expr) -> tuple[float, ...]:
+        if not isinstance(tree, ast.Tuple | ast.List):
+            raise self._refusal("The cuts of steps are a list of numbers, such as [30, 60].", tree)
+        cuts = [node.value if isinstance(node := self._number(cut, 1), Constant) else None for cut in tree.elts]
+        if any(cut is None or isinstance(cut, bool | str) for cut in cuts):
+            raise self._refusal("The cuts of steps are numbers.", tree)
+        return tuple(cut for cut in cuts if isinstance(cut, int | float))
 
     def _start(self, tree: ast.expr) -> int:
         return self._place(tree.col_offset)
@@ -330,6 +399,15 @@ class _Reader:
     def _refusal(self, message: str, place: ast.expr | int) -> ExpressionError:
         offset = place if isinstance(place, int) else self._start(place)
         return ExpressionError(message, text=_printable(self.text), offset=offset)
+
+
+def _factors(tree: ast.expr) -> list[ast.expr]:
+    """Return what a product multiplies, from left to right; without recursion, as a product may be long."""
+    rest = []
+    while isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Mult):
+        rest.append(tree.right)
+        tree = tree.left
+    return [tree, *reversed(rest)]
 
 
 def _printable(text: str) -> str:

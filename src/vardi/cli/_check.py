@@ -77,4 +77,4 @@ def _show(opened: OpenStudy, verdict: Verdict, biases: BiasCheck | None) -> None
             show('The biases were not tested: that needs rows in memory (engine = "memory").')
         return
     agreed = ("✓ ", "bold green") if not biases.pvalue < CONTRADICTED else ("✗ ", "bold red")
-    show(Text.assemble(agreed, biases.summary()))
+    show(Text.assemble(("– ", "bold") if biases.reason else agreed, biases.summary()))

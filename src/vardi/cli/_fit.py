@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +14,8 @@ from vardi.cli._guard import guarded
 from vardi.cli._options import Force, Json, Quiet, StudyFile
 
 if TYPE_CHECKING:
+    from vardi._estimates import Estimate
+    from vardi._pool import Name
     from vardi._summary import Summary
     from vardi.study import OpenStudy
 
@@ -25,6 +28,7 @@ class Fitted:
 
     opened: OpenStudy
     summary: Summary
+    parameters: Mapping[Name, Mapping[str, Estimate]]
     warnings: list[str]
 
 
@@ -79,7 +83,7 @@ def run_fit(
                 else:
                     variables = list(study.variables) or None
                     fitted.report(place, title=study.title, variables=variables, overwrite=True)
-    return Fitted(opened, summary, said)
+    return Fitted(opened, summary, fitted.parameters, said)
 
 
 def show_fit(fitted: Fitted, targets: dict[str, Path], *, as_json: bool) -> None:
@@ -89,9 +93,10 @@ def show_fit(fitted: Fitted, targets: dict[str, Path], *, as_json: bool) -> None
     opened = fitted.opened
     if as_json:
         files = {what: str(file) for what, file in targets.items()}
-        show_json({**summary_json(opened, fitted.summary), "files": files, "warnings": fitted.warnings})
+        facts = summary_json(opened, fitted.summary, fitted.parameters)
+        show_json({**facts, "files": files, "warnings": fitted.warnings})
         return
-    show(*summary_tables(opened.study.title, fitted.summary), "")
+    show(*summary_tables(opened.study.title, fitted.summary, fitted.parameters), "")
     if not targets:
         show("Nothing was written. -o weights.parquet writes the weights, --report report.html a report.")
     show_files(targets)

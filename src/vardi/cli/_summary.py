@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from vardi._estimates import Estimate
 from vardi._identify import Verdict
+from vardi._pool import Name
 from vardi._sample import DebiasedSample
-from vardi._summary import MOST_SAMPLES, Summary, _solved, _with_error, summarize
+from vardi._summary import MOST_SAMPLES, Summary, _shares, _solved, _with_error, summarize
 from vardi.study import OpenStudy
 from vardi.study._means import variable_lines
+
+Parameters: TypeAlias = Mapping[Name, Mapping[str, Estimate]]
 
 
 def study_summary(opened: OpenStudy, fit: DebiasedSample) -> Summary:
@@ -23,7 +28,7 @@ def study_summary(opened: OpenStudy, fit: DebiasedSample) -> Summary:
     return replace(summary, variables=lines, more_variables=0) if lines else summary
 
 
-def summary_tables(title: str, summary: Summary) -> list[RenderableType]:
+def summary_tables(title: str, summary: Summary, parameters: Parameters) -> list[RenderableType]:
     """Return the summary as what rich prints."""
     rows = f"{summary.rows:,} {'row' if summary.rows == 1 else 'rows'}"
     counted = "" if summary.counted == summary.rows else f" ({summary.counted:,.0f} counted)"
@@ -32,8 +37,12 @@ def summary_tables(title: str, summary: Summary) -> list[RenderableType]:
     facts = Table.grid(padding=(0, 2))
     facts.add_row(Text("identified"), Text(summary.verdict))
     facts.add_row(Text("solved"), Text(_solved(summary)))
+    if summary.shares is not None:
+        facts.add_row(Text("shares"), Text(_shares(summary.shares)))
     facts.add_row(Text("effective rows"), Text(f"{summary.effective:,.0f} of {summary.counted:,.0f}"))
     parts: list[RenderableType] = [Text.assemble((title, "bold"), ": ", speak), facts, Text(), _samples(summary)]
+    if parameters:
+        parts += [Text(), _parameters(parameters)]
     if summary.variables:
         parts += [Text(), _variables(summary)]
     for doubt in summary.doubts:
@@ -56,10 +65,15 @@ def links_table(verdict: Verdict) -> Table:
     return table
 
 
-def summary_json(opened: OpenStudy, summary: Summary) -> dict[str, Any]:
+def summary_json(opened: OpenStudy, summary: Summary, parameters: Parameters) -> dict[str, Any]:
     """Return the summary in the terms of JSON."""
     study = opened.study
-    return {"study": str(study.path), "title": study.title, "engine": study.engine, **asdict(summary)}
+    facts = {"study": str(study.path), "title": study.title, "engine": study.engine, **asdict(summary)}
+    estimated = {
+        str(name): {one: {"value": found.value, "stderr": found.stderr} for one, found in own.items()}
+        for name, own in parameters.items()
+    }
+    return {**facts, "parameters": estimated} if estimated else facts
 
 
 def verdict_json(verdict: Verdict) -> dict[str, Any]:
@@ -88,6 +102,17 @@ def _samples(summary: Summary) -> Table:
         table.add_row(Text(line.name), f"{line.rows:,.0f}", Text(line.bias), normaliser, share)
     if len(summary.samples) > MOST_SAMPLES:
         table.add_row(f"... and {len(summary.samples) - MOST_SAMPLES} more")
+    return table
+
+
+def _parameters(parameters: Parameters) -> Table:
+    table = _table()
+    table.add_column("bias of")
+    table.add_column("parameter")
+    table.add_column("estimate", justify="right", no_wrap=True)
+    for name, own in parameters.items():
+        for parameter, found in own.items():
+            table.add_row(Text(str(name)), Text(parameter), _with_error(found.value, found.stderr))
     return table
 
 

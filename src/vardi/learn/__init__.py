@@ -5,6 +5,7 @@ from vardi.learn.inference import ModelInference, inference
 from vardi.learn.mixture import GaussianMixture
 from vardi.learn.resampler import DebiasedResampler
 from vardi.learn.risk import DebiasedScorer, debiased_risk, debiased_scorer
+from vardi.learn.sensitivity import coefficient_sensitivity
 from vardi.learn.weight_use import WeightUse, check_weight_use
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "ModelInference",
     "WeightUse",
     "check_weight_use",
+    "coefficient_sensitivity",
     "debiased_risk",
     "debiased_scorer",
     "inference",

@@ -161,6 +161,27 @@ def inference(fit: DebiasedSample, model: Any, X: Any, y: Any, level: float = 0.
     >>> print(result["RM"] + 5 * result["LSTAT"])  # a room more, in a district five points poorer
     -0.2 ± 2.2 (95%: -4.6 to 4.2)
     """
+    solved = solve(fit, model, X, y)
+    require_trust(fit)
+    covariance = fit._influence.covariance(solved.influence, trusted=fit.trust.errors_hold)
+    return ModelInference(
+        solved.names, solved.theta, covariance, level, solved.model, solved.influence, fit._influence.strata
+    )
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A model's equations on the debiased rows, solved by theta, and the influence values of its coefficients."""
+
+    names: tuple[str, ...]
+    theta: Floats
+    equations: Equations
+    influence: Floats
+    model: Any
+
+
+def solve(fit: DebiasedSample, model: Any, X: Any, y: Any) -> Solved:
+    """Fit a model to the debiased rows and solve it to rounding; or check that a fitted one solves its equations."""
     family = family_of(model)
     require_rows(fit, "A regression")
     features, Z, names = _features(fit, X)
@@ -168,7 +189,6 @@ def inference(fit: DebiasedSample, model: Any, X: Any, y: Any, level: float = 0.
     if fit._kept is not None:
         kept = np.flatnonzero(fit._kept)
         features, Z, outcome = _taken(features, kept), Z[kept], outcome[kept]
-    require_trust(fit)
     influence = fit._influence
     counted = influence.weights if influence.strata.counts is None else influence.weights * influence.strata.counts
     given = _is_fitted(model)
@@ -186,12 +206,10 @@ def inference(fit: DebiasedSample, model: Any, X: Any, y: Any, level: float = 0.
     inverse = equations.inverse(theta, names)
     _, phi = influence.of_weighted(equations.psi(theta) * influence.weights[:, None])
     phi = phi @ inverse.T  # of the coefficients: the covariance of these is the sandwich
-    covariance = influence.strata.covariance(phi)
     if given:
+        covariance = influence.strata.covariance(phi)
         _require_solved(inverse @ equations.gradient(theta), covariance, family, names)
-    if not fit.trust.errors_hold:
-        covariance = np.full_like(covariance, math.nan)
-    return ModelInference(names, theta, covariance, level, fitted, phi, influence.strata)
+    return Solved(names, theta, equations, phi, fitted)
 
 
 def _cells(value: float, error: float, z: float, low: float, high: float) -> list[str]:

@@ -74,7 +74,7 @@ def compute(fit: DebiasedSample, *, title: str | None = None, variables: Any = N
             date=date,
             rows=float(fit._rows.sizes.sum()),
             effective=effective,
-            headline=headline(verdict, trust, check, samples, rows, effective, fit.shares),
+            headline=headline(verdict, trust, check, samples, rows, effective, fit.shares, fit.parameters),
             overlap=overlap,
             samples=samples[:MOST_SAMPLES],
             more_samples=max(len(samples) - MOST_SAMPLES, 0),
@@ -89,7 +89,7 @@ def compute(fit: DebiasedSample, *, title: str | None = None, variables: Any = N
             check=check,
             advice=advice(trust, overlap, samples, rows, following),
             next_rows=following,
-            unknowns=unknowns(check),
+            unknowns=unknowns(check, estimated=bool(fit.parameters)),
             recipe=recipe_of(fit, title, variables, samples),
         )
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from vardi.biases import ExpressionBias
+from vardi._expressions.families import Family
+from vardi.biases import Bias, ExpressionBias, ParametricBias
 from vardi.report._content import Recipe, SampleRow
 from vardi.report._numbers import rows_text
 
@@ -65,9 +66,7 @@ def _code(fit: DebiasedSample, title: str | None, variables: Any, samples: Seque
         sizes = ", ".join(f"{sample.name}: {rows_text(sample.rows)}" for sample in samples[:MOST_LINES])
         return "\n".join(["import vardi", "", f"# {_one_line(sizes)}", *_shares(fit), call, *tail])
     biases = [
-        f"    {name!r}: {str(bias)!r},"
-        if isinstance(bias, ExpressionBias)
-        else f"    {name!r}: ...,  # {_one_line(bias)}"
+        f"    {name!r}: {str(bias)!r}," if _has_text(bias) else f"    {name!r}: ...,  # {_one_line(bias)}"
         for name, bias in zip(fit.names, pool.biases, strict=True)
     ]
     given = [
@@ -90,6 +89,11 @@ def _shares(fit: DebiasedSample) -> list[str]:
 
 def _are_texts(variables: Any) -> bool:
     return isinstance(variables, list | tuple) and all(isinstance(name, str) for name in variables)
+
+
+def _has_text(bias: Bias) -> bool:
+    """Tell whether the text of a bias reads back."""
+    return isinstance(bias, ExpressionBias) or (isinstance(bias, ParametricBias) and isinstance(bias.family, Family))
 
 
 def _is_labelled(fit: DebiasedSample, given: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from vardi._goodness import CAVEAT
@@ -13,6 +13,8 @@ from vardi.report._content import Check, Headline, Level, Point, SampleRow, Vari
 from vardi.report._numbers import count, names_text, number, rows_text, share, with_error
 
 if TYPE_CHECKING:
+    from vardi._estimates import Estimate
+    from vardi._pool import Name
     from vardi._shares import SharesCheck
 
 ORDER: tuple[Level, ...] = ("bad", "doubt", "good", "fact")
@@ -27,6 +29,7 @@ def headline(
     variables: Sequence[VariableRow],
     effective: float,
     shares: SharesCheck | None = None,
+    parameters: Mapping[Name, Mapping[str, Estimate]] | None = None,
 ) -> Headline:
     """Put the verdict into words, worst news first."""
     used = [sample for sample in samples if sample.rows]
@@ -34,6 +37,7 @@ def headline(
         *_doubts(trust),
         *_left_out(samples),
         *_known_shares(shares),
+        *_estimated(parameters or {}),
         *_single_rows(variables),
         _comparison(verdict, trust),
         Point(check.level, f"{check.text} {check.detail}" if check.level in ("bad", "doubt") else check.text),
@@ -60,6 +64,18 @@ def _headline(K: int, trust: Trust, check: Check, points: Sequence[Point], contr
         else f"The {K} samples can be compared, and together they speak for the population."
     )
     return f"{speaks} There {_warnings(points)} below." if points[0].level == "doubt" else speaks
+
+
+def _estimated(parameters: Mapping[Name, Mapping[str, Estimate]]) -> list[Point]:
+    return [
+        Point(
+            "fact",
+            f"The bias of '{name}' has parameters, estimated with the normalisers: "
+            + ", ".join(f"{parameter} {with_error(found.value, found.stderr)}" for parameter, found in own.items())
+            + ".",
+        )
+        for name, own in parameters.items()
+    ]
 
 
 def _warnings(points: Sequence[Point]) -> str:
@@ -131,8 +147,8 @@ def _changes(variables: Sequence[VariableRow]) -> list[Point]:
     return [Point("fact", f"{what} is {after} in the population, where the pooled rows alone say {before}{moves}.")]
 
 
-def unknowns(check: Check) -> tuple[str, ...]:
-    """Return what the data cannot tell."""
+def unknowns(check: Check, *, estimated: bool) -> tuple[str, ...]:
+    """Return what the data cannot tell; ``estimated`` says that some biases have parameters."""
     untested = [row for row in check.rows if row.untested >= 0.01]
     most = max(untested, key=lambda row: row.untested, default=None)
     unseen = CAVEAT
@@ -144,5 +160,8 @@ def unknowns(check: Check) -> tuple[str, ...]:
         unseen,
         "Rows are taken to be drawn independently within each sample. Rows of one household, street or time series "
         "depend on one another, and then the errors are too small: bootstrap(groups=...) draws whole groups.",
-        "The biases are taken as known. The errors do not include any doubt about their form.",
+        "The biases are taken as known. The errors do not include any doubt about their form."
+        if not estimated
+        else "The forms of the biases are taken as known. The errors include those of the estimated parameters, and no "
+        "doubt about the forms.",
     )

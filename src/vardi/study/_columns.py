@@ -10,7 +10,9 @@ from typing import Any
 import narwhals as nw
 
 from vardi._expressions.compile import NarwhalsTarget, compile_node
-from vardi.biases import Bias, ExpressionBias, as_bias, where
+from vardi._expressions.families import Family
+from vardi._expressions.nodes import Node
+from vardi.biases import Bias, ExpressionBias, ParametricBias, as_bias, where
 from vardi.errors import ExpressionError, InvalidBiasError, MismatchError, suggest
 from vardi.study._data import Data, Engine
 from vardi.study._declared import Biases, shown
@@ -24,6 +26,7 @@ class Columns:
 
     def __init__(self, places: dict[Data, Key], engine: Engine, problems: Problems) -> None:
         self.problems = problems
+        self.engine = engine
         self.schemas: dict[Data, nw.Schema] = {}
         self._look_into(places, engine)
 
@@ -33,6 +36,9 @@ class Columns:
             bias = self._parsed(key, f"The bias of {name!r}", text)
             if bias is not None:
                 self._require_columns(key, f"The bias of {name!r}", bias)
+            if isinstance(bias, ParametricBias) and self.engine != "memory":
+                remedy = f'which need rows in memory, and these are left to {self.engine}: engine = "memory".'
+                self.problems.add(key, f"The bias of {name!r} has parameters, {remedy}")
 
     def require_own(self, places: dict[Data, Key], label: str | None) -> None:
         """Note columns of labels, counts and ids that are not there, or are of no use as such."""
@@ -104,12 +110,12 @@ class Columns:
             self._require_column(key, what, column)
         if len(self.problems) > before:
             return False
-        assert isinstance(bias, ExpressionBias)
         for data, found in self.schemas.items():
-            try:
-                compile_node(bias.node, NarwhalsTarget(found))
-            except (MismatchError, InvalidBiasError) as error:
-                self.problems.add(key, f"{what}, on the rows of {data}: {error}")
+            for node in _nodes(bias):
+                try:
+                    compile_node(node, NarwhalsTarget(found))
+                except (MismatchError, InvalidBiasError) as error:
+                    self.problems.add(key, f"{what}, on the rows of {data}: {error}")
         return len(self.problems) == before
 
     def _require_column(self, key: Key, what: str, column: str) -> None:
@@ -130,7 +136,9 @@ class Columns:
         everywhere = bool(self.schemas) and all(name in found for found in self.schemas.values())
         if not everywhere:
             bias = self._parsed(key, f"The variable {name!r}", name)
-            if bias is not None and not bias.columns:
+            if isinstance(bias, ParametricBias):
+                self.problems.add(key, f"The variable {name!r} has parameters, which only a bias can have.")
+            elif bias is not None and not bias.columns:
                 self.problems.add(key, f"The variable {name!r} reads no column, so it is the same everywhere.")
             elif bias is not None:
                 self._require_columns(key, f"The variable {name!r}", bias)
@@ -155,9 +163,20 @@ class Columns:
             self.problems.add(key, f"{what} is {shown(value)}, and a share is a number, zero or more.")
         elif name not in names:
             bias = self._parsed(key, what, name)
-            if bias is not None:
+            if isinstance(bias, ParametricBias):
+                self.problems.add(key, f"{what} has parameters, which only a bias can have.")
+            elif bias is not None:
                 self._require_columns(key, what, bias)
         return value
+
+
+def _nodes(bias: Bias) -> tuple[Node, ...]:
+    """Return the expressions that a bias in text consists of."""
+    if isinstance(bias, ParametricBias):
+        assert isinstance(bias.family, Family)
+        return (*_nodes(bias.known), *bias.family.terms)
+    assert isinstance(bias, ExpressionBias)
+    return (bias.node,)
 
 
 def _as_kind(text: str, kinds: Sequence[Any]) -> Any:
