@@ -45,6 +45,10 @@ class TestEstimate:
     def test_without_error_it_says_so(self):
         assert str(Estimate(2.0, math.nan)) == "2 (no error can be given)"
 
+    def test_an_error_of_rounding_is_none(self):
+        assert str(Estimate(1.0, 2.3e-17)) == "1 (known, but for rounding)"
+        assert str(Estimate(1.0, 1e-9)) == "1 ± 1e-09 (95%: 1 to 1)"
+
     def test_refuses_a_level_that_is_none(self):
         with pytest.raises(vardi.MismatchError, match="The level 95 is no probability"):
             Estimate(2.0, 1.0, level=95)

@@ -811,3 +811,13 @@ def test_rows_without_counts_have_no_part():
         biases=biases,
         counts=counts,
     )
+
+
+def test_diagnostics_of_groups_that_shares_join():
+    rng = np.random.default_rng(0)
+    samples = {"north": rng.uniform(0, 5, 60), "south": rng.uniform(5.001, 9, 40)}
+    fit = vardi.debias(samples, {"north": "x <= 5", "south": "x > 5"}, shares={"north": 0.3})
+    text = str(fit.diagnostics())
+    assert "overlap             none between 2 groups: known shares join them" in text
+    assert "bridging" not in text
+    assert "weakest link" not in text

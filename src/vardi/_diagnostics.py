@@ -170,13 +170,25 @@ class Diagnostics:
         data = {"part": list(parts), "name": list(names), "measure": list(measures), "value": list(values)}
         return nw.from_dict(data, backend=backend).to_native()
 
+    def _overlap(self) -> list[str]:
+        bridging = f"bridging rows       {self.trust.bridging:,.1f} over the weakest cut"
+        if len(self.verdict.groups) > 1:  # joined by known shares
+            within = [f"{bridging} within a group"] if np.isfinite(self.trust.bridging) else []
+            return [
+                *within,
+                f"overlap             none between {len(self.verdict.groups)} groups: known shares join them",
+            ]
+        return [
+            bridging,
+            f"overlap             second eigenvalue {self.second_eigenvalue:.4f}, kappa {self.verdict.kappa:.4g}",
+            f"weakest link        {self.verdict.weakest_rows:g} rows",
+        ]
+
     def summary(self) -> str:
         """Return the diagnostics as text in at most 80 columns."""
         lines = [
             f"effective rows      {self.effective:,.1f} of {self.rows:,.0f}",
-            f"bridging rows       {self.trust.bridging:,.1f} over the weakest cut",
-            f"overlap             second eigenvalue {self.second_eigenvalue:.4f}, kappa {self.verdict.kappa:.4g}",
-            f"weakest link        {self.verdict.weakest_rows:g} rows",
+            *self._overlap(),
             "",
             f"{'sample':<20} {'rows':>10} {'of pool':>9} {'of weight':>9} {'effective':>10} {'largest':>9}",
         ]

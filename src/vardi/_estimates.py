@@ -14,6 +14,8 @@ from vardi._strata import Strata
 from vardi._sums import Floats
 from vardi.errors import MismatchError
 
+ROUNDING = 1e-12  # of a value: below it an error says how numbers are rounded, and nothing of the rows
+
 
 def quantile_of_normal(level: float) -> float:
     """Return z such that a normal variable lies within z standard deviations with the given probability."""
@@ -119,6 +121,8 @@ class Estimate:
     def __str__(self) -> str:
         if math.isnan(self.stderr):
             return f"{self.value:.4g} (no error can be given)"
+        if self.stderr <= ROUNDING * abs(self.value):
+            return f"{self.value:.6g} (known, but for rounding)"
         value, stderr, low, high = with_digits_of(self.stderr, self.value, self.stderr, *self.interval)
         return f"{value} ± {stderr} ({100 * self.level:g}%: {low} to {high})"
 
