@@ -321,12 +321,12 @@ def test_check_finds_a_wrong_study(small, wrong):
     assert message in result.output
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_read_only_folder_is_no_place_for_outputs(small):
     (small / "shut").mkdir(mode=0o555)
-    result = run("fit", "study.toml", "-o", "shut/weights.csv")
+    shut = "/proc" if os.geteuid() == 0 else "shut"  # root may write into any folder of a disk
+    result = run("fit", "study.toml", "-o", f"{shut}/weights.csv")
     assert result.exit_code == 3
-    assert "is read-only" in result.stderr
+    assert f"{shut}/weights.csv cannot be written: " in result.stderr
 
 
 def test_broken_data_found_while_computing_are_no_traceback(small):
