@@ -296,6 +296,8 @@ class TestCdf:
         assert band.high[middle] - band.low[middle] > 1.2 * np.ptp(cdf(band.x[middle]).interval)
 
     def test_refuses(self, length):
+        with pytest.raises(vardi.MismatchError, match="quantile takes one probability, and 2 were given"):
+            length.cdf("x").quantile([0.1, 0.5])
         with pytest.raises(vardi.MismatchError, match="The quantile 50 is not between 0 and 1"):
             length.cdf("x").quantile(50)
 

@@ -756,7 +756,8 @@ def test_estimated_biases():
     refused(
         vardi.VardiError,
         "Sensitivity to wrong biases is for biases that are known, and these have parameters that are estimated from "
-        "the same rows, and would be estimated anew. Debias with fit.estimated_biases in their place to see it.",
+        "the same rows, and would be estimated anew. To see it for the biases as they were estimated, debias with "
+        "{**biases, **fit.estimated_biases}; the standard error then leaves out that of the parameters.",
         lambda: fit.sensitivity("x"),
     )
     known = vardi.debias(samples, {"reference": 1, **fit.estimated_biases})

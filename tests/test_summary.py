@@ -85,3 +85,22 @@ def test_lazy_frames_have_a_summary(make):
     assert lazy.weight_shares() == pytest.approx(eager.weight_shares())
     table = [line for line in eager.summary().splitlines() if "±" in line][:1]
     assert table[0] in lazy.summary()
+
+
+def test_columns_with_missing_values_are_named():
+    frame = pd.DataFrame({"x": [1.0, 2.0, 3.0, 4.0], "y": [1.0, None, 2.0, 3.0], "z": [1.0, 2.0, 3.0, 5.0]})
+    fit = vardi.debias({"a": frame}, {"a": "x"})
+    assert "Left out, for missing values: y (1)." in fit.summary()
+    assert "Left out, for missing values: y (1)." in fit._repr_html_()
+    with pytest.raises(vardi.MissingValuesError, match="1 of the values of 'y' are missing or infinite") as caught:
+        fit.expectation("y")
+    assert caught.value.columns == {"y": 1}
+
+
+def test_long_names_that_end_differently_stay_apart():
+    names = [f"regional_household_survey_of_2023_{side}" for side in ("north", "south")]
+    rng = np.random.default_rng(0)
+    fit = vardi.debias({name: rng.random(40) for name in names}, {names[0]: "x + 1", names[1]: 1})
+    for text in (fit.summary(), str(fit.diagnostics()), str(fit.check_biases())):
+        assert "_north" in text
+        assert "_south" in text

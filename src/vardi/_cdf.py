@@ -76,7 +76,13 @@ class DebiasedCdf:
         Its interval is Woodruff's: the quantiles at q -+ z times the error of F there, which needs no density. The
         standard error is the half width of that interval over z.
         """
-        if np.ndim(q) or not 0.0 < q < 1.0:
+        if np.ndim(q):
+            raise MismatchError(
+                f"quantile takes one probability, and {np.size(q)} were given. Ask for each in turn.",
+                expected=(1,),
+                got=(np.size(q),),
+            )
+        if not 0.0 < q < 1.0:
             raise MismatchError(
                 f"The quantile {q} is not between 0 and 1. Give a probability, such as 0.5 for the median.",
                 expected=("between 0 and 1",),

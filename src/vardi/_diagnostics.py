@@ -23,7 +23,7 @@ from scipy.sparse import csgraph
 
 from vardi._identify import Verdict
 from vardi._influence import Influence
-from vardi._pool import Name
+from vardi._pool import Name, cut
 from vardi._sums import Floats
 from vardi._trust import CARRIES, Trust
 
@@ -193,7 +193,7 @@ class Diagnostics:
             f"{'sample':<20} {'rows':>10} {'of pool':>9} {'of weight':>9} {'effective':>10} {'largest':>9}",
         ]
         lines += [
-            f"{str(s.name)[:20]:<20} {s.rows:>10,.0f} {s.share:>9.1%} {s.weight_share:>9.1%} {s.effective:>10,.1f} "
+            f"{cut(str(s.name), 20):<20} {s.rows:>10,.0f} {s.share:>9.1%} {s.weight_share:>9.1%} {s.effective:>10,.1f} "
             f"{s.largest_weight:>9.3g}"
             for s in self.samples
         ]
@@ -203,8 +203,8 @@ class Diagnostics:
                 f"{'mean of':<16} {'pool':>9} {'population':>11} {'error':>8} {'shift':>7} {'worth':>7}  next",
             ]
             lines += [
-                f"{c.name[:16]:<16} {c.pooled:>9.4g} {c.debiased:>11.4g} {c.stderr:>8.2g} {c.difference:>7.2f} "
-                f"{c.equivalent:>7,.0f}  {str(c.collect_next)[:14]}"
+                f"{cut(c.name, 16):<16} {c.pooled:>9.4g} {c.debiased:>11.4g} {c.stderr:>8.2g} {c.difference:>7.2f} "
+                f"{c.equivalent:>7,.0f}  {cut(str(c.collect_next), 14)}"
                 for c in self.columns
             ]
             lines.append("(shift in standard deviations, worth in rows without bias, next to collect)")

@@ -22,7 +22,7 @@ from scipy.special import chdtrc
 
 from vardi._influence import Influence
 from vardi._newton import newton
-from vardi._pool import Name, show
+from vardi._pool import Name, cut, show
 from vardi._rows.grouping import membership
 from vardi._sums import Floats, Integers
 from vardi._threads import map_blocks
@@ -100,7 +100,7 @@ class BiasCheck:
         table = [f"{'sample':<{width}}  {'p-value':>8}  {'rows that no other could draw':>30}"]
         for name in ordered[:SHOWN]:
             numbers = f"{self.by_sample[name]:>8.2g}  {self.untested[name]:>30.0%}"
-            table.append(f"{str(name)[:width]:<{width}}  {numbers}")
+            table.append(f"{cut(str(name), width):<{width}}  {numbers}")
         table += [f"... and {len(ordered) - SHOWN} more"] if len(ordered) > SHOWN else []
         return "\n".join([textwrap.fill(said, WIDTH), "", *table, "", textwrap.fill(CAVEAT, WIDTH)])
 

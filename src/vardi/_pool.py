@@ -354,3 +354,17 @@ def show(names: Iterable[Name]) -> str:
     """Return names as a person reads them, the first ten of many."""
     shown = [repr(str(name)) for name in names]
     return (", ".join(shown[:10]) or "none") + (f" and {len(shown) - 10} more" if len(shown) > 10 else "")
+
+
+def cut(text: str, width: int) -> str:
+    """Return a text in at most so many letters; its middle gives way, so that both ends still tell names apart.
+
+    Examples
+    --------
+    >>> cut("household_survey_north", 15)
+    'househo…y_north'
+    """
+    if len(text) <= width:
+        return text
+    tail = (width - 1) // 2
+    return f"{text[: width - 1 - tail]}…{text[-tail:]}"

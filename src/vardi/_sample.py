@@ -482,10 +482,19 @@ class DebiasedSample:
         whole = self._pool.whole()
         if whole is None:
             return ()
-        arrays = {name: whole.column(name) for name in whole.columns}
-        numeric = [name for name, a in arrays.items() if a.dtype.kind in "fiu" and np.isfinite(a).all()]
+        numeric = [name for name in whole.columns if whole.column(name).dtype.kind in "fiu"]
         read = {name for bias in self._pool.biases for name in bias.columns}
-        return tuple(sorted(numeric, key=lambda name: name not in read))
+        return tuple(sorted((name for name in numeric if name not in self._gaps), key=lambda name: name not in read))
+
+    @cached_property
+    def _gaps(self) -> dict[str, int]:
+        """How many values are missing or infinite in each numeric column of the pool that has such."""
+        whole = self._pool.whole()
+        if whole is None:
+            return {}
+        arrays = {name: whole.column(name) for name in whole.columns}
+        missing = {name: int(np.count_nonzero(~np.isfinite(a))) for name, a in arrays.items() if a.dtype.kind in "fiu"}
+        return {name: count for name, count in missing.items() if count}
 
     def summary(self) -> str:
         """Return what a person wants to know first, in one screen."""
@@ -566,15 +575,16 @@ class DebiasedSample:
         finite = np.where(np.isfinite(log_omegas), log_omegas, 0.0)  # a state that covers no row has no tilt
         return self._influence.spread(np.exp(self._rows.log_omega() - finite + log_weights))
 
-    def _in_fit(self, values: Floats) -> Floats:
+    def _in_fit(self, values: Floats, name: str | None = None) -> Floats:
         """Return values of the rows that the fit rests on, or refuse those that are not numbers."""
         values = values if self._kept is None else values[self._kept]
         bad = int(np.count_nonzero(~np.isfinite(values)))
         if bad:
             raise MissingValuesError(
-                f"{bad} of the values are missing or infinite, so the population has no mean of them. Fill them in, or "
-                "ask for the mean over the rows that have one: a ratio of two expectations.",
-                columns={"values": bad},
+                f"{bad} of the values {'' if name is None else f'of {name!r} '}are missing or infinite, so nothing can "
+                "be said of the population from them. Fill them in, or ask for the mean over the rows that have one: a "
+                "ratio of two expectations.",
+                columns={"values" if name is None else name: bad},
             )
         return values
 
@@ -593,7 +603,8 @@ class DebiasedSample:
             array = np.asarray(in_order(values, self._pool.frames, "The series of values"))
         if array.dtype.kind not in "fiub":
             raise MismatchError(
-                f"The values hold {array.dtype}, and only numbers have a mean. Give numbers, or a condition of them.",
+                f"The values hold {array.dtype}, and only numbers have a mean. Give numbers, or a condition of them; a "
+                "list of columns goes to expectations().",
                 expected=("numbers",),
                 got=(str(array.dtype),),
             )
@@ -603,7 +614,7 @@ class DebiasedSample:
                 expected=(len(self),),
                 got=array.shape,
             )
-        return self._in_fit(array.astype(np.float64))
+        return self._in_fit(array.astype(np.float64), values if isinstance(values, str) else None)
 
     @cached_property
     def _weights(self) -> Floats:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vardi._estimates import Estimate, with_digits_of
-from vardi._pool import Name
+from vardi._pool import Name, cut
 from vardi._shares import SharesCheck
 from vardi.biases import everywhere
 from vardi.errors import WeakOverlapWarning
@@ -65,6 +65,7 @@ class Summary:
     counted: float
     variables: tuple[VariableLine, ...]
     more_variables: int
+    gaps: dict[str, int]
     doubts: tuple[str, ...]
     log_scale: bool
     shares: SharesCheck | None = None
@@ -94,6 +95,7 @@ def summarize(fit: DebiasedSample) -> Summary:
         counted=float(rows.sizes.sum()),
         variables=tuple(_variables(fit, fit.numeric_columns[:MOST_VARIABLES])),
         more_variables=max(len(fit.numeric_columns) - MOST_VARIABLES, 0),
+        gaps=fit._gaps,
         doubts=fit.trust.messages,
         log_scale=log_scale,
         shares=fit.shares,
@@ -136,7 +138,7 @@ def to_text(summary: Summary) -> str:
     ]
     for line in summary.samples[:MOST_SAMPLES]:
         share = f"{line.share_of_weight:.1%}" if line.rows else "not sampled"
-        name, bias = _cut(line.name, name_width), _cut(line.bias, bias_width)
+        name, bias = cut(line.name, name_width), cut(line.bias, bias_width)
         normaliser = _with_error(line.normaliser, line.stderr)
         lines.append(f"{name:<{name_width}} {line.rows:>11,.0f}  {bias:<{bias_width}}  {normaliser:>18}  {share:>11}")
     if len(summary.samples) > MOST_SAMPLES:
@@ -146,11 +148,13 @@ def to_text(summary: Summary) -> str:
         width = min(max(len("mean of"), *(len(line.name) for line in summary.variables)), 30)
         lines += ["", f"{'mean of':<{width}}  {'in the pool':>12}  {'in the population':>20}"]
         lines += [
-            f"{_cut(line.name, width):<{width}}  {line.pooled:>12.5g}  {_with_error(line.debiased, line.stderr):>20}"
+            f"{cut(line.name, width):<{width}}  {line.pooled:>12.5g}  {_with_error(line.debiased, line.stderr):>20}"
             for line in summary.variables
         ]
         if summary.more_variables:
             lines.append(f"... and {summary.more_variables} more")
+    if summary.gaps:
+        lines += ["", *textwrap.wrap(gaps_text(summary.gaps), WIDTH)]
     for doubt in summary.doubts:
         lines += ["", *textwrap.wrap(doubt, WIDTH)]
     return "\n".join(lines)
@@ -185,9 +189,17 @@ def to_html(summary: Summary) -> str:
             else ""
         )
         + (f"<p>... and {summary.more_variables} more</p>" if summary.more_variables else "")
+        + (f"<p>{escape(gaps_text(summary.gaps))}</p>" if summary.gaps else "")
         + "".join(f"<p><b>Note</b>: {escape(doubt)}</p>" for doubt in summary.doubts)
         + "</div>"
     )
+
+
+def gaps_text(gaps: dict[str, int]) -> str:
+    """Return which columns have no mean here, and why."""
+    named = ", ".join(f"{name} ({count:,})" for name, count in list(gaps.items())[:MOST_VARIABLES])
+    more = len(gaps) - MOST_VARIABLES
+    return f"Left out, for missing values: {named}{f' and {more} more' if more > 0 else ''}."
 
 
 def _solved(summary: Summary) -> str:
@@ -218,7 +230,3 @@ def _with_error(value: float, stderr: float) -> str:
 
 def _wrapped(label: str, text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent=f"{label:<12}", subsequent_indent=" " * 12)
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"

@@ -29,6 +29,7 @@ from vardi._expressions.nodes import (
 )
 from vardi.errors import ExpressionError, InvalidBiasError, suggest
 
+WORDS = frozenset(("and", "or", "not", "in", "is", "missing"))  # of the language itself
 MAX_LENGTH = 100_000
 MAX_DEPTH = 50
 MAX_DIGITS = 400
@@ -152,6 +153,9 @@ class _Reader:
         except SyntaxError as error:
             upper = re.search(r"\b(AND|OR|NOT|IN|IS)\b", source)
             hint = " Write and, or, not, in, is in lower case." if upper else ""
+            pairs = re.findall(r"(?=\b([^\W\d]\w*) +([^\W\d]\w*))", source)
+            names = [" ".join(pair) for pair in pairs if WORDS.isdisjoint(pair)]
+            hint += f" A name of several words stands in backticks: `{names[0]}`." if names else ""
             reason = f"This does not read as an expression: {error.msg}.{hint}"
             raise self._refusal(reason, min(self.lead + max((error.offset or 1) - 1, 0), len(self.text))) from None
         except (RecursionError, MemoryError, ValueError):
@@ -353,7 +357,12 @@ class _Reader:
             )
         if name not in FUNCTIONS:
             known = ", ".join(sorted(FUNCTIONS))
-            raise self._refusal(f"There is no function {name}; there are {known}.{suggest(name, FUNCTIONS)}", tree.func)
+            families = ", ".join(sorted(FAMILIES))
+            raise self._refusal(
+                f"There is no function {name}; there are {known}, and of biases with parameters {families}."
+                f"{suggest(name, (*FUNCTIONS, *FAMILIES))}",
+                tree.func,
+            )
         least = FUNCTIONS[name]
         if len(arguments) < least or (least == 1 and len(arguments) > 1):
             wanted = "one argument" if least == 1 else "two or more arguments"

@@ -9,6 +9,7 @@ import narwhals as nw
 import numpy as np
 
 from vardi._expressions.compile import Compiled, NarwhalsTarget, NumpyTarget, Target, compile_node
+from vardi._expressions.nodes import Column, to_text
 from vardi.biases import ExpressionBias
 from vardi.errors import InvalidBiasError, MissingValuesError, number_of_rows
 
@@ -116,7 +117,7 @@ def _require_known(bias: ExpressionBias, known: np.ndarray, missing: dict[str, i
             rows=unknown[:10].tolist(),
         )
     counts = ", ".join(f"'{name}' ({count})" for name, count in columns.items())
-    first = next(iter(columns))
+    first = to_text(Column(next(iter(columns))))
     raise MissingValuesError(
         f"The bias {bias}{of_sample} is unknown on {number_of_rows(len(unknown))}, since there are missing values in "
         f"{counts}. A missing value is neither true nor false. Fill or drop these rows, or say what holds for "

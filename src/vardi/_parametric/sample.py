@@ -20,7 +20,7 @@ from vardi._parametric.models import users_log_omega
 from vardi._parametric.ratio import LikelihoodRatio, declared, no_bias
 from vardi._parametric.scoring import Scored, maximise
 from vardi._parametric.setup import Setup
-from vardi._pool import Name, show
+from vardi._pool import Name, cut, show
 from vardi._rows import Checks, Rows
 from vardi._sample import DebiasedSample
 from vardi._sums import Floats
@@ -214,8 +214,7 @@ class ParametricSample(DebiasedSample):
         lines = [super().summary(), "", f"{'parameter':<30}  {'estimate':>38}"]
         for name, parameters in self.parameters.items():
             lines += [
-                f"{_cut(f'{name}: {parameter}', 30):<30}  {estimate!s:>38}"
-                for parameter, estimate in parameters.items()
+                f"{cut(f'{name}: {parameter}', 30):<30}  {estimate!s:>38}" for parameter, estimate in parameters.items()
             ]
         return "\n".join([*lines, self._solved()])
 
@@ -265,13 +264,12 @@ class ParametricSample(DebiasedSample):
     def _position(self, name: Name) -> int:
         known = {self._name(k): k for k in self._setup.likelihood.models}
         if name not in known:
+            fact = (
+                f"The bias of {str(name)!r} has no parameters" if name in self.names else f"There is no sample {name!r}"
+            )
             raise MismatchError(
-                f"The bias of {str(name)!r} has no parameters. Those of {show(known)} have.{suggest(name, known)}",
+                f"{fact}. Those of {show(known)} have parameters.{suggest(name, known)}",
                 expected=known,
                 got=(name,),
             )
         return known[name]
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"

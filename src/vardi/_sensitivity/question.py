@@ -103,8 +103,8 @@ def _require_known_biases(fit: DebiasedSample) -> None:
     if type(fit._influence) is not Influence:
         raise VardiError(
             "Sensitivity to wrong biases is for biases that are known, and these have parameters that are estimated "
-            "from the same rows, and would be estimated anew. Debias with fit.estimated_biases in their place "
-            "to see it."
+            "from the same rows, and would be estimated anew. To see it for the biases as they were estimated, debias "
+            "with {**biases, **fit.estimated_biases}; the standard error then leaves out that of the parameters."
         )
 
 

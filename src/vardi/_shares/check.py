@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vardi._goodness import _chi2 as chi_square
+from vardi._pool import cut
 from vardi._rows import Rows
 from vardi._shares.anchor import Anchor, Refit
 from vardi._shares.influence import AnchoredInfluence
@@ -91,7 +92,7 @@ class SharesCheck:
                 seen, z = f"{line.estimated:.4f} ± {line.stderr:.4f}", f"{line.z:+.1f}"
             else:
                 seen, z = ("no error" if math.isnan(line.stderr) else "not told"), ""
-            table.append(f"{_cut(line.cell, width):<{width}}  {line.known:>8.4f}  {seen:>18}  {z:>6}".rstrip())
+            table.append(f"{cut(line.cell, width):<{width}}  {line.known:>8.4f}  {seen:>18}  {z:>6}".rstrip())
         if len(self.lines) > SHOWN:
             table.append(f"... and {len(self.lines) - SHOWN} more")
         return "\n".join([textwrap.fill(self.verdict, WIDTH), "", *table])
@@ -132,7 +133,3 @@ def check_shares(anchor: Anchor, rows: Rows, refit: Refit, *, trusted: bool) -> 
         return SharesCheck(lines, math.nan, 0, math.nan, refit.residual)
     statistic, pvalue, df = chi_square(estimates.values - shares, estimates.covariance, least)
     return SharesCheck(lines, statistic, df, pvalue, refit.residual)
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
