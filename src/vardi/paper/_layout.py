@@ -33,7 +33,7 @@ NOTES = {
     ),
     "table4_age": "Middle age is 38 to 58 here: the paper does not say. The forest has 10 trees.",
     "clusters": (
-        "Runs in which a small sample misses the overlap cannot be debiased, and are left out of the mean: see runs."
+        "Runs in which a small sample misses the overlap cannot be debiased, and are left out of the mean."
     ),
 }
 
@@ -90,19 +90,21 @@ def _order(table: str) -> int:
 
 def _table(name: str, lines: list[Obtained], pairs: Mapping[Cell, Compared]) -> Table:
     rows: dict[tuple[str, str], dict[str, Entry]] = {}
+    most = max(line.runs for line in lines)
     for line in lines:
         cell = line.cell
         label = cell.scenario or cell.dataset
-        rows.setdefault((label, cell.model), {})[cell.method] = _entry(line, pairs.get(cell))
+        rows.setdefault((label, cell.model), {})[cell.method] = _entry(line, pairs.get(cell), most)
     methods = tuple(dict.fromkeys(line.cell.method for line in lines))
     return Table(
         name, TITLES[name], NOTES.get(name, ""), methods, tuple((*labels, entries) for labels, entries in rows.items())
     )
 
 
-def _entry(line: Obtained, pair: Compared | None) -> Entry:
+def _entry(line: Obtained, pair: Compared | None, most: int) -> Entry:
     if pair is None:
-        return Entry("", _number(line.mean, line.std), None, line.bold, False)
+        runs = "" if line.runs == most else f" ({line.runs} of {most} runs)"
+        return Entry("", f"{_number(line.mean, line.std)}{runs}", None, line.bold, False)
     return Entry(
         printed=_number(pair.printed.mean, pair.printed.std),
         obtained=_number(line.mean, line.std),
