@@ -309,7 +309,7 @@ def test_all_problems_are_said_at_once_with_line_and_suggestion(folder):
         (AGENCY + '[shares]\nagency = "half"\n', "The share of 'agency' is a text, and a share is a number"),
         (AGENCY + "[shares]\nagencies = 0.5\n", "reads column 'agencies', which no file has."),
         (AGENCY + "[shares.CHASS]\n0 = 1\n", "reads column 'CHASS', which no file has. Did you mean 'CHAS'?"),
-        (AGENCY + "[shares.CHAS]\n0 = -1\n", "each with a number zero or more"),
+        (AGENCY + "[shares.CHAS]\n0 = -1\n", "each with a number above 0 and at most 1"),
         ("shares = 3\n" + AGENCY, "shares is a table"),
         (
             'engine = "duckdb"\n' + AGENCY.replace("MEDV <= 22", "power(MEDV)"),

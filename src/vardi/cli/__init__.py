@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 
 __all__ = ["main"]
 
+INTERRUPTED = 130
+CLOSED = 141
+"""What a shell says of a program whose reader left: 128 and the number of SIGPIPE."""
+
 
 def main() -> int:
     """Run ``vardi`` and return its exit code."""
+    try:
+        code = _run()
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        code = CLOSED
+    if code == CLOSED:
+        _drop_what_nobody_reads()
+    return code
+
+
+def _run() -> int:
     missing = [name for name in ("typer", "rich") if find_spec(name) is None]
     if missing:
         needs = " and ".join(missing)
@@ -20,8 +40,26 @@ def main() -> int:
 
         app(prog_name="vardi")
     except SystemExit as finished:
+        if any(isinstance(cause, BrokenPipeError) for cause in _causes(finished)):  # typer and rich exit with 1
+            return CLOSED
         return finished.code if isinstance(finished.code, int) else int(finished.code is not None)
-    except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)
-        return 130
     return 0
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Give what an exception was raised in the handling of."""
+    cause = error.__context__
+    while cause is not None:
+        yield cause
+        cause = cause.__context__
+
+
+def _drop_what_nobody_reads() -> None:
+    """Send what is left in the buffers nowhere, so that Python does not complain of it when it ends."""
+    for stream in (sys.__stdout__, sys.__stderr__):
+        if stream is None:
+            continue
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

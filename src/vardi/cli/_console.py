@@ -18,10 +18,13 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from vardi.errors import VardiWarning
+from vardi.errors import ContradictedSharesWarning, OutputError, VardiWarning
 
 WIDE = 100_000
 """Columns of an output that is no terminal: nothing in it is wrapped or cut."""
+
+WRONG_SHARES = "A bias or a share is wrong, or they speak of different populations."
+DETAILS_OF_SHARES = "vardi check lists the shares."
 
 DELAY = 1.0
 """Seconds of work before anything is said about it."""
@@ -37,13 +40,13 @@ def console(*, stderr: bool = False) -> Console:
 def show(*parts: RenderableType) -> None:
     """Print results."""
     out = console()
-    with out.capture() as capture:
+    with _standard_output(), out.capture() as capture:
         for part in parts:
             out.print(part, overflow="fold")
     printed = capture.get()
     if not out.is_terminal:
         printed = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
-    out.file.write(printed)
+    show_plain(printed)
 
 
 def show_files(files: dict[str, Path]) -> None:
@@ -54,12 +57,25 @@ def show_files(files: dict[str, Path]) -> None:
 
 def show_plain(text: str) -> None:
     """Print a text as it is."""
-    sys.stdout.write(text)
+    with _standard_output():
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+@contextmanager
+def _standard_output() -> Iterator[None]:
+    """Say that a text cannot be printed, and why; a pipe that nobody reads is left to `vardi.cli.main`."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"Standard output cannot be written: {error.strerror}.", path="-") from error
 
 
 def show_json(content: dict[str, Any]) -> None:
     """Print one JSON object; numbers that are none become null."""
-    sys.stdout.write(json.dumps(plain(content), ensure_ascii=False, indent=2) + "\n")
+    show_plain(json.dumps(plain(content), ensure_ascii=False, indent=2) + "\n")
 
 
 def plain(value: Any) -> Any:
@@ -92,21 +108,34 @@ def _wrapped(line: str, width: int, indent: str) -> list[str]:
 
 
 @contextmanager
-def warnings_as_lines() -> Iterator[list[str]]:
-    """Gather vardi's warnings, and show each once as a line when the block ends, however it ends."""
+def warnings_as_lines(*, told: tuple[type[VardiWarning], ...] = ()) -> Iterator[list[str]]:
+    """Gather vardi's warnings, and show each once as a line when the block ends, however it ends.
+
+    Those of the kinds ``told`` are gathered and not shown, since the command itself says the same.
+    """
     said: list[str] = []
+    lines: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", VardiWarning)
         try:
             yield said
         finally:
             own = [one for one in caught if issubclass(one.category, VardiWarning)]
-            said += dict.fromkeys(str(one.message) for one in own)
+            said += dict.fromkeys(_for_a_shell(one) for one in own)
+            lines += dict.fromkeys(_for_a_shell(one) for one in own if not issubclass(one.category, told))
     for one in caught:
         if not issubclass(one.category, VardiWarning):
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-    for message in said:
+    for message in lines:
         complain("warning", message, "bold yellow")
+
+
+def _for_a_shell(warning: warnings.WarningMessage) -> str:
+    """Return what a warning says, with the remedy that a shell has."""
+    text = str(warning.message)
+    if issubclass(warning.category, ContradictedSharesWarning):
+        return text.replace("fit.shares has the details.", DETAILS_OF_SHARES)
+    return text
 
 
 @contextmanager

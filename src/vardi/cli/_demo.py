@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -96,10 +97,11 @@ def _write_inputs(folder: Path) -> None:
 
 
 def _say_next(folder: Path) -> None:
+    study, drawn = (shlex.quote(str(folder / name)) for name in ("study.toml", "drawn.csv"))
     show("", "Open the report in a browser, read the study, and try")
     for command in (
-        f"vardi check {folder / 'study.toml'}",
-        f"vardi sample {folder / 'study.toml'} -n 100 --seed 1 -o {folder / 'drawn.csv'}",
+        f"vardi check {study}",
+        f"vardi sample {study} -n 100 --seed 1 -o {drawn}",
         "vardi init                 (a study of your own)",
     ):
         show_plain(f"  {command}\n")

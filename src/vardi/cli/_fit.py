@@ -12,6 +12,7 @@ import typer
 from vardi.cli._console import progress, show, show_files, show_json, warnings_as_lines
 from vardi.cli._guard import guarded
 from vardi.cli._options import Force, Json, Quiet, StudyFile
+from vardi.errors import ContradictedSharesWarning
 
 if TYPE_CHECKING:
     from vardi._estimates import Estimate
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from vardi._summary import Summary
     from vardi.study import OpenStudy
 
-WEIGHTS_HELP = "Write source, row, id and weight of every row; .parquet, .csv or .jsonl."
+WEIGHTS_HELP = "Write source, row, id, weight and count of every row; .parquet, .csv or .jsonl."
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ def run_fit(
     require_outputs(list(targets.values()), study, force=force)
     if "weights" in targets:
         require_suffix(targets["weights"])
-    with warnings_as_lines() as said, progress(hidden=hidden) as stage:
+    told = () if hidden else (ContradictedSharesWarning,)
+    with warnings_as_lines(told=told) as said, progress(hidden=hidden) as stage:
         stage("Reading the data" if study.engine == "memory" else f"Opening the data with {study.engine}")
         opened = study.open()
         weights_columns(opened, with_data=with_data)
@@ -89,6 +91,7 @@ def run_fit(
 def show_fit(fitted: Fitted, targets: dict[str, Path], *, as_json: bool) -> None:
     """Print what a person or a machine wants to know of a fit."""
     from vardi.cli._summary import summary_json, summary_tables
+    from vardi.study._outputs import is_counted
 
     opened = fitted.opened
     if as_json:
@@ -100,6 +103,12 @@ def show_fit(fitted: Fitted, targets: dict[str, Path], *, as_json: bool) -> None
     if not targets:
         show("Nothing was written. -o weights.parquet writes the weights, --report report.html a report.")
     show_files(targets)
+    if opened.is_lazy and not opened.study.variables:
+        show(
+            "No variables are named, so no means are computed in the engine. Name them in the study: variables = [...]"
+        )
+    if "weights" in targets and is_counted(opened):
+        show("A weight is that of one unit: multiply it by the column count, since rows stand for several.")
     if "weights" in targets and opened.is_lazy and (uncounted := opened.uncounted()):
         show(f"{uncounted:,} rows with a count of 0 are not among the weights.")
 

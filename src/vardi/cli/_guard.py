@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import typer
 
+from vardi.cli import INTERRUPTED
 from vardi.cli._console import complain, plain, show_json
 from vardi.errors import ExpressionError, OutputError, StudyError, VardiError
 
@@ -17,7 +19,6 @@ USAGE = 2
 """The command or the study is wrong."""
 UNWRITTEN = 3
 """An output cannot be written."""
-INTERRUPTED = 130
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -64,5 +65,6 @@ def _failed(error: Exception, *, as_json: bool) -> typer.Exit:
     complain("error", str(error), "bold red")
     if as_json:
         data = {name: value for name, value in vars(error).items() if name not in ("verdict", "solution", "name")}
-        show_json({"error": type(error).__name__, "message": str(error), **plain(data)})
+        with suppress(OutputError):  # where standard output is what failed, standard error has said it
+            show_json({"error": type(error).__name__, "message": str(error), **plain(data)})
     return typer.Exit(exit_code(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -59,13 +60,13 @@ def init(
     else:
         title = title or typer.prompt("What is the study about", default=study.stem)
         sources = _ask_sources(study)
-        variable = variable or _ask_variables()
+        variable = variable or _ask_variables(study, sources)
     text = study_text(study.name, title or study.stem, sources, variable or [])
     parse(text, study)
     with whole_file(study, overwrite=False) as temporary:
         temporary.write_text(text, encoding="utf-8")
     show(f"Wrote {study} with {len(sources)} {'source' if len(sources) == 1 else 'sources'}.")
-    show_plain(f"Next: vardi check {study}\n")
+    show_plain(f"Next: vardi check {shlex.quote(str(study))}\n")
 
 
 def study_text(name: str, title: str, sources: list[Asked], variables: list[str]) -> str:
@@ -144,9 +145,21 @@ def _ask_sources(study: Path) -> list[Asked]:
         sources.append(Asked(name, data, _ask_bias(name, columns)))
 
 
-def _ask_variables() -> list[str]:
+def _ask_variables(study: Path, sources: list[Asked]) -> list[str]:
+    from vardi.study import parse
+
+    parse(study_text(study.name, study.stem, sources, []), study)  # so that what is wrong below are the variables
     question = "\nWhat to report, by commas (empty for the first columns of numbers)"
-    return [name.strip() for name in typer.prompt(question, default="", show_default=False).split(",") if name.strip()]
+    while True:
+        answer = typer.prompt(question, default="", show_default=False)
+        names = [name.strip() for name in answer.split(",") if name.strip()]
+        try:
+            parse(study_text(study.name, study.stem, sources, names), study)
+        except StudyError as error:
+            for problem in error.problems:
+                show(problem.partition(": ")[2])
+        else:
+            return names
 
 
 def _ask_bias(name: str, columns: list[str]) -> str:

@@ -14,7 +14,9 @@ from vardi._estimates import Estimate
 from vardi._identify import Verdict
 from vardi._pool import Name
 from vardi._sample import DebiasedSample
+from vardi._shares import SharesCheck
 from vardi._summary import MOST_SAMPLES, Summary, _shares, _solved, _with_error, summarize
+from vardi.cli._console import DETAILS_OF_SHARES, WRONG_SHARES
 from vardi.study import OpenStudy
 from vardi.study._means import variable_lines
 
@@ -45,7 +47,9 @@ def summary_tables(title: str, summary: Summary, parameters: Parameters) -> list
         parts += [Text(), _parameters(parameters)]
     if summary.variables:
         parts += [Text(), _variables(summary)]
-    for doubt in summary.doubts:
+    wrong = summary.shares is not None and summary.shares.contradicted
+    said = f"{WRONG_SHARES} The weights meet the shares all the same. {DETAILS_OF_SHARES}"
+    for doubt in (*summary.doubts, *([said] if wrong else [])):
         parts += [Text(), Text.assemble(("doubt: ", "bold yellow"), doubt)]
     return parts
 
@@ -62,6 +66,18 @@ def links_table(verdict: Verdict) -> Table:
         table.add_row(Text(str(link.first)), Text(str(link.second)), *ways)
     if len(verdict.links) > MOST_SAMPLES:
         table.add_row(f"... and {len(verdict.links) - MOST_SAMPLES} more")
+    return table
+
+
+def shares_table(shares: SharesCheck) -> Table:
+    """Return each known share beside what the samples say of it."""
+    table = _table()
+    table.add_column("share of")
+    table.add_column("known", justify="right", no_wrap=True)
+    table.add_column("by the samples", justify="right", no_wrap=True)
+    for line in shares.lines:
+        told = _with_error(line.estimated, line.stderr) if line.stderr > 0 else "not told"
+        table.add_row(Text(line.cell), f"{line.known:.4g}", told)
     return table
 
 

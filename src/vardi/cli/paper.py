@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vardi.cli import INTERRUPTED
 from vardi.cli._console import complain, console, show, show_json
-from vardi.cli._guard import INTERRUPTED
 from vardi.cli._options import Json, Quiet
 from vardi.errors import suggest
 from vardi.paper import NAMES, reproduce

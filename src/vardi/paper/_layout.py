@@ -32,9 +32,7 @@ NOTES = {
         "forests, R^2 in %."
     ),
     "table4_age": "Middle age is 38 to 58 here: the paper does not say. The forest has 10 trees.",
-    "clusters": (
-        "Runs in which a small sample misses the overlap cannot be debiased, and are left out of the mean."
-    ),
+    "clusters": ("Runs in which a small sample misses the overlap cannot be debiased, and are left out of the mean."),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from math import isfinite
+from math import fsum, isfinite
 from typing import Any
 
 import narwhals as nw
@@ -12,6 +12,7 @@ import narwhals as nw
 from vardi._expressions.compile import NarwhalsTarget, compile_node
 from vardi._expressions.families import Family
 from vardi._expressions.nodes import Node
+from vardi._shares.cells import ROUNDING
 from vardi.biases import Bias, ExpressionBias, ParametricBias, as_bias, where
 from vardi.errors import ExpressionError, InvalidBiasError, MismatchError, suggest
 from vardi.study._data import Data, Engine
@@ -19,6 +20,8 @@ from vardi.study._declared import Biases, shown
 from vardi.study._engines import COUNTS, ROW, schema
 from vardi.study._locate import Key
 from vardi.study._problems import Problems
+
+A_SHARE = "a number above 0 and at most 1"
 
 
 class Columns:
@@ -36,6 +39,7 @@ class Columns:
             bias = self._parsed(key, f"The bias of {name!r}", text)
             if bias is not None:
                 self._require_columns(key, f"The bias of {name!r}", bias)
+                self._require_positive(key, name, bias)
             if isinstance(bias, ParametricBias) and self.engine != "memory":
                 remedy = f'which need rows in memory, and these are left to {self.engine}: engine = "memory".'
                 self.problems.add(key, f"The bias of {name!r} has parameters, {remedy}")
@@ -118,6 +122,18 @@ class Columns:
                     self.problems.add(key, f"{what}, on the rows of {data}: {error}")
         return len(self.problems) == before
 
+    def _require_positive(self, key: Key, name: str, bias: Bias) -> None:
+        """Note a bias that is the same on all rows, and no number above zero."""
+        known = bias.known if isinstance(bias, ParametricBias) else bias
+        if known.columns or not isinstance(known, ExpressionBias):
+            return
+        with suppress(MismatchError, InvalidBiasError):  # noted with the columns
+            value = compile_node(known.node, NarwhalsTarget(nw.Schema({}))).value
+            if not isinstance(value, float) or (isfinite(value) and value > 0):
+                return
+            remedy = "A bias says how much likelier a unit is to be drawn: a number above zero; 1 is at random."
+            self.problems.add(key, f"The bias of {name!r} is {value:g} everywhere. {remedy}")
+
     def _require_column(self, key: Key, what: str, column: str) -> None:
         lacking = [data for data, found in self.schemas.items() if column not in found]
         if not lacking:
@@ -154,14 +170,18 @@ class Columns:
         what = f"The share of {name!r}"
         if isinstance(value, dict):
             if not value or not all(_is_share(share) for share in value.values()):
-                self.problems.add(key, f"{what}: a column has a table of values, each with a number zero or more.")
+                self.problems.add(key, f"{what}: a column has a table of values, each with {A_SHARE}.")
                 return {}
+            total = fsum(value.values())
+            if abs(total - 1.0) > ROUNDING:
+                remedy = "Give shares of all its values, which sum to 1; a share of one value alone is a condition."
+                self.problems.add(key, f"The shares of {name!r} sum to {total:.6g}. {remedy}")
             self._require_column(key, what, name)
             kinds = [found[name] for found in self.schemas.values() if name in found]
             return {_as_kind(text, kinds): share for text, share in value.items()}
         if not _is_share(value):
-            self.problems.add(key, f"{what} is {shown(value)}, and a share is a number, zero or more.")
-        elif name not in names:
+            self.problems.add(key, f"{what} is {shown(value)}, and a share is {A_SHARE}.")
+        if name not in names:
             bias = self._parsed(key, what, name)
             if isinstance(bias, ParametricBias):
                 self.problems.add(key, f"{what} has parameters, which only a bias can have.")
@@ -192,7 +212,7 @@ def _as_kind(text: str, kinds: Sequence[Any]) -> Any:
 
 
 def _is_share(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and value >= 0
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1
 
 
 def _ticked(name: str) -> str:

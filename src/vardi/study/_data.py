@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import glob
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from vardi.errors import suggest
 
 Format = Literal["csv", "parquet", "jsonl", "duckdb"]
 Engine = Literal["memory", "polars", "duckdb"]
@@ -113,6 +116,19 @@ def is_pattern(text: str) -> bool:
     return any(letter in text for letter in "*?[")
 
 
+def suggest_file(path: Path, others: Iterable[Path]) -> str:
+    """Return ``" Did you mean 'x'?"`` for a file that is called nearly so; a common ending makes no name near.
+
+    Examples
+    --------
+    >>> suggest_file(Path("agancy.csv"), [Path("agency.csv"), Path("b.csv")])
+    " Did you mean 'agency.csv'?"
+    >>> suggest_file(Path("a.csv"), [Path("agency.csv"), Path("b.csv")])
+    ''
+    """
+    return suggest(path.name, [other.name for other in others if suggest(path.stem, [other.stem])])
+
+
 def _found(text: str, folder: Path) -> list[Path]:
     path = folder / text
     if not text.strip():
@@ -139,8 +155,6 @@ def _require_data_file(path: Path) -> None:
 
 
 def _nearest(path: Path) -> str:
-    from vardi.errors import suggest
-
     if not path.parent.is_dir():
         return f" There is no folder {path.parent} either."
-    return suggest(path.name, sorted(entry.name for entry in path.parent.iterdir()))
+    return suggest_file(path, sorted(entry for entry in path.parent.iterdir() if entry.suffix.lower() in FORMATS))

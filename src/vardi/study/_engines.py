@@ -46,6 +46,8 @@ def reading(data: Data) -> Iterator[None]:
 
 def is_engine_error(error: BaseException) -> bool:
     """Tell whether an exception was raised by Polars, DuckDB or PyArrow, or by the system under them."""
+    if isinstance(error, BrokenPipeError):  # data are files, so that is an output that nobody reads any more
+        return False
     modules = {kind.__module__.split(".")[0] for kind in type(error).__mro__}
     return isinstance(error, OSError) or bool(modules & {"polars", "duckdb", "_duckdb", "pyarrow", "narwhals"})
 

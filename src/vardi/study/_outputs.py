@@ -28,10 +28,22 @@ def require_suffix(path: Path) -> None:
 
 def weights_columns(opened: OpenStudy, *, with_data: bool) -> list[str]:
     """Return the columns of a file of weights, or refuse data that have columns of those names."""
-    ours = ["source", "row", *(["id"] if _has_id(opened) else []), "weight"]
-    if not with_data:
-        return ours
-    same = {"source": opened.study.label, "id": _common_id(opened)}
+    ours = [*_own_columns(opened), *(["count"] if is_counted(opened) else [])]
+    return _beside_data(opened, ours) if with_data else ours
+
+
+def is_counted(opened: OpenStudy) -> bool:
+    """Tell whether rows of a study stand for several units, so that a file of weights has their counts too."""
+    return any(data.counts is not None for data in opened.study.data)
+
+
+def _own_columns(opened: OpenStudy) -> list[str]:
+    return ["source", "row", *(["id"] if _has_id(opened) else []), "weight"]
+
+
+def _beside_data(opened: OpenStudy, ours: list[str]) -> list[str]:
+    """Return our columns and then those of the data, or refuse data that have one of ours with another meaning."""
+    same = {"source": opened.study.label, "id": _common_id(opened), "count": _common_count(opened)}
     theirs = list(dict.fromkeys(name for names in opened.columns() for name in names))
     for name in ours:
         if name in theirs and same.get(name) != name:
@@ -45,10 +57,11 @@ def weights_columns(opened: OpenStudy, *, with_data: bool) -> list[str]:
 
 
 def write_weights(opened: OpenStudy, fit: DebiasedSample, path: Path, *, with_data: bool = False) -> None:
-    """Write source, row, id and weight of every row, in the order of the data; with them all their columns."""
+    """Write source, row, id, weight and count of every row, in the order of the data; with them all their columns."""
     columns = weights_columns(opened, with_data=with_data)
     if not opened.is_lazy:
-        write_frame(weights_frame(opened, fit).select(columns), path)
+        frame = weights_frame(opened, fit)
+        write_frame((frame.with_columns(_counts(opened)) if is_counted(opened) else frame).select(columns), path)
     elif opened.study.engine == "polars":
         frames = [nw.to_native(part) for part in _lazy_parts(opened, fit)]
         pl = package("polars")
@@ -85,7 +98,7 @@ def draw(opened: OpenStudy, fit: DebiasedSample, n: int, seed: int | None, *, re
             got=(n,),
         )
     positions = np.random.default_rng(seed).choice(len(fit), size=n, replace=replace, p=probabilities)
-    columns = [name for name in weights_columns(opened, with_data=True) if name != "weight"]
+    columns = [name for name in _beside_data(opened, _own_columns(opened)) if name != "weight"]
     return weights_frame(opened, fit)[positions].select(columns)
 
 
@@ -110,6 +123,29 @@ def _common_id(opened: OpenStudy) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
+def _common_count(opened: OpenStudy) -> str | None:
+    """Return "count" where all data that have a column of this name mean by it what we do."""
+    pairs = zip(opened.study.data, opened.columns(), strict=True)
+    return "count" if all(data.counts == "count" for data, names in pairs if "count" in names) else None
+
+
+def _counts(opened: OpenStudy) -> Any:
+    """Return how many units each row stands for; 1 in a sample without counts."""
+    pl = package("polars")
+    pieces = [
+        pl.Series("count", [1] * len(frame)) if data.counts is None else frame[data.counts].alias("count")
+        for data, frame in zip(opened.study.data, opened.frames, strict=True)
+    ]
+    kind = pl.Int64 if _are_counts_whole(opened) else pl.Float64
+    return pl.concat([piece.cast(kind) for piece in pieces])
+
+
+def _are_counts_whole(opened: OpenStudy) -> bool:
+    schemas = [nw.from_native(frame).collect_schema() for frame in opened.frames]
+    pairs = zip(opened.study.data, schemas, strict=True)
+    return all(schema[data.counts].is_integer() for data, schema in pairs if data.counts is not None)
+
+
 def _ids(opened: OpenStudy) -> Any:
     """Return the ids of all rows: as text where they are of several kinds, missing where a sample has none."""
     pl = package("polars")
@@ -132,6 +168,9 @@ def _lazy_parts(opened: OpenStudy, fit: DebiasedSample) -> Iterator[Any]:
         added = [source.alias("source"), nw.col(ROW).alias("row")]
         if _has_id(opened):
             added.append(nw.lit(None, nw.String).alias("id") if data.id is None else nw.col(data.id).alias("id"))
+        if is_counted(opened):
+            kind = nw.Int64 if _are_counts_whole(opened) else nw.Float64
+            added.append((nw.lit(1) if data.counts is None else nw.col(data.counts)).cast(kind).alias("count"))
         counted = [COUNTS] if COUNTS in frame.collect_schema() else []
         yield frame.with_columns(*added).drop(ROW, *counted)
 

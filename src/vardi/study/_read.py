@@ -7,9 +7,9 @@ import re
 import tomllib
 from pathlib import Path
 
-from vardi.errors import StudyError, suggest
+from vardi.errors import StudyError
 from vardi.study._columns import Columns
-from vardi.study._data import choose_engine
+from vardi.study._data import choose_engine, suggest_file
 from vardi.study._declared import Declared
 from vardi.study._locate import key_lines
 from vardi.study._problems import Problems, study_error
@@ -100,13 +100,15 @@ def _text(path: Path) -> str:
             raise StudyError(f"{path} has {path.stat().st_size:,} bytes, which is too many for a study.")
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        near = sorted(other.name for other in path.parent.glob("*.toml")) if path.parent.is_dir() else []
-        remedy = suggest(path.name, near) or " Write one with: vardi init"
+        others = sorted(path.parent.glob("*.toml")) if path.parent.is_dir() else []
+        remedy = suggest_file(path, others) or " Write one with: vardi init"
         raise StudyError(f"There is no study {path}.{remedy}") from None
     except UnicodeDecodeError:
         raise StudyError(f"{path} is not a text in UTF-8, so it is no study.") from None
+    except StudyError:
+        raise
     except (OSError, ValueError) as error:
-        raise StudyError(f"{path} cannot be read: {error}.") from None
+        raise StudyError(f"{path} cannot be read: {str(error).rstrip('.')}.") from None
 
 
 def _syntax(message: str) -> str:
