@@ -62,6 +62,12 @@ def contents(folder):
 # --- fit
 
 
+def test_fit_names_columns_that_are_left_out(small):
+    (small / "low.csv").write_text("x,y\n1,1\n2,\n4,3\n")
+    (small / "high.csv").write_text("x,y\n2,1\n5,2\n8,3\n")
+    assert "Left out, for missing values: y (1)." in run("fit", "study.toml").stdout
+
+
 def test_fit_shows_known_shares_and_parameters(folder):
     with Path("study.toml").open("a") as study:
         study.write("[shares]\n'CHAS == 1' = 0.07\n")

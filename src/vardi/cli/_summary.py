@@ -15,7 +15,7 @@ from vardi._identify import Verdict
 from vardi._pool import Name
 from vardi._sample import DebiasedSample
 from vardi._shares import SharesCheck
-from vardi._summary import MOST_SAMPLES, Summary, _shares, _solved, _with_error, summarize
+from vardi._summary import MOST_SAMPLES, Summary, _shares, _solved, _with_error, gaps_text, summarize
 from vardi.cli._console import DETAILS_OF_SHARES, WRONG_SHARES
 from vardi.study import OpenStudy
 from vardi.study._means import variable_lines
@@ -49,6 +49,8 @@ def summary_tables(title: str, summary: Summary, parameters: Parameters) -> list
         parts += [Text(), _variables(summary)]
     wrong = summary.shares is not None and summary.shares.contradicted
     said = f"{WRONG_SHARES} The weights meet the shares all the same. {DETAILS_OF_SHARES}"
+    if summary.gaps:
+        parts += [Text(), Text(gaps_text(summary.gaps))]
     for doubt in (*summary.doubts, *([said] if wrong else [])):
         parts += [Text(), Text.assemble(("doubt: ", "bold yellow"), doubt)]
     return parts
