@@ -210,6 +210,26 @@ def test_rows_without_count_are_mentioned_where_a_lazy_engine_leaves_them_out(sm
     assert pl.read_csv("weights.csv")["row"].to_list() == [0, 1, 0, 1, 2]
 
 
+@pytest.mark.parametrize("engine", ["memory", "polars", "duckdb"])
+def test_counts_are_said_to_stand_beside_the_weights(small, engine):
+    (small / "low.csv").write_text("x,times\n1,1\n2,2\n4,3\n")
+    (small / "study.toml").write_text(f'engine = "{engine}"\n{LOW}counts = "times"\n{HIGH}')
+    line = "A weight is that of one unit: multiply it by the column count, since rows stand for several."
+    assert line in run("fit", "study.toml", "-o", "weights.csv").stdout.splitlines()
+    assert pl.read_csv("weights.csv")["count"].to_list() == [1, 2, 3, 1, 1, 1]
+    assert line not in run("fit", "study.toml").stdout
+
+
+@pytest.mark.parametrize("engine", ["polars", "duckdb"])
+def test_an_engine_without_variables_says_why_there_are_no_means(small, engine):
+    line = "No variables are named, so no means are computed in the engine."
+    assert line not in run("fit", "study.toml").stdout
+    (small / "study.toml").write_text(f'engine = "{engine}"\n{LOW}{HIGH}')
+    assert line in run("fit", "study.toml").stdout
+    (small / "study.toml").write_text(f'engine = "{engine}"\nvariables = ["x"]\n{LOW}{HIGH}')
+    assert line not in run("fit", "study.toml").stdout
+
+
 # --- sample, check, report
 
 
@@ -251,6 +271,53 @@ def test_check_says_no_where_samples_contradict_their_biases(folder):
     result = run("check", "study.toml")
     assert result.exit_code == 1
     assert "the declared biases are contradicted" in result.stdout
+
+
+@pytest.mark.parametrize("engine", ["memory", "polars"])
+def test_check_says_no_where_samples_contradict_known_shares(folder, engine):
+    (folder / "study.toml").write_text(f'engine = "{engine}"\n{STUDY}[shares]\nagency = 0.9\n')
+    result = run("check", "study.toml")
+    assert result.exit_code == 1
+    assert "✗ The samples contradict the shares (chi2 = " in result.stdout
+    assert "A bias or a share is wrong, or they speak of different populations." in result.stdout
+    assert re.search(
+        r"^share of  known  by the samples\nagency      0\.9   0\.590 ± 0\.049$", result.stdout, re.MULTILINE
+    )
+    assert result.stderr == ""
+    found = json.loads(run("check", "study.toml", "--json").stdout)
+    assert (found["passed"], found["shares_check"]["contradicted"]) == (False, True)
+    (folder / "study.toml").write_text(STUDY)
+    seen = vardi.study.read("study.toml").fit().expectation("MEDV <= 22")
+    (line,) = found["shares_check"]["lines"]
+    assert (line["cell"], line["known"]) == ("agency", 0.9)
+    assert (line["estimated"], line["stderr"]) == pytest.approx((seen.value, seen.stderr), rel=1e-9)
+    assert "vardi check lists the shares." in found["warnings"][0]
+
+
+def test_check_says_yes_to_known_shares_or_that_they_cannot_be_tested(folder):
+    assert json.loads(run("check", "study.toml", "--json").stdout)["shares_check"] is None
+    (folder / "study.toml").write_text(f"{STUDY}[shares]\nagency = 0.56\n")
+    result = run("check", "study.toml")
+    assert result.exit_code == 0
+    assert "✓ The samples do not contradict the shares" in result.stdout
+    (folder / "national.csv").write_text("MEDV,RM,LSTAT\n30,6,4\n40,7,5\n")
+    apart = STUDY.replace('"1"', '"MEDV > 22"')
+    (folder / "study.toml").write_text(f"{apart}[shares]\nagency = 0.56\nnational = 0.44\n")
+    result = run("check", "study.toml")
+    assert "– The samples say nothing of the shares on their own, so these cannot be tested." in result.stdout
+    assert re.search(r"^agency +0\.56 +not told$", result.stdout, re.MULTILINE)
+
+
+def test_fit_says_once_that_shares_are_contradicted(folder):
+    (folder / "study.toml").write_text(f"{STUDY}[shares]\nagency = 0.9\n")
+    result = run("fit", "study.toml")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.count("The samples contradict the shares") == 1
+    assert "The weights meet the shares all the same. vardi check lists the shares." in result.stdout
+    quiet = run("fit", "study.toml", "--quiet")
+    assert quiet.stdout == ""
+    assert quiet.stderr.startswith("warning: The samples contradict the shares")
+    assert "fit.shares" not in quiet.stderr
 
 
 def test_check_of_a_lazy_study_says_what_it_left_out(folder):
@@ -380,12 +447,13 @@ def test_demo_overwrites_only_its_own(tmp_path, monkeypatch):
 
 def test_init_asks_until_the_answers_are_right(folder):
     answers = ["Homes", "agency.cvs", "agency.csv", "", "MEDV <= ", "MEDW < 3", "MEDV <= 22"]
-    answers += ["national.csv", "agency", "national.csv", "", "", "", "MEDV, RM > 6"]
+    answers += ["national.csv", "agency", "national.csv", "", "", "", "MEDV, rooms", "RM >", "MEDV, RM > 6"]
     result = run("init", "new.toml", input="\n".join(answers) + "\n")
     assert result.exit_code == 0, result.output
     assert "There is no file agency.cvs. Did you mean 'agency.csv'?" in result.stdout
     assert "Did you mean 'MEDV'?" in result.stdout
     assert "There is a sample 'agency' already." in result.stdout
+    assert "The variable 'rooms' reads column 'rooms', which no file has." in result.stdout
     study = vardi.study.read("new.toml")
     assert (study.title, study.variables) == ("Homes", ("MEDV", "RM > 6"))
     assert study.biases == {"agency": "MEDV <= 22", "national": "1"}
@@ -429,6 +497,20 @@ def test_init_refuses_what_would_not_run(folder, arguments, message):
     assert result.exit_code == 2
     assert message in result.stderr
     assert not (folder / "new.toml").exists()
+
+
+def test_commands_to_go_on_with_can_be_pasted(folder):
+    result = run("init", "my homes.toml", "--source", "a=agency.csv")
+    assert result.stdout.endswith("Next: vardi check 'my homes.toml'\n")
+    assert "vardi check 'my demo/study.toml'\n" in run("demo", "--output", "my demo").stdout
+
+
+def test_only_near_names_are_suggested(folder):
+    result = run("init", "new.toml", "--source", "a=homes.csv")
+    assert "There is no file homes.csv.\n" in result.stderr
+    result = run("check", "abcde.toml")
+    assert result.stderr == "error: There is no study abcde.toml. Write one with: vardi init\n"
+    assert run("check", ".").stderr == "error: . is a folder. Name the study file in it.\n"
 
 
 def test_init_that_is_left_writes_nothing(folder):
@@ -545,6 +627,61 @@ def test_tables_fit_a_terminal_of_80_columns(folder):
     lines = printed.replace("\r", "").splitlines()
     assert max(map(len, lines)) <= 80
     assert any(line.split() == ["agency", "200", "MEDV", "<=", "22", "0.590", "±", "0.049", "45.6%"] for line in lines)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["fit", "study.toml", "-o", "weights.csv"], ["check", "study.toml", "--json"]]
+)
+def test_a_reader_that_left_is_no_error(folder, arguments, unbuffered):
+    ours, theirs = os.pipe()
+    os.close(ours)
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run([*VARDI, *arguments], stdout=theirs, stderr=subprocess.PIPE, env=environment, check=False)
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (141, b"")
+    assert (folder / "weights.csv").exists() == ("-o" in arguments)
+
+
+def test_a_reader_of_errors_that_left_is_none_either(folder):
+    ours, theirs = os.pipe()
+    os.close(ours)
+    done = subprocess.run([*VARDI, "check", "nothing.toml"], stdout=theirs, stderr=theirs, check=False)
+    os.close(theirs)
+    assert done.returncode == 141
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_full_disk_under_standard_output_is_no_fault_of_the_data(folder, form):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*VARDI, "check", "study.toml", *form], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[0] == "error: Standard output cannot be written: No space left on device."
+
+
+STARTING = """
+import builtins, os, signal, sys
+from vardi.cli import main
+
+load = builtins.__import__
+
+def interrupted(name, *arguments, **options):
+    if name == "vardi.cli._app":
+        os.kill(os.getpid(), signal.SIGINT)
+    return load(name, *arguments, **options)
+
+builtins.__import__ = interrupted
+sys.argv = ["vardi", "fit", "study.toml"]
+sys.exit(main())
+"""
+
+
+def test_an_interruption_while_commands_are_loaded_is_one_word(folder):
+    done = subprocess.run([sys.executable, "-c", STARTING], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
 LONG = """

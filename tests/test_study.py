@@ -168,6 +168,35 @@ def test_counts_stand_for_rows(folder, houses, engine):
 
 
 @pytest.mark.parametrize("engine", ["memory", "polars", "duckdb"])
+@pytest.mark.parametrize("times", [[3, 1], [1.5, 1.0]])
+def test_weights_are_those_of_one_unit_with_the_counts_beside(folder, houses, engine, times):
+    rows = houses.samples["agency"].with_columns(pl.Series("count", times * 100))
+    rows.write_csv(folder / "agency.csv")
+    study = read(written(folder, f'engine = "{engine}"\n{AGENCY}counts = "count"\n{NATIONAL}'))
+    found = weights(study, folder)
+    assert found.columns == ["source", "row", "weight", "count"]
+    assert found["count"].to_list() == times * 100 + [1] * 100
+    assert found["count"].dtype == (pl.Int64 if times == [3, 1] else pl.Float64)
+    assert np.average(found["weight"], weights=found["count"]) == pytest.approx(1.0, rel=1e-12)
+    mean = np.average(
+        pl.concat([rows["MEDV"], houses.samples["national"]["MEDV"]]), weights=found["weight"] * found["count"]
+    )
+    assert study.fit().expectation("MEDV").value == pytest.approx(mean, rel=1e-12)
+    assert weights(study, folder, with_data=True)["count"].to_list() == found["count"].to_list()
+    other = houses.samples["national"].with_columns(pl.Series("count", [7] * 100))
+    other.write_csv(folder / "national.csv")
+    with pytest.raises(vardi.MismatchError, match="The data have a column 'count'"):
+        weights(read(study.path), folder, with_data=True)
+
+
+def test_a_draw_has_no_column_of_counts_but_that_of_the_data(folder, houses):
+    houses.samples["agency"].with_columns(times=pl.lit(2)).write_csv(folder / "agency.csv")
+    opened = read(written(folder, f'{AGENCY}counts = "times"\n{NATIONAL}')).open()
+    assert draw(opened, opened.fit(), 5, 0).columns[:3] == ["source", "row", "CRIM"]
+    assert "count" not in draw(opened, opened.fit(), 5, 0).columns
+
+
+@pytest.mark.parametrize("engine", ["memory", "polars", "duckdb"])
 def test_missing_counts_are_refused_and_never_dropped(folder, houses, engine):
     rows = houses.samples["agency"].with_columns(pl.Series("times", [1, None] * 100))
     rows.write_csv(folder / "agency.csv")
@@ -309,7 +338,13 @@ def test_all_problems_are_said_at_once_with_line_and_suggestion(folder):
         (AGENCY + '[shares]\nagency = "half"\n', "The share of 'agency' is a text, and a share is a number"),
         (AGENCY + "[shares]\nagencies = 0.5\n", "reads column 'agencies', which no file has."),
         (AGENCY + "[shares.CHASS]\n0 = 1\n", "reads column 'CHASS', which no file has. Did you mean 'CHAS'?"),
-        (AGENCY + "[shares.CHAS]\n0 = -1\n", "each with a number above 0 and at most 1"),
+        (AGENCY + "[shares.CHAS]\n0 = -1\n", "a table of values, each with a number above 0 and at most 1."),
+        (AGENCY + "[shares.CHAS]\n0 = 0.9\n1 = 0.2\n", "line 4: The shares of 'CHAS' sum to 1.1. Give shares of all"),
+        (AGENCY + "[shares]\nagency = 1.4\n", "line 5: The share of 'agency' is 1.4, and a share is a number above 0"),
+        (AGENCY + "[shares]\nagency = 0\n", "line 5: The share of 'agency' is 0, and a share is a number above 0"),
+        (AGENCY.replace('"MEDV <= 22"', "-1"), "line 3: The bias of 'agency' is -1 everywhere."),
+        (AGENCY.replace('"MEDV <= 22"', "0"), "line 3: The bias of 'agency' is 0 everywhere."),
+        (AGENCY.replace("MEDV <= 22", "2 - 3"), "line 3: The bias of 'agency' is -1 everywhere."),
         ("shares = 3\n" + AGENCY, "shares is a table"),
         (
             'engine = "duckdb"\n' + AGENCY.replace("MEDV <= 22", "power(MEDV)"),
