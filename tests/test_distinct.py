@@ -24,11 +24,57 @@ def check(found, source, matrix):
 
 
 @pytest.fixture
-def rows():
+def indicators():
     rng = np.random.default_rng(0)
     matrix = rng.integers(0, 2, (50_000, 3)) * np.array([1.0, 0.3, 1e5])
     source = rng.integers(0, 3, 50_000)
     return source, matrix
+
+
+@pytest.fixture
+def rows(indicators):
+    source, matrix = indicators
+    matrix[:, 1] *= np.random.default_rng(1).integers(1, 3, len(matrix))  # more than one value beside zero
+    return source, matrix
+
+
+def test_indicators(indicators):
+    source, matrix = indicators
+    for biases in (matrix, list(matrix.T), matrix.astype(np.float32), np.asfortranarray(matrix)):
+        found = distinct(source, biases)
+        assert found.inverse.dtype == np.uint8  # their pattern, and not the way of other biases
+        check(found, source, np.column_stack(biases) if isinstance(biases, list) else biases)
+    check(distinct(source, matrix > 0), source, matrix > 0)
+
+
+def test_indicators_of_many_samples():
+    rng = np.random.default_rng(2)
+    matrix = (rng.random((30_000, 8)) < 0.1).astype(float)
+    source = rng.integers(0, 2, 30_000)
+    found = distinct(source, matrix)
+    assert found.inverse.dtype == np.uint16
+    check(found, source, matrix)
+    wide = np.column_stack([matrix, matrix[:, :1]])  # a pattern of more bits than a table has
+    check(distinct(source, wide), source, wide)
+
+
+def test_an_indicator_that_the_probe_does_not_show(indicators):
+    source, matrix = indicators
+    matrix[:, 2] = 0.0
+    matrix[[17, 40_001], 2] = 1.0
+    check(distinct(source, matrix), source, matrix)
+    matrix[[18, 40_002], 2] = 2.0  # and one that is no indicator after all
+    check(distinct(source, matrix), source, matrix)
+
+
+def test_logs_of_indicators(indicators):
+    source, matrix = indicators
+    with np.errstate(divide="ignore"):
+        logs = np.log(matrix)
+    found = distinct(source, logs, -np.inf)
+    check(found, source, logs)
+    assert found.inverse.dtype == np.uint8
+    check(distinct(source, list(logs.T), -np.inf), source, logs)
 
 
 def test_matrix_and_columns(rows):

@@ -327,7 +327,7 @@ class TestTrust:
         fit = vardi.debias(samples, {"low": "x <= 0.52", "high": "x >= 0.5"})
         assert fit.trust.bridging < 5
         with pytest.warns(
-            vardi.WeakOverlapWarning, match="rows bridge 'high' and 'low', so no standard error is given"
+            vardi.WeakOverlapWarning, match="rows bridge 'low' and 'high', so no standard error is given"
         ):
             estimate = fit.expectation("x")
         assert math.isnan(estimate.stderr)

@@ -59,7 +59,7 @@ def test_doubts_are_said():
     rng = np.random.default_rng(0)
     samples = {"low": rng.uniform(0, 0.52, 100), "high": rng.uniform(0.5, 1, 100)}
     fit = vardi.debias(samples, {"low": "x <= 0.52", "high": "x >= 0.5"})
-    assert "rows bridge 'high' and 'low', so no standard error is given" in " ".join(fit.summary().split())
+    assert "rows bridge 'low' and 'high', so no standard error is given" in " ".join(fit.summary().split())
     assert "rows bridge" in fit._repr_html_()
 
 

@@ -72,7 +72,7 @@ class Influence:
 
     def spread(self, values: Floats) -> Floats:
         """Return values of rows for all rows of the pool."""
-        return values if self.rows.inverse is None else values[self.rows.inverse]
+        return self.rows.spread(values)
 
     def project(self, y: Floats) -> Floats:
         """Return sum_i c_i y_i p_i for y of shape (n, m) over the pool."""

@@ -26,8 +26,10 @@ from vardi._threads import single_threaded_blas
 
 GAP = 1e-9  # spectral gap below which the samples cannot be told from disconnected ones
 RANGE = 1e-6  # largest range of the last step
-REUSED = 1e-3  # how far u may be from where the Hessian was computed
-EXACT = 1e-13  # range of the step from which no further one is worth its pass
+REUSED = 5e-3  # how far u may be from where the Hessian was computed
+DEAR = 1e-5  # the same where a pass costs so much that the gram adds little to it
+EXACT = 1e-13  # range of the step from which no further one is worth its pass, however little that costs
+ROUNDED = 1e-9  # range of the step up to which one that does not shrink may be rounding
 SMALL, LARGE = 8, 1000  # samples between which linear algebra is done in one thread
 LEVEL = 16  # rows for each row of the next smaller subsample
 PATIENCE = 5  # steps without progress after which only rounding is left
@@ -40,13 +42,14 @@ class SolvableRows(Protocol):
 
     sizes: Floats
 
+    @property
+    def dear(self) -> bool: ...
     def __len__(self) -> int: ...
-    def sums(self, u: Floats, *, gram: bool = True) -> Sums: ...
+    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums: ...
     def log_means(self, u: Floats) -> Floats: ...
     def start(self) -> Floats: ...
     def reach(self) -> Any: ...
     def subsample(self, fraction: float, *, least: int) -> SolvableRows: ...
-    def shift_to(self, sizes: Floats) -> Floats: ...
 
 
 @dataclass(frozen=True)
@@ -94,18 +97,25 @@ def solve(rows: SolvableRows, *, tol: float = 1e-10, max_iterations: int = 100) 
     """Solve Vardi's system for all rows, warm-started from ever smaller subsamples of them."""
     # Factors of a few hundred rows gain nothing from threads, and wait for one another on a busy machine.
     with single_threaded_blas() if SMALL < len(rows.sizes) < LARGE else nullcontext():
-        return newton(rows, _warm_start(rows), tol=tol, max_iterations=max_iterations)
+        start = _warm_start(rows)
+        return newton(rows, start.u, tol=tol, max_iterations=max_iterations, laplacian=start.laplacian)
 
 
-def newton(rows: SolvableRows, u: Floats, *, tol: float = 1e-10, max_iterations: int = 100) -> Solution:
-    """Minimise the dual from u on, as far as rounding lets it."""
+def newton(
+    rows: SolvableRows, u: Floats, *, tol: float = 1e-10, max_iterations: int = 100, laplacian: Laplacian | None = None
+) -> Solution:
+    """Minimise the dual from u on: where passes are cheap as far as rounding lets it, and else to the tolerance.
+
+    A Laplacian that is near the Hessian at u, such as that of a subsample, saves the first pass most of its work.
+    """
     previous, best, idle = np.inf, np.inf, 0
-    for step in _steps(rows, u):
+    exact = max(EXACT, tol if rows.dear else 0.0 if _is_cheap(rows) else tol / 100)
+    for step in _steps(rows, u, laplacian):
         solved = step.residual <= tol
         best, idle = (step.residual, 0) if step.residual < best / 2 else (best, idle + 1)
         if step.range <= RANGE and idle >= PATIENCE:  # as near as the rounding of the sums lets it
             break
-        if solved and step.range <= RANGE and (step.range <= EXACT or step.range > previous / 4):
+        if solved and step.age < np.inf and step.range <= RANGE and (step.range <= exact or step.range > previous / 4):
             break
         if step.singular or step.iterations >= max_iterations:
             break
@@ -115,19 +125,31 @@ def newton(rows: SolvableRows, u: Floats, *, tol: float = 1e-10, max_iterations:
     return _solution(rows, step, solved=step.residual <= tol and step.range <= RANGE)
 
 
-def _warm_start(rows: SolvableRows) -> Floats:
-    """Return u from a sixteenth of the rows, solved to well below its statistical error."""
-    if len(rows) * len(rows.sizes) <= DIRECT:
-        return rows.start()
+def _is_cheap(rows: SolvableRows) -> bool:
+    return len(rows) * len(rows.sizes) <= DIRECT
+
+
+@dataclass(frozen=True)
+class _Start:
+    """Where to begin, with a Laplacian that is near the Hessian there, if there is one."""
+
+    u: Floats
+    laplacian: Laplacian | None = None
+
+
+def _warm_start(rows: SolvableRows) -> _Start:
+    """Return u from a sixteenth of the rows, solved to well below its statistical error, and the Hessian there."""
+    if _is_cheap(rows):
+        return _Start(rows.start())
     smaller = rows.subsample(1.0 / LEVEL, least=100)
     if len(smaller) > len(rows) / 4 or not connected(smaller.reach(), smaller.sizes):
-        return rows.start()
-    for step in _steps(smaller, _warm_start(smaller)):
-        if step.decrement < 0.01 or step.iterations == 20:
+        return _Start(rows.start())
+    start = _warm_start(smaller)
+    error = 0.01 * smaller.sizes.sum() / len(smaller)  # the counts of a subsample are those of all rows
+    for step in _steps(smaller, start.u, start.laplacian):
+        if (step.decrement < error and step.age < np.inf) or step.iterations == 20:
             break
-    if step.singular:
-        return rows.start()
-    return step.u + step.delta + smaller.shift_to(rows.sizes)
+    return _Start(rows.start()) if step.singular else _Start(step.u + step.delta, step.laplacian)
 
 
 @dataclass(frozen=True)
@@ -137,7 +159,7 @@ class _Step:
     u: Floats
     delta: Floats
     laplacian: Laplacian
-    age: float  # range of what u has moved since the Laplacian was computed
+    age: float  # range of what u has moved since the Laplacian was computed; infinite for one of a subsample
     singular: bool
     gradient: Floats  # of the sampled states only
     residual: float
@@ -153,44 +175,43 @@ class _Step:
         return float(-self.gradient @ self.delta[np.isfinite(self.u)])
 
 
-def _steps(rows: SolvableRows, u: Floats) -> Iterator[_Step]:
+def _steps(rows: SolvableRows, u: Floats, laplacian: Laplacian | None = None) -> Iterator[_Step]:
     """Walk down the dual, giving each point before it is left; ends after a point whose Hessian is singular.
 
     Near the solution the Hessian of an earlier point serves: within range d of it the Hessian changes by a factor of at
-    most e^d, so each step still takes away all but a share d of the error, for a pass that costs a fraction.
+    most e^d, so each step still takes away all but a share d of the error, for a pass that costs a fraction. For the
+    first step that of a subsample serves as well.
     """
     sizes = rows.sizes
     sampled = sizes > 0
     u = np.where(sampled, u, -np.inf)
-    sums, before = rows.sums(u), None
+    sums = rows.sums(u, gram=laplacian is None or rows.dear, objective=False)
+    old, before = (laplacian, np.inf), np.inf
     for iterations in itertools.count():
         if (sums.shares[sampled] < FAR * sizes[sampled]).any():  # self-consistent step, which descends from anywhere
             shares = sums.shares[sampled]
             log_shares = np.log(shares) if shares.all() else (rows.log_means(u) + u)[sampled]
             u = u.copy()
             u[sampled] += np.log(sizes[sampled]) - log_shares
-            sums, before = rows.sums(u), None
+            sums, before = rows.sums(u, objective=False), np.inf
             continue
-        step = _newton_step(u, sums, sizes, iterations, before)
-        if (
-            step.age and before is not None and step.range > max(before.range / 4, EXACT)
-        ):  # an old Hessian that misleads
-            sums = rows.sums(u)
-            step = _newton_step(u, sums, sizes, iterations, None)
+        step = _newton_step(u, sums, sizes, iterations, old)
+        if step.age and step.range > max(before / 4, ROUNDED):  # an old Hessian that misleads
+            sums = rows.sums(u, objective=False)
+            step = _newton_step(u, sums, sizes, iterations, old)
         yield step
         if step.singular:
             return
-        u, sums = _advance(rows, step, sums)
-        before = step
+        u, sums = _advance(rows, step)
+        old, before = (step.laplacian, step.age + step.range), step.range
 
 
-def _newton_step(u: Floats, sums: Sums, sizes: Floats, iterations: int, before: _Step | None) -> _Step:
+def _newton_step(u: Floats, sums: Sums, sizes: Floats, iterations: int, old: tuple[Laplacian | None, float]) -> _Step:
     sampled = sizes > 0
     gradient = (sums.shares - sizes)[sampled]
     residual = float(np.abs(gradient / sizes[sampled]).max())
-    if sums.gram is None and before is not None:
-        laplacian, age = before.laplacian, before.age + before.range
-    else:
+    laplacian, age = old
+    if laplacian is None or sums.gram is not None:
         laplacian, age = Laplacian(sums.shares[sampled], restricted(sums.gram, sampled)), 0.0
     delta, singular = np.zeros(len(u)), False
     try:
@@ -200,23 +221,27 @@ def _newton_step(u: Floats, sums: Sums, sizes: Floats, iterations: int, before: 
     return _Step(u, delta, laplacian, age, singular, gradient, residual, iterations)
 
 
-def _advance(rows: SolvableRows, step: _Step, sums: Sums) -> tuple[Floats, Sums]:
+def _advance(rows: SolvableRows, step: _Step) -> tuple[Floats, Sums]:
     """Take the full step, unless it is long and does not descend enough: then the one that cannot fail to."""
     sampled = rows.sizes > 0
     u = step.u + step.delta
-    cheap = len(rows) * len(u) <= DIRECT  # then a fresh Hessian costs nothing
-    there = rows.sums(u, gram=cheap or step.age + step.range > REUSED)
-    if step.range > 1.0:
-        fall = sums.log_mass - there.log_mass + rows.sizes[sampled] @ step.delta[sampled]
-        if not fall >= step.decrement / 4:  # also where it is not a number
-            u = step.u + step.delta * (np.log1p(step.range) / step.range)
-            there = rows.sums(u)
-    return u, there
+    gram = _is_cheap(rows) or step.age + step.range > (DEAR if rows.dear else REUSED)
+    if step.range <= 1.0:
+        return u, rows.sums(u, gram=gram, objective=False)
+    here, there = rows.sums(step.u, gram=False), rows.sums(u, gram=gram)
+    assert here.log_mass is not None
+    assert there.log_mass is not None
+    fall = here.log_mass - there.log_mass + rows.sizes[sampled] @ step.delta[sampled]
+    if fall >= step.decrement / 4:  # not where it is not a number
+        return u, there
+    u = step.u + step.delta * (np.log1p(step.range) / step.range)
+    return u, rows.sums(u, objective=False)
 
 
 def _solution(rows: SolvableRows, step: _Step, *, solved: bool) -> Solution:
     cut = np.zeros(len(step.u))
-    gap, cut[rows.sizes > 0] = step.laplacian.gap()
+    gap, side = step.laplacian.gap()
+    cut[rows.sizes > 0] = side if side[0] >= 0 else -side  # an eigenvector's sign is anyone's: let the first be above
     if step.singular or gap < GAP:
         return Solution(step.u, False, step.iterations, step.residual, step.range, gap, np.inf, cut)
     # What the sums themselves lose: each share is good to a few units of its last place.

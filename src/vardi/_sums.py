@@ -23,18 +23,19 @@ class Sums:
 
     Attributes
     ----------
-    log_mass : float
-        :math:`\sum_i c_i \log \sum_l e^{u_l}\omega_l(z_i)`.
+    log_mass : float or None
+        :math:`\sum_i c_i \log \sum_l e^{u_l}\omega_l(z_i)`, where it was asked for.
     shares : ndarray of shape (K,)
         :math:`\sum_i c_i p_i`: how many rows each sample should have had, were u right.
     gram : Gram or None
         :math:`\sum_i c_i p_i p_i'`, where it was asked for.
     """
 
-    log_mass: float
+    log_mass: float | None
     shares: Floats
     gram: Gram
 
     def __add__(self, other: Sums) -> Sums:
         gram = None if self.gram is None else self.gram + other.gram
-        return Sums(self.log_mass + other.log_mass, self.shares + other.shares, gram)
+        log_mass = None if self.log_mass is None or other.log_mass is None else self.log_mass + other.log_mass
+        return Sums(log_mass, self.shares + other.shares, gram)

@@ -24,7 +24,6 @@ from vardi._sums import Floats
 from vardi.errors import MismatchError
 
 WIDTH = 80
-BLOCK = 1_000_000  # numbers looked at at once
 TARGET = 0.1  # error of W, Omega or the cdf for which the rows needed are told
 LOG10 = math.log(10.0)
 
@@ -199,7 +198,7 @@ def bounds(influence: Influence, names: Sequence[Name], delta: float = 0.05) -> 
     >>> round(b.sigma2, 2), round(b.r, 2), round(b.n_certificate), f"1e{b.dkw.log10_n:.2g}"
     (0.29, 0.16, 114, '1e8.8e+07')
     """
-    if not 0.0 < delta < 1.0:
+    if not isinstance(delta, int | float | np.number) or not 0.0 < delta < 1.0:
         raise MismatchError(
             f"delta is {delta}, but it is the probability with which a bound may fail. Give a number between 0 and 1.",
             expected=("between 0 and 1",),
@@ -284,8 +283,7 @@ def _log_epsilon(rows: Rows) -> float:
     """Return the log of the smallest positive omega_k(z_i) / max_i omega_k(z_i), over sampled biases."""
     K = len(rows.sizes)
     low, high = np.full(K, np.inf), np.full(K, -np.inf)
-    for part in np.array_split(np.arange(len(rows)), math.ceil(len(rows) * K / BLOCK)):
-        log_omega = rows.subset(part).log_omega()
+    for _, log_omega in rows.log_blocks():
         high = np.maximum(high, log_omega.max(axis=0))
         low = np.minimum(low, np.where(log_omega > -np.inf, log_omega, np.inf).min(axis=0))
     return float((low - high)[rows.sizes > 0].min())

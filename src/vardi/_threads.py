@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
 from typing import Any, TypeVar
 
 import joblib
+import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 Result = TypeVar("Result")
@@ -19,25 +23,53 @@ THREADED = 1_000_000  # numbers from which threads pay for their start
 
 
 def blocks(n: int, width: int) -> list[slice]:
-    """Cut n rows of the given width into slices of about BLOCK numbers."""
-    step = max(BLOCK // max(width, 1), 64)
+    """Cut n rows of the given width into slices of about BLOCK numbers; of wide rows no fewer than half their width.
+
+    A block gives width^2 sums, which should not cost more than the block itself.
+    """
+    step = max(BLOCK // max(width, 1), width // 2, 64)
     return [slice(low, min(low + step, n)) for low in range(0, n, step)]
 
 
 def map_blocks(function: Callable[[slice], Result], n: int, width: int) -> Iterator[Result]:
     """Apply the function to every block, in threads when that pays, and give the results in order."""
+    for results in _map_runs(lambda run: [function(part) for part in run], n, width):
+        yield from results
+
+
+def sum_blocks(function: Callable[[slice], Result], n: int, width: int) -> Result:
+    """Add up what the function gives for every block, in an order that is the same for any number of threads."""
+    total = functools.partial(functools.reduce, operator.add)
+    return total(_map_runs(lambda run: total(map(function, run)), n, width))
+
+
+def _map_runs(function: Callable[[list[slice]], Result], n: int, width: int) -> Iterator[Result]:
     slices = blocks(n, width)
+    length = len(slices) // TASKS + 1
+    runs = [slices[low : low + length] for low in range(0, len(slices), length)]
     workers = min(joblib.cpu_count(), len(slices)) if n * width >= THREADED else 1
     if workers == 1:
-        yield from map(function, slices)
+        yield from map(function, runs)
         return
-    runs = [slices[low : low + len(slices) // TASKS + 1] for low in range(0, len(slices), len(slices) // TASKS + 1)]
     with single_threaded_blas(), ThreadPoolExecutor(workers) as pool:
-        for results in pool.map(lambda run: [function(part) for part in run], runs):
-            yield from results
+        yield from pool.map(function, runs)
 
 
-@cache
+class Scratch(threading.local):
+    """Arrays that a thread uses again from block to block: fresh memory for each costs as much as the arithmetic."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, NDArray[np.float64]] = {}
+
+    def __call__(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Return an array of the shape, whose contents are whatever was left there."""
+        array = self._arrays.get(name)
+        if array is None or array.shape[1:] != shape[1:] or len(array) < shape[0]:
+            array = self._arrays[name] = np.empty(shape)
+        return array[: shape[0]]
+
+
+@functools.cache
 def _controller() -> ThreadpoolController:
     return ThreadpoolController()  # finding the BLAS takes a millisecond, so once
 

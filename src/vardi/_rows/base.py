@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vardi._rows.grouping import sizes_of, stratified
 from vardi._rows.start import tree_start
 from vardi._sums import Floats, Integers, Sums
+from vardi._threads import blocks, map_blocks
 
 MODERATE = 230.0  # |u| and |log omega| up to which no product of e^u and omega can leave the floating-point range
 START = 200_000  # numbers that a start from pairs looks at
@@ -19,7 +22,10 @@ FAR = 100.0  # how far u may move from the point that the rows were scaled at
 
 @dataclass(frozen=True)
 class Scaled:
-    """A matrix A and offsets a with A_ik = omega_ik e^{anchor_k - a_i}: from here on a step needs K exps only."""
+    """A matrix A and offsets a with A_ik = omega_ik e^{anchor_k - a_i}: from here on a step needs K exps only.
+
+    Without a matrix, A is made from the rows as they were given, block by block in each pass.
+    """
 
     matrix: Any
     offset: Floats | None
@@ -42,7 +48,7 @@ class Rows(ABC):
     log : bool
         Whether the matrix holds log omega.
     moderate : bool
-        Whether omega is so far from under- and overflow that it can be used as it stands, without a scaled copy.
+        Whether omega is so far from under- and overflow that it can be used as it stands, without scaling.
     positive : bool
         Whether every omega is known to be above zero.
     inverse : ndarray of int, optional
@@ -58,19 +64,25 @@ class Rows(ABC):
         log: bool = False,
         moderate: bool = False,
         positive: bool = False,
-        inverse: Integers | None = None,
+        inverse: NDArray[Any] | None = None,
     ) -> None:
         self.matrix, self.source, self.counts, self.log = matrix, source, counts, log
         self.moderate, self.positive, self.inverse = moderate, positive, inverse
         self.sizes = sizes_of(source, matrix.shape[1], counts)
         self._scaled: Scaled | None = None
+        self._unscaled = Scaled(self._plain, None, np.zeros(matrix.shape[1]))
 
     def __len__(self) -> int:
         return len(self.source)
 
+    @property
+    def dear(self) -> bool:
+        """Whether reading the rows costs more than forming their gram."""
+        return False
+
     @abstractmethod
-    def sums(self, u: Floats, *, gram: bool = True) -> Sums:
-        """Return log_mass, shares and (if asked for) gram at u."""
+    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
+        """Return shares and, if asked for, gram and log_mass at u."""
 
     @abstractmethod
     def row_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
@@ -100,6 +112,11 @@ class Rows(ABC):
     def log_omega(self) -> Floats:
         """Return log omega as one dense matrix: a copy, meant for small pools."""
 
+    def log_blocks(self) -> Iterator[tuple[slice, Floats]]:
+        """Give log omega block by block, with the place of each."""
+        for rows in blocks(len(self), len(self.sizes)):
+            yield rows, self.subset(np.arange(rows.start, rows.stop)).log_omega()
+
     @abstractmethod
     def _anchored(self, u: Floats) -> Scaled:
         """Return the rows scaled so that the largest e^{u_k} omega_ik of each is 1."""
@@ -113,6 +130,20 @@ class Rows(ABC):
         weights /= mean
         return weights, top + np.log(mean)
 
+    def spread(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return values of rows for all rows of the pool."""
+        inverse = self.inverse
+        if inverse is None:
+            return values
+        all_rows = np.empty((len(inverse), *values.shape[1:]), values.dtype)
+
+        def block(rows: slice) -> None:
+            all_rows[rows] = values.take(inverse[rows], axis=0)
+
+        for _ in map_blocks(block, len(inverse), values[0].size):
+            pass
+        return all_rows
+
     def log_row_mass(self, u: Floats) -> Floats:
         """Return log S_i(u) for every row."""
         S, offset = self.row_mass(u)
@@ -121,22 +152,28 @@ class Rows(ABC):
     def start(self) -> Floats:
         """Return a first u, from pairs of samples in a small subsample."""
         K = len(self.sizes)
-        sub = self.subsample(0.0, least=int(np.clip(START / K**2, 30, 200)))
-        return tree_start(sub.log_omega(), sub.source, sub.counts, sub.sizes) + sub.shift_to(self.sizes)
-
-    def shift_to(self, sizes: Floats) -> Floats:
-        """Return what to add to u here for a start where samples have other sizes: the normalisers carry over."""
+        sub = self.subset(stratified(self.source, K, 0.0, least=int(np.clip(START / K**2, 30, 200))))
+        u = tree_start(sub.log_omega(), sub.source, sub.counts, sub.sizes)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(self.sizes > 0, np.log(sizes) - np.log(self.sizes), 0.0)
+            return np.where(self.sizes > 0, u + np.log(self.sizes) - np.log(sub.sizes), 0.0)  # normalisers carry over
 
     def masses(self) -> Floats:
         """Return the share of the pool that each row stands for."""
         return (np.ones(len(self)) if self.counts is None else self.counts) / self.sizes.sum()
 
     def subsample(self, fraction: float, *, least: int) -> Self:
-        """Return evenly spaced rows of every sample: the given fraction, but at least so many of each."""
+        """Return evenly spaced rows of every sample, with counts that make them stand for all of it.
+
+        They are the given fraction, but at least so many of each.
+        """
         rows = stratified(self.source, len(self.sizes), fraction, least)
-        return self if len(rows) == len(self) else self.subset(rows)
+        return self if len(rows) == len(self) else self.subset(rows).standing_for(self.sizes)
+
+    def standing_for(self, sizes: Floats) -> Self:
+        """Return the same rows with counts such that samples have the given sizes."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            factor = np.where(self.sizes > 0, sizes / self.sizes, 0.0)[self.source]
+        return self.with_rows(self.matrix, self.source, factor if self.counts is None else factor * self.counts)
 
     def subset(self, rows: Integers) -> Self:
         """Return some of the rows."""
@@ -149,10 +186,15 @@ class Rows(ABC):
             matrix, source, counts, log=self.log, moderate=self.moderate, positive=self.positive, inverse=None
         )
 
+    @property
+    def _plain(self) -> Any:
+        """The matrix of a scaling that changes nothing."""
+        return self.matrix
+
     def _scale(self, u: Floats) -> Scaled:
         sampled = u[self.sizes > 0]
         if self._scaled is None and self.moderate and np.abs(sampled).max() < MODERATE:
-            return Scaled(self.matrix, None, np.zeros(len(u)))
+            return self._unscaled
         if self._scaled is None or np.abs(sampled - self._scaled.anchor[self.sizes > 0]).max() > FAR:
             self._scaled = self._anchored(u)
         return self._scaled

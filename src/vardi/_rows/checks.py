@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from vardi._threads import map_blocks
 from vardi.errors import ImpossibleRowError, InvalidBiasError, number_of_rows
 
 MODERATE = (1e-100, 1e100)  # omega of rows under their own bias, and the largest omega, used without scaling
+LOG_MODERATE = (np.log(MODERATE[0]), np.log(MODERATE[1]))
 SHOWN = 10
 
 
@@ -23,6 +24,14 @@ class Found(TypedDict):
     log: bool
     moderate: bool
     positive: bool
+
+
+class Extremes(NamedTuple):
+    """The smallest and the largest value of some rows, and the smallest that a row has under its own bias."""
+
+    low: float
+    high: float
+    own: float
 
 
 @dataclass(frozen=True)
@@ -53,49 +62,44 @@ class Checks:
 
     def array(self, matrix: NDArray[Any], source: Integers) -> Found:
         """Check an n x K array, or refuse."""
-
-        def block(rows: slice) -> tuple[float, float, float]:
-            part = matrix[rows]
-            return float(part.min()), float(part.max()), float(part[np.arange(len(part)), source[rows]].min())
-
-        lows, highs, owns = np.array(list(map_blocks(block, *matrix.shape))).T
-        if self._refuses(lows.min(), highs.max()):
+        low, high, own = together(map_blocks(lambda rows: extremes(matrix[rows], source[rows]), *matrix.shape))
+        if self.refuses(low, high):
             self.columns(list(matrix.T))
-        if not (owns > self.zero).all():
+        if not own > self.zero:
             self.own(matrix[np.arange(len(source)), source], source)
-        return self._found(lows.min(), owns.min(), highs.max())
+        return self.found(low, own, high)
 
     def lists(self, columns: Sequence[NDArray[Any]], source: Integers) -> Found:
         """Check K columns of length n, or refuse."""
         low, high = np.min([column.min() for column in columns]), np.max([column.max() for column in columns])
-        if self._refuses(low, high):
+        if self.refuses(low, high):
             self.columns(columns)
         own = np.empty(len(source))
         for k, column in enumerate(columns):
             mine = source == k
             own[mine] = column[mine]
         self.own(own, source)
-        return self._found(low, own.min(), high)
+        return self.found(low, own.min(), high)
 
     def sparse(self, matrix: Any, source: Integers) -> Found:
         """Check a CSR array, or refuse."""
         low, high = (matrix.data.min(), matrix.data.max()) if matrix.nnz else (0.0, 0.0)
-        if self._refuses(low, high):
+        if self.refuses(low, high):
             columns = matrix.tocsc()
             for k in range(len(self.names)):
                 part = slice(columns.indptr[k], columns.indptr[k + 1])
-                self._values(columns.data[part], k, columns.indices[part])
+                self.values(columns.data[part], k, columns.indices[part])
         own = np.full(len(source), self.zero)
         entries = np.repeat(np.arange(len(source)), np.diff(matrix.indptr))
         mine = matrix.indices == source[entries]
         own[entries[mine]] = matrix.data[mine]
         self.own(own, source)
-        return self._found(self.zero, own.min(), high)
+        return {**self.found(self.zero, own.min(), high), "moderate": not self.log and self._moderate(own.min(), high)}
 
     def columns(self, columns: Sequence[NDArray[Any]]) -> None:
         """Refuse negative, NaN and infinite biases."""
         for k, column in enumerate(columns):
-            self._values(np.asarray(column), k, None)
+            self.values(np.asarray(column), k, None)
 
     def own(self, own: NDArray[Any], source: Integers) -> None:
         """Refuse rows that their own sample's bias forbids."""
@@ -112,17 +116,23 @@ class Checks:
             rows=rows[:SHOWN],
         )
 
-    def _refuses(self, low: float, high: float) -> bool:
+    def refuses(self, low: float, high: float) -> bool:
+        """Tell whether a smallest and a largest value cannot both be of biases."""
         return not (high < np.inf and (self.log or low >= 0))  # also where one is not a number
 
-    def _found(self, low: float, own: float, high: float) -> Found:
-        moderate = not self.log and own >= MODERATE[0] and high <= MODERATE[1]
-        return {"log": self.log, "moderate": bool(moderate), "positive": bool(low > self.zero)}
+    def found(self, low: float, own: float, high: float) -> Found:
+        """Return what extremes tell a holder of rows."""
+        return {"log": self.log, "moderate": self._moderate(own, high), "positive": bool(low > self.zero)}
+
+    def _moderate(self, own: float, high: float) -> bool:
+        least, most = LOG_MODERATE if self.log else MODERATE
+        return bool(own >= least and high <= most)
 
     def _places(self, rows: Integers) -> Integers:
         return rows if self.positions is None else self.positions[rows]
 
-    def _values(self, values: NDArray[Any], k: int, rows: Integers | None) -> None:
+    def values(self, values: NDArray[Any], k: int, rows: Integers | None) -> None:
+        """Refuse values of bias k that no bias has; ``rows`` says where they stand, if not in order."""
         bad = np.flatnonzero(np.isnan(values) | (values == np.inf) | (False if self.log else values < 0))
         if not len(bad):
             return
@@ -138,3 +148,18 @@ class Checks:
             sample=name,
             rows=places[:SHOWN],
         )
+
+
+def extremes(part: NDArray[Any], source: Integers) -> Extremes:
+    """Look at some rows; NaN where there is one."""
+    if source[0] == source[-1] and (source == source[0]).all():  # the rule: samples one after the other
+        own = part[:, source[0]]
+    else:
+        own = part[np.arange(len(part)), source]
+    return Extremes(float(part.min()), float(part.max()), float(own.min()))
+
+
+def together(parts: Iterable[Extremes]) -> Extremes:
+    """Return the extremes of all parts; NaN where one of them has it."""
+    lows, highs, owns = np.array(list(parts)).T
+    return Extremes(float(lows.min()), float(highs.max()), float(owns.min()))

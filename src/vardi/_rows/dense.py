@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import operator
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,84 +12,101 @@ from scipy.special import logsumexp
 from vardi._rows.base import Rows, Scaled
 from vardi._rows.grouping import membership
 from vardi._sums import Floats, Sums
-from vardi._threads import blocks, map_blocks
+from vardi._threads import Scratch, blocks, map_blocks, sum_blocks
+
+Result = TypeVar("Result")
+
+COPIED = 500_000  # numbers up to which a scaled copy is kept: beyond, exps in each pass cost less than the memory
 
 
 class Dense(Rows):
-    """An n x K array, read in blocks: beyond the array itself a pass needs a few blocks of memory."""
+    """An n x K array, read in blocks: beyond the array itself a pass needs a few blocks of memory and n numbers."""
 
-    _row_mass: tuple[Scaled, Floats, Floats] | None = None
+    _reciprocals: tuple[Scaled, Floats, Floats] | None = None
 
-    def sums(self, u: Floats, *, gram: bool = True) -> Sums:
+    @property
+    def dear(self) -> bool:
+        """Whether reading the rows costs more than forming their gram: exps do."""
+        return self.log and not self._is_small
+
+    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
         """Return log_mass, shares and gram at u, in one pass over the rows."""
         scaled = self._scale(u)
-        step = np.exp(u - scaled.anchor)  # the only exps: K of them
-        S = np.empty(len(self))
+        step = np.exp(u - scaled.anchor)  # the only exps where omega is scaled already: K of them
+        last = self.__dict__.pop("_reciprocals", None)  # whoever takes the array has it alone
+        reciprocals, scratch = np.empty(len(self)) if last is None else last[2], Scratch()
 
-        def block(rows: slice) -> Sums:
-            A = np.asarray(scaled.matrix[rows], dtype=np.float64)
-            S[rows] = mass = A @ step
-            log_mass = np.log(mass) if scaled.offset is None else np.log(mass) + scaled.offset[rows]
-            counts = np.ones(len(mass)) if self.counts is None else self.counts[rows]
+        def block(rows: slice, values: NDArray[Any]) -> Sums:
+            A = self._block(scaled, rows, values, scratch)
+            mass = A @ step
+            counts = None if self.counts is None else self.counts[rows]
+            log_mass = _log_mass(mass, scaled.offset, rows, counts) if objective else None
+            r = np.divide(1.0, mass, out=reciprocals[rows])
+            shares = (r if counts is None else r * counts) @ A
             if not gram:
-                return Sums(float(counts @ log_mass), (counts / mass) @ A, None)
-            root = counts if self.counts is None else np.sqrt(counts)
-            A = A * (root / mass)[:, None]
-            return Sums(float(counts @ log_mass), root @ A, A.T @ A)
+                return Sums(log_mass, shares, None)
+            root = r if counts is None else r * np.sqrt(counts)
+            P = np.multiply(A, root[:, None], out=scratch("A", A.shape))  # in place where A is ours already
+            return Sums(log_mass, shares, P.T @ P)
 
-        total = functools.reduce(operator.add, map_blocks(block, len(self), len(u)))
-        self._row_mass = (scaled, u, S)  # the weights at the solution are these: no need to pass over the rows again
+        total = self._total(block)
+        self._reciprocals = (scaled, u, reciprocals)  # the weights at the solution are these: no need for another pass
         square = total.gram * (step[:, None] * step) if gram else None
         return Sums(total.log_mass, total.shares * step, square)
 
     def row_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
-        """Return S_i(u) for every row; free where u is the point of the last sums."""
-        scaled = self._scale(u)
-        if self._row_mass is not None and self._row_mass[0] is scaled and np.array_equal(self._row_mass[1], u):
-            return self._row_mass[2], scaled.offset
-        step = np.exp(u - scaled.anchor)
-        S = np.empty(len(self))
+        """Return S_i(u) for every row."""
+        reciprocals, offset = self._reciprocal_mass(u)
+        return 1.0 / reciprocals, offset
 
-        def block(rows: slice) -> None:
-            S[rows] = np.asarray(scaled.matrix[rows], np.float64) @ step
-
-        for _ in map_blocks(block, len(self), len(u)):
-            pass
-        return S, scaled.offset
+    def weights(self, u: Floats) -> tuple[Floats, float]:
+        """Return the weights 1 / S_i, scaled to mean 1 over the counted rows, and the log of that scale."""
+        weights, offset = self._reciprocal_mass(u)
+        self._reciprocals = None  # they become the weights, in their place
+        top = 0.0
+        if offset is not None:
+            np.log(weights, out=weights)
+            weights -= offset
+            top = float(weights.max())
+            weights -= top
+            np.exp(weights, out=weights)
+        mean = float(weights.mean() if self.counts is None else self.counts @ weights / self.counts.sum())
+        weights *= 1.0 / mean
+        return weights, top + np.log(mean)
 
     def log_means(self, u: Floats) -> Floats:
         """Return log sum_i c_i omega_ik / S_i(u) for every k, wholly in the log domain."""
         log_weight = -self.log_row_mass(u)[:, None]
         b = None if self.counts is None else self.counts[:, None]
-        parts = [
-            logsumexp(self._log_block(rows) + log_weight[rows], axis=0, b=None if b is None else b[rows])
-            for rows in blocks(len(self), len(u))
-        ]
-        return np.asarray(logsumexp(parts, axis=0))
+
+        def block(rows: slice, values: NDArray[Any]) -> Floats:
+            return np.asarray(logsumexp(self._log(values) + log_weight[rows], axis=0, b=None if b is None else b[rows]))
+
+        return np.asarray(logsumexp(list(self._each(block)), axis=0))
 
     def mix(self, u: Floats, b: Floats) -> Floats:
         """Return P b, block by block."""
-        scaled = self._scale(u)
+        scaled, scratch = self._scale(u), Scratch()
         step = np.exp(u - scaled.anchor)
         both = np.column_stack([step, step[:, None] * b.reshape(len(u), -1)])
 
-        def block(rows: slice) -> Floats:
-            mixed = np.asarray(scaled.matrix[rows], np.float64) @ both
+        def block(rows: slice, values: NDArray[Any]) -> Floats:
+            mixed = self._block(scaled, rows, values, scratch) @ both
             return mixed[:, 1:] / mixed[:, :1]
 
-        return np.concatenate(list(map_blocks(block, len(self), len(u)))).reshape(len(self), *b.shape[1:])
+        return np.concatenate(list(self._each(block))).reshape(len(self), *b.shape[1:])
 
     def project(self, u: Floats, y: Floats) -> Floats:
         """Return P' (c y), block by block."""
-        scaled = self._scale(u)
+        scaled, scratch = self._scale(u), Scratch()
         step = np.exp(u - scaled.anchor)
         counted = y if self.counts is None else (y.T * self.counts).T
 
-        def block(rows: slice) -> Floats:
-            A = np.asarray(scaled.matrix[rows], np.float64)
+        def block(rows: slice, values: NDArray[Any]) -> Floats:
+            A = self._block(scaled, rows, values, scratch)
             return A.T @ (counted[rows].T / (A @ step)).T
 
-        return (functools.reduce(operator.add, map_blocks(block, len(self), len(u))).T * step).T
+        return (self._total(block).T * step).T
 
     def reach(self) -> Floats:
         """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
@@ -97,49 +114,115 @@ class Dense(Rows):
         if self.positive:  # the rule with densities
             return np.tile(self.sizes, (K, 1))
 
-        def block(rows: slice) -> Floats:
+        def block(rows: slice, values: NDArray[Any]) -> Floats:
             counts = None if self.counts is None else self.counts[rows]
-            return np.asarray(membership(self.source[rows], K, counts) @ self._positive(rows).astype(np.float64))
+            return np.asarray(membership(self.source[rows], K, counts) @ self._positive(values))
 
-        return np.asarray(sum(map_blocks(block, len(self), K))).T
+        return np.asarray(self._total(block)).T
 
     def overlap(self, mass: Floats) -> Floats:
         """Return the K x K masses of the rows that both biases could have drawn."""
 
-        def block(rows: slice) -> Floats:
-            positive = self._positive(rows).astype(np.float64)
+        def block(rows: slice, values: NDArray[Any]) -> Floats:
+            positive = self._positive(values)
             return np.asarray((positive * mass[rows, None]).T @ positive)
 
-        return np.asarray(sum(map_blocks(block, len(self), len(self.sizes))))
+        return np.asarray(self._total(block))
 
     def log_omega(self) -> Floats:
         """Return log omega as one matrix."""
-        return self._log_block(slice(None))
+        return self._log(self.matrix)
+
+    def log_blocks(self) -> Iterator[tuple[slice, Floats]]:
+        """Give log omega block by block, with the place of each."""
+        for rows in blocks(len(self), len(self.sizes)):
+            yield rows, self._log(self.matrix[rows])
+
+    def _each(self, function: Callable[[slice, NDArray[Any]], Result]) -> Iterator[Result]:
+        """Apply the function to every block: where its rows stand, and their values as they were given.
+
+        Blocks are worked on in threads when that pays; the results come in order.
+        """
+        return map_blocks(lambda rows: function(rows, self.matrix[rows]), len(self), len(self.sizes))
+
+    def _total(self, function: Callable[[slice, NDArray[Any]], Result]) -> Result:
+        """Add up what the function gives for every block."""
+        return sum_blocks(lambda rows: function(rows, self.matrix[rows]), len(self), len(self.sizes))
+
+    def _reciprocal_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
+        """Return 1 / S_i(u) for every row, as 1 / (S e^offset); free where u is the point of the last sums."""
+        scaled = self._scale(u)
+        if self._reciprocals is not None and self._reciprocals[0] is scaled and np.array_equal(self._reciprocals[1], u):
+            return self._reciprocals[2], scaled.offset
+        step = np.exp(u - scaled.anchor)
+        reciprocals, scratch = np.empty(len(self)), Scratch()
+
+        def block(rows: slice, values: NDArray[Any]) -> None:
+            np.divide(1.0, self._block(scaled, rows, values, scratch) @ step, out=reciprocals[rows])
+
+        for _ in self._each(block):
+            pass
+        return reciprocals, scaled.offset
+
+    def _block(self, scaled: Scaled, rows: slice, values: NDArray[Any], scratch: Scratch) -> Floats:
+        """Return a block of the scaled matrix, from a copy if there is one, and otherwise from the values."""
+        if scaled.matrix is not None:
+            return np.asarray(scaled.matrix[rows])
+        if scaled.offset is None:
+            plain = np.asarray(values, np.float64)
+            return np.exp(plain, out=scratch("A", values.shape)) if self.log else plain
+        anchor = np.where(self.sizes > 0, scaled.anchor, -np.inf)
+        return _exp_beyond(self._log(values), anchor, scaled.offset[rows], scratch("A", values.shape))
+
+    @property
+    def _plain(self) -> None:
+        return None
+
+    def _scale(self, u: Floats) -> Scaled:
+        # Many passes over few logs: then one copy costs less than the exps of each pass.
+        if self._scaled is None and self.log and self._is_small:
+            self._scaled = self._anchored(u)
+        return super()._scale(u)
+
+    @property
+    def _is_small(self) -> bool:
+        return len(self) * len(self.sizes) <= COPIED
 
     def _anchored(self, u: Floats) -> Scaled:
-        matrix = np.empty(self.matrix.shape)
-        offset = np.empty(len(self))
+        matrix = np.empty((len(self), len(self.sizes))) if self._is_small else None
+        offset, scratch = np.empty(len(self)), Scratch()
 
-        def block(rows: slice) -> None:
-            out = matrix[rows]
-            np.add(self._log_block(rows), u, out=out)
-            offset[rows] = largest = _row_maximum(out)
-            np.subtract(out, largest[:, None], out=out)
-            np.exp(out, out=out)
+        def block(rows: slice, values: NDArray[Any]) -> None:
+            logs = np.add(self._log(values), u, out=scratch("A", values.shape))
+            offset[rows] = _row_maximum(logs)
+            if matrix is not None:
+                _exp_beyond(logs, 0.0, offset[rows], matrix[rows])
 
-        for _ in map_blocks(block, *matrix.shape):
+        for _ in self._each(block):
             pass
         return Scaled(matrix, offset, np.where(self.sizes > 0, u, 0.0))
 
-    def _log_block(self, rows: slice) -> Floats:
-        block = np.asarray(self.matrix[rows], dtype=np.float64)
+    def _log(self, values: NDArray[Any]) -> Floats:
+        values = np.asarray(values, np.float64)
         if self.log:
-            return block
+            return values
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(block))
+            return np.asarray(np.log(values))
 
-    def _positive(self, rows: slice) -> NDArray[np.bool_]:
-        return np.asarray(self.matrix[rows] > (-np.inf if self.log else 0))
+    def _positive(self, values: NDArray[Any]) -> Floats:
+        return (values > (-np.inf if self.log else 0)).astype(np.float64)
+
+
+def _log_mass(mass: Floats, offset: Floats | None, rows: slice, counts: Floats | None) -> float:
+    log_mass = np.log(mass) if offset is None else np.log(mass) + offset[rows]
+    return float(log_mass.sum() if counts is None else counts @ log_mass)
+
+
+def _exp_beyond(logs: Floats, anchor: Floats | float, offset: Floats, out: Floats) -> Floats:
+    """Return e^(logs + anchor - offset)."""
+    np.add(logs, anchor, out=out)
+    np.subtract(out, offset[:, None], out=out)
+    return np.exp(out, out=out)
 
 
 def _row_maximum(block: Floats) -> Floats:

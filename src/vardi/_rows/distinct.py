@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vardi._rows.indicators import indicator_kinds
 from vardi._sums import Floats, Integers
 from vardi._threads import map_blocks
 
@@ -18,27 +19,33 @@ RARE = 16  # of so many rows one may be of a kind that the probe did not show
 
 @dataclass(frozen=True)
 class Distinct:
-    """A row of each kind, and for every row of the pool the number of its kind."""
+    """A row of each kind, and for every row of the pool the number of its kind, in as few bytes as are enough."""
 
     first: Integers
-    inverse: Integers
+    inverse: NDArray[Any]
+    tallies: Integers | None = None
 
     def counts(self, counts: Floats | None) -> Floats:
         """Return how many rows of the pool each distinct row stands for."""
+        if counts is None and self.tallies is not None:
+            return self.tallies.astype(np.float64)
         return np.bincount(self.inverse, counts, minlength=len(self.first)).astype(np.float64)
 
 
-def distinct(source: Integers, biases: Any) -> Distinct | None:
+def distinct(source: Integers, biases: Any, zero: float = 0.0) -> Distinct | None:
     """Find the distinct rows of labels and biases (a matrix or a list of columns); None where it does not pay.
 
-    A probe shows the kinds there are. Each row is sent to the kind whose random projection is nearest, and compared
-    with it, so that the answer is exact; the few rows that the probe missed are grouped by a hash.
+    A probe shows the kinds there are. Indicators are told apart by their pattern. Otherwise each row is sent to the
+    kind whose random projection is nearest, and compared with it, so that the answer is exact; the few rows that the
+    probe missed are grouped by a hash.
     """
     n = len(source)
     probe = np.arange(0, n, max(n // PROBE, 1))
     _, shown = np.unique(_hashes(source, biases, probe), return_index=True)
     if len(shown) * WORTHWHILE > len(probe):
         return None
+    if (found := indicator_kinds(source, biases, probe, zero)) is not None:
+        return Distinct(*found)
     first = probe[shown]
     projected = _project(source[first], _take(biases, first))
     order = np.argsort(projected)

@@ -21,7 +21,6 @@ from vardi._shares.raking import Basis, basis_of, infeasible, rake
 from vardi._sums import Floats, Integers
 from vardi.errors import NotIdentifiableError
 
-BLOCK = 1_000_000  # numbers looked at at once
 PINNED = 1e-8  # how near a group is to a combination of the cells that determines its mass
 
 
@@ -170,7 +169,7 @@ def anchored_rows(rows: Rows, members: NDArray[np.bool_], counts: Floats | None)
     patterns = members[first].astype(np.float64)
     if rows.inverse is None:
         return rows, pattern, patterns
-    kinds, inverse = np.unique(rows.inverse * len(patterns) + pattern, return_inverse=True)
+    kinds, inverse = np.unique(rows.inverse.astype(np.int64) * len(patterns) + pattern, return_inverse=True)
     old = kinds // len(patterns)
     counted = np.bincount(inverse, counts, minlength=len(kinds)).astype(np.float64)
     finer = rows.with_rows(rows.matrix[old], rows.source[old], counted)
@@ -182,8 +181,7 @@ def raked_log_omegas(rows: Rows, weights: Floats) -> Floats:
     r"""Return :math:`\log\sum_i \pi_i\omega_k(z_i)` for every k, sampled or not."""
     with np.errstate(divide="ignore"):  # a row that a draw has none of
         log_mass = np.log(weights if rows.counts is None else weights * rows.counts)[:, None]
-    parts = np.array_split(np.arange(len(rows)), max(1, len(rows) * len(rows.sizes) // BLOCK))
-    sums = [logsumexp(rows.subset(part).log_omega() + log_mass[part], axis=0) for part in parts]
+    sums = [logsumexp(log_omega + log_mass[place], axis=0) for place, log_omega in rows.log_blocks()]
     return np.asarray(logsumexp(sums, axis=0) - np.log(rows.sizes.sum()))
 
 

@@ -133,7 +133,7 @@ class AnchoredInfluence(Influence):
 
     @cached_property
     def _patterns(self) -> Integers:
-        return self.pattern if self.rows.inverse is None else self.pattern[self.rows.inverse]
+        return self.rows.spread(self.pattern)
 
     @cached_property
     def _moment(self) -> Floats:
