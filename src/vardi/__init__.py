@@ -14,6 +14,7 @@ from vardi._goodness import BiasCheck
 from vardi._identify import Verdict
 from vardi._newton import Solution
 from vardi._parametric import LikelihoodRatio, ParametricSample
+from vardi._rows import Windows
 from vardi._sample import DebiasedSample
 from vardi._sensitivity import Sensitivity
 from vardi._shares import SharesCheck
@@ -38,6 +39,7 @@ from vardi.errors import (
     ConvergenceError,
     DroppedSamplesWarning,
     EmptySampleError,
+    EngineError,
     ExpressionError,
     ImpossibleRowError,
     InvalidBiasError,
@@ -49,6 +51,7 @@ from vardi.errors import (
     NotIdentifiableError,
     OutputError,
     StudyError,
+    TooLargeError,
     UnidentifiedParametersError,
     VardiError,
     VardiWarning,
@@ -87,6 +90,7 @@ __all__ = [
     "Diagnostics",
     "DroppedSamplesWarning",
     "EmptySampleError",
+    "EngineError",
     "Estimate",
     "Estimates",
     "ExpressionError",
@@ -106,6 +110,7 @@ __all__ = [
     "SharesCheck",
     "Solution",
     "StudyError",
+    "TooLargeError",
     "UnidentifiedParametersError",
     "VardiError",
     "VardiWarning",
@@ -114,6 +119,7 @@ __all__ = [
     "WeakParametersWarning",
     "WeightBlindError",
     "WeightBlindWarning",
+    "Windows",
     "at_most",
     "between",
     "biases",

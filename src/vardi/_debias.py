@@ -12,14 +12,17 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._anchored import AnchoredSample
+from vardi._blocked import BlockedSample
 from vardi._identify import Verdict, connected, cut_verdict, joined_verdict, judge
 from vardi._lazy import LazyDebiasedSample, LazyPool, any_lazy, as_lazy_pool
 from vardi._lazy.shares import LazyAnchoredSample, LazyTable, collapse, with_cells
 from vardi._newton import GAP, Solution, solve
 from vardi._parametric import ParametricSample, Setup, estimate, has_parameters, warn_of_vague_parameters
 from vardi._pool import Name, Pool, as_biases, as_named, as_pool, matrix_pool, show
-from vardi._rows import Rows, as_rows
+from vardi._rows import Rows, Windows, as_rows
+from vardi._rows.blocks import Blocks
 from vardi._rows.lazy import Part
+from vardi._rows.readers import as_reader
 from vardi._sample import DebiasedSample
 from vardi._shares import Anchor, SharesCheck, anchored_rows, as_cells, find_groups, members_of
 from vardi._shares.anchor import alone, merged
@@ -36,6 +39,8 @@ from vardi.errors import (
 )
 
 OnUnidentified = Literal["raise", "largest"]
+
+FEW = 50  # rows of each sample that mostly show that all are linked
 
 
 def debias(
@@ -60,7 +65,7 @@ def debias(
     ----------
     samples : mapping from name to rows, list of rows, or one frame (with ``source``)
         Rows are a NumPy array (columns ``x``, or ``x0``, ``x1``, ...), a frame of pandas, Polars or PyArrow, or a lazy
-        frame (Polars, DuckDB): then only sums leave the engine, and ``weights`` is a lazy frame.
+        frame (Polars, DuckDB, Ibis, Spark): then only sums leave the engine, and ``weights`` is a lazy frame.
     biases : mapping from name to bias, or list of biases
         A number, an expression in text, a :class:`~vardi.biases.Bias`, a function of the rows, or an array with a value
         for each row of the pool. A bias whose name no sample has describes a state that was not sampled: its normaliser
@@ -144,8 +149,11 @@ def debias_matrix(
 
     Parameters
     ----------
-    omega : array or SciPy sparse array of shape (n, K)
-        omega_k(z_i), or with ``log`` their logs, -inf for zero. What a sparse array does not store is omega = 0.
+    omega : array or SciPy sparse array of shape (n, K), or function that yields its rows in blocks
+        omega_k(z_i), or with ``log`` their logs, -inf for zero. What a sparse array does not store is omega = 0. Memory
+        maps, data sets of Zarr and HDF5, and functions without arguments that yield arrays of successive rows are read
+        block by block in each pass, and need not fit in memory. Where biases are windows on a line, and many,
+        :class:`~vardi.Windows` stands for a matrix that would not fit.
     source : array of int of shape (n,)
         Column of omega that each row's sample was drawn with, 0 to K - 1.
     log : bool
@@ -165,7 +173,23 @@ def debias_matrix(
     >>> fit.weights
     array([0.75, 1.5 , 0.75])
     """
-    if not sparse.issparse(omega):
+    _require_choice(on_unidentified)
+    omega = _as_matrix(omega, source)
+    pool = matrix_pool(omega, source, counts, names)
+    if shares is not None:
+        _refuse_largest(on_unidentified)
+        return _fit_anchored(pool, omega, shares, tol, max_iterations, log=log)
+    return _fit(pool, omega, on_unidentified, tol, max_iterations, log=log)
+
+
+def _as_matrix(omega: Any, source: Any) -> Any:
+    """Return a matrix of numbers in memory, sparse, read in blocks, or of windows."""
+    if isinstance(omega, Windows):
+        return omega
+    reader = None if sparse.issparse(omega) else as_reader(omega, np.size(source))
+    if reader is not None:
+        omega = reader
+    elif not sparse.issparse(omega):
         try:
             omega = np.asarray(omega)
         except ValueError as error:
@@ -180,12 +204,7 @@ def debias_matrix(
             expected=("float",),
             got=(str(omega.dtype),),
         )
-    _require_choice(on_unidentified)
-    pool = matrix_pool(omega, source, counts, names)
-    if shares is not None:
-        _refuse_largest(on_unidentified)
-        return _fit_anchored(pool, omega, shares, tol, max_iterations, log=log)
-    return _fit(pool, omega, on_unidentified, tol, max_iterations, log=log)
+    return omega
 
 
 def identify(samples: Any, biases: Any, *, source: Any = None, counts: Any = None, shares: Any = None) -> Verdict:
@@ -236,7 +255,8 @@ def _fit(
         kept = kept & _largest_group(fitted, rows, pool)
     weights, shift = rows.weights(fitted.u)
     solution = replace(fitted, u=fitted.u + shift)
-    return DebiasedSample(pool, rows, solution, weights, None if kept.all() else kept)
+    made = BlockedSample if isinstance(rows, Blocks) else DebiasedSample
+    return made(pool, rows, solution, weights, None if kept.all() else kept)
 
 
 def _fit_parametric(pool: Pool, on_unidentified: OnUnidentified, tol: float, max_iterations: int) -> DebiasedSample:
@@ -415,7 +435,8 @@ def _largest_group(verdict: Verdict, rows: Rows, pool: Pool) -> NDArray[np.bool_
         DroppedSamplesWarning,
         stacklevel=4,
     )
-    return np.isin(pool.source, [k for k, name in enumerate(pool.names) if name in largest])
+    kept = set(largest)
+    return np.isin(pool.source, [k for k, name in enumerate(pool.names) if name in kept])
 
 
 def _rows(pool: Pool, omega: Any, kept: NDArray[np.bool_], *, log: bool) -> Rows:
@@ -435,7 +456,8 @@ def _judge(pool: Pool, rows: Any) -> Verdict:
 
 def _solve(pool: Pool, rows: Any, tol: float, max_iterations: int) -> Solution | Verdict:
     """Return the solution, or the verdict that there is none."""
-    if not connected(rows.reach(), rows.sizes):
+    few = rows.subsample(0.0, least=FEW)  # what these link is linked
+    if not connected(few.reach(), few.sizes) and not connected(rows.reach(), rows.sizes):
         return _judge(pool, rows)
     solution = solve(rows, tol=tol, max_iterations=max_iterations)
     if solution.gap < GAP:

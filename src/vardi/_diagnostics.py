@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
+from scipy import sparse
 from scipy.sparse import csgraph
 
 from vardi._identify import Verdict
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from vardi._sample import DebiasedSample
 
 LARGEST = 10
+MOST_SAMPLES = 20  # samples shown in the text; the value has all of them
+MANY = 3000  # samples from which their overlap is a sparse array
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,8 @@ class Diagnostics:
     columns : tuple of ColumnDiagnostics
         By numeric column.
     overlap : ndarray of shape (K, K)
-        O_kl = (1/n_k) sum_i p_ik p_il of the sampled biases; rows sum to 1.
+        O_kl = (1/n_k) sum_i p_ik p_il of the sampled biases; rows sum to 1. A sparse array for thousands of samples,
+        and of shape (0, 0) where rows that each allow many of them leave it unformed.
     second_eigenvalue : float
         Its second largest eigenvalue; at 1 the samples fall apart.
     largest : tuple of (int, float)
@@ -131,7 +135,7 @@ class Diagnostics:
     effective: float
     samples: tuple[SampleDiagnostics, ...]
     columns: tuple[ColumnDiagnostics, ...]
-    overlap: Floats = field(repr=False)
+    overlap: Any = field(repr=False)
     second_eigenvalue: float
     largest: tuple[tuple[int, float], ...] = field(repr=False)
     trust: Trust = field(repr=False)
@@ -195,8 +199,10 @@ class Diagnostics:
         lines += [
             f"{cut(str(s.name), 20):<20} {s.rows:>10,.0f} {s.share:>9.1%} {s.weight_share:>9.1%} {s.effective:>10,.1f} "
             f"{s.largest_weight:>9.3g}"
-            for s in self.samples
+            for s in self.samples[:MOST_SAMPLES]
         ]
+        if len(self.samples) > MOST_SAMPLES:
+            lines.append(f"... and {len(self.samples) - MOST_SAMPLES} more")
         if self.columns:
             lines += [
                 "",
@@ -233,7 +239,7 @@ def diagnose(fit: DebiasedSample, columns: Sequence[str]) -> Diagnostics:
     return Diagnostics(
         rows=influence.n,
         effective=_kish(weights, counted),
-        samples=tuple(_sample(influence, k, name) for k, name in enumerate(fit.names)),
+        samples=_samples(influence, fit.names),
         columns=tuple(_columns(fit, columns, values)),
         overlap=overlap,
         second_eigenvalue=second,
@@ -253,27 +259,30 @@ def _kish(weights: Floats, counts: Floats) -> float:
     return float((counts @ weights) ** 2 / (counts @ weights**2)) if len(weights) else 0.0
 
 
-def _overlap(influence: Influence) -> tuple[Floats, float]:
+def _overlap(influence: Influence) -> tuple[Any, float]:
     sampled = influence.sampled
     sizes = influence.rows.sizes[sampled]
     gram = influence.laplacian.gram
     if callable(gram):
         return np.empty((0, 0)), 1.0 - influence.laplacian.gap()[0]
-    gram = gram if isinstance(gram, np.ndarray) else gram.toarray()
-    return gram / sizes[:, None], 1.0 - influence.laplacian.gap()[0]
+    if not isinstance(gram, np.ndarray):
+        gram = gram.toarray() if len(sizes) <= MANY else gram
+    overlap = gram / sizes[:, None] if isinstance(gram, np.ndarray) else sparse.diags_array(1.0 / sizes) @ gram
+    return overlap, 1.0 - influence.laplacian.gap()[0]
 
 
-def _sample(influence: Influence, k: int, name: Name) -> SampleDiagnostics:
-    mine = influence.strata.source == k
-    weights, counts = influence.weights[mine], _counted(influence)[mine]
-    size = float(influence.rows.sizes[k])
-    return SampleDiagnostics(
-        name,
-        size,
-        size / influence.n,
-        float(counts @ weights) / influence.n,
-        _kish(weights, counts),
-        float(weights.max()) if len(weights) else np.nan,
+def _samples(influence: Influence, names: Sequence[Name]) -> tuple[SampleDiagnostics, ...]:
+    source, weights, counts = influence.strata.source, influence.weights, _counted(influence)
+    sizes = influence.rows.sizes
+    mass = np.bincount(source, counts * weights, minlength=len(names))
+    squares = np.bincount(source, counts * weights**2, minlength=len(names))
+    largest = np.full(len(names), -np.inf)
+    np.maximum.at(largest, source, weights)
+    effective = np.divide(mass**2, squares, out=np.zeros(len(names)), where=squares > 0)
+    columns = (sizes, sizes / influence.n, mass / influence.n, effective, np.where(sizes > 0, largest, np.nan))
+    return tuple(
+        SampleDiagnostics(name, *values)
+        for name, *values in zip(names, *(column.tolist() for column in columns), strict=True)
     )
 
 

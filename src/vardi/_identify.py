@@ -133,7 +133,7 @@ def strong_groups(reach: Any) -> Integers:
 def connected(reach: Any, sizes: Floats) -> bool:
     """Tell whether the samples that have rows form one strongly connected group."""
     sampled = np.flatnonzero(sizes > 0)
-    return bool(strong_groups(reach[sampled][:, sampled]).max() == 0)
+    return bool(strong_groups(reach if len(sampled) == len(sizes) else reach[sampled][:, sampled]).max() == 0)
 
 
 class JudgeableRows(Protocol):
@@ -206,8 +206,10 @@ def group_text(names: Sequence[Name]) -> str:
 
 
 def _named_groups(labels: Integers, names: Sequence[Name]) -> Groups:
-    order = list(dict.fromkeys(labels.tolist()))  # groups in the order of their first sample
-    return tuple(tuple(names[k] for k in np.flatnonzero(labels == label).tolist()) for label in order)
+    members: dict[int, list[Name]] = {}  # groups in the order of their first sample
+    for label, name in zip(labels.tolist(), names, strict=True):
+        members.setdefault(label, []).append(name)
+    return tuple(map(tuple, members.values()))
 
 
 def _bottleneck(graph: Any) -> float:

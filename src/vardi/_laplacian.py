@@ -19,10 +19,15 @@ from scipy.sparse import csgraph
 from scipy.sparse import linalg as sparse_linalg
 
 from vardi._sums import Floats, Gram
+from vardi._threads import single_threaded_blas
 
 SMALL = 300  # samples up to which every eigenvalue is computed
 ROUNDING = 1e-12  # strength of a link, out of 1, that cannot be told from none
 DENSE = 3000  # samples up to which a gram that is mostly filled is stored as an array
+WORK = 1e10  # multiplications up to which a sparse gram is factored
+HUB = 10  # a sample with so many times the links of most: it is eliminated last
+PATIENCE = 20_000  # products with a vector after which conjugate gradients give up
+BASIS = 60  # vectors from which the gap is found where there is no factor
 
 
 class SingularError(ArithmeticError):
@@ -56,13 +61,20 @@ class Laplacian:
         if K <= SMALL:
             values, vectors = np.linalg.eigh(self._deflated())
             return float(min(values[0], 1.0)), vectors[:, 0] / self.root
-        inverse = sparse_linalg.LinearOperator((K, K), matvec=self._project, dtype=np.float64)
         start = np.random.default_rng(0).standard_normal(K)
         try:
-            values, vectors = sparse_linalg.eigsh(inverse, k=1, which="LA", v0=start, tol=1e-4)
-        except SingularError:
+            if self._is_factored:
+                inverse = sparse_linalg.LinearOperator((K, K), matvec=self._project, dtype=np.float64)
+                values, vectors = sparse_linalg.eigsh(inverse, k=1, which="LA", v0=start, tol=1e-4)
+                values = 1.0 / values
+            else:
+                with single_threaded_blas():
+                    values, vectors = sparse_linalg.eigsh(
+                        self._operator, k=1, which="SA", v0=start, tol=1e-4, ncv=BASIS
+                    )
+        except (SingularError, sparse_linalg.ArpackNoConvergence):
             return 0.0, self._components()
-        return float(min(1.0 / values[0], 1.0)), vectors[:, 0] / self.root
+        return float(min(values[0], 1.0)), vectors[:, 0] / self.root
 
     def largest_resistance(self, gap: float) -> float:
         """Return max_kl (e_k - e_l)' H^+ (e_k - e_l), or for many samples an upper bound from the gap."""
@@ -89,8 +101,14 @@ class Laplacian:
         return np.where(labels == labels[0], 1.0, -1.0)
 
     @cached_property
+    def _is_factored(self) -> bool:
+        if callable(self.gram) or isinstance(self.gram, np.ndarray):
+            return not callable(self.gram)
+        return self.gram.shape[0] ** 3 <= WORK or _work(self.gram) <= WORK
+
+    @cached_property
     def _solve_scaled(self) -> Callable[[Floats], Floats]:
-        if callable(self.gram):
+        if not self._is_factored:
             return self._conjugate_gradients
         if sparse.issparse(self.gram):
             return self._sparse_factor()
@@ -131,18 +149,38 @@ class Laplacian:
 
         return solve_scaled
 
-    def _conjugate_gradients(self, x: Floats) -> Floats:
-        gram: Any = self.gram
+    @cached_property
+    def _operator(self) -> Any:
+        """Q^{-1/2} H Q^{-1/2} + 2 w w' as a product with a vector."""
+        product: Any = self.gram if callable(self.gram) else self.gram.__matmul__
 
         def scaled(v: Floats) -> Floats:
             v = v.ravel()
-            return v - gram(v / self.root) / self.root + 2.0 * self.null * (self.null @ v)
+            return v - product(v / self.root) / self.root + 2.0 * self.null * (self.null @ v)
 
-        operator = sparse_linalg.LinearOperator((len(x), len(x)), matvec=scaled, dtype=np.float64)
-        solution, failed = sparse_linalg.cg(operator, x, rtol=1e-10, maxiter=2000)
+        return sparse_linalg.LinearOperator((len(self.q), len(self.q)), matvec=scaled, dtype=np.float64)
+
+    def _conjugate_gradients(self, x: Floats) -> Floats:
+        with single_threaded_blas():  # vectors of thousands gain nothing from threads, which wait for one another
+            solution, failed = sparse_linalg.cg(self._operator, x, rtol=1e-10, maxiter=PATIENCE)
         if failed:
             raise SingularError
         return np.asarray(solution)
+
+
+def _work(gram: Any) -> float:
+    """Return about how many multiplications a sparse factor takes: the square of its width, summed over samples.
+
+    The width is that of a band around the diagonal, beside hubs. A factor of samples along a line or over a plane is
+    narrow; where anything is linked with anything it fills up.
+    """
+    links = np.diff(gram.indptr)
+    hubs = links > HUB * np.median(links)
+    others = gram[~hubs][:, ~hubs]
+    place = np.empty(others.shape[0], np.int64)
+    place[csgraph.reverse_cuthill_mckee(others, symmetric_mode=True)] = np.arange(len(place))
+    first = np.minimum.reduceat(place[others.indices], others.indptr[:-1])  # no sample is without a link: to itself
+    return float(((place - first + hubs.sum()).astype(np.float64) ** 2).sum())
 
 
 def _as_array_if_small(gram: Gram, K: int) -> Gram:

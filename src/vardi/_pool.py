@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vardi._expressions import is_condition
 from vardi._frames import Frame, as_frame, concat
+from vardi._memory import require_memory
 from vardi._sums import Floats, Integers
-from vardi.biases import Bias, ProductBias, ValuesBias, as_bias
+from vardi.biases import Bias, ExpressionBias, ProductBias, ValuesBias, as_bias
 from vardi.errors import (
     EmptySampleError,
     InvalidBiasError,
@@ -23,6 +25,8 @@ from vardi.errors import (
 )
 
 Name = Hashable
+
+NEAREST = 300  # samples up to which every pair is looked at for the nearest
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class Pool:
         """Return for each bias its values on all rows."""
         factors = [bias.factors if isinstance(bias, ProductBias) else (bias,) for bias in self.biases]
         functions = list(dict.fromkeys(part for parts in factors for part in parts if not isinstance(part, ValuesBias)))
+        self._require_memory(functions)
         samples = [str(name) for name in self.names] if len(self.frames) > 1 else [None]
         pieces = [frame.evaluate(functions, name) for frame, name in zip(self.frames, samples, strict=False)]
         known = {function: _joined(piece) for function, *piece in zip(functions, *pieces, strict=True)}
@@ -63,6 +68,16 @@ class Pool:
             _product([self._given(part, name) if isinstance(part, ValuesBias) else known[part] for part in parts])
             for name, parts in zip(self.names, factors, strict=True)
         ]
+
+    def _require_memory(self, functions: Sequence[Bias]) -> None:
+        """Refuse more values than memory holds: a byte for a condition, and for a number eight, and eight as omega."""
+        conditions = sum(isinstance(bias, ExpressionBias) and is_condition(bias.node) is True for bias in functions)
+        require_memory(
+            len(self) * (conditions + 16 * (len(functions) - conditions)),
+            f"The values of {len(functions)} biases on {len(self):,} rows",
+            "Give lazy frames (Polars, DuckDB, Spark), of which only sums are asked; or give vardi.debias_matrix a "
+            "function that yields omega in blocks.",
+        )
 
     def series(self, values: Floats, name: str) -> Any:
         """Return values, one for each row, in the user's library (pandas: with the user's index)."""
@@ -85,6 +100,8 @@ class Pool:
             return ""
         position = {name: k for k, name in enumerate(self.names)}
         group_of = {position[name]: number for number, group in enumerate(groups) for name in group}
+        if len(group_of) > NEAREST:
+            return ""
         members = {k: np.flatnonzero(self.source == k) for k in group_of}
         low = {k: np.array([values[rows].min() for values in columns.values()]) for k, rows in members.items()}
         high = {k: np.array([values[rows].max() for values in columns.values()]) for k, rows in members.items()}
@@ -311,7 +328,7 @@ def _counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats | None:
                 expected=("array",),
                 got=(counts,),
             )
-        counts = _joined([frame.column(counts) for frame in frames])
+        counts = _counts_of_column(counts, frames)
     values = np.asarray(counts)
     if values.dtype.kind not in "iufb":
         raise MismatchError(
@@ -329,6 +346,22 @@ def _counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats | None:
             rows=bad[:10],
         )
     return values
+
+
+def _counts_of_column(name: str, frames: Sequence[Frame]) -> NDArray[Any]:
+    counts = _joined([frame.column(name) for frame in frames])
+    missing = int(np.count_nonzero(np.isnan(counts))) if counts.dtype.kind == "f" else 0
+    if missing:
+        raise missing_counts(name, missing)
+    return counts
+
+
+def missing_counts(name: str, count: int) -> MissingValuesError:
+    """Return the error for missing values in a column of counts."""
+    return MissingValuesError(
+        f"The counts in {name!r} are missing in {number_of_rows(count)}. Fill them in, or take these rows out.",
+        columns={name: count},
+    )
 
 
 def _require_length(what: str, values: NDArray[Any], n: int, unit: str) -> None:

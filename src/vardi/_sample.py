@@ -18,7 +18,7 @@ from vardi import _goodness, _theory
 from vardi._bootstrap import Bootstrap, Progress, bootstrap
 from vardi._cdf import DebiasedCdf
 from vardi._diagnostics import Diagnostics, diagnose
-from vardi._estimates import Estimate, Estimates
+from vardi._estimates import Estimate, Estimates, not_finite
 from vardi._frames import Frame, as_frame, concat
 from vardi._goodness import BiasCheck
 from vardi._identify import Verdict, judge
@@ -35,7 +35,9 @@ from vardi._sums import Floats
 from vardi._theory import Bounds
 from vardi._trust import Trust, require_trust, warn_of_single_rows
 from vardi.biases import where
-from vardi.errors import ImpossibleRowError, MismatchError, MissingValuesError, number_of_rows
+from vardi.errors import ImpossibleRowError, MismatchError, TooLargeError, number_of_rows
+
+TILTS = 2**28  # numbers, one for each row and bias, up to which they are all held at once
 
 
 class DebiasedSample:
@@ -571,6 +573,14 @@ class DebiasedSample:
 
     def _tilts(self, log_omegas: Floats) -> Floats:
         """Return r_i omega_k(z_i) / Omega_k, the weight of row i under state k, for all rows and states."""
+        numbers = len(self._influence.strata.source) * len(self.names)
+        if numbers > TILTS:
+            raise TooLargeError(
+                f"This needs a number for each of {len(self._influence.strata.source):,} rows and {len(self.names):,} "
+                f"biases, {8 * numbers / 2**30:,.0f} GB in all. fit.omegas has the normalisers without their errors; "
+                "fit.expectation(values of one bias) has one with its error.",
+                bytes=8 * numbers,
+            )
         log_weights = np.log(self._row_weights)[:, None]
         finite = np.where(np.isfinite(log_omegas), log_omegas, 0.0)  # a state that covers no row has no tilt
         return self._influence.spread(np.exp(self._rows.log_omega() - finite + log_weights))
@@ -580,12 +590,7 @@ class DebiasedSample:
         values = values if self._kept is None else values[self._kept]
         bad = int(np.count_nonzero(~np.isfinite(values)))
         if bad:
-            raise MissingValuesError(
-                f"{bad} of the values {'' if name is None else f'of {name!r} '}are missing or infinite, so nothing can "
-                "be said of the population from them. Fill them in, or ask for the mean over the rows that have one: a "
-                "ratio of two expectations.",
-                columns={"values" if name is None else name: bad},
-            )
+            raise not_finite(bad, name)
         return values
 
     def _values(self, values: Any) -> Floats:
@@ -618,7 +623,7 @@ class DebiasedSample:
 
     @cached_property
     def _weights(self) -> Floats:
-        weights = self._row_weights if self._rows.inverse is None else self._row_weights[self._rows.inverse]
+        weights = self._rows.spread(self._row_weights)
         if self._kept is None:
             return weights
         spread = np.zeros(len(self))

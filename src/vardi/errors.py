@@ -192,6 +192,34 @@ class NeedsRowsError(VardiError):
     """Something that needs rows in memory was asked of a lazy frame."""
 
 
+class TooLargeError(VardiError):
+    """Something that needs more memory than there can be.
+
+    Attributes
+    ----------
+    bytes : int
+        How much it needs.
+    """
+
+    def __init__(self, message: str, *, bytes: int) -> None:
+        super().__init__(message)
+        self.bytes = bytes
+
+
+class EngineError(VardiError):
+    """An engine that could not compute what it was asked; its own error is the cause.
+
+    Attributes
+    ----------
+    sample : str or None
+        Name of the sample whose frame failed; None for one frame that holds all samples.
+    """
+
+    def __init__(self, message: str, *, sample: str | None = None) -> None:
+        super().__init__(message)
+        self.sample = sample
+
+
 class WeightBlindError(VardiError):
     """A learner that takes no ``sample_weight``, so that it would learn from the biased pool.
 

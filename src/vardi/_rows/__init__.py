@@ -3,5 +3,6 @@
 from vardi._rows.base import Rows
 from vardi._rows.checks import Checks
 from vardi._rows.choose import as_rows
+from vardi._rows.intervals import Windows
 
-__all__ = ["Checks", "Rows", "as_rows"]
+__all__ = ["Checks", "Rows", "Windows", "as_rows"]

@@ -10,9 +10,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._rows.base import Rows
+from vardi._rows.blocks import IN_MEMORY, read_rows
 from vardi._rows.checks import Checks, Found
 from vardi._rows.dense import Dense
 from vardi._rows.distinct import distinct, distinct_sparse
+from vardi._rows.intervals import Windows, window_rows
+from vardi._rows.readers import Reader
 from vardi._rows.sparse import Sparse
 from vardi._sums import Floats, Integers
 from vardi.errors import VardiError
@@ -34,8 +37,9 @@ def as_rows(
 
     Parameters
     ----------
-    biases : list of K arrays of length n, ndarray of shape (n, K), or SciPy sparse array of that shape
-        omega_k(z_i), or their logs. What a sparse array does not store is omega = 0.
+    biases : list of K arrays of length n, or ndarray, Reader, Windows or SciPy sparse array of shape (n, K)
+        omega_k(z_i), or their logs. What a sparse array does not store is omega = 0. What is read in blocks stays where
+        it is, unless it is small.
     source : ndarray of int of shape (n,)
         Sample of each row.
     counts : ndarray of shape (n,), optional
@@ -50,8 +54,14 @@ def as_rows(
     checks = Checks(names, log, positions)
     if sparse.issparse(biases):
         return _sparse_rows(biases, source, counts, checks)
+    if isinstance(biases, Windows):
+        return window_rows(biases, source, counts, checks)
+    if isinstance(biases, Reader):
+        if len(source) * biases.shape[1] > IN_MEMORY:
+            return read_rows(biases, source, counts, checks)
+        biases = biases.whole()
     n, K = len(source), len(biases) if isinstance(biases, list) else biases.shape[1]
-    if n * K > SMALL and (kinds := distinct(source, biases)) is not None:
+    if n * K > SMALL and (kinds := distinct(source, biases, checks.zero)) is not None:
         labels, matrix = source[kinds.first], _matrix(_rows_of(biases, kinds.first))
         try:
             found = checks.array(matrix, labels)  # all rows are like these

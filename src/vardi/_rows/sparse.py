@@ -13,11 +13,13 @@ from vardi._rows.base import Rows, Scaled
 from vardi._rows.grouping import membership
 from vardi._rows.start import mean_log_start
 from vardi._sums import Floats, Gram, Integers, Sums
-from vardi._threads import blocks
+from vardi._threads import blocks, map_blocks
 
 PAIRS = 300  # samples up to which the start looks at pairs, for which a subsample is made dense
 DENSE = 2000  # samples up to which overlaps are summed in dense blocks
 CHEAP = 100.0  # entries of a typical row up to which forming the gram costs less than the products it saves
+FILLED = 2.0  # entries of the gram, for each of the rows, up to which its products are the cheaper ones
+PROBE = 50  # samples by whose links the entries of the gram are estimated
 
 
 class Sparse(Rows):
@@ -26,49 +28,69 @@ class Sparse(Rows):
     So thousands of samples never make a dense K x K.
     """
 
+    _by_column: tuple[Scaled, Any] | None = None
+
     @cached_property
     def _lengths(self) -> Integers:
         return np.diff(self.matrix.indptr)
 
     @cached_property
     def _forms_gram(self) -> bool:
-        lengths = self._lengths.astype(np.float64)
-        return float(lengths @ lengths) <= CHEAP * float(lengths.sum())
+        """Whether rows are short, and samples linked to so few others that the gram is hardly larger than the rows."""
+        lengths, K = self._lengths.astype(np.float64), len(self.sizes)
+        if float(lengths @ lengths) > CHEAP * float(lengths.sum()):
+            return False
+        if K <= DENSE:
+            return True
+        some = self.matrix[:, :: K // PROBE]
+        return float((some.T @ self.matrix).nnz) * K / some.shape[1] <= FILLED * self.matrix.nnz
 
-    def sums(self, u: Floats, *, gram: bool = True) -> Sums:
-        """Return log_mass, shares and gram at u."""
-        counts = np.ones(len(self)) if self.counts is None else self.counts
-        root = np.sqrt(counts)  # shares and gram are both products of sqrt(c_i) p_ik
-        P = self._probabilities(u, root)
-        shares = self._column_sums(P.data * self._spread(root))
-        return Sums(float(counts @ self.log_row_mass(u)), shares, self._gram(P) if gram else None)
-
-    @cached_property
-    def _by_column(self) -> tuple[Integers, Integers, Integers]:
-        """Where the entries of each column stand, the columns that have any, and where each begins."""
-        filled, starts = np.unique(np.sort(self.matrix.indices), return_index=True)
-        return np.argsort(self.matrix.indices, kind="stable"), filled, starts
-
-    def _column_sums(self, data: Floats) -> Floats:
-        """Sum by column in pairs: a product with a sparse array adds one by one, and loses digits with n."""
-        order, filled, starts = self._by_column
-        sums = np.zeros(self.matrix.shape[1])
-        sums[filled] = np.add.reduceat(data[order], starts)
-        return sums
-
-    def _probabilities(self, u: Floats, factor: Floats) -> Any:
-        """Return the sparse array of factor_i p_ik."""
+    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
+        """Return shares and, if asked for, gram and log_mass at u."""
         scaled = self._scale(u)
         step = np.exp(u - scaled.anchor)
-        return self._with(
-            scaled.matrix.data * step[self.matrix.indices] * self._spread(factor / (scaled.matrix @ step))
-        )
+        S = np.asarray(scaled.matrix @ step)
+        shares = self._column_sums(scaled, self._counted(1.0 / S)) * step
+        log_mass = float(self._counted(self.log_row_mass(u)).sum()) if objective else None
+        return Sums(log_mass, shares, self._gram(scaled, step, S) if gram else None)
 
-    def _gram(self, P: Any) -> Gram:
-        if self._forms_gram:
-            return (P.T @ P).tocsr()
-        transposed = P.T.tocsr()
-        return lambda v: np.asarray(transposed @ (P @ v))
+    def _counted(self, values: Floats) -> Floats:
+        return values if self.counts is None else values * self.counts
+
+    def _columns(self, scaled: Scaled) -> Any:
+        """Return the scaled matrix by columns, kept for the next pass."""
+        if self._by_column is None or self._by_column[0] is not scaled:
+            self._by_column = (scaled, scaled.matrix.tocsc())
+        return self._by_column[1]
+
+    def _column_sums(self, scaled: Scaled, y: Floats) -> Floats:
+        """Return A'y, added up in pairs: a product with a sparse array adds one by one, and loses digits with n."""
+        columns = self._columns(scaled)
+        filled = np.flatnonzero(np.diff(columns.indptr))
+        starts, ends = columns.indptr[filled], columns.indptr[filled + 1]
+
+        def block(part: slice) -> Floats:
+            first = starts[part.start]
+            entries = slice(first, ends[part.stop - 1])
+            return np.asarray(
+                np.add.reduceat(columns.data[entries] * y[columns.indices[entries]], starts[part] - first)
+            )
+
+        sums = np.zeros(len(self.sizes))
+        sums[filled] = np.concatenate(list(map_blocks(block, len(filled), columns.nnz // len(filled))))
+        return sums
+
+    def _gram(self, scaled: Scaled, step: Floats, S: Floats) -> Gram:
+        columns = self._columns(scaled)
+        if not self._forms_gram:
+            transposed = columns.T
+            return lambda v: transposed @ (self._counted(scaled.matrix @ (v * step) / S) / S) * step
+        left = sparse.csc_array(
+            (columns.data * (1.0 / S)[columns.indices], columns.indices, columns.indptr), columns.shape
+        )
+        gram = (left.T @ self._with(scaled.matrix.data * self._spread(self._counted(1.0 / S)))).tocsr()
+        gram.data *= np.repeat(step, np.diff(gram.indptr)) * step[gram.indices]
+        return gram
 
     def start(self) -> Floats:
         """Return a first u: from pairs where that fits in memory, and else from each sample alone."""
@@ -101,15 +123,18 @@ class Sparse(Rows):
 
     def mix(self, u: Floats, b: Floats) -> Floats:
         """Return P b."""
-        return np.asarray(self._probabilities(u, np.ones(len(self))) @ b)
+        scaled = self._scale(u)
+        step = np.exp(u - scaled.anchor)
+        return np.asarray((scaled.matrix @ (step * b.T).T).T / (scaled.matrix @ step)).T
 
     def project(self, u: Floats, y: Floats) -> Floats:
         """Return P' (c y)."""
-        counts = np.ones(len(self)) if self.counts is None else self.counts
-        P = self._probabilities(u, counts)
+        scaled = self._scale(u)
+        step = np.exp(u - scaled.anchor)
+        weight = self._counted(1.0 / (scaled.matrix @ step))
         if y.ndim == 1:
-            return self._column_sums(P.data * self._spread(y))
-        return np.column_stack([self._column_sums(P.data * self._spread(column)) for column in y.T])
+            return self._column_sums(scaled, weight * y) * step
+        return np.column_stack([self._column_sums(scaled, weight * column) * step for column in y.T])
 
     def reach(self) -> Any:
         """Return the K x K (sparse) counts of rows of sample l (columns) that bias k (rows) could have drawn."""
@@ -130,8 +155,11 @@ class Sparse(Rows):
         reach = self.reach()
         tree = csgraph.minimum_spanning_tree(-(reach + reach.T)).tocoo()
         positive, weighted = positive.tocsc(), weighted.tocsc()
-        shared = [positive[:, [k]].multiply(weighted[:, [l]]).sum() for k, l in zip(tree.row, tree.col, strict=True)]
-        return sparse.csr_array((shared, (tree.row, tree.col)), shape=reach.shape)
+        shared = [
+            positive[:, tree.row[part]].multiply(weighted[:, tree.col[part]]).sum(axis=0)
+            for part in blocks(tree.nnz, positive.nnz // len(self.sizes))
+        ]
+        return sparse.csr_array((np.concatenate(shared), (tree.row, tree.col)), shape=reach.shape)
 
     def log_omega(self) -> Floats:
         """Return log omega as one dense matrix."""

@@ -1,0 +1,299 @@
+"""Rows whose biases are read block by block in every pass: a matrix that need not fit in memory."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+
+import joblib
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from vardi._rows.base import Scaled
+from vardi._rows.checks import Checks
+from vardi._rows.dense import Dense
+from vardi._rows.grouping import membership, sizes_of, stratified
+from vardi._rows.readers import Block, Reader
+from vardi._sums import Floats, Integers
+from vardi._threads import Scratch, blocks, single_threaded_blas
+from vardi.errors import MismatchError, NeedsRowsError
+
+IN_MEMORY = 2**22  # numbers up to which the matrix is read as a whole: it is no more than one block
+GATHERED = 2**26  # numbers that are kept of the first pass, to start from: half a gigabyte
+FRACTION = 1 / 16  # share of the rows that are kept, if they are no more than that
+LEAST = 100  # rows of each sample that are kept, likewise
+WIDE = 1000  # samples from which the gram of a block costs more than to read it and take its exps
+ANSWER = 2**27  # numbers that one answer may hold: a gigabyte
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Rows that the first pass left in memory, evenly spaced within each sample.
+
+    Attributes
+    ----------
+    rows : ndarray of int
+        Their positions, increasing.
+    matrix : ndarray
+        Their biases.
+    """
+
+    rows: Integers
+    matrix: NDArray[Any]
+
+    def within(self, rows: Integers) -> Kept:
+        """Return those that are among others (positions, increasing), by their places there."""
+        place = np.searchsorted(rows, self.rows)
+        inside = place < len(rows)
+        inside[inside] = rows[place[inside]] == self.rows[inside]
+        return Kept(place[inside], self.matrix[inside])
+
+    def differs(self, place: slice, block: NDArray[Any]) -> int | None:
+        """Return the first of these rows in a block, if it holds other values than it did in the first pass."""
+        i = int(np.searchsorted(self.rows, place.start))
+        if i == len(self.rows) or self.rows[i] >= place.stop:
+            return None
+        row = int(self.rows[i])
+        now = block[row - place.start].astype(self.matrix.dtype)
+        return None if np.array_equal(now, self.matrix[i]) else row
+
+
+class Blocks(Dense):
+    """A matrix that is read anew in every pass. What stays in memory: a few blocks, some rows to start from, O(n).
+
+    Parameters
+    ----------
+    matrix : Reader
+        omega or its log, block by block.
+    source, counts, log, moderate, positive, inverse
+        As for :class:`~vardi._rows.base.Rows`.
+    kept : Kept, optional
+        Rows to start from; one pass gathers them where they are needed and not given.
+    reach : ndarray of shape (K, K), optional
+        What ``reach`` returns, if it is known.
+    """
+
+    def __init__(
+        self,
+        matrix: Reader,
+        source: Integers,
+        counts: Floats | None = None,
+        *,
+        log: bool = False,
+        moderate: bool = False,
+        positive: bool = False,
+        inverse: Integers | None = None,
+        kept: Kept | None = None,
+        reach: Floats | None = None,
+    ) -> None:
+        super().__init__(matrix, source, counts, log=log, moderate=moderate, positive=positive, inverse=inverse)
+        self._kept, self._reach = kept, reach
+
+    @property
+    def dear(self) -> bool:
+        """Whether reading the rows costs more than forming their gram."""
+        return len(self.sizes) < WIDE
+
+    def reach(self) -> Floats:
+        """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
+        return super().reach() if self._reach is None else self._reach
+
+    def start(self) -> Floats:
+        """Return a first u, from the rows that are in memory."""
+        return self.subsample(FRACTION, least=LEAST).start()
+
+    def subsample(self, fraction: float, *, least: int) -> Any:
+        """Return the rows that are in memory, however many are asked for, with counts that make them stand for all."""
+        kept = gathered(self.matrix, self.source) if self._kept is None else self._kept
+        counts = None if self.counts is None else self.counts[kept.rows]
+        rows = Dense(
+            kept.matrix, self.source[kept.rows], counts, log=self.log, moderate=self.moderate, positive=self.positive
+        )
+        return rows.standing_for(self.sizes)
+
+    def subset(self, rows: Integers) -> Self:
+        """Return some of the rows (positions, increasing), still where they are."""
+        counts = None if self.counts is None else self.counts[rows]
+        part = self.with_rows(self.matrix[rows], self.source[rows], counts)
+        kept = None if self._kept is None else self._kept.within(rows)
+        if kept is not None and (np.bincount(part.source[kept.rows], minlength=len(self.sizes))[part.sizes > 0]).all():
+            part._kept = kept
+        return part
+
+    def log_means(self, u: Floats) -> Floats:
+        """Return log sum_i c_i omega_ik / S_i(u) for every k, wholly in the log domain and in one pass."""
+        sampled = self.sizes > 0
+
+        def block(rows: slice, values: NDArray[Any]) -> Floats:
+            logs = self._log(values)
+            logs = logs - logsumexp(logs[:, sampled] + u[sampled], axis=1, keepdims=True)
+            return np.asarray(logsumexp(logs, axis=0, b=None if self.counts is None else self.counts[rows, None]))
+
+        return np.asarray(logsumexp(list(self._each(block)), axis=0))
+
+    def mix(self, u: Floats, b: Floats) -> Floats:
+        """Return P b, block by block."""
+        self._require_room(b.size // len(u))
+        return super().mix(u, b)
+
+    def log_omega(self) -> Floats:
+        """Return log omega as one matrix, if that is not large."""
+        self._require_room(len(self.sizes))
+        with np.errstate(divide="ignore"):
+            whole = np.asarray(self.matrix.whole(), np.float64)
+            return whole if self.log else np.log(whole)
+
+    def log_blocks(self) -> Iterator[tuple[slice, Floats]]:
+        """Give log omega block by block, with the place of each, in one pass."""
+        return self._each(lambda rows, values: (rows, self._log(values)))
+
+    def _anchored(self, u: Floats) -> Scaled:
+        # The largest term of each row is looked up by the first pass at u, which so need not wait for another.
+        return Scaled(None, np.full(len(self), np.nan), np.where(self.sizes > 0, u, 0.0))
+
+    def _block(self, scaled: Scaled, rows: slice, values: NDArray[Any], scratch: Scratch) -> Floats:
+        """Return a block of the scaled matrix."""
+        if scaled.offset is not None and np.isnan(scaled.offset[rows]).any():
+            anchor = np.where(self.sizes > 0, scaled.anchor, -np.inf)
+            logs = np.add(self._log(values), anchor, out=scratch("A", values.shape))
+            scaled.offset[rows] = logs.max(axis=1)
+        return super()._block(scaled, rows, values, scratch)
+
+    @property
+    def _is_small(self) -> bool:
+        return False
+
+    def _each(self, function: Callable[[slice, NDArray[Any]], Result]) -> Iterator[Result]:
+        return in_threads(function, self._same_blocks(), len(self.sizes))
+
+    def _total(self, function: Callable[[slice, NDArray[Any]], Result]) -> Result:
+        return functools.reduce(operator.add, self._each(function))
+
+    def _same_blocks(self) -> Iterator[Block]:
+        for place, block in self.matrix.blocks():
+            row = None if self._kept is None else self._kept.differs(place, block)
+            if row is not None:
+                raise MismatchError(
+                    f"Row {row if self.matrix.rows is None else self.matrix.rows[row]} of omega is not what it was in "
+                    "the first pass over the rows. They are read several times, and must be the same each time: fix "
+                    "the seed of what makes them and leave their order alone, or write them to a file first.",
+                    expected=("the same rows",),
+                    got=("other rows",),
+                )
+            yield place, block
+
+    def _require_room(self, columns: int) -> None:
+        if len(self) * columns > ANSWER:
+            raise NeedsRowsError(
+                f"This asks for {columns} numbers for each of {len(self)} rows, {8e-9 * columns * len(self):.1f} GB at "
+                "once, and omega is read in blocks since it need not fit in memory. Ask for fewer states at once, or "
+                "fit a part of the rows that does fit."
+            )
+
+
+def in_threads(
+    function: Callable[[slice, NDArray[Any]], Result], read: Iterator[Block], width: int
+) -> Iterator[Result]:
+    """Apply the function to parts of all blocks in threads, results in order, while this thread reads one ahead.
+
+    Blocks are read here and nowhere else, as a user's function or file may be bound to the thread that made it.
+    """
+    workers = joblib.cpu_count()
+    with single_threaded_blas(), ThreadPoolExecutor(workers) as pool:
+        waiting: deque[Future[Result]] = deque()
+        for place, block in read:
+            parts = blocks(len(block), width)
+            for part in parts:
+                rows = slice(place.start + part.start, place.start + part.stop)
+                waiting.append(pool.submit(function, rows, block[part]))
+            while len(waiting) > max(len(parts), 2 * workers):
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def gathered(reader: Reader, source: Integers) -> Kept:
+    """Return rows to start from, by one pass."""
+    places = _places(source, reader.shape[1])
+    return Kept(places, reader[places].whole())
+
+
+def _places(source: Integers, K: int) -> Integers:
+    """Return evenly spaced rows of every sample, as many as may be kept."""
+    fraction = min(FRACTION, GATHERED / (len(source) * K))
+    return np.sort(stratified(source, K, fraction, max(1, min(LEAST, GATHERED // K**2))))
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What the first pass finds in some rows."""
+
+    low: float
+    high: float
+    reach: Floats  # K x K, or a row of it where all are alike
+    bad: _Bad | None
+
+    def __add__(self, other: _Seen) -> _Seen:
+        low, high = float(np.minimum(self.low, other.low)), float(np.maximum(self.high, other.high))  # keep NaN
+        return _Seen(low, high, self.reach + other.reach, _first(self.bad, other.bad))
+
+
+@dataclass(frozen=True)
+class _Bad:
+    """Values that no bias can have, of the first bias that has some: where they stand, and what they are."""
+
+    k: int
+    rows: Integers
+    values: NDArray[Any]
+
+
+def _first(one: _Bad | None, other: _Bad | None) -> _Bad | None:
+    if one is None or other is None:
+        return other if one is None else one
+    if one.k != other.k:
+        return min(one, other, key=lambda bad: bad.k)
+    return _Bad(one.k, np.concatenate([one.rows, other.rows]), np.concatenate([one.values, other.values]))
+
+
+def read_rows(reader: Reader, source: Integers, counts: Floats | None, checks: Checks) -> Blocks:
+    """Check all rows in one pass, as an array in memory is checked, and keep some to start from."""
+    n, K = reader.shape
+    places = _places(source, K)
+    kept = Kept(places, np.empty((len(places), K), reader.dtype))
+    own = np.empty(n)
+
+    def block(rows: slice, values: NDArray[Any]) -> _Seen:
+        low, high = np.searchsorted(places, [rows.start, rows.stop])
+        kept.matrix[low:high] = values[places[low:high] - rows.start]
+        own[rows] = values[np.arange(len(values)), source[rows]]
+        least, most = float(values.min()), float(values.max())
+        return _Seen(least, most, reach(rows, values, least), bad(rows, values, least, most))
+
+    def reach(rows: slice, values: NDArray[Any], least: float) -> Floats:
+        part = None if counts is None else counts[rows]
+        if least > checks.zero:
+            return sizes_of(source[rows], K, part)
+        return np.asarray(membership(source[rows], K, part) @ (values > checks.zero).astype(np.float64)).T
+
+    def bad(rows: slice, values: NDArray[Any], least: float, most: float) -> _Bad | None:
+        if not checks.refuses(least, most):
+            return None
+        good = values < np.inf if checks.log else (values >= 0) & (values < np.inf)
+        k = int(good.all(axis=0).argmin())
+        where = np.flatnonzero(~good[:, k])
+        return _Bad(k, rows.start + where, values[where, k])
+
+    seen = functools.reduce(operator.add, in_threads(block, reader.blocks(), K))
+    if seen.bad is not None:
+        checks.values(seen.bad.values, seen.bad.k, seen.bad.rows)
+    checks.own(own, source)
+    found = checks.found(seen.low, float(own.min()), seen.high)
+    return Blocks(reader, source, counts, **found, kept=kept, reach=np.broadcast_to(seen.reach, (K, K)))

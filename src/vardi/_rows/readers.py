@@ -1,0 +1,243 @@
+"""Matrices that are read in blocks of rows: memory maps, stored arrays, functions that yield blocks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any, NoReturn, Self, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._sums import Integers
+from vardi._threads import BLOCK
+from vardi.errors import MismatchError
+
+READ = 2**25  # bytes of a block: long enough for a disk, and a few of them are no memory to speak of
+BAND = 8  # blocks that the rows of one chunk may fill before a chunk is read in parts
+SEGMENT = 2**14  # bytes of a column that are read together, at least, where columns are stored one after the other
+
+Block: TypeAlias = tuple[slice, NDArray[Any]]
+Result = TypeVar("Result")
+
+
+class Reader(ABC):
+    """An n x K matrix of which a pass sees one block of rows at a time; the blocks are the caller's to keep.
+
+    Parameters
+    ----------
+    length, width : int
+        Rows and columns of what is read.
+    dtype : dtype
+        What holds its numbers without loss.
+    rows : ndarray of int, optional
+        The rows that are wanted, in increasing order; all by default.
+    """
+
+    ndim = 2
+
+    def __init__(self, length: int, width: int, dtype: Any, rows: Integers | None = None) -> None:
+        self.length, self.dtype, self.rows = length, np.dtype(dtype), rows
+        self.shape = (length if rows is None else len(rows), width)
+
+    @abstractmethod
+    def _selected(self, rows: Integers) -> Self:
+        """Return the reader of these of all rows."""
+
+    @abstractmethod
+    def _read(self) -> Iterator[Block]:
+        """Give all rows in order, each block with its place; blocks without a wanted row may be left out."""
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the rows of a mask or of increasing positions as a reader, or a column (``[:, k]``) as an array."""
+        if isinstance(key, tuple):
+            return np.concatenate([block[:, key[1]] for _, block in self.blocks()])
+        rows = np.flatnonzero(key) if key.dtype == bool else key
+        assert (rows[1:] > rows[:-1]).all(), "rows come in the order in which they are read"
+        return self._selected(rows if self.rows is None else self.rows[rows])
+
+    def blocks(self) -> Iterator[Block]:
+        """Give the wanted rows in order: the place of each block among them, and its values."""
+        for place, block in self._read():
+            if self.rows is None:
+                yield place, block
+            elif (mine := self._among(place)).start < mine.stop:
+                yield mine, block[self.rows[mine] - place.start]
+
+    def whole(self) -> NDArray[Any]:
+        """Return all wanted rows as one array."""
+        return np.concatenate([np.empty((0, self.shape[1]), self.dtype), *(block for _, block in self.blocks())])
+
+    def _among(self, place: slice) -> slice:
+        """Return which of the wanted rows lie in a slice of all rows."""
+        if self.rows is None:
+            return place
+        low, high = np.searchsorted(self.rows, [place.start, place.stop]).tolist()
+        return slice(low, high)
+
+
+class Stored(Reader):
+    """An array with a shape, a type and slices: a memory map, or a data set of Zarr or HDF5."""
+
+    def __init__(self, array: Any, rows: Integers | None = None) -> None:
+        n, K = array.shape
+        super().__init__(n, K, array.dtype, rows)
+        self.array = array
+
+    def _selected(self, rows: Integers) -> Self:
+        return type(self)(self.array, rows)
+
+    def _read(self) -> Iterator[Block]:
+        step = rows_at_once(self.array)
+        for low in range(0, self.length, step):
+            place = slice(low, min(low + step, self.length))
+            if (mine := self._among(place)).start < mine.stop:
+                yield place, _noted(self._values, place)
+
+    def _values(self, place: slice) -> NDArray[Any]:
+        part = self.array[place]
+        if isinstance(part, np.memmap):  # out of the map, in the order of the file: so that only this waits for a disk
+            return np.array(part, order="K", subok=False)
+        return np.asarray(part)
+
+
+def rows_at_once(array: Any) -> int:
+    """Return how many rows to read together: about READ bytes, in whole chunks, in long pieces of a column."""
+    n, K = array.shape
+    row = max(K * array.dtype.itemsize, 1)
+    step = max(READ // row, 1)
+    chunks = getattr(array, "chunks", None)
+    if chunks:
+        chunk = int(np.max(chunks[0]))  # a number, or for Dask the length of each
+        if chunk * row <= BAND * READ:
+            return max(step // chunk, 1) * chunk
+    strides = getattr(array, "strides", None)
+    if strides is not None and strides[0] < strides[1]:
+        step = max(step, SEGMENT // array.dtype.itemsize)
+    return min(step, max(n, 1))
+
+
+class Yielded(Reader):
+    """A function that yields blocks of successive rows, called anew for each pass; together they have ``length``."""
+
+    def __init__(
+        self,
+        function: Callable[[], Iterable[Any]],
+        length: int,
+        width: int | None = None,
+        rows: Integers | None = None,
+    ) -> None:
+        self.function = function
+        super().__init__(length, self._first_width() if width is None else width, np.float64, rows)
+
+    def _selected(self, rows: Integers) -> Self:
+        return type(self)(self.function, self.length, self.shape[1], rows)
+
+    def _first_width(self) -> int:
+        blocks = self._blocks()
+        width = next((block.shape[1] for _, block in blocks), 0)
+        blocks.close()
+        return width
+
+    def _read(self) -> Iterator[Block]:
+        """Join blocks of a few rows to what a thread takes at once, which costs less than to hand each over."""
+        parts: list[NDArray[Any]] = []
+        start = 0
+        for place, block in self._blocks():
+            if block.shape[1] != self.shape[1]:
+                raise MismatchError(
+                    f"The block of omega from row {place.start} on has {block.shape[1]} columns, and the first block "
+                    f"has {self.shape[1]}. Give every block a column for each bias.",
+                    expected=(self.shape[1],),
+                    got=block.shape,
+                )
+            if place.stop > self.length:
+                self._refuse(f"at least {place.stop}")
+            parts.append(block)
+            if (place.stop - start) * self.shape[1] >= BLOCK:
+                yield slice(start, place.stop), _joined(parts)
+                parts, start = [], place.stop
+            if self.rows is not None and len(self.rows) and place.stop > self.rows[-1]:
+                break
+        else:
+            stop = start + sum(map(len, parts))
+            if stop < self.length:
+                self._refuse(str(stop))
+        if parts:
+            yield slice(start, start + sum(map(len, parts))), _joined(parts)
+
+    def _blocks(self) -> Generator[Block, None, None]:
+        """Give the function's blocks with their places, or say what is none."""
+        made: Any = _noted(lambda _: self.function(), slice(0, 0))
+        if not isinstance(made, Iterable):
+            raise MismatchError(
+                f"The function that was given as omega returned {type(made).__qualname__}, which holds no blocks. Let "
+                "it yield arrays of successive rows, from the first row on each time it is called.",
+                expected=("blocks",),
+                got=(type(made).__qualname__,),
+            )
+        blocks, low = iter(made), 0
+        while (given := _noted(lambda _: next(blocks, _END), slice(low, low))) is not _END:
+            block = np.array(given)  # a copy, as the next one may come in the same memory
+            if block.ndim != 2 or block.dtype.kind not in "fiub":
+                raise MismatchError(
+                    f"The block of omega from row {low} on has shape {block.shape} and holds {block.dtype}. Give every "
+                    "block as a matrix of numbers with a column for each bias.",
+                    expected=("matrix of float",),
+                    got=(block.shape, str(block.dtype)),
+                )
+            yield slice(low, low + len(block)), block
+            low += len(block)
+
+    def _refuse(self, rows: str) -> NoReturn:
+        raise MismatchError(
+            f"The blocks of omega hold {rows} rows, but source has {self.length} labels. The function is called for "
+            "each pass over the rows: let it give all of them, from the first on, each time it is called.",
+            expected=(self.length,),
+            got=(rows,),
+        )
+
+
+_END = object()
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _noted(function: Callable[[slice], Result], place: slice) -> Result:
+    """Call what may raise errors of its own; these pass with a note where they arose."""
+    try:
+        return function(place)
+    except Exception as error:
+        error.add_note(f"This arose where vardi read omega from row {place.start} on.")
+        raise
+
+
+def as_reader(omega: Any, n: int) -> Reader | None:
+    """Return what reads omega in blocks, or None for a matrix in memory.
+
+    Parameters
+    ----------
+    omega : object
+        A memory map, an array that is not NumPy's and has ``shape``, a NumPy ``dtype`` and slices, or a function
+        without arguments that yields blocks of rows.
+    n : int
+        How many rows there should be.
+    """
+    if isinstance(omega, np.memmap) or _is_stored(omega):
+        return Stored(omega) if len(omega.shape) == 2 else None
+    if isinstance(omega, Iterator):
+        raise MismatchError(
+            f"omega is a {type(omega).__qualname__}, which can be gone through once, and the rows are read several "
+            "times. Give the function that makes it, without calling it.",
+            expected=("function that yields blocks",),
+            got=(type(omega).__qualname__,),
+        )
+    return Yielded(omega, n) if callable(omega) else None
+
+
+def _is_stored(omega: Any) -> bool:
+    if isinstance(omega, np.ndarray | np.generic) or not hasattr(type(omega), "__getitem__"):
+        return False
+    return isinstance(getattr(omega, "dtype", None), np.dtype) and isinstance(getattr(omega, "shape", None), tuple)
