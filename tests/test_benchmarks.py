@@ -13,7 +13,7 @@ from vardi.bench import BENCHMARKS
 from vardi.bench._records import Report
 from vardi.cli._app import app
 
-NAMES = ["dense-log", "dense-omega", "memory", "read", "indicator", "small", "growth"]
+NAMES = ["dense-log", "dense-omega", "memory", "read", "indicator", "parquet", "small", "growth"]
 
 
 @pytest.fixture
@@ -49,12 +49,15 @@ def run(*arguments):
 def test_command_writes_well_formed_tables(without_peers, tmp_path):
     output = tmp_path / "RESULTS.md"
     result = run("read", "small", "growth", "--shrink", 5000, "--repeats", 1, "--output", output)
-    assert (result.exit_code, result.stdout) == (0, f"results  {output}\n")
+    picture = output.with_suffix(".svg")
+    assert (result.exit_code, result.stdout) == (0, f"results  {output}\npicture  {picture}\n")
     page = output.read_text()
     assert [line for line in page.splitlines() if line.startswith("## ")] == ["## read", "## small", "## growth"]
     assert "`vardi bench read small growth --shrink 5000 --repeats 1`" in page
     assert str(tmp_path) not in page
-    assert [path.name for path in tmp_path.iterdir()] == ["RESULTS.md"]  # no temporary file is left
+    assert {path.name for path in tmp_path.iterdir()} == {"RESULTS.md", "RESULTS.svg"}  # no temporary file is left
+    assert "](RESULTS.svg)" in page
+    assert "n grows: slope" in picture.read_text()
     facts, *rest = tables(page)
     assert {"date", "processor", "memory", "versions"} <= {row[0] for row in facts}
     assert len(rest) == 6

@@ -662,6 +662,24 @@ def test_a_full_disk_under_standard_output_is_no_fault_of_the_data(folder, form)
     assert done.stderr.splitlines()[0] == "error: Standard output cannot be written: No space left on device."
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+@pytest.mark.parametrize("arguments", [["--help"], ["fit", "--help"], ["--version"]])
+def test_a_full_disk_under_a_help_text(arguments):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*VARDI, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr == "error: Standard output cannot be written: No space left on device.\n"
+
+
+@pytest.mark.parametrize("arguments", ["--help", "check study.toml", "fit study.toml -o weights.csv"])
+def test_a_standard_output_that_is_closed(folder, arguments):
+    done = subprocess.run(
+        f"{shlex.join(VARDI)} {arguments} >&-", shell=True, stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (folder / "weights.csv").exists() == ("-o" in arguments)
+
+
 STARTING = """
 import builtins, os, signal, sys
 from vardi.cli import main

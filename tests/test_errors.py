@@ -483,8 +483,25 @@ def test_on_unidentified():
 # ---------------------------------------------------------------- counts
 
 
-@pytest.mark.parametrize("bad", [-1.0, np.nan, np.inf])
-@pytest.mark.parametrize("how", ["array", "mapping", "column", "matrix"])
+def test_a_count_that_is_missing_in_a_column():
+    counts = pd.DataFrame({"x": X, "n": [1.0, 1.0, np.nan, 1.0]})
+    error = refused(
+        vardi.MissingValuesError,
+        "The counts in 'n' are missing in 1 row.",
+        call=lambda: vardi.debias({"a": counts}, {"a": 1}, counts="n"),
+    )
+    assert error.columns == {"n": 1}
+
+
+@pytest.mark.parametrize(
+    ("bad", "how"),
+    [
+        (bad, how)
+        for bad in (-1.0, np.nan, np.inf)
+        for how in ("array", "mapping", "column", "matrix")
+        if not (how == "column" and np.isnan(bad))  # which is a missing value
+    ],
+)
 def test_a_count_that_counts_nothing(bad, how):
     counts = np.array([1.0, 1.0, bad, 1.0])
     call = {

@@ -769,7 +769,7 @@ def test_what_lazy_frames_do_not_give(monkeypatch):
     refused(
         vardi.InvalidSharesError, {"region": {"N": 0.5, "S": 0.5}}, "10 rows of the pool", samples=lazy, biases=biases
     )
-    monkeypatch.setattr("vardi._lazy.shares.CELLS", 1)
+    monkeypatch.setattr("vardi._lazy.shares.most_cells", lambda columns: 1)
     refused(
         vardi.NeedsRowsError,
         MARGINS,

@@ -22,6 +22,9 @@ PACKAGES = (
     "joblib",
     "threadpoolctl",
     "pandas",
+    "polars",
+    "duckdb",
+    "pyarrow",
     "pymbar",
     "jax",
     "jaxlib",
@@ -31,14 +34,17 @@ PACKAGES = (
 NONE = "–"
 
 
-def render(reports: Sequence[Report], settings: Settings, command: str, load: float | None) -> str:
-    """Return the whole page."""
+def render(
+    reports: Sequence[Report], settings: Settings, command: str, load: float | None, picture: str | None = None
+) -> str:
+    """Return the whole page, with a picture beside it if there is one."""
     parts = [
         "# Benchmarks",
         "Written by the command below from one run on one machine; do not edit. Contestants are called in turn, and "
         "the best of their timed calls counts; compilation is left out by a first call. *Residual* is max "
         "|Gamma_k - 1|, the relative error of Vardi's system, computed for every solver by the same NumPy function.",
         _facts(settings, command, load),
+        *([f"![Time against size, and every target over its bar]({picture})"] if picture else []),
         *(_section(report, judged=settings.shrink == 1) for report in reports),
     ]
     return "\n\n".join(parts) + "\n"

@@ -9,6 +9,7 @@ from vardi.bench._dense import dense_log, dense_omega
 from vardi.bench._growth import growth
 from vardi.bench._indicator import indicator
 from vardi.bench._memory import memory
+from vardi.bench._parquet import parquet
 from vardi.bench._read import read
 from vardi.bench._records import Report, Settings
 from vardi.bench._render import render
@@ -20,6 +21,7 @@ BENCHMARKS: dict[str, Callable[[Settings], Report]] = {
     "memory": memory,
     "read": read,
     "indicator": indicator,
+    "parquet": parquet,
     "small": small,
     "growth": growth,
 }
@@ -27,7 +29,11 @@ FAILED = "FAILED"
 
 
 def run(
-    names: Sequence[str], settings: Settings, command: str, on_start: Callable[[str, int], None] = lambda *_: None
+    names: Sequence[str],
+    settings: Settings,
+    command: str,
+    on_start: Callable[[str, int], None] = lambda *_: None,
+    picture: str | None = None,
 ) -> tuple[str, list[Report]]:
     """Run benchmarks, and return the page and what was found.
 
@@ -41,13 +47,15 @@ def run(
         Printed on the page.
     on_start : callable
         Called with the name and the position of each benchmark before it runs.
+    picture : str, optional
+        File beside the page that :func:`~vardi.bench.draw` will draw.
     """
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     reports = []
     for place, name in enumerate(names):
         on_start(name, place)
         reports.append(_run(name, settings))
-    return render(reports, settings, command, load), reports
+    return render(reports, settings, command, load, picture), reports
 
 
 def failed(reports: Sequence[Report]) -> list[str]:

@@ -12,10 +12,13 @@ __all__ = ["main"]
 INTERRUPTED = 130
 CLOSED = 141
 """What a shell says of a program whose reader left: 128 and the number of SIGPIPE."""
+UNWRITTEN = 3
+"""An output cannot be written."""
 
 
 def main() -> int:
     """Run ``vardi`` and return its exit code."""
+    _open_what_is_closed()
     try:
         code = _run()
         sys.stdout.flush()
@@ -24,9 +27,19 @@ def main() -> int:
         return INTERRUPTED
     except BrokenPipeError:
         code = CLOSED
-    if code == CLOSED:
+    except OSError as error:  # of a help text, which is printed before a command begins
+        print(f"error: Standard output cannot be written: {error.strerror}.", file=sys.stderr)
+        code = UNWRITTEN
+    if code in (CLOSED, UNWRITTEN):
         _drop_what_nobody_reads()
     return code
+
+
+def _open_what_is_closed() -> None:
+    """Let what is printed go nowhere where the shell closed a stream, for which Python has None."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
 
 
 def _run() -> int:
@@ -61,5 +74,5 @@ def _drop_what_nobody_reads() -> None:
             continue
         try:
             stream.flush()
-        except BrokenPipeError:
+        except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

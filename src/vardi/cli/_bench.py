@@ -30,10 +30,11 @@ def bench(
     """Run the benchmarks beside the peers that are installed.
 
     A complete run at full size, started from a clone, goes to benchmarks/RESULTS.md; any other is printed unless
-    --output is given. A peer that is not installed is a line of the page: pip install 'vardi[bench]'.
+    --output is given. Beside a page goes a picture, if matplotlib is installed. A peer that is not installed is a line
+    of the page: pip install 'vardi[bench]'.
     """
     from vardi._output import whole_file
-    from vardi.bench import BENCHMARKS, Settings, failed, run
+    from vardi.bench import BENCHMARKS, Settings, draw, failed, installed, run
     from vardi.cli._files import require_free
 
     for name in names or ():
@@ -48,20 +49,27 @@ def bench(
         output, force = RESULTS, True
     if output is not None:
         require_free(output, force=force)
+    picture = output.with_suffix(".svg") if output is not None and installed("matplotlib") else None
+    if picture is not None:
+        require_free(picture, force=force)
     with progress(hidden=quiet) as stage:
         page, reports = run(
             chosen,
             settings,
             _command(names or [], quick=quick, full=full, shrink=shrink, repeats=repeats),
             lambda name, place: stage(f"{name} ({place + 1} of {len(chosen)})", place, len(chosen)),
+            picture.name if picture else None,
         )
+        if picture is not None:
+            with whole_file(picture, overwrite=force) as temporary:
+                draw(reports, temporary, judged=smaller == 1)
         if output is not None:
             with whole_file(output, overwrite=force) as temporary:
                 temporary.write_text(page, encoding="utf-8")
     if output is None:
         show_plain(page)
     elif not quiet:
-        show_files({"results": output})
+        show_files({"results": output} | ({"picture": picture} if picture else {}))
     for name in failed(reports):
         complain("error", f"The benchmark {name} failed; its page says how.", "bold red")
     if failed(reports):

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import typer
 
-from vardi.cli import INTERRUPTED
+from vardi.cli import INTERRUPTED, UNWRITTEN
 from vardi.cli._console import complain, plain, show_json
 from vardi.errors import ExpressionError, OutputError, StudyError, VardiError
 
@@ -17,8 +17,6 @@ NO = 1
 """The data say no: not identifiable, impossible rows, missing values."""
 USAGE = 2
 """The command or the study is wrong."""
-UNWRITTEN = 3
-"""An output cannot be written."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -1,0 +1,242 @@
+"""Faults: what is killed, interrupted, forked, crowded or repeated leaves nothing half done and nothing behind."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import vardi
+from vardi import _memory
+from vardi.cli._demo import STUDY
+
+LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+
+
+@pytest.fixture
+def study(tmp_path):
+    for name, rows in vardi.datasets.house_prices(seed=0, backend="polars").samples.items():
+        rows.write_csv(tmp_path / f"{name}.csv")
+    (tmp_path / "study.toml").write_text(STUDY)
+    return tmp_path
+
+
+def command(folder, *arguments, before="", **options):
+    """Run the command line in a process of its own, after some lines that make it fail."""
+    code = f"{textwrap.dedent(before)}\nimport sys\nfrom vardi.cli import main\nsys.argv[0] = 'vardi'\nsys.exit(main())"
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, **options
+    )
+
+
+def names(folder):
+    return {path.name for path in folder.rglob("*") if path.is_file()}
+
+
+OUTPUTS = {
+    "fit": ("fit", "study.toml", "--output", "out.csv"),
+    "sample": ("sample", "study.toml", "-n", "500", "--seed", "0", "--output", "out.csv"),
+    "report": ("report", "study.toml", "--output", "out.html"),
+}
+
+
+@pytest.mark.parametrize("arguments", OUTPUTS.values(), ids=OUTPUTS)
+class TestFilesAreWholeOrNotThere:
+    def test_killed_in_the_middle_of_writing(self, study, arguments):
+        before = names(study)
+        killed = command(study, *arguments, before="import os\nos.fsync = lambda file: os.kill(os.getpid(), 9)")
+        assert killed.returncode == -signal.SIGKILL
+        left = names(study) - before
+        assert left
+        assert all(name.startswith(".") and ".part" in name for name in left)  # hidden, and not the output
+        assert command(study, *arguments).returncode == 0
+        assert arguments[-1] in names(study)
+
+    def test_what_was_there_survives(self, study, arguments):
+        target = study / arguments[-1]
+        target.write_text("before")
+        killed = command(
+            study, *arguments, "--force", before="import os\nos.fsync = lambda file: os.kill(os.getpid(), 9)"
+        )
+        assert killed.returncode == -signal.SIGKILL
+        assert target.read_text() == "before"
+
+    def test_no_room_left(self, study, arguments):
+        """A limit on the size of files fails a write half way, as a full disk does."""
+        before = names(study)
+        limited = """
+            import resource, signal
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        """
+        failed = command(study, *arguments, before=limited, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+        assert failed.returncode in (1, 3)
+        assert "was not written" in failed.stderr
+        assert "Traceback" not in failed.stderr
+        assert names(study) == before
+
+    def test_interrupted(self, study, arguments):
+        before = names(study)
+        stopped = command(study, *arguments, before="import os\nos.fsync = lambda file: os.kill(os.getpid(), 2)")
+        assert stopped.returncode == 130
+        assert "Traceback" not in stopped.stderr
+        assert "nterrupted" in stopped.stderr
+        assert names(study) == before
+
+
+class TestTooLittleMemory:
+    """More than there is, is refused before any of it is taken, with the size that it needs."""
+
+    def test_values_of_biases(self, monkeypatch):
+        monkeypatch.setattr("vardi._memory.available_memory", lambda: 10**6)
+        x = np.linspace(0.0, 1.0, 50_000)
+        biases = {"all": 1, "long": "x + 1", "low": "x <= 0.5"}
+        with pytest.raises(vardi.TooLargeError) as refusal:
+            vardi.debias({"all": x, "long": x, "low": x[x <= 0.5]}, biases)
+        assert refusal.value.bytes == 125_000 * (1 + 16 + 16)
+        assert str(refusal.value) == (
+            "The values of 3 biases on 125,000 rows need 3.9 MB of memory, and 1.0 MB is available. Give lazy frames "
+            "(Polars, DuckDB, Spark), of which only sums are asked; or give vardi.debias_matrix a function that yields "
+            "omega in blocks."
+        )
+
+    def test_a_container_may_have_less_than_the_machine(self, monkeypatch, tmp_path):
+        monkeypatch.setattr(_memory, "CGROUP", tmp_path)
+        assert _memory.available_memory() > 2**20
+        (tmp_path / "memory.max").write_text("1000000\n")
+        (tmp_path / "memory.current").write_text("400000\n")
+        assert _memory.available_memory() == 600_000
+        (tmp_path / "memory.max").write_text("max\n")
+        assert _memory.available_memory() > 2**20
+
+    def test_a_system_that_does_not_tell(self, monkeypatch):
+        def refuse(*_, **__):
+            raise OSError
+
+        monkeypatch.setattr("builtins.open", refuse)
+        assert _memory._of_machine() == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
+def large():
+    """A pool that is solved in threads."""
+    design = vardi.datasets.harmonic_oscillators(states=6, rows_per_state=40_000, seed=0)
+    return design.omega, design.source
+
+
+def solved(_=None):
+    omega, source = large()
+    fit = vardi.debias_matrix(omega, source, log=True)
+    return fit.solution.u, float(fit.weights[17])
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # forking it is the test
+def test_fits_in_processes_started_after_threads_were_used(method):
+    u, weight = solved()
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"no {method} on this system")
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        for there, its_weight in pool.map_async(solved, range(2)).get(timeout=120):
+            assert_array_equal(there, u)
+            assert its_weight == weight
+
+
+@pytest.mark.parametrize("backend", ["loky", "threading", "multiprocessing"])
+def test_fits_in_joblib(backend):
+    u, _ = solved()
+    found = joblib.Parallel(n_jobs=2, backend=backend)(joblib.delayed(solved)() for _ in range(3))
+    for there, _ in found:
+        assert_array_equal(there, u)
+
+
+def test_many_threads_share_one_fit():
+    x = np.random.default_rng(0).random(200_000)
+    omega, source = np.column_stack([np.ones(len(x)), 1.0 + x, 2.0 - x, 0.5 + x**2, np.exp(x)]), np.arange(len(x)) % 5
+    fit = vardi.debias_matrix(omega, source)
+    fresh = vardi.debias_matrix(omega, source).expectation(x)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: fit.expectation(x), range(24)))
+    for estimate in found:
+        assert_allclose((estimate.value, estimate.stderr), (fresh.value, fresh.stderr), rtol=1e-12)
+
+
+def test_threads_that_fit_at_once():
+    u, _ = solved()
+    with ThreadPoolExecutor(6) as pool:
+        for there, _ in pool.map(solved, range(12)):
+            assert_array_equal(there, u)
+
+
+def test_the_number_of_threads_changes_nothing():
+    code = """
+        import numpy as np, vardi
+        design = vardi.datasets.harmonic_oscillators(states=6, rows_per_state=40_000, seed=0)
+        fit = vardi.debias_matrix(design.omega, design.source, log=True)
+        boot = fit.bootstrap(np.arange(len(design.source)) / 1e5, n=20, jobs=JOBS)
+        print(*(float(number).hex() for number in [*fit.solution.u, *fit.weights[::10_000], *boot.values.ravel()]))
+    """
+    answers = {}
+    for threads in (1, 2, 5):
+        environment = {**os.environ, "LOKY_MAX_CPU_COUNT": str(threads), "OMP_NUM_THREADS": str(threads)}
+        program = textwrap.dedent(code).replace("JOBS", str(threads))
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, env=environment
+        )
+        assert done.returncode == 0, done.stderr
+        answers[threads] = np.array([float.fromhex(number) for number in done.stdout.split()])
+    assert_allclose(answers[2], answers[1], rtol=1e-12, atol=1e-12)
+    assert_allclose(answers[5], answers[1], rtol=1e-12, atol=1e-12)
+
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@LINUX
+def test_a_thousand_fits_leave_nothing_behind():
+    """Memory after 1,000 fits is that after 200: what a fit keeps is gone with it."""
+    rng = np.random.default_rng(0)
+    x = rng.random(4000)
+    omega = np.column_stack([np.ones(len(x)), x])
+    source = np.repeat([0, 1], 2000)
+    after = []
+    for repeat in range(1000):
+        fit = vardi.debias_matrix(omega, source)
+        fit.expectation(x)
+        fit.identify()
+        if repeat % 200 == 199:
+            after.append(resident())
+    fit_bytes = omega.nbytes + 10 * x.nbytes  # what one fit that is kept would hold
+    assert after[-1] - after[0] < 20 * fit_bytes  # of 800 fits
+
+
+def test_an_interrupt_reaches_a_solve_in_python():
+    """Ctrl-C during a long solve ends it at once, and the next solve is as if nothing had been."""
+    code = """
+        import os, signal, threading, time
+        import numpy as np
+        import vardi
+        design = vardi.datasets.harmonic_oscillators(states=20, rows_per_state=40_000, seed=0)
+        vardi.debias_matrix(design.omega[:1000], design.source[:1000], log=True)
+        threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        started = time.perf_counter()
+        try:
+            while time.perf_counter() - started < 30:
+                vardi.debias_matrix(design.omega, design.source, log=True)
+            print("never interrupted")
+        except KeyboardInterrupt:
+            fit = vardi.debias_matrix(design.omega, design.source, log=True)
+            print("solved", fit.solution.converged)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.returncode) == ("solved True\n", 0), done.stderr
