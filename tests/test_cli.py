@@ -202,12 +202,14 @@ def test_lazy_engines_print_the_same_summary(folder, engine):
     np.testing.assert_allclose(lazy["weight"], memory["weight"], rtol=1e-12)
 
 
-def test_rows_without_count_are_mentioned_where_a_lazy_engine_leaves_them_out(small):
+@pytest.mark.parametrize("engine", ["memory", "polars", "duckdb"])
+def test_rows_without_count_are_among_the_weights(small, engine):
     (small / "low.csv").write_text("x,times\n1,1\n2,2\n4,0\n")
-    (small / "study.toml").write_text(f'engine = "polars"\n{LOW}counts = "times"\n{HIGH}')
-    result = run("fit", "study.toml", "-o", "weights.csv")
-    assert "1 rows with a count of 0 are not among the weights." in result.stdout
-    assert pl.read_csv("weights.csv")["row"].to_list() == [0, 1, 0, 1, 2]
+    (small / "study.toml").write_text(f'engine = "{engine}"\n{LOW}counts = "times"\n{HIGH}')
+    assert run("fit", "study.toml", "-o", "weights.csv").exit_code == 0
+    written = pl.read_csv("weights.csv")
+    assert written["row"].to_list() == [0, 1, 2, 0, 1, 2]
+    assert (written["weight"] == 0).to_list() == [False, False, True, False, False, False]
 
 
 @pytest.mark.parametrize("engine", ["memory", "polars", "duckdb"])
@@ -408,7 +410,7 @@ def test_broken_data_found_while_computing_are_no_traceback(small):
     (small / "study.toml").write_text(f'engine = "polars"\n{LOW}{HIGH}')
     result = run("fit", "study.toml", "-o", "weights.csv")
     assert result.exit_code == 1
-    assert "error: The data cannot be computed on: " in result.stderr
+    assert "error: The engine could not compute on the rows of sample 'high' (polars ComputeError: " in result.stderr
     assert not (small / "weights.csv").exists()
 
 

@@ -693,3 +693,49 @@ def test_a_sample_whose_counts_are_all_zero_is_empty():
         call=lambda: vardi.debias({"a": np.ones(2), "b": np.ones(2)}, {"a": 1, "b": 1}, counts=[1, 1, 0, 0]),
     )
     assert error.samples == ("b",)
+
+
+# ---------------------------------------------------------------- values that are no labels, no levels
+
+
+def test_labels_that_are_lists():
+    rows = pd.DataFrame({"x": X, "s": [[1], [2], [1], [2]]})
+    error = refused(
+        vardi.MismatchError,
+        "'s' holds values that are no labels, such as lists. Convert it to text or numbers.",
+        call=lambda: vardi.debias(rows, {"a": 1}, source="s"),
+    )
+    assert error.expected == ("text", "numbers")
+    shares = {"s": {"a": 0.5, "b": 0.5}}
+    refused(
+        vardi.MismatchError,
+        "'s' holds values that are no labels",
+        call=lambda: vardi.debias({"a": rows}, {"a": 1}, shares=shares),
+    )
+    fit = vardi.debias({"a": rows}, {"a": 1})
+    refused(
+        vardi.MismatchError, "'s' holds values that are no labels", call=lambda: fit.bootstrap("x", n=20, groups="s")
+    )
+
+
+def test_groups_that_pandas_misses():
+    rows = pd.DataFrame({"x": X, "g": pd.array(["a", pd.NA, "b", "b"], dtype=object)})
+    fit = vardi.debias({"a": rows}, {"a": 1})
+    refused(vardi.MissingValuesError, "1 rows have no group", call=lambda: fit.bootstrap("x", n=20, groups="g"))
+
+
+@pytest.mark.parametrize("level", ["0.95", None, [0.9]])
+def test_a_level_that_is_no_number(level):
+    fit = vardi.debias({"a": np.linspace(1.0, 9.0, 200)}, {"a": 1})
+    refused(vardi.MismatchError, f"The level {level} is no probability", call=lambda: fit.expectation("x", level=level))
+    if not isinstance(level, list):
+        refused(
+            vardi.MismatchError,
+            f"The quantile {level} is not between 0 and 1",
+            call=lambda: fit.cdf("x").quantile(level),
+        )
+
+
+def test_one_column_where_several_may_be_given():
+    fit = vardi.debias({"a": np.linspace(1.0, 9.0, 200)}, {"a": 1})
+    assert fit.expectations("x")[0].value == fit.expectation("x").value

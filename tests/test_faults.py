@@ -98,7 +98,8 @@ class TestTooLittleMemory:
     """More than there is, is refused before any of it is taken, with the size that it needs."""
 
     def test_values_of_biases(self, monkeypatch):
-        monkeypatch.setattr("vardi._memory.available_memory", lambda: 10**6)
+        monkeypatch.setattr(_memory, "available_memory", lambda: 10**6)
+        monkeypatch.setattr(_memory, "ALWAYS", 10**6)
         x = np.linspace(0.0, 1.0, 50_000)
         biases = {"all": 1, "long": "x + 1", "low": "x <= 0.5"}
         with pytest.raises(vardi.TooLargeError) as refusal:

@@ -1,6 +1,7 @@
 """Lazy frames give what NumPy gives: every engine against the same suite, and rows that never leave it."""
 
 import duckdb
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -8,7 +9,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 import vardi
+from vardi._lazy import memory
+from vardi._lazy import thinned as thinned_module
 from vardi._rows.dense import Dense
+from vardi._rows.engine import answering
 from vardi._rows.lazy import LazyRows
 
 ENGINES = {
@@ -224,3 +228,253 @@ class TestRefusals:
         ):
             with pytest.raises(vardi.errors.NeedsRowsError, match="needs rows in memory"):
                 call()
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Record the shape of what each query brings back: every query here looks at all rows."""
+    shapes = []
+    collect = nw.LazyFrame.collect
+
+    def counting(frame, *arguments, **options):
+        answer = collect(frame, *arguments, **options)
+        shapes.append(answer.shape)
+        return answer
+
+    monkeypatch.setattr(nw.LazyFrame, "collect", counting)
+    return shapes
+
+
+def gammas(n, *, ordered=False):
+    rng = np.random.default_rng(0)
+    values = [rng.gamma(shape, size=size) for shape, size in ((3.0, n), (4.0, n), (5.0, n // 2))]
+    frame = {"x": np.concatenate([np.sort(one) if ordered else one for one in values])}
+    return pd.DataFrame({**frame, "s": np.repeat(["plain", "length", "square"], [n, n, n // 2])})
+
+
+LENGTHS = {"plain": 1, "length": "x", "square": "x**2"}
+
+
+class TestPasses:
+    @pytest.mark.parametrize(
+        "biases",
+        [
+            {"plain": "x <= 40", "length": "x > 1 and x < 9", "square": "not x < 0"},
+            {"plain": vardi.steps("x", [2, 4]).at([0.5, -1.0]), "length": "0.5 * (x < 3) + 2 * (x >= 3)", "square": 1},
+        ],
+        ids=["conditions", "made of conditions"],
+    )
+    def test_one_query_where_biases_are_made_of_conditions(self, engine, asked, biases):
+        pool = gammas(2_000)
+        pool = pool[(pool["s"] != "length") | ((pool["x"] > 1) & (pool["x"] < 9))]
+        lazy = vardi.debias(engine(pool), biases, source="s")
+        assert len(asked) == 1
+        assert_allclose(lazy.solution.u, vardi.debias(pool, biases, source="s").solution.u, rtol=1e-9)
+
+    def test_one_query_for_each_frame(self, engine, asked):
+        samples, biases, _ = houses()
+        vardi.debias({k: engine(v) for k, v in samples.items()}, biases)
+        assert len(asked) == 2
+
+    @pytest.mark.parametrize("ordered", [False, True])
+    def test_six_passes_at_most_where_biases_vary_with_every_row(self, engine, asked, ordered):
+        pool = gammas(200_000, ordered=ordered)
+        lazy = vardi.debias(engine(pool), LENGTHS, source="s")
+        assert isinstance(lazy._rows, LazyRows)
+        assert len(asked) <= 6
+        assert_allclose(lazy.solution.u, vardi.debias(pool, LENGTHS, source="s").solution.u, rtol=1e-12, atol=1e-12)
+
+    def test_only_the_thinned_rows_come_into_memory(self, engine, asked):
+        vardi.debias(engine(gammas(200_000)), LENGTHS, source="s")
+        assert sorted(rows for rows, _ in asked)[-2] <= 3
+        assert max(rows for rows, _ in asked) < 1.1 * thinned_module.ROWS
+
+    def test_more_conditions_than_an_integer_has_bits(self, engine, asked):
+        pool = pd.DataFrame({"x": np.arange(120.0) % 40})
+        biases = {"0": 1, **{str(k): f"x < {k}" for k in range(1, 40)}}
+        lazy = vardi.debias({"0": engine(pool)}, biases)
+        assert len(asked) == 1
+        assert_allclose(list(lazy.omegas.values()), [1.0, *(k / 40 for k in range(1, 40))])
+
+    def test_few_values_of_a_number_are_solved_in_memory(self, engine):
+        pool = gammas(5_000).assign(k=lambda frame: frame["x"].round())
+        biases = {"plain": 1, "length": "k + 1", "square": "(k + 1)**2"}
+        lazy = vardi.debias(engine(pool), biases, source="s")
+        assert isinstance(lazy._rows, Dense)
+        assert len(lazy._rows) < 100
+        assert_allclose(lazy.solution.u, vardi.debias(pool, biases, source="s").solution.u, rtol=1e-9)
+
+    def test_rows_that_are_all_alike_in_one_sample(self, engine, monkeypatch):
+        monkeypatch.setattr(thinned_module, "ROWS", 300)
+        monkeypatch.setattr(thinned_module, "FIRST", 50)
+        pool = gammas(2_000)
+        pool.loc[pool["s"] == "plain", "x"] = 3.0
+        lazy = vardi.debias(engine(pool), LENGTHS, source="s")
+        assert isinstance(lazy._rows, LazyRows)
+        assert_allclose(lazy.solution.u, vardi.debias(pool, LENGTHS, source="s").solution.u, rtol=1e-9)
+
+
+def test_sums_near_a_point_are_those_of_a_pass(engine, asked):
+    rows = vardi.debias(engine(gammas(1_000)), LENGTHS, source="s")._rows
+    u = np.array([0.1, -0.2, -0.4])
+    there, passes = rows.sums(u), len(asked)
+    near = u + np.array([3e-8, -2e-8, 1e-8])
+    worked_out, scale = rows.sums(near), rows.weights(near)[1]
+    assert len(asked) == passes
+    rows._point = None
+    assert_allclose(worked_out.shares, rows.sums(near).shares, rtol=1e-14)
+    assert_allclose(worked_out.log_mass, rows.sums(near).log_mass, rtol=1e-14)
+    assert_allclose(scale, rows.weights(near)[1], rtol=1e-13)
+    assert np.abs(worked_out.shares / there.shares - 1).min() > 1e-9
+    rows.sums(u + 1e-6)
+    assert len(asked) == passes + 2
+
+
+def test_a_gram_of_an_earlier_point_serves_only_where_none_is_asked_for(engine, monkeypatch, asked):
+    monkeypatch.setattr("vardi._rows.lazy.GRAMS", 1)
+    rows = vardi.debias(engine(gammas(1_000)), LENGTHS, source="s")._rows
+    here, there = np.array([0.1, -0.2, -0.4]), np.array([0.101, -0.2, -0.4])
+    rows.sums(here)
+    assert rows.sums(there, gram=False).gram is None
+    passes = len(asked)
+    fresh = rows.sums(there)
+    assert len(asked) == passes + 1
+    assert_allclose(fresh.gram.sum(axis=1), fresh.shares)
+
+
+class TestMemory:
+    def test_distinct_rows_are_as_many_as_memory_holds(self, monkeypatch):
+        monkeypatch.setattr(memory, "available_memory", lambda: 16 * 10**9)
+        assert memory.most_cells(3) == 13_888_888
+        assert memory.most_cells(100) == 16 * 10**9 // 4 // (8 * 103 * 6)
+        monkeypatch.setattr(memory, "available_memory", lambda: 0)
+        assert memory.most_cells(3) == 1
+
+    def test_more_distinct_rows_than_memory_holds_stay_in_the_engine(self, engine, monkeypatch):
+        monkeypatch.setattr("vardi._lazy.pool.most_cells", lambda columns: 3)
+        pool = gammas(500)
+        biases = {"plain": "x <= 40", "length": "x >= 0", "square": "x <= 30 or x > 31"}
+        few = vardi.debias(engine(pool), biases, source="s")
+        assert isinstance(few._rows, Dense)
+        biases = {"plain": "x <= 40", "length": "0.5 + (x >= 3)", "square": "x <= 30 or x > 31"}
+        lazy = vardi.debias(engine(pool), biases, source="s")
+        assert isinstance(lazy._rows, LazyRows)
+        assert_allclose(lazy.solution.u, vardi.debias(pool, biases, source="s").solution.u, rtol=1e-9)
+
+
+@pytest.mark.parametrize("choice", ["streaming", "in-memory"])
+def test_polars_computes_by_the_engine_that_its_user_sets(monkeypatch, choice):
+    options = []
+    collect = pl.LazyFrame.collect
+    monkeypatch.setattr(
+        pl.LazyFrame, "collect", lambda frame, **given: options.append(given) or collect(frame, **given)
+    )
+    pool = gammas(1_000)
+    with pl.Config() as config:
+        config.set_engine_affinity(choice)
+        lazy = vardi.debias(pl.from_pandas(pool).lazy(), LENGTHS, source="s")
+    assert options
+    assert all(given.get("engine", "auto") == "auto" for given in options)
+    assert_allclose(lazy.solution.u, vardi.debias(pool, LENGTHS, source="s").solution.u, rtol=1e-9)
+
+
+def test_a_summary_says_that_it_has_no_means(engine):
+    samples, biases, _ = houses()
+    fit = vardi.debias({k: engine(v) for k, v in samples.items()}, biases)
+    said = "No means are shown: the rows are in their engine, which would have to read them all again."
+    assert f"{said} Ask for those you need, as by fit.expectation('MEDV')." in " ".join(fit.summary().split())
+    assert said in fit._repr_html_()
+    assert "No means" not in vardi.debias(samples, biases).summary()
+
+
+class TestEngineErrors:
+    def refused(self, frame, *texts, biases=None, cause=Exception):
+        with pytest.raises(vardi.EngineError) as caught:
+            vardi.debias({"a": frame}, biases or {"a": "x <= 6"})
+        assert caught.value.sample == "a"
+        assert isinstance(caught.value.__cause__, cause)
+        for text in ("The engine could not compute on the rows of sample 'a' (", "Nothing was left half done.", *texts):
+            assert text in str(caught.value)
+
+    def test_a_file_that_is_not_there(self, tmp_path):
+        remedy = "Check that the file is where the frame says"
+        self.refused(pl.scan_parquet(tmp_path / "no.parquet"), "FileNotFoundError", remedy, cause=FileNotFoundError)
+        path = tmp_path / "soon_gone.parquet"
+        pl.DataFrame({"x": [1.0]}).write_parquet(path)
+        relation = duckdb.connect().read_parquet(str(path))
+        path.unlink()
+        self.refused(relation, "duckdb IOException", remedy, cause=duckdb.IOException)
+
+    def test_a_file_of_another_format(self, tmp_path):
+        path = tmp_path / "text.parquet"
+        path.write_text("this is no Parquet file, but it is long enough to be looked at\n" * 3)
+        self.refused(pl.scan_parquet(path), "Check that the file is whole", cause=pl.exceptions.PolarsError)
+
+    def test_a_connection_that_was_closed(self):
+        connection = duckdb.connect()
+        relation = connection.sql("select 1.0 as x")
+        connection.close()
+        self.refused(relation, "Keep the connection open", cause=duckdb.Error)
+
+    def test_a_connection_that_is_closed_while_a_fit_is_used(self):
+        connection = duckdb.connect()
+        connection.execute("create table t as select range::double as x from range(50)")
+        fit = vardi.debias({"a": connection.table("t")}, {"a": "x + 1"})
+        connection.close()
+        with pytest.raises(vardi.EngineError, match="Keep the connection open"):
+            fit.expectation("x")
+
+    def test_values_that_fail_in_the_middle_of_a_query(self):
+        connection = duckdb.connect()
+        relation = connection.sql(
+            "select case when range < 5000 then range else error('disk full') end as x from range(9000)"
+        )
+        self.refused(relation, "disk full", "Collect the first rows of the frame", cause=duckdb.Error)
+        frame = pl.LazyFrame({"t": ["1", "2", "three"]}).select(pl.col("t").cast(pl.Float64).alias("x"))
+        self.refused(frame, "polars InvalidOperationError", cause=pl.exceptions.InvalidOperationError)
+
+    def test_text_where_a_number_is_needed(self, engine):
+        frame = engine(pd.DataFrame({"x": ["1", "2"]}))
+        with pytest.raises(vardi.MismatchError, match=r"Column 'x' holds text \(String\), and it is compared with 0.6"):
+            vardi.debias({"a": frame}, {"a": "x <= 0.6"})
+
+    def test_one_frame_of_all_samples(self, tmp_path):
+        with pytest.raises(vardi.EngineError, match="on the frame of all samples") as caught:
+            vardi.debias(pl.scan_parquet(tmp_path / "no.parquet"), {"a": 1}, source="s")
+        assert caught.value.sample is None
+
+    @pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt(), ImportError("no pyarrow")])
+    def test_what_is_not_the_engine_s_comes_out_as_it_is(self, monkeypatch, error):
+        def fail(*_, **__):
+            raise error
+
+        monkeypatch.setattr(nw.LazyFrame, "collect", fail)
+        with pytest.raises(type(error)) as caught:
+            vardi.debias({"a": pl.LazyFrame({"x": [1.0]})}, {"a": 1})
+        assert caught.value is error
+
+    def test_an_interrupt_that_the_engine_reports(self):
+        with pytest.raises(KeyboardInterrupt), answering():
+            raise RuntimeError("Query interrupted") from KeyboardInterrupt()
+
+    def test_a_lack_of_memory_that_the_engine_reports(self):
+        error = type("OutOfMemoryException", (Exception,), {})("could not allocate block\nand more")
+        with (
+            pytest.raises(vardi.EngineError, match="could not allocate block\\). .* Give the engine more memory"),
+            answering(),
+        ):
+            raise error
+
+
+class TestCounts:
+    def test_bad_counts_are_named(self, engine):
+        for bad, text in ((-1.0, "run from -1.0 to 2.0"), (np.inf, "run from 1.0 to inf")):
+            frame = engine(pd.DataFrame({"x": [1.0, 2.0, 3.0], "n": [1.0, bad, 2.0]}))
+            with pytest.raises(vardi.InvalidCountsError, match=f"The counts in 'n' {text}"):
+                vardi.debias({"a": frame}, {"a": "x > 0"}, counts="n")
+
+    def test_rows_that_count_for_nothing_may_be_impossible(self, engine, asked):
+        frame = pd.DataFrame({"x": [1.0, 2.0, 3.0, -5.0], "n": [1, 2, 2, 0]})
+        fit = vardi.debias({"a": engine(frame)}, {"a": "x > 0"}, counts="n")
+        assert fit.sizes == {"a": 5.0}
+        assert len(asked) == 1

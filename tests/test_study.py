@@ -161,7 +161,6 @@ def test_counts_stand_for_rows(folder, houses, engine):
     rows.write_csv(folder / "agency.csv")
     study = read(written(folder, f'engine = "{engine}"\n{AGENCY}counts = "times"\n{NATIONAL}'))
     assert study.fit().sizes == {"agency": 200, "national": 100}
-    assert study.open().uncounted() == 100
     counts = {"agency": rows["times"], "national": np.ones(100)}
     expected = vardi.debias({**houses.samples, "agency": rows}, houses.biases, counts=counts)
     assert study.fit().omegas == pytest.approx(expected.omegas, rel=1e-12)

@@ -82,7 +82,7 @@ class DebiasedCdf:
                 expected=(1,),
                 got=(np.size(q),),
             )
-        if not 0.0 < q < 1.0:
+        if not isinstance(q, int | float | np.number) or not 0.0 < q < 1.0:
             raise MismatchError(
                 f"The quantile {q} is not between 0 and 1. Give a probability, such as 0.5 for the median.",
                 expected=("between 0 and 1",),

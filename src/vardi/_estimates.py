@@ -12,14 +12,14 @@ from scipy.special import ndtri
 
 from vardi._strata import Strata
 from vardi._sums import Floats
-from vardi.errors import MismatchError
+from vardi.errors import MismatchError, MissingValuesError
 
 ROUNDING = 1e-12  # of a value: below it an error says how numbers are rounded, and nothing of the rows
 
 
 def quantile_of_normal(level: float) -> float:
     """Return z such that a normal variable lies within z standard deviations with the given probability."""
-    if not 0.0 < level < 1.0:
+    if not isinstance(level, int | float | np.number) or not 0.0 < level < 1.0:
         raise MismatchError(
             f"The level {level} is no probability of an interval. Give a number between 0 and 1, such as 0.95.",
             expected=("between 0 and 1",),
@@ -198,6 +198,16 @@ class Estimates:
 
     def __str__(self) -> str:
         return "\n".join(str(estimate) for estimate in self)
+
+
+def not_finite(count: int, name: str | None) -> MissingValuesError:
+    """Return the error for values without a mean, some of them being missing or infinite."""
+    return MissingValuesError(
+        f"{count} of the values {'' if name is None else f'of {name!r} '}are missing or infinite, so nothing can be "
+        "said of the population from them. Fill them in, or ask for the mean over the rows that have one: a ratio of "
+        "two expectations.",
+        columns={"values" if name is None else name: count},
+    )
 
 
 def with_digits_of(stderr: float, *numbers: float) -> list[str]:

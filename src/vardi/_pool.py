@@ -281,13 +281,25 @@ def as_biases(by_name: Mapping[Name, Any], names: Sequence[Name]) -> tuple[Bias,
     return tuple(biases)
 
 
+def no_labels(what: str) -> MismatchError:
+    """Return the refusal of values that cannot tell rows apart."""
+    return MismatchError(
+        f"{what} holds values that are no labels, such as lists. Convert it to text or numbers.",
+        expected=("text", "numbers"),
+        got=("other values",),
+    )
+
+
 def _codes(labels: NDArray[Any], names: Mapping[Name, Any], column: str) -> Integers:
     position = {name: k for k, name in enumerate(names)}
-    codes = np.fromiter((position.get(label, -1) for label in labels.tolist()), np.int64, len(labels))
+    try:
+        codes = np.fromiter((position.get(label, -1) for label in labels.tolist()), np.int64, len(labels))
+    except TypeError as error:
+        raise no_labels(repr(column)) from error
     if (codes >= 0).all():
         return codes
     strangers = labels[codes < 0].tolist()
-    missing = sum(_is_missing(label) for label in strangers)
+    missing = sum(is_missing(label) for label in strangers)
     if missing:
         raise MissingValuesError(
             f"No label in {column!r} for {number_of_rows(missing)}, so it is unknown which sample they belong to. "
@@ -304,7 +316,7 @@ def _codes(labels: NDArray[Any], names: Mapping[Name, Any], column: str) -> Inte
     )
 
 
-def _is_missing(label: Any) -> bool:
+def is_missing(label: Any) -> bool:
     return label is None or type(label).__name__ == "NAType" or label != label
 
 

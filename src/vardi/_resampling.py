@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._pool import show
+from vardi._pool import is_missing, no_labels, show
 from vardi._rows import Rows
 from vardi._sums import Floats, Integers
 from vardi.errors import MismatchError, MissingValuesError, NeedsRowsError, suggest
@@ -145,13 +145,16 @@ def group_codes(fit: DebiasedSample, groups: Any) -> Integers:
             got=labels.shape,
         )
     labels = labels if fit._kept is None else labels[fit._kept]
-    if missing := int(sum(label is None or label != label for label in labels.tolist())):
+    if missing := sum(is_missing(label) for label in labels.tolist()):
         raise MissingValuesError(
             f"{missing} rows have no group, so it is unknown which rows they depend on. Fill the groups in; a row that "
             "depends on no other is a group of its own.",
             columns={"groups": missing},
         )
-    codes, firsts = _by_first_appearance(labels)
+    try:
+        codes, firsts = _by_first_appearance(labels)
+    except TypeError as error:
+        raise no_labels(repr(groups) if isinstance(groups, str) else "groups") from error
     source = fit._influence.strata.source
     astray = np.flatnonzero(source[firsts][codes] != source)
     if len(astray):

@@ -153,11 +153,13 @@ class DebiasedSample:
 
         Parameters
         ----------
-        matrix : array of shape (n, m), or list of columns and expressions
+        matrix : array of shape (n, m), column, expression, or list of these two
             The functions.
         level : float
             Coverage of each interval.
         """
+        if isinstance(matrix, str):
+            matrix = [matrix]
         if isinstance(matrix, list | tuple) and matrix and isinstance(matrix[0], str):
             values = np.column_stack([self._values(name) for name in matrix])
         else:

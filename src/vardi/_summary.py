@@ -69,6 +69,7 @@ class Summary:
     doubts: tuple[str, ...]
     log_scale: bool
     shares: SharesCheck | None = None
+    unasked: tuple[str, ...] = ()
 
 
 def summarize(fit: DebiasedSample) -> Summary:
@@ -99,6 +100,7 @@ def summarize(fit: DebiasedSample) -> Summary:
         doubts=fit.trust.messages,
         log_scale=log_scale,
         shares=fit.shares,
+        unasked=getattr(fit, "_numeric_schema", ()),  # of a lazy fit, in whose engine each mean takes passes
     )
 
 
@@ -153,6 +155,8 @@ def to_text(summary: Summary) -> str:
         ]
         if summary.more_variables:
             lines.append(f"... and {summary.more_variables} more")
+    if summary.unasked and not summary.variables:
+        lines += ["", *textwrap.wrap(unasked_text(summary.unasked), WIDTH, break_long_words=False)]
     if summary.gaps:
         lines += ["", *textwrap.wrap(gaps_text(summary.gaps), WIDTH)]
     for doubt in summary.doubts:
@@ -189,9 +193,18 @@ def to_html(summary: Summary) -> str:
             else ""
         )
         + (f"<p>... and {summary.more_variables} more</p>" if summary.more_variables else "")
+        + (f"<p>{escape(unasked_text(summary.unasked))}</p>" if summary.unasked and not variables else "")
         + (f"<p>{escape(gaps_text(summary.gaps))}</p>" if summary.gaps else "")
         + "".join(f"<p><b>Note</b>: {escape(doubt)}</p>" for doubt in summary.doubts)
         + "</div>"
+    )
+
+
+def unasked_text(names: Sequence[str]) -> str:
+    """Return why a lazy fit shows no means, and how to get them."""
+    return (
+        "No means are shown: the rows are in their engine, which would have to read them all again. Ask for those you "
+        f"need, as by fit.expectation({names[0]!r})."
     )
 
 

@@ -165,7 +165,7 @@ class _Builder:
                 return self._apply(node, operator.pow, self._number(base), self._number(exponent))
             case Negative(operand):
                 term = self._number(operand)
-                return replace(term, node=node, value=-term.value)
+                return replace(term, node=node, value=term.value * -1.0)  # narwhals has had a sign since 2.1 only
             case Call(function, arguments):
                 return self._call(node, function, [self._number(argument) for argument in arguments])
 

@@ -119,8 +119,10 @@ class NarwhalsTarget:
     def as_float(self, value: nw.Expr) -> nw.Expr:
         return value.cast(nw.Float64)
 
-    def is_nan(self, value: nw.Expr) -> nw.Expr:
-        return value.is_null() | value.is_nan()  # what is NaN elsewhere is null in nullable pandas
+    @staticmethod
+    def is_nan(value: nw.Expr) -> nw.Expr:
+        # What is NaN elsewhere is null in nullable pandas; a quotient by zero, infinite elsewhere, is null in Spark.
+        return value.is_null() | value.is_nan()
 
     def is_in(self, value: nw.Expr, values: Sequence[Any]) -> nw.Expr:
         return value.is_in(values)

@@ -54,6 +54,9 @@ def _concat_narwhals(frames: list[NarwhalsFrame]) -> Frame:
         for name, dtype in schema.items():
             dtypes.setdefault(name, set()).add(dtype)
     common = {name: _common(name, found) for name, found in dtypes.items() if len(found) > 1}
+    for name, dtype in common.items():
+        if dtype == nw.Int64:
+            _require_64_bits(name, dtypes[name], frames)
     parts = [
         frame._data.with_columns(nw.col(name).cast(dtype) for name, dtype in common.items() if name in frame._schema)
         if common
@@ -63,10 +66,32 @@ def _concat_narwhals(frames: list[NarwhalsFrame]) -> Frame:
     same = all(set(schema) == set(dtypes) for schema in schemas)
     if same:
         parts = [part.select(*dtypes) for part in parts]
+    if not dtypes:
+        raise MismatchError(
+            "The samples have no columns, so their rows cannot be put into one frame. Give each a column.",
+            expected=("columns",),
+            got=(),
+        )
     pool = nw.concat(parts, how="vertical" if same else "diagonal")
     if same and all(frame._is_series for frame in frames):
         return as_frame(pool.get_column(next(iter(dtypes))).to_native())
     return as_frame(pool.to_native())
+
+
+def _require_64_bits(name: str, dtypes: set[Any], frames: Sequence[NarwhalsFrame]) -> None:
+    """Refuse whole numbers that lose their value, or become others, where a column is brought to one dtype."""
+    for frame in frames:
+        if frame._schema.get(name) in (nw.UInt64, nw.Int128, nw.UInt128):
+            column = frame._data.get_column(name)
+            low, high = column.min(), column.max()
+            if low is not None and (low < -(2**63) or high >= 2**63):
+                found = sorted(map(str, dtypes))
+                raise MismatchError(
+                    f"Column '{name}' is {' in one sample and '.join(found)} in another, and holds numbers that take "
+                    "more than 64 bits with a sign. Convert it to one dtype, e.g. to text where it is an id.",
+                    expected=(found[0],),
+                    got=found,
+                )
 
 
 def _common(name: str, dtypes: set[Any]) -> Any:

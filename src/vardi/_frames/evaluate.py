@@ -64,8 +64,11 @@ class NarwhalsEngine:
     def missing(self, names: Sequence[str]) -> dict[str, int]:
         """Return those of some columns that have missing values, with their number."""
         masks = [self.target.is_missing(name).sum().alias(name) for name in names]
-        counts = self._data.select(*masks).row(0) if masks else ()
-        return {name: int(count) for name, count in zip(names, counts, strict=True) if count}
+        if not masks:
+            return {}
+        counted = self._data.select(*masks)
+        counts = {name: counted.get_column(name).to_list()[0] for name in names}  # row() has scalars of PyArrow
+        return {name: int(count) for name, count in counts.items() if count}
 
     def compute(self, values: Sequence[Any]) -> list[np.ndarray]:
         """Return the values, by one select."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from vardi._expressions.compile import require_columns
 from vardi._frames.evaluate import Engine, NarwhalsEngine, NumpyEngine, evaluate
+from vardi._frames.names import require_read_as_names
 from vardi.biases import Bias, ExpressionBias, FunctionBias, ProductBias, ValuesBias
 from vardi.errors import InvalidBiasError, MismatchError, number_of_rows
 
@@ -243,6 +244,7 @@ class NarwhalsFrame(Frame):
         if isinstance(data, nw.Series):
             data = (data if data.name else data.alias("x")).to_frame()
         self._data = _with_text_names(data)
+        require_read_as_names(self._data.columns, data.implementation)
 
     def __len__(self) -> int:
         return len(self._data)
@@ -257,7 +259,13 @@ class NarwhalsFrame(Frame):
 
     def column(self, name: str) -> np.ndarray:
         require_columns((name,), self.columns)
-        return self._data.get_column(name).to_numpy()
+        column = _in_64_bits(self._data.get_column(name))
+        array = column.to_numpy()
+        if array.ndim == 1:
+            return array
+        values = np.empty(len(column), dtype=object)  # a structure or an array in each row is one value
+        values[:] = column.to_list()
+        return values
 
     def take(self, indices: Any) -> Any:
         rows: Any = nw.from_native(self.native, allow_series=True)
@@ -287,9 +295,14 @@ class NarwhalsFrame(Frame):
             return np.array(self._data.get_column(name).to_list(), dtype=object)
         wanted = "iu" if dtype.is_integer() else "f" if dtype.is_float() else "b" if dtype == nw.Boolean else ""
         if wanted and (small or self._data.implementation.is_pandas_like()):
-            array = self._data.get_column(name).to_numpy()
+            array = _in_64_bits(self._data.get_column(name)).to_numpy()
             return array if array.dtype.kind in wanted else None  # with nulls it may be of another kind
         return None
+
+
+def _in_64_bits(column: nw.Series[Any]) -> nw.Series[Any]:
+    """Return whole numbers of 128 bits, which NumPy does not have, as floats; any other column as it is."""
+    return column.cast(nw.Float64) if column.dtype in (nw.Int128, nw.UInt128) else column
 
 
 def _with_text_names(data: nw.DataFrame[Any]) -> nw.DataFrame[Any]:

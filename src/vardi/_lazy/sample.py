@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NoReturn
 
 import narwhals as nw
@@ -14,16 +13,17 @@ from vardi._cdf import DebiasedCdf
 from vardi._estimates import Estimate, Estimates
 from vardi._expressions.compile import NarwhalsTarget, require_columns
 from vardi._identify import Verdict, judge
-from vardi._lazy.influence import LazyInfluence, sums_of
+from vardi._lazy.influence import LazyInfluence
 from vardi._lazy.pool import LazyPool, expression, missing_values
 from vardi._newton import Solution
 from vardi._pool import Name
-from vardi._rows.lazy import OMEGA, PREFIX, LazyRows, Part, with_probabilities
+from vardi._rows.engine import answering, schema_of
+from vardi._rows.lazy import COUNT, OMEGA, PREFIX, LazyRows, Part, with_probabilities
 from vardi._sample import DebiasedSample
 from vardi._sums import Floats
 from vardi._trust import Trust, require_trust
 from vardi.biases import ExpressionBias, where
-from vardi.errors import NeedsRowsError
+from vardi.errors import MismatchError, NeedsRowsError
 
 POINTS = 32  # points at which a quantile search asks for the cdf at once
 
@@ -52,6 +52,8 @@ class LazyDebiasedSample(DebiasedSample):
 
     def expectations(self, matrix: Any, level: float = 0.95) -> Estimates:
         """Return the means of several columns and expressions over the population, with their covariance."""
+        if isinstance(matrix, str):
+            matrix = [matrix]
         if not isinstance(matrix, list | tuple) or not all(isinstance(text, str) for text in matrix):
             _needs_rows("An expectation of values that are not columns")
         return self._query(matrix, level)
@@ -76,8 +78,8 @@ class LazyDebiasedSample(DebiasedSample):
         """Return the share of the weight that the rows of each sample carry."""
         shares = np.zeros(len(self.names))
         for part in self._lazy.parts:
-            weighed = replace(part, frame=with_probabilities(part.frame, self.solution.u))
-            for code, row in weighed.by_sample({"mass": (part.count / nw.col(f"{PREFIX}S")).sum()}):
+            mass = (part.count / nw.col(f"{PREFIX}S")).sum()
+            for code, row in part.by_sample({"mass": mass}, self.solution.u):
                 shares[code] += row["mass"]
         return dict(zip(self.names, (shares / shares.sum()).tolist(), strict=True))
 
@@ -86,7 +88,7 @@ class LazyDebiasedSample(DebiasedSample):
         squares = 0.0
         for part in self._lazy.parts:
             term = part.count / (nw.col(f"{PREFIX}S") * nw.col(f"{PREFIX}S"))
-            squares += float(sums_of(with_probabilities(part.frame, self.solution.u), [term])[0])
+            squares += float(part.sums(self.solution.u, [term])[0])
         return float(self._rows.sizes.sum() ** 2 / squares)
 
     def identify(self) -> Verdict:
@@ -119,22 +121,23 @@ class LazyDebiasedSample(DebiasedSample):
     def _query(self, texts: Sequence[str], level: float) -> Estimates:
         require_trust(self)
         compiled = {id(part): [self._compiled(part, text) for text in texts] for part in self._lazy.parts}
-        return self._influence.query(lambda part: compiled[id(part)], level, trusted=self.trust.errors_hold)
+        trusted = self.trust.errors_hold
+        return self._influence.query(lambda part: compiled[id(part)], level, trusted=trusted, names=texts)
 
     def _compiled(self, part: Part, text: str) -> nw.Expr:
         """Return a column or an expression of a part, or refuse one with missing values."""
-        schema = nw.Schema({k: v for k, v in part.frame.collect_schema().items() if not k.startswith(PREFIX)})
+        schema = nw.Schema({k: v for k, v in schema_of(part.frame, part.name).items() if not k.startswith(PREFIX)})
         bias = where(f"`{text}`" if text in schema else text)
         assert isinstance(bias, ExpressionBias)
         target = NarwhalsTarget(schema)
         require_columns(bias.columns, schema)
-        missing = missing_values(part.frame, target, bias.columns)
-        return expression(part.frame, bias, target, missing, None)
+        missing = missing_values(part, target, bias.columns)
+        return expression(part, bias, target, missing, None)
 
     @cached_property
     def _numeric_schema(self) -> tuple[str, ...]:
         """The numeric columns that all parts have, those that the biases read first; values may be missing."""
-        schemas = [part.frame.collect_schema() for part in self._lazy.parts]
+        schemas = [schema_of(part.frame, part.name) for part in self._lazy.parts]
         numeric = [
             name
             for name in schemas[0]
@@ -147,7 +150,7 @@ class LazyDebiasedSample(DebiasedSample):
         """Return the means of columns and expressions over the pool as it came."""
         total = np.zeros(len(texts))
         for part in self._lazy.parts:
-            total += sums_of(part.frame, [self._compiled(part, text) * part.count for text in texts])
+            total += part.sums(None, [self._compiled(part, text) * part.count for text in texts])
         return total / float(self._rows.sizes.sum())
 
     def _biases_of(self, part: Part) -> list[nw.Expr]:
@@ -156,9 +159,20 @@ class LazyDebiasedSample(DebiasedSample):
     def _with_column(self, name: str, expression: Callable[[Part], nw.Expr]) -> Any:
         frames = []
         for part in self._lazy.parts:
-            frame = with_probabilities(part.frame, self.solution.u).with_columns(expression(part).alias(name))
-            ours = [column for column in frame.collect_schema() if column.startswith(PREFIX)]
-            frames.append(frame.drop(*ours).to_native())
+            value = expression(part)
+            if part.whole is not None:  # a row that counts for nothing has no weight
+                value = nw.when(nw.col(COUNT) > 0).then(value).otherwise(nw.lit(0.0))
+            rows = part.frame if part.whole is None else part.whole
+            if name in schema_of(rows, part.name):
+                raise MismatchError(
+                    f"There is a column {name!r} already, and it would be lost. Rename it in the frame before the fit.",
+                    expected=(name,),
+                    got=(name,),
+                )
+            with answering(part.name):
+                frame = with_probabilities(rows, self.solution.u).with_columns(value.alias(name))
+                ours = [column for column in schema_of(frame, part.name) if column.startswith(PREFIX)]
+                frames.append(frame.drop(*ours).to_native())
         if self._lazy.parts[0].label is not None:
             return frames[0]
         sampled = [next(iter(part.codes.values())) for part in self._lazy.parts]
@@ -191,6 +205,16 @@ def _needs_rows(what: str) -> NoReturn:
     )
 
 
+def _ends(x: nw.Expr, low: float, high: float, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Ask for the smallest and the largest value in (low, high]."""
+    inside = frame.select(x.alias("x"))
+    if np.isfinite(low):
+        inside = inside.filter(nw.col("x") > low)
+    if np.isfinite(high):
+        inside = inside.filter(nw.col("x") <= high)
+    return inside.select(nw.col("x").min().alias("a"), nw.col("x").max().alias("b"))
+
+
 class LazyCdf(DebiasedCdf):
     """The debiased distribution function of a column of a lazy frame, asked for where it is needed."""
 
@@ -200,10 +224,17 @@ class LazyCdf(DebiasedCdf):
     def __repr__(self) -> str:
         return f"LazyCdf({self._column!r})"
 
+    @cached_property
+    def _compiled(self) -> list[tuple[Part, nw.Expr]]:
+        """The column as an expression of each part, checked once."""
+        return [(part, self._fit._compiled(part, self._column)) for part in self._fit._lazy.parts]
+
     def __call__(self, t: Any, level: float = 0.95) -> Any:
         """Return F(t): an Estimate for a number, Estimates for several."""
-        points = np.atleast_1d(np.asarray(t, np.float64))
-        estimates = self._fit._query([f"({self._column}) <= {float(point)!r}" for point in points], level)
+        points = np.atleast_1d(np.asarray(t, np.float64)).tolist()
+        below = {id(part): [(x <= point).cast(nw.Float64) for point in points] for part, x in self._compiled}
+        trusted = self._fit.trust.errors_hold
+        estimates = self._fit._influence.query(lambda part: below[id(part)], level, trusted=trusted)
         return estimates[0] if np.ndim(t) == 0 else estimates
 
     def band(self, level: float = 0.95, **_: Any) -> NoReturn:
@@ -227,23 +258,16 @@ class LazyCdf(DebiasedCdf):
     def _range(self, low: float, high: float) -> tuple[float, float]:
         """Return the smallest and the largest value in (low, high]."""
         found = []
-        for part in self._fit._lazy.parts:
-            x = self._fit._compiled(part, self._column)
-            inside = part.frame.select(x.alias("x"))
-            if np.isfinite(low):
-                inside = inside.filter(nw.col("x") > low)
-            if np.isfinite(high):
-                inside = inside.filter(nw.col("x") <= high)
-            found.append(inside.select(nw.col("x").min().alias("a"), nw.col("x").max().alias("b")).collect().row(0))
-        ends = [end for end in found if end[0] is not None]
+        for part, x in self._compiled:
+            found.append(part.ask(partial(_ends, x, low, high)).row(0))
+        ends = [end for end in found if end[0] is not None and end[0] == end[0]]  # pandas says NaN where none is inside
         return min(float(end[0]) for end in ends), max(float(end[1]) for end in ends)
 
     def _heights(self, points: Floats) -> Floats:
         influence = self._fit._influence
         total = np.zeros(len(points))
-        for part in influence.pool.parts:
-            x = self._fit._compiled(part, self._column)
+        for part, x in self._compiled:
             r = part.count / nw.col(f"{PREFIX}S")
             terms = [(x <= float(point)).cast(nw.Float64) * r for point in points]
-            total += sums_of(with_probabilities(part.frame, self._fit.solution.u), terms)
+            total += part.sums(self._fit.solution.u, terms)
         return total / influence.n

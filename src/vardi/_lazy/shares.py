@@ -20,13 +20,15 @@ from vardi._anchored import AnchoredSample, within_groups
 from vardi._estimates import Estimate, Estimates
 from vardi._expressions.compile import NarwhalsTarget
 from vardi._identify import Verdict
-from vardi._lazy.influence import Functions, LazyInfluence, sums_of
-from vardi._lazy.pool import CELLS, HEAD, LazyPool, expression, missing_values
+from vardi._lazy.influence import Functions, LazyInfluence
+from vardi._lazy.memory import most_cells
+from vardi._lazy.pool import LazyPool, expression, missing_values
 from vardi._lazy.sample import LazyDebiasedSample
 from vardi._newton import Solution
 from vardi._pool import Name
 from vardi._rows import Rows
-from vardi._rows.lazy import OMEGA, PREFIX, Part, cells, head, with_probabilities
+from vardi._rows.engine import schema_of
+from vardi._rows.lazy import OMEGA, PREFIX, Part, cells
 from vardi._sample import DebiasedSample
 from vardi._shares import Anchor, AnchoredInfluence, Cell, Refit
 from vardi._shares.cells import indicator, support
@@ -43,14 +45,16 @@ class LazyTable:
 
     def __init__(self, pool: LazyPool) -> None:
         self._parts = pool.parts
-        columns = [[name for name in part.frame.collect_schema() if not name.startswith(PREFIX)] for part in pool.parts]
+        columns = [
+            [name for name in schema_of(part.frame, part.name) if not name.startswith(PREFIX)] for part in pool.parts
+        ]
         self.columns = tuple(name for name in columns[0] if all(name in others for others in columns))
 
     def counts(self, column: str) -> Mapping[Any, int]:
         """Return how many rows have each value of a column."""
         found: Counter[Any] = Counter()
         for part in self._parts:
-            counted = part.frame.group_by(column).agg(nw.len().alias(f"{PREFIX}n")).collect()
+            counted = part.ask(lambda frame: frame.group_by(column).agg(nw.len().alias(f"{PREFIX}n")))
             found.update(dict(zip(counted.get_column(column).to_list(), counted.get_column(f"{PREFIX}n"), strict=True)))
         return found
 
@@ -61,32 +65,32 @@ def with_cells(pool: LazyPool, given: Sequence[Cell]) -> tuple[Part, ...]:
 
 
 def _with_cells(part: Part, given: Sequence[Cell]) -> Part:
-    schema = nw.Schema({k: v for k, v in part.frame.collect_schema().items() if not k.startswith(PREFIX)})
+    schema = nw.Schema({k: v for k, v in schema_of(part.frame, part.name).items() if not k.startswith(PREFIX)})
     target, columns = NarwhalsTarget(schema), {}
     for j, cell in enumerate(given):
         if cell.state is not None:
             columns[CELL.format(j)] = (nw.col(OMEGA.format(cell.state)) > 0).cast(nw.Float64)
         elif isinstance(cell.bias, ExpressionBias):
-            missing = missing_values(part.frame, target, cell.bias.columns)
-            columns[CELL.format(j)] = expression(part.frame, cell.bias, target, missing, None)
+            missing = missing_values(part, target, cell.bias.columns)
+            columns[CELL.format(j)] = expression(part, cell.bias, target, missing, None)
         else:
             raise InvalidBiasError(
                 f"The share of {cell.label!r} is of a cell which an engine cannot compute. Give a condition in text, "
                 "or collect the frame first.",
                 sample=cell.label,
             )
-    return replace(part, frame=part.frame.with_columns(**columns))
+    return part.map(lambda frame: frame.with_columns(**columns))
 
 
 def collapse(pool: LazyPool, parts: Sequence[Part], given: Sequence[Cell]) -> tuple[Rows, NDArray[np.bool_]]:
     """Return the distinct rows of biases and cells, and which cells each is in."""
     K = len(pool.names)
-    collapsed = None
-    if len(pool) <= CELLS or _repeats(parts, K):
-        collapsed = cells(parts, K, CELLS, [CELL.format(j) for j in range(len(given))])
+    collapsed, limit = None, most_cells(K + len(given))
+    if pool.cells is not None or pool.lengths.sum() <= limit or pool.thinned().distinct <= limit:
+        collapsed = cells(parts, K, limit, [CELL.format(j) for j in range(len(given))])
     if collapsed is None:
         raise NeedsRowsError(
-            f"Known shares need the distinct values of the biases in memory, and there are more than {CELLS:,} of "
+            f"Known shares need the distinct values of the biases in memory, and there are more than {limit:,} of "
             "them. Collect the columns that biases, shares and estimates read, and debias those."
         )
     matrix = np.ascontiguousarray(collapsed.matrix[:, :K])
@@ -97,11 +101,6 @@ def collapse(pool: LazyPool, parts: Sequence[Part], given: Sequence[Cell]) -> tu
         for j, cell in enumerate(given)
     ]
     return collapsed.with_rows(matrix, collapsed.source, collapsed.counts), np.column_stack(members)
-
-
-def _repeats(parts: Sequence[Part], K: int) -> bool:
-    matrix, source = head(parts, K, HEAD)
-    return 4 * len(np.unique(np.column_stack([matrix, source]), axis=0)) <= len(source)
 
 
 class LazyAnchoredSample(LazyDebiasedSample, AnchoredSample):
@@ -149,9 +148,7 @@ class LazyAnchoredSample(LazyDebiasedSample, AnchoredSample):
         for j, value in enumerate(mu.tolist()):
             exponent = exponent - nw.col(CELL.format(j)) * value
         scaled = {OMEGA.format(k): nw.col(OMEGA.format(k)) * nw.col(f"{PREFIX}rake") for k in range(len(self.names))}
-        return replace(
-            part, frame=part.frame.with_columns(exponent.exp().alias(f"{PREFIX}rake")).with_columns(**scaled)
-        )
+        return part.map(lambda frame: frame.with_columns(exponent.exp().alias(f"{PREFIX}rake")).with_columns(**scaled))
 
     def _biases_of(self, part: Part) -> list[nw.Expr]:
         return [nw.col(OMEGA.format(k)) / nw.col(f"{PREFIX}rake") for k in range(len(self.names))]
@@ -188,7 +185,7 @@ class LazyAnchoredInfluence(LazyInfluence):
         """The Hessian in counts, a block for each group."""
         return self.memory.laplacian
 
-    def query(self, functions: Functions, level: float, *, trusted: bool) -> Estimates:
+    def query(self, functions: Functions, level: float, *, trusted: bool, names: Sequence[str] = ()) -> Estimates:
         """Return the expectations of expressions, given for each part."""
         y = self._controls()
         m = len(functions(self.pool.parts[0]))
@@ -196,7 +193,7 @@ class LazyAnchoredInfluence(LazyInfluence):
         for part in self.pool.parts:
             r = part.count / nw.col(f"{PREFIX}S")
             terms = [control * f * r for control in y for f in functions(part)]
-            sums += sums_of(with_probabilities(part.frame, self.u), terms) if terms else 0.0
+            sums += part.sums(self.u, terms) if terms else 0.0
         B = self.memory.coefficients(sums.reshape(len(y), m) / self.n)
 
         def residuals(part: Part) -> list[nw.Expr]:
@@ -205,7 +202,7 @@ class LazyAnchoredInfluence(LazyInfluence):
                 for j, f in enumerate(functions(part))
             ]
 
-        return super().query(residuals, level, trusted=trusted)
+        return super().query(residuals, level, trusted=trusted, names=names)
 
     def _controls(self) -> list[nw.Expr]:
         """Return the cells in the coordinates of the basis, of mean zero."""

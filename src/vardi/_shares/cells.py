@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._frames import Frame
-from vardi._pool import Name, Pool, show
+from vardi._pool import Name, Pool, no_labels, show
 from vardi.biases import Bias, isin, where
 from vardi.errors import InvalidSharesError, MismatchError, MissingValuesError, number_of_rows, suggest
 
@@ -61,7 +61,10 @@ class PoolTable:
 
     def counts(self, column: str) -> Mapping[Any, int]:
         """Return how many rows have each value of a column."""
-        return Counter(_plain(value) for frame in self._frames for value in frame.column(column).tolist())
+        try:
+            return Counter(_plain(value) for frame in self._frames for value in frame.column(column).tolist())
+        except TypeError as error:
+            raise no_labels(repr(column)) from error
 
 
 def as_cells(shares: Any, names: tuple[Name, ...], table: Table) -> tuple[Cell, ...]:

@@ -109,8 +109,6 @@ def show_fit(fitted: Fitted, targets: dict[str, Path], *, as_json: bool) -> None
         )
     if "weights" in targets and is_counted(opened):
         show("A weight is that of one unit: multiply it by the column count, since rows stand for several.")
-    if "weights" in targets and opened.is_lazy and (uncounted := opened.uncounted()):
-        show(f"{uncounted:,} rows with a count of 0 are not among the weights.")
 
 
 def _named(weights: Path | None, report: Path | None) -> dict[str, Path]:

@@ -12,6 +12,7 @@ import narwhals as nw
 from vardi._expressions.compile import NarwhalsTarget, compile_node
 from vardi._expressions.families import Family
 from vardi._expressions.nodes import Node
+from vardi._frames.names import misread_names
 from vardi._shares.cells import ROUNDING
 from vardi.biases import Bias, ExpressionBias, ParametricBias, as_bias, where
 from vardi.errors import ExpressionError, InvalidBiasError, MismatchError, suggest
@@ -21,6 +22,7 @@ from vardi.study._engines import COUNTS, ROW, schema
 from vardi.study._locate import Key
 from vardi.study._problems import Problems
 
+_POLARS = nw.Implementation.POLARS  # which holds rows in memory too
 A_SHARE = "a number above 0 and at most 1"
 
 
@@ -91,11 +93,20 @@ class Columns:
                 self.schemas[data] = found
                 if not found:
                     self.problems.add((*key, "data"), f"{data} has no columns.")
+                self._require_names(key, data, engine)
                 for ours in (ROW, COUNTS):
                     if ours in found:
                         self.problems.add(
                             (*key, "data"), f"The column {ours!r} of {data} has a name of ours. Rename it."
                         )
+
+    def _require_names(self, key: Key, data: Data, engine: Engine) -> None:
+        """Note columns whose names an engine would take for a pattern or a path."""
+        for name in misread_names(self.schemas[data], nw.Implementation.DUCKDB if engine == "duckdb" else _POLARS):
+            in_polars = bool(misread_names([name], _POLARS))
+            remedy = "Rename it." if in_polars else 'Rename it, or write engine = "memory".'
+            what = f"The column {name!r} of {data} has a name that the engine takes for a pattern or a path."
+            self.problems.add((*key, "data"), f"{what} {remedy}")
 
     def _parsed(self, key: Key, what: str, text: str | float) -> Bias | None:
         try:
@@ -114,13 +125,18 @@ class Columns:
             self._require_column(key, what, column)
         if len(self.problems) > before:
             return False
-        for data, found in self.schemas.items():
+        for data, found in self._kinds_of_rows():
             for node in _nodes(bias):
                 try:
                     compile_node(node, NarwhalsTarget(found))
                 except (MismatchError, InvalidBiasError) as error:
                     self.problems.add(key, f"{what}, on the rows of {data}: {error}")
         return len(self.problems) == before
+
+    def _kinds_of_rows(self) -> list[tuple[Data, nw.Schema]]:
+        """Return each set of columns once, with the first data that has it: hundreds of samples may be alike."""
+        first = {tuple(found.items()): (data, found) for data, found in reversed(self.schemas.items())}
+        return list(reversed(first.values()))
 
     def _require_positive(self, key: Key, name: str, bias: Bias) -> None:
         """Note a bias that is the same on all rows, and no number above zero."""

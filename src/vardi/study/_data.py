@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from vardi._memory import available_memory
 from vardi.errors import suggest
 
 Format = Literal["csv", "parquet", "jsonl", "duckdb"]
@@ -26,8 +27,6 @@ ENGINES = ("auto", "memory", "polars", "duckdb")
 READABLE = "a .csv, .parquet, .jsonl or .ndjson file, or a .duckdb or .db database with its table"
 MEMORY_SHARE = 8
 """Rows are read into memory where the files are smaller than the available memory over this."""
-
-_UNKNOWN_MEMORY = 4 * 2**30
 
 
 class RefusedPath(Exception):  # noqa: N818, it carries a sentence to a list of problems and never reaches a user
@@ -95,20 +94,6 @@ def choose_engine(asked: str, data: tuple[Data, ...]) -> Engine:
     if size * MEMORY_SHARE <= available_memory():
         return "memory"
     return "duckdb" if any(one.format == "duckdb" for one in data) else "polars"
-
-
-def available_memory() -> int:
-    """Return how many bytes could be taken without pushing others out, as far as the system tells."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as facts:
-            known = dict(line.split(":", 1) for line in facts)
-        return int(known["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        pass
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    except (AttributeError, OSError, ValueError):
-        return _UNKNOWN_MEMORY
 
 
 def is_pattern(text: str) -> bool:

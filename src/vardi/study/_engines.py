@@ -38,6 +38,8 @@ def reading(data: Data) -> Iterator[None]:
         yield
     except (ImportError, StudyError):
         raise
+    except RecursionError as error:
+        raise StudyError(f"{data} is nested too deeply to be read.") from error
     except Exception as error:
         if not is_engine_error(error):
             raise

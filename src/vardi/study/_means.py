@@ -7,7 +7,6 @@ import warnings
 import numpy as np
 
 from vardi._lazy import LazyDebiasedSample
-from vardi._lazy.influence import sums_of
 from vardi._sample import DebiasedSample
 from vardi._summary import VariableLine
 from vardi._sums import Floats
@@ -38,5 +37,5 @@ def _means(fit: DebiasedSample, names: list[str]) -> Floats:
 def _lazy_means(fit: LazyDebiasedSample, names: list[str]) -> Floats:
     total = np.zeros(len(names))
     for part in fit._lazy.parts:
-        total += sums_of(part.frame, [fit._compiled(part, name) * part.count for name in names])
+        total += part.sums(None, [fit._compiled(part, name) * part.count for name in names])
     return total / fit._rows.sizes.sum()

@@ -11,11 +11,16 @@ from vardi.errors import StudyError
 from vardi.study._columns import Columns
 from vardi.study._data import choose_engine, suggest_file
 from vardi.study._declared import Declared
+from vardi.study._engines import first_line
 from vardi.study._locate import key_lines
 from vardi.study._problems import Problems, study_error
 from vardi.study._study import Study
 
 MAX_BYTES = 1_000_000
+MAX_PARTS = 100
+_KEY_PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+"""
+# Python's TOML parser takes a time that grows with the square of a dotted key's length: minutes for one of 100 kB.
+_LONG_KEY = re.compile(rf"(?<![\w.-])(?:{_KEY_PART}\.[ \t]*+){{{MAX_PARTS}}}")
 
 
 def read(path: str | os.PathLike[str]) -> Study:
@@ -70,10 +75,18 @@ def read(path: str | os.PathLike[str]) -> Study:
 
 def parse(text: str, path: Path) -> Study:
     """Return the study that a text describes, as if it were in a file at this path."""
+    long_key = _LONG_KEY.search(text)
+    if long_key:
+        line = text.count("\n", 0, long_key.start()) + 1
+        raise study_error(
+            path.name, [f"line {line}: A key has more than {MAX_PARTS} parts, and a study has none such."]
+        )
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise study_error(path.name, [_syntax(str(error))]) from error
+    except ValueError as error:  # a whole number of thousands of digits
+        raise study_error(path.name, [f"It does not read as TOML: {first_line(error)}"]) from error
     except RecursionError as error:
         raise study_error(path.name, ["line 1: It is nested too deeply to be read."]) from error
     problems = Problems(path.name, key_lines(text))

@@ -110,15 +110,6 @@ class OpenStudy:
         names = [nw.from_native(frame).collect_schema().names() for frame in self.frames]
         return [[name for name in own if name not in (ROW, COUNTS)] for own in names]
 
-    def uncounted(self) -> int:
-        """Return how many rows have a count of zero; those of a lazy frame are not among its weights."""
-        total = 0
-        for data, frame in zip(self.study.data, self.frames, strict=True):
-            if data.counts is not None:
-                zero = (nw.col(data.counts) == 0).cast(nw.Int64).sum().alias("n")
-                total += int(nw.from_native(frame).lazy().select(zero).collect().item() or 0)
-        return total
-
     def verdict(self) -> Verdict:
         """Tell whether the samples can be compared with one another, before any solve."""
         shares = self.study.shares or None

@@ -1,0 +1,241 @@
+"""One query for each frame tells all there is to check of it and, where biases are conditions, its distinct rows.
+
+Rows are grouped by their label and by integers made of truth values: whether a value is missing or a bias unknown,
+whether the count is one, and, where all biases are made of conditions, which of the conditions hold. Engines group by
+integers several times faster than by floats. Where something is wrong the caller asks more, to say what.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._expressions.compile import NarwhalsTarget, compile_node
+from vardi._expressions.nodes import Column, Constant, Node, children, is_condition
+from vardi._expressions.targets import Kind
+from vardi._rows.lazy import COUNT, OMEGA, PREFIX, Part
+from vardi._sums import Floats, Integers
+
+CODE = "__vardi_code_{}"
+BITS = 30  # truth values in one integer
+FLAGS = 3  # truth values before those of the conditions
+COUNTED = 1  # the status of a count above zero
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A part on which nothing has been checked yet.
+
+    Attributes
+    ----------
+    part : Part
+        The frame with its columns; all labels there could be.
+    target : NarwhalsTarget
+        The columns as they came.
+    nodes : tuple of Node
+        The biases.
+    missing : tuple of str
+        Columns that are known to have missing values, with which the biases were compiled.
+    doubts : tuple of nw.Expr
+        What must not hold on any row for the biases to be what they were compiled to.
+    """
+
+    part: Part
+    target: NarwhalsTarget
+    nodes: tuple[Node, ...]
+    missing: tuple[str, ...]
+    doubts: tuple[nw.Expr, ...]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What the rows of a frame are, in groups within which label and flags are the same.
+
+    Attributes
+    ----------
+    labels : list
+        Label of each group; None where there is no column of labels.
+    doubtful : ndarray of bool
+        Whether a value is missing, or a bias unknown.
+    status : ndarray of int
+        0 where the count is zero, 1 where it is above, and more where it is no count.
+    counts, rows : ndarray
+        How many rows the rows of each group stand for, and how many they are.
+    low, high : ndarray of shape (groups, K)
+        Smallest and largest value of each bias; NaN where one is NaN.
+    reach : ndarray of shape (groups, K)
+        How many rows of each group each bias could have drawn.
+    cells : bool
+        Whether all rows of a group are equal in their biases.
+    """
+
+    labels: list[Any]
+    doubtful: NDArray[np.bool_]
+    status: Integers
+    counts: Floats
+    rows: Floats
+    low: Floats
+    high: Floats
+    reach: Floats
+    cells: bool
+
+    def of(self, groups: NDArray[Any]) -> Survey:
+        """Return some of the groups."""
+        labels = [self.labels[place] for place in np.arange(len(self.labels))[groups]]
+        return Survey(
+            labels,
+            self.doubtful[groups],
+            self.status[groups],
+            self.counts[groups],
+            self.rows[groups],
+            self.low[groups],
+            self.high[groups],
+            self.reach[groups],
+            self.cells,
+        )
+
+
+def survey(draft: Draft, limit: int) -> Survey:
+    """Ask for the groups of a frame: its distinct rows, where biases are conditions and there are few enough."""
+    conditions = _conditions(draft)
+    found = None if conditions is None else _cells(draft, conditions, limit)
+    return _ranges(draft) if found is None else found
+
+
+def _conditions(draft: Draft) -> tuple[Node, ...] | None:
+    """Return the conditions that all biases are made of, each once; None where a bias reads numbers as well."""
+    found: dict[Node, None] = {}
+    for node in draft.nodes:
+        below = _conditions_in(node, draft.target)
+        if below is None:
+            return None
+        found |= dict.fromkeys(below)
+    return tuple(found)
+
+
+def _conditions_in(node: Node, target: NarwhalsTarget) -> tuple[Node, ...] | None:
+    if isinstance(node, Constant):
+        return ()
+    if is_condition(node) or (isinstance(node, Column) and target.kind(node.name) is Kind.CONDITION):
+        return (node,)
+    if isinstance(node, Column):
+        return None
+    found: list[Node] = []
+    for child in children(node):
+        below = _conditions_in(child, target)
+        if below is None:
+            return None
+        found += below
+    return tuple(found)
+
+
+def _cells(draft: Draft, conditions: Sequence[Node], limit: int) -> Survey | None:
+    """Group by the conditions; None where there are more groups than the limit."""
+    bits = [compile_node(node, draft.target, draft.missing).value for node in conditions]
+    others = {k: node for k, node in enumerate(draft.nodes) if node not in conditions}
+    queries = {f"{PREFIX}value_{k}": (nw.col(OMEGA.format(k)), "max") for k in others}
+    asked = _ask(draft, bits, queries, limit)
+    if len(asked.labels) > limit:
+        return None
+    place = {node: j for j, node in enumerate(conditions)}
+    values = [
+        asked.floats(f"{PREFIX}value_{k}") if k in others else asked.bits[FLAGS + place[node]].astype(np.float64)
+        for k, node in enumerate(draft.nodes)
+    ]
+    matrix = np.column_stack(values)
+    reach = asked.counts[:, None] * (matrix > 0)
+    return Survey(*asked.flags, asked.counts, asked.rows, matrix, matrix, reach, cells=True)
+
+
+def _ranges(draft: Draft) -> Survey:
+    """Group by labels and flags only, and ask for the range of each bias."""
+    K = len(draft.nodes)
+    queries = {}
+    for k in range(K):
+        omega = nw.col(OMEGA.format(k))
+        queries[f"{PREFIX}low_{k}"] = (omega, "min")
+        queries[f"{PREFIX}high_{k}"] = (omega, "max")
+        queries[f"{PREFIX}nan_{k}"] = (NarwhalsTarget.is_nan(omega).cast(nw.Int64), "sum")
+        queries[f"{PREFIX}reach_{k}"] = ((omega > 0).cast(nw.Float64) * draft.part.count, "sum")
+    asked = _ask(draft, [], queries, None)
+    nan, low, high, reach = (
+        np.column_stack([asked.floats(f"{PREFIX}{what}_{k}") for k in range(K)])
+        for what in ("nan", "low", "high", "reach")
+    )
+    low, high = (np.where(nan > 0, np.nan, end) for end in (low, high))
+    return Survey(*asked.flags, asked.counts, asked.rows, low, high, reach, cells=False)
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What an engine said of each group: its label, its truth values, and its numbers."""
+
+    answer: nw.DataFrame[Any]
+    labels: list[Any]
+    bits: list[NDArray[np.bool_]]  # doubt, a count above zero, no count, and what else was asked for
+    counted: bool
+
+    def floats(self, name: str) -> Floats:
+        """Return a column of numbers, NaN where there is none."""
+        return np.asarray(self.answer.get_column(name).cast(nw.Float64).to_numpy(), np.float64)
+
+    @property
+    def counts(self) -> Floats:
+        return self.floats(f"{PREFIX}n") if self.counted else self.rows
+
+    @property
+    def rows(self) -> Floats:
+        return self.floats(f"{PREFIX}rows")
+
+    @property
+    def flags(self) -> tuple[list[Any], NDArray[np.bool_], Integers]:
+        doubt, above, refused = self.bits[:FLAGS]
+        return self.labels, doubt, above + 2 * refused
+
+
+def _ask(
+    draft: Draft, conditions: Sequence[nw.Expr], queries: dict[str, tuple[nw.Expr, str]], limit: int | None
+) -> _Answer:
+    """Group the rows by label, flags and conditions, and ask for sums and extremes of expressions."""
+    part, count = draft.part, nw.col(COUNT)
+    doubt = [reduce(operator.or_, draft.doubts)] if draft.doubts else [False]
+    status = [count > 0, (count < 0) | (count == float("inf"))] if part.counted else [True, False]
+    bits = [*doubt, *status, *conditions]
+    packs = [range(start, min(start + BITS, len(bits))) for start in range(0, len(bits), BITS)]
+    codes = {CODE.format(j): _code([bits[place] for place in pack]) for j, pack in enumerate(packs)}
+    columns = {name: expression for name, (expression, _) in queries.items()}  # pandas aggregates no more than columns
+    aggregates = [
+        nw.len().alias(f"{PREFIX}rows"),
+        *(getattr(nw.col(name), how)() for name, (_, how) in queries.items()),
+    ]
+    if part.counted:
+        aggregates.append(count.sum().alias(f"{PREFIX}n"))
+
+    def query(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+        keys = [*([] if part.label is None else [part.label]), *codes]
+        grouped = frame.with_columns(**codes, **columns).group_by(*keys).agg(*aggregates)
+        return grouped if limit is None else grouped.head(limit + 1)
+
+    answer = part.ask(query)
+    labels = [None] * len(answer) if part.label is None else answer.get_column(part.label).to_list()
+    decoded = []
+    for name, pack in zip(codes, packs, strict=True):
+        code = answer.get_column(name).to_numpy().astype(np.int64)
+        decoded += [(code >> (place - pack.start)) % 2 == 1 for place in pack]
+    return _Answer(answer, labels, decoded, part.counted)
+
+
+def _code(bits: Sequence[nw.Expr | bool]) -> nw.Expr:
+    """Return truth values as one integer, the first being the lowest bit; what is null counts as false."""
+    code = nw.lit(sum(2**place for place, bit in enumerate(bits) if bit is True), nw.Int32)
+    for place, bit in enumerate(bits):
+        if not isinstance(bit, bool):  # faster than a product with the truth value, in DuckDB by a third
+            code = code + nw.when(bit).then(nw.lit(2**place, nw.Int32)).otherwise(nw.lit(0, nw.Int32))
+    return code

@@ -1,0 +1,84 @@
+"""The one place where an engine is asked: what goes wrong in it comes out as an error of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vardi.errors import EngineError, VardiError
+
+if TYPE_CHECKING:
+    import narwhals as nw
+
+
+def collected(frame: nw.LazyFrame[Any], sample: str | None = None) -> nw.DataFrame[Any]:
+    """Compute a lazy frame of a few rows, by the engine that the user has chosen for it."""
+    with answering(sample):
+        return frame.collect()
+
+
+def schema_of(frame: nw.LazyFrame[Any], sample: str | None = None) -> nw.Schema:
+    """Return names and types of the columns of a lazy frame."""
+    with answering(sample):
+        return frame.collect_schema()
+
+
+@contextmanager
+def answering(sample: str | None = None) -> Iterator[None]:
+    """Turn what an engine raises into an `EngineError` that names the sample, or the one frame of all samples.
+
+    An interrupt, a lack of memory, a package that is not installed and what this package raises itself come out as
+    they are.
+    """
+    try:
+        with np.errstate(all="ignore"):  # pandas computes with NumPy, and what is not finite is found by our checks
+            yield
+    except (VardiError, MemoryError, ImportError):
+        raise
+    except Exception as raised:
+        if isinstance(raised.__cause__, KeyboardInterrupt):  # DuckDB's way to say so
+            raise raised.__cause__ from None
+        error = _engine_s_own(raised)
+        rows = "the frame of all samples" if sample is None else f"the rows of sample {sample!r}"
+        kind = type(error).__module__.split(".")[0].lstrip("_")
+        said = f"{type(error).__name__}: {_first_line(error)}"
+        raise EngineError(
+            f"The engine could not compute on {rows} ({'' if kind == 'builtins' else f'{kind} '}{said}). Nothing was "
+            f"left half done. {_remedy(error)}",
+            sample=sample,
+        ) from error
+
+
+def _engine_s_own(error: Exception) -> Exception:
+    """Return what the engine raised where narwhals has put an error of its own in its place."""
+    inner = error.__cause__ or error.__context__
+    return inner if isinstance(inner, Exception) and type(error).__module__.startswith("narwhals") else error
+
+
+def _first_line(error: Exception) -> str:
+    lines = (str(error).strip() or "no message").splitlines()
+    if _is_of_java(error):  # the first line names a call; then come Java's causes, each with its stack
+        lines = [line for line in lines if line.startswith((": ", "Caused by: "))][-1:] or lines
+    return lines[0].removeprefix(": ").removeprefix("Caused by: ").rstrip(".")
+
+
+def _is_of_java(error: Exception) -> bool:
+    return type(error).__module__.startswith("py4j")
+
+
+def _remedy(error: Exception) -> str:
+    said = f"{type(error).__name__} {_first_line(error) if _is_of_java(error) else error}".lower()
+    if "sparkcontext" in said or "py4jnetwork" in said or "connection refused" in said:
+        return "The Spark session has ended: start one, make the frames anew in it, and debias again."
+    if "memory" in said:
+        return "Give the engine more memory or a directory to spill to, or let it stream."
+    if isinstance(error, FileNotFoundError) or "no such file" in said or "no files found" in said:
+        return "Check that the file is where the frame says, and stays there while the fit is used."
+    if "connection" in said and ("closed" in said or "connect" in type(error).__name__.lower()):
+        return "Keep the connection open as long as the fit is used, and make the frame anew."
+    if "parquet" in said or "magic bytes" in said:
+        return "Check that the file is whole and of the format that it is read as."
+    return "Collect the first rows of the frame in its engine to see more; the engine's own error is the cause of this."
