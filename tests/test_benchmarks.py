@@ -13,7 +13,7 @@ from vardi.bench import BENCHMARKS
 from vardi.bench._records import Report
 from vardi.cli._app import app
 
-NAMES = ["dense-log", "dense-omega", "memory", "read", "indicator", "parquet", "small", "growth"]
+NAMES = ["dense-log", "dense-omega", "memory", "read", "indicator", "parquet", "blocks", "many", "small", "growth"]
 
 
 @pytest.fixture

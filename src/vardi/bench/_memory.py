@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import resource
-import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from vardi.bench._peers import FASTMBAR, PYMBAR, VARDI, ours
 from vardi.bench._problems import oscillators
+from vardi.bench._process import forget_peak, in_fresh_process, peak, resident
 from vardi.bench._records import Record, Report, Settings, Target
 
 SIZES = ((200_000, 50), (1_000_000, 10), (1_000_000, 50))
@@ -53,12 +49,9 @@ def _work(form: str, n: int, K: int) -> str:
 
 
 def _measure(who: str, form: str, n: int, K: int) -> Record:
-    command = [sys.executable, "-m", "vardi.bench._memory", who, form, str(n), str(K)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        return Record(_work(form, n, K), who, note=f"failed: {reason[:200]}")
-    probe = json.loads(done.stdout.splitlines()[-1])
+    probe = in_fresh_process("_memory", who, form, n, K)
+    if "failed" in probe:
+        return Record(_work(form, n, K), who, note=f"failed: {probe['failed']}")
     note = (
         f"{probe['extra'] / 2**20:.0f} MB over an input of {probe['input'] / 2**20:.0f} MB; the weights are {1 / K:g}x"
     )
@@ -70,10 +63,10 @@ def _probe(who: str, form: str, n: int, K: int) -> dict[str, int]:
     size, solve = _solver(who, form, n, K)
     _, tiny = _solver(who, form, 20 * K, K)
     tiny()
-    before = _resident()
-    _forget_peak()
+    before = resident()
+    forget_peak()
     solve()
-    return {"input": size, "extra": max(_peak() - before, 0)}
+    return {"input": size, "extra": max(peak() - before, 0)}
 
 
 def _solver(who: str, form: str, n: int, K: int) -> tuple[int, Callable[[], Any]]:
@@ -86,27 +79,6 @@ def _solver(who: str, form: str, n: int, K: int) -> tuple[int, Callable[[], Any]
     peer = next(peer for peer in PEERS if peer.who == who)
     np.negative(problem.matrix, out=problem.matrix)
     return size, peer.prepare(np.ascontiguousarray(problem.matrix.T), problem.sizes)
-
-
-def _resident() -> int:
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return _peak()
-
-
-def _peak() -> int:
-    # Not ru_maxrss first: Linux hands the parent's peak on to a process that it starts, VmHWM is this process's own.
-    try:
-        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
-        return int(status["VmHWM"].split()[0]) * 1024
-    except (OSError, KeyError):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
-def _forget_peak() -> None:
-    with contextlib.suppress(OSError):  # without it, loading the input counts where its own peak is higher
-        Path("/proc/self/clear_refs").write_text("5")
 
 
 if __name__ == "__main__":

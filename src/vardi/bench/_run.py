@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
+from vardi.bench._blocks import blocks
 from vardi.bench._dense import dense_log, dense_omega
 from vardi.bench._growth import growth
 from vardi.bench._indicator import indicator
+from vardi.bench._many import many
 from vardi.bench._memory import memory
 from vardi.bench._parquet import parquet
 from vardi.bench._read import read
@@ -22,6 +24,8 @@ BENCHMARKS: dict[str, Callable[[Settings], Report]] = {
     "read": read,
     "indicator": indicator,
     "parquet": parquet,
+    "blocks": blocks,
+    "many": many,
     "small": small,
     "growth": growth,
 }
