@@ -17,6 +17,7 @@ import numpy as np
 from scipy import sparse
 
 DIGITS = 50
+FEW = 12  # samples up to which eigenvalues are computed
 TINY = 1e-290  # probabilities below this are denormal or zero in floating point, and have no relative error to speak of
 
 # ---------------------------------------------------------------- 50 digits
@@ -32,11 +33,11 @@ class Exact:
     gap: float  # second smallest eigenvalue of Q^{-1/2} H Q^{-1/2} at the solution
 
 
-def exact(omega: Any, source: Any, counts: Any = None, *, log: bool = False) -> Exact:
+def exact(omega: Any, source: Any, counts: Any = None, *, log: bool = False, digits: int = DIGITS) -> Exact:
     """Solve by Newton's method on the dual in the log domain, at 50 digits, without any floating point number."""
-    omega = omega.toarray() if sparse.issparse(omega) else np.asarray(omega, dtype=float)
+    omega = _dense(omega, -np.inf if log else 0.0)
     n, K = omega.shape
-    with mpmath.workdps(DIGITS):
+    with mpmath.workdps(digits):
         counts = [mpmath.mpf(1)] * n if counts is None else [mpmath.mpf(float(c)) for c in counts]
         total = mpmath.fsum(counts)
         m = [c / total for c in counts]
@@ -84,13 +85,21 @@ def exact(omega: Any, source: Any, counts: Any = None, *, log: bool = False) -> 
         for a, k in enumerate(sampled):
             for b, l in enumerate(sampled):
                 scaled[a, b] = ((q[k] if k == l else 0) - G[k, l]) / mpmath.sqrt(q[k] * q[l])
-        eigenvalues = sorted(float(e) for e in mpmath.eigsy(scaled, eigvals_only=True)) if len(sampled) <= 12 else []
+        eigenvalues = sorted(float(e) for e in mpmath.eigsy(scaled, eigvals_only=True)) if len(sampled) <= FEW else []
         return Exact(
             u=np.array([float(u[k] + shift) if k in u else -np.inf for k in range(K)]),
             log_omegas=np.array([float(value) for value in log_omegas]),
             weights=np.array(weights),
             gap=eigenvalues[1] if len(eigenvalues) > 1 else (1.0 if len(sampled) == 1 else np.nan),
         )
+
+
+def _dense(omega: Any, unstored: float) -> np.ndarray:
+    if not sparse.issparse(omega):
+        return np.asarray(omega, dtype=float)
+    stored, dense = sparse.coo_array(omega), np.full(omega.shape, unstored)
+    dense[stored.row, stored.col] = stored.data
+    return dense
 
 
 def _log_sum(values: list) -> Any:

@@ -13,7 +13,19 @@ from vardi.bench import BENCHMARKS
 from vardi.bench._records import Report
 from vardi.cli._app import app
 
-NAMES = ["dense-log", "dense-omega", "memory", "read", "indicator", "parquet", "blocks", "many", "small", "growth"]
+NAMES = [
+    "dense-log",
+    "dense-omega",
+    "memory",
+    "read",
+    "indicator",
+    "parquet",
+    "lazy",
+    "blocks",
+    "many",
+    "small",
+    "growth",
+]
 
 
 @pytest.fixture
@@ -127,6 +139,18 @@ def test_missing_peers_are_named_in_the_table(name, without_peers, tiny):
     mine = [record for record in report.records if record.who == "vardi"]
     assert mine
     assert all(record.seconds > 0 and record.accuracy < 1e-9 for record in mine)
+
+
+@pytest.mark.parametrize("name", ["parquet", "lazy", "blocks", "many"])
+def test_what_goes_to_disk_or_to_other_processes_is_solved_and_leaves_nothing(name, monkeypatch, tmp_path):
+    from vardi.bench._records import Settings
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    report = BENCHMARKS[name](Settings(shrink=500, repeats=1))
+    assert len(report.records) >= 3
+    solved = [record for record in report.records if record.who == "vardi" and "refits" not in record.work]
+    assert all(record.seconds > 0 and record.accuracy < 1e-9 for record in solved), solved
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_lbfgs_baseline_solves_the_same_problem(tiny):

@@ -11,7 +11,6 @@ everything here follows (pseudo-self-concordance; Bach 2010, "Self-concordant an
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ ROUNDED = 1e-9  # range of the step up to which one that does not shrink may be 
 SMALL, LARGE = 8, 1000  # samples between which linear algebra is done in one thread
 LEVEL = 16  # rows for each row of the next smaller subsample
 PATIENCE = 5  # steps without progress after which only rounding is left
+LOST = 1000  # self-consistent steps from points with a singular Hessian
 FAR = 1e-3  # share of the rows a sample should have below which Newton's model is no guide
 DIRECT = 200_000  # numbers up to which no subsample is worth its while
 
@@ -44,6 +44,8 @@ class SolvableRows(Protocol):
 
     @property
     def dear(self) -> bool: ...
+    @property
+    def additions(self) -> int: ...
     def __len__(self) -> int: ...
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums: ...
     def log_means(self, u: Floats) -> Floats: ...
@@ -113,11 +115,11 @@ def newton(
     for step in _steps(rows, u, laplacian):
         solved = step.residual <= tol
         best, idle = (step.residual, 0) if step.residual < best / 2 else (best, idle + 1)
-        if step.range <= RANGE and idle >= PATIENCE:  # as near as the rounding of the sums lets it
+        if step.range <= RANGE and idle >= PATIENCE and not step.singular:  # as near as rounding of the sums lets it
             break
         if solved and step.age < np.inf and step.range <= RANGE and (step.range <= exact or step.range > previous / 4):
             break
-        if step.singular or step.iterations >= max_iterations:
+        if (step.singular and solved) or step.iterations >= max_iterations:
             break
         if solved and step.range > RANGE and step.laplacian.gap()[0] < GAP:  # they hold, but not at one point only
             break
@@ -176,7 +178,10 @@ class _Step:
 
 
 def _steps(rows: SolvableRows, u: Floats, laplacian: Laplacian | None = None) -> Iterator[_Step]:
-    """Walk down the dual, giving each point before it is left; ends after a point whose Hessian is singular.
+    """Walk down the dual, giving each point before it is left.
+
+    Where the Hessian is singular, as it may be far from the solution of samples that overlap well, self-consistent
+    steps lead on: they descend from anywhere, if slowly. The walk ends where they do not lead out of there.
 
     Near the solution the Hessian of an earlier point serves: within range d of it the Hessian changes by a factor of at
     most e^d, so each step still takes away all but a share d of the error, for a pass that costs a fraction. For the
@@ -187,13 +192,11 @@ def _steps(rows: SolvableRows, u: Floats, laplacian: Laplacian | None = None) ->
     u = np.where(sampled, u, -np.inf)
     sums = rows.sums(u, gram=laplacian is None or rows.dear, objective=False)
     old, before = (laplacian, np.inf), np.inf
-    for iterations in itertools.count():
+    iterations, lost = 0, LOST if _is_cheap(rows) else PATIENCE
+    while True:
         if (sums.shares[sampled] < FAR * sizes[sampled]).any():  # self-consistent step, which descends from anywhere
-            shares = sums.shares[sampled]
-            log_shares = np.log(shares) if shares.all() else (rows.log_means(u) + u)[sampled]
-            u = u.copy()
-            u[sampled] += np.log(sizes[sampled]) - log_shares
-            sums, before = rows.sums(u, objective=False), np.inf
+            u, before = _consistent(rows, u, sums), np.inf
+            sums = rows.sums(u, objective=False)
             continue
         step = _newton_step(u, sums, sizes, iterations, old)
         if step.age and step.range > max(before / 4, ROUNDED):  # an old Hessian that misleads
@@ -201,9 +204,24 @@ def _steps(rows: SolvableRows, u: Floats, laplacian: Laplacian | None = None) ->
             step = _newton_step(u, sums, sizes, iterations, old)
         yield step
         if step.singular:
-            return
+            if lost == 0:
+                return
+            u, before, lost = _consistent(rows, u, sums), np.inf, lost - 1
+            sums = rows.sums(u, objective=False)
+            continue
+        iterations += 1
         u, sums = _advance(rows, step)
         old, before = (step.laplacian, step.age + step.range), step.range
+
+
+def _consistent(rows: SolvableRows, u: Floats, sums: Sums) -> Floats:
+    """Return the dual point at which each sample alone would have the rows it should have."""
+    sampled = rows.sizes > 0
+    shares = sums.shares[sampled]
+    log_shares = np.log(shares) if shares.all() else (rows.log_means(u) + u)[sampled]
+    u = u.copy()
+    u[sampled] += np.log(rows.sizes[sampled]) - log_shares
+    return u
 
 
 def _newton_step(u: Floats, sums: Sums, sizes: Floats, iterations: int, old: tuple[Laplacian | None, float]) -> _Step:
@@ -244,8 +262,8 @@ def _solution(rows: SolvableRows, step: _Step, *, solved: bool) -> Solution:
     cut[rows.sizes > 0] = side if side[0] >= 0 else -side  # an eigenvector's sign is anyone's: let the first be above
     if step.singular or gap < GAP:
         return Solution(step.u, False, step.iterations, step.residual, step.range, gap, np.inf, cut)
-    # What the sums themselves lose: each share is good to a few units of its last place.
-    rounding = 4 * np.finfo(float).eps * np.sqrt(rows.sizes.sum() / gap)
+    # What the sums themselves lose: half a unit of the last place with each addition, beside the few of a row's own.
+    rounding = (4 + rows.additions / 2) * np.finfo(float).eps * np.sqrt(rows.sizes.sum() / gap)
     resistance = step.laplacian.largest_resistance(gap)
     reach = np.exp(step.age) * np.sqrt(resistance) * (np.sqrt(max(step.decrement, 0.0)) + rounding)
     certificate = float(-np.log1p(-reach)) if reach < 1 else np.inf

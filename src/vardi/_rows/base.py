@@ -32,6 +32,12 @@ class Scaled:
     anchor: Floats
 
 
+def additions(n: int, K: int) -> int:
+    """Return how many numbers a sum over n rows adds one after the other, within rows, blocks and over blocks."""
+    parts = blocks(n, K)
+    return K + parts[0].stop + len(parts)
+
+
 class Rows(ABC):
     """Rows in memory: an n x K matrix, a label for each row and, if rows stand for several, their counts.
 
@@ -79,6 +85,11 @@ class Rows(ABC):
     def dear(self) -> bool:
         """Whether reading the rows costs more than forming their gram."""
         return False
+
+    @property
+    def additions(self) -> int:
+        """How many numbers a sum over the rows adds one after the other: those of a block, and the blocks."""
+        return additions(len(self), len(self.sizes))
 
     @abstractmethod
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:

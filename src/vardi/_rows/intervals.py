@@ -114,6 +114,11 @@ class Intervals(Rows):
         self._counts = np.bincount(self._cell, counts, minlength=len(edges) - 1).astype(np.float64)
         self._nodes = _nodes(self._low, self._high, 1 << (len(self._counts) - 1).bit_length())
 
+    @property
+    def additions(self) -> int:
+        """How many numbers a sum adds one after the other: up a binary tree, and the nodes of a window."""
+        return 4 * len(self._counts).bit_length()
+
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
         """Return shares and, if asked for, gram and log_mass at u."""
         step, S, top = self._cell_mass(u)

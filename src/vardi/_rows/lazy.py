@@ -11,6 +11,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from vardi._rows.base import additions
 from vardi._rows.dense import Dense
 from vardi._rows.engine import answering, collected
 from vardi._sums import Floats, Sums
@@ -176,6 +177,11 @@ class LazyRows:
 
     def __len__(self) -> int:
         return int(self.sizes.sum())
+
+    @property
+    def additions(self) -> int:
+        """How many numbers an engine adds one after the other: taken to be as many as of rows in memory."""
+        return additions(len(self), self.K)
 
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
         """Return log_mass, shares and gram at u: a pass over the rows, unless the last one was as good as there."""

@@ -17,6 +17,7 @@ from vardi._threads import blocks, map_blocks
 
 PAIRS = 300  # samples up to which the start looks at pairs, for which a subsample is made dense
 DENSE = 2000  # samples up to which overlaps are summed in dense blocks
+PAIRWISE = 128  # numbers that NumPy adds one by one before it goes on in pairs
 CHEAP = 100.0  # entries of a typical row up to which forming the gram costs less than the products it saves
 FILLED = 2.0  # entries of the gram, for each of the rows, up to which its products are the cheaper ones
 PROBE = 50  # samples by whose links the entries of the gram are estimated
@@ -44,6 +45,11 @@ class Sparse(Rows):
             return True
         some = self.matrix[:, :: K // PROBE]
         return float((some.T @ self.matrix).nnz) * K / some.shape[1] <= FILLED * self.matrix.nnz
+
+    @property
+    def additions(self) -> int:
+        """How many numbers a sum over the rows adds one after the other: few, since they are added in pairs."""
+        return PAIRWISE + int(self._lengths.max(initial=0)) + len(self).bit_length()
 
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
         """Return shares and, if asked for, gram and log_mass at u."""

@@ -9,6 +9,7 @@ from vardi.bench._blocks import blocks
 from vardi.bench._dense import dense_log, dense_omega
 from vardi.bench._growth import growth
 from vardi.bench._indicator import indicator
+from vardi.bench._lazy import lazy
 from vardi.bench._many import many
 from vardi.bench._memory import memory
 from vardi.bench._parquet import parquet
@@ -24,6 +25,7 @@ BENCHMARKS: dict[str, Callable[[Settings], Report]] = {
     "read": read,
     "indicator": indicator,
     "parquet": parquet,
+    "lazy": lazy,
     "blocks": blocks,
     "many": many,
     "small": small,
