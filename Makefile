@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint slow minimum bench docs clean
+.PHONY: demo test lint slow bench docs clean
 
 $(VENV)/.dev: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -24,14 +24,6 @@ test: $(VENV)/.dev  ## all tests and doctests, with coverage
 slow: $(VENV)/.dev  ## statistical claims and large designs, by simulation
 	$(BIN)/python -m pytest tests/slow -s
 
-minimum:  ## the tests on the lowest versions that pyproject.toml allows
-	$(PYTHON) -m venv $(VENV)-minimum
-	$(VENV)-minimum/bin/python -m pip install --quiet --disable-pip-version-check uv
-	VIRTUAL_ENV=$(VENV)-minimum $(VENV)-minimum/bin/uv pip install --quiet --resolution lowest-direct \
-	  --editable '.[cli,duckdb,frames,paper,plot,report]' 'click==8.1.8' 'pyparsing==3.1.4' 'pytest>=8.2' 'hypothesis>=6.100' 'mpmath>=1.3'
-	$(VENV)-minimum/bin/python -m pytest tests -q $(addprefix --ignore tests/test_,browser.py torch.py peers.py pymbar_suite.py \
-	  docs.py packaging.py benchmarks.py import.py) --ignore tests/engines --ignore tests/test_estimator.py
-
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -46,4 +38,4 @@ docs: $(VENV)/.dev  ## the site, into docs/_build/html; a warning is an error
 	@echo "The site is at docs/_build/html/index.html"
 
 clean:
-	rm -rf $(VENV) $(VENV)-minimum demo build dist .coverage htmlcov docs/_build docs/_generated docs/gallery docs/reference/generated
+	rm -rf $(VENV) demo build dist .coverage htmlcov docs/_build docs/_generated docs/gallery docs/reference/generated

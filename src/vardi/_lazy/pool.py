@@ -226,7 +226,7 @@ def _draft(
     needed: Sequence[str],
 ) -> Draft:
     """Put the biases on a frame as columns; with the columns needed doubt that they have no missing values."""
-    columns, doubts, nodes = {}, [target.is_missing(column) for column in needed], []
+    columns, certain, nodes = {}, [_present(column, target) for column in needed], []
     for k, bias in enumerate(biases):
         assert isinstance(bias, ExpressionBias)
         compiled = compile_node(bias.node, target, missing)
@@ -234,12 +234,17 @@ def _draft(
         columns[OMEGA.format(k)] = value
         nodes.append(bias.node)
         if compiled.known is not None and not missing:
-            doubts.append(~compiled.known)
+            certain.append(compiled.known)
     if counts is not None:
         columns[COUNT] = nw.col(counts).cast(nw.Float64)
     with answering(bare.name):
         part = replace(bare, frame=bare.frame.with_columns(**columns))
-    return Draft(part, target, tuple(nodes), tuple(missing), tuple(doubts))
+    return Draft(part, target, tuple(nodes), tuple(missing), tuple(certain))
+
+
+def _present(column: str, target: NarwhalsTarget) -> nw.Expr:
+    """Return what is true where a column has a value; what is not a number is not below infinity in any engine."""
+    return nw.col(column) <= float("inf") if target.schema[column].is_float() else ~nw.col(column).is_null()
 
 
 def _require_labels_and_counts(missing: Mapping[str, int], label: str | None, counts: str | None) -> None:

@@ -43,15 +43,15 @@ class Draft:
         The biases.
     missing : tuple of str
         Columns that are known to have missing values, with which the biases were compiled.
-    doubts : tuple of nw.Expr
-        What must not hold on any row for the biases to be what they were compiled to.
+    certain : tuple of nw.Expr
+        What must hold on every row for the biases to be what they were compiled to.
     """
 
     part: Part
     target: NarwhalsTarget
     nodes: tuple[Node, ...]
     missing: tuple[str, ...]
-    doubts: tuple[nw.Expr, ...]
+    certain: tuple[nw.Expr, ...]
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class _Answer:
 
     answer: nw.DataFrame[Any]
     labels: list[Any]
-    bits: list[NDArray[np.bool_]]  # doubt, a count above zero, no count, and what else was asked for
+    bits: list[NDArray[np.bool_]]  # certainty, a count above zero, no count, and what else was asked for
     counted: bool
 
     def floats(self, name: str) -> Floats:
@@ -196,8 +196,8 @@ class _Answer:
 
     @property
     def flags(self) -> tuple[list[Any], NDArray[np.bool_], Integers]:
-        doubt, above, refused = self.bits[:FLAGS]
-        return self.labels, doubt, above + 2 * refused
+        certain, above, refused = self.bits[:FLAGS]
+        return self.labels, ~certain, above + 2 * refused
 
 
 def _ask(
@@ -205,9 +205,9 @@ def _ask(
 ) -> _Answer:
     """Group the rows by label, flags and conditions, and ask for sums and extremes of expressions."""
     part, count = draft.part, nw.col(COUNT)
-    doubt = [reduce(operator.or_, draft.doubts)] if draft.doubts else [False]
+    certain = reduce(operator.and_, draft.certain) if draft.certain else True
     status = [count > 0, (count < 0) | (count == float("inf"))] if part.counted else [True, False]
-    bits = [*doubt, *status, *conditions]
+    bits = [certain, *status, *conditions]
     packs = [range(start, min(start + BITS, len(bits))) for start in range(0, len(bits), BITS)]
     codes = {CODE.format(j): _code([bits[place] for place in pack]) for j, pack in enumerate(packs)}
     columns = {name: expression for name, (expression, _) in queries.items()}  # pandas aggregates no more than columns
