@@ -81,8 +81,8 @@ class NotIdentifiableError(VardiError):
     Attributes
     ----------
     groups : tuple of tuple
-        Names of the samples, in the groups within which they can be compared; where overlap is lost in rounding, the two
-        sides of the weakest cut.
+        Names of the samples, in the groups within which they can be compared; where overlap is lost in rounding, the
+        two sides of the weakest cut.
     verdict : Verdict
         The whole verdict, with the links there are and what would join the groups.
     """
