@@ -40,6 +40,7 @@ from vardi.errors import (
 
 OnUnidentified = Literal["raise", "largest"]
 
+MANY = 10_000  # rows from which a few of them are looked at first
 FEW = 50  # rows of each sample that mostly show that all are linked
 
 
@@ -456,8 +457,8 @@ def _judge(pool: Pool, rows: Any) -> Verdict:
 
 def _solve(pool: Pool, rows: Any, tol: float, max_iterations: int) -> Solution | Verdict:
     """Return the solution, or the verdict that there is none."""
-    few = rows.subsample(0.0, least=FEW)  # what these link is linked
-    if not connected(few.reach(), few.sizes) and not connected(rows.reach(), rows.sizes):
+    few = rows if len(rows) <= MANY else rows.subsample(0.0, least=FEW)  # what these link is linked
+    if not connected(few.reach(), few.sizes) and (few is rows or not connected(rows.reach(), rows.sizes)):
         return _judge(pool, rows)
     solution = solve(rows, tol=tol, max_iterations=max_iterations)
     if solution.gap < GAP:
