@@ -18,8 +18,11 @@ $(VENV)/.bench: $(VENV)/.dev
 demo: $(VENV)/.dev  ## debias the two-sample house-price case: weights and a report in demo/
 	$(BIN)/vardi demo --output demo
 
+# The engines have a core, Spark and all, and the other tests the other: those are shown when both are done.
 test: $(VENV)/.dev  ## all tests and doctests
-	$(BIN)/python -m pytest
+	@log=$$(mktemp); $(BIN)/python -m pytest --ignore tests/engines > $$log 2>&1 & others=$$!; \
+	$(BIN)/python -m pytest tests/engines; engines=$$?; \
+	wait $$others; code=$$?; cat $$log; rm $$log; exit $$((engines || code))
 
 coverage: $(VENV)/.dev  ## the same, with the lines that no test runs
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
