@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -125,4 +123,4 @@ class BlockedSample(DebiasedSample):
             counted, scaled = t.T * c[part], t.T * v[part]
             return TiltSums(counted @ t, scaled @ t, counted @ r[part], scaled @ r[part], totals)
 
-        return functools.reduce(operator.add, rows._each(block))
+        return rows._total(block)

@@ -168,11 +168,11 @@ class LazyRows:
         K: int,
         sizes: Floats,
         reach: Floats,
-        sub: Dense,
-        start: Callable[[], Floats] | None = None,
+        few: Dense,
+        start: Callable[[], Floats],
     ) -> None:
         self.parts, self.K, self.sizes = parts, K, sizes
-        self._reach, self._sub, self._start = reach, sub, start
+        self._reach, self._few, self._start = reach, few, start
         self._point: Point | None = None
 
     def __len__(self) -> int:
@@ -249,11 +249,11 @@ class LazyRows:
 
     def start(self) -> Floats:
         """Return a first u, from a small part of the rows."""
-        return self._sub.standing_for(self.sizes).start() if self._start is None else self._start()
+        return self._start()
 
     def subsample(self, fraction: float, *, least: int) -> Any:
         """Return a small part of the rows, in memory."""
-        return self._sub.standing_for(self.sizes)
+        return self._few
 
 
 def with_probabilities(frame: nw.LazyFrame[Any], u: Floats) -> nw.LazyFrame[Any]:
