@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+JOBS ?= 2
 
-.PHONY: demo test coverage lint slow bench docs clean
+.PHONY: demo test coverage minimum lint slow bench docs clean
 
 $(VENV)/.dev: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -18,14 +19,18 @@ $(VENV)/.bench: $(VENV)/.dev
 demo: $(VENV)/.dev  ## debias the two-sample house-price case: weights and a report in demo/
 	$(BIN)/vardi demo --output demo
 
-# The engines have a core, Spark and all, and the other tests the other: those are shown when both are done.
 test: $(VENV)/.dev  ## all tests and doctests
-	@log=$$(mktemp); $(BIN)/python -m pytest --ignore tests/engines > $$log 2>&1 & others=$$!; \
-	$(BIN)/python -m pytest tests/engines; engines=$$?; \
-	wait $$others; code=$$?; cat $$log; rm $$log; exit $$((engines || code))
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 coverage: $(VENV)/.dev  ## the same, with the lines that no test runs
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+
+# Deprecations are no errors here: what is old warns of what is newer.
+minimum: pyproject.toml  ## the same, with every dependency at its lower bound
+	$(PYTHON) -m venv $(VENV)-minimum
+	$(VENV)-minimum/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(VENV)-minimum/bin/uv pip install --quiet --python $(VENV)-minimum --resolution lowest-direct --editable '.[test]'
+	$(VENV)-minimum/bin/python -m pytest -n $(JOBS) --dist loadgroup -o filterwarnings=default
 
 slow: $(VENV)/.dev  ## statistical claims and large designs, by simulation
 	$(BIN)/python -m pytest tests/slow -s
@@ -44,4 +49,4 @@ docs: $(VENV)/.dev  ## the site, into docs/_build/html; a warning is an error
 	@echo "The site is at docs/_build/html/index.html"
 
 clean:
-	rm -rf $(VENV) demo build dist .coverage htmlcov docs/_build docs/_generated docs/gallery docs/reference/generated
+	rm -rf $(VENV) $(VENV)-minimum demo build dist .coverage htmlcov docs/_build docs/_generated docs/gallery docs/reference/generated

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,9 +17,11 @@ import joblib
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from typer.testing import CliRunner
 
 import vardi
 from vardi import _memory
+from vardi.cli._app import app
 from vardi.cli._demo import STUDY
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
@@ -92,6 +96,64 @@ class TestFilesAreWholeOrNotThere:
         assert "Traceback" not in stopped.stderr
         assert "nterrupted" in stopped.stderr
         assert names(study) == before
+
+
+@pytest.fixture
+def open_study(study, monkeypatch):
+    """The study in a folder that is open to all, as the current one."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        for path in study.iterdir():
+            Path(shutil.copy(path, folder)).chmod(0o644)
+        monkeypatch.chdir(folder)
+        yield folder
+
+
+def invoke_as_a_mere_user(*arguments):
+    """Run the command line in this process, without the rights of root where it has them."""
+    invoke, user = CliRunner().invoke, os.geteuid()
+    if user == 0:
+        invoke(app, arguments)  # loads every module that it needs: root's own may not be read later
+        invoke(app, ["fit", "no such study.toml"])
+        Path(arguments[-1]).unlink()
+        os.seteuid(65534)
+    try:
+        return invoke(app, arguments)
+    finally:
+        os.seteuid(user)
+
+
+@pytest.mark.parametrize("engine", ["memory", "polars", "duckdb"])
+def test_a_file_that_may_not_be_read(open_study, engine):
+    (open_study / "study.toml").write_text(f'engine = "{engine}"\n{STUDY}')
+    (open_study / "agency.csv").chmod(0)
+    refused = invoke_as_a_mere_user("fit", "study.toml", "--output", "out.csv")
+    assert refused.exit_code == 2
+    assert "agency.csv may not be read by you. Change its permissions." in " ".join(refused.stderr.split())
+    assert not (open_study / "out.csv").exists()
+
+
+def test_a_folder_of_data_that_may_not_be_entered(open_study):
+    closed = open_study / "closed"
+    closed.mkdir()
+    shutil.move(open_study / "agency.csv", closed)
+    (open_study / "study.toml").write_text(STUDY.replace("agency.csv", "closed/agency.csv"))
+    closed.chmod(0)
+    refused = invoke_as_a_mere_user("fit", "study.toml", "--output", "out.csv")
+    closed.chmod(0o755)
+    assert refused.exit_code == 2
+    assert "closed/agency.csv may not be read by you. Change its permissions." in " ".join(refused.stderr.split())
+
+
+def test_a_folder_that_may_not_be_written_to(open_study):
+    closed = open_study / "closed"
+    closed.mkdir()
+    closed.chmod(0o555)
+    refused = invoke_as_a_mere_user("fit", "study.toml", "--output", "closed/out.csv")
+    assert refused.exit_code == 3
+    assert "out.csv cannot be written: Permission denied." in " ".join(refused.stderr.split())
+    assert not any(closed.iterdir())
 
 
 class TestTooLittleMemory:

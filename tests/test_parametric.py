@@ -132,7 +132,7 @@ def test_fixed_at_the_estimates_it_is_the_core(samples, name):
         (vardi.power("exp(x)"), {"exponent": 1.5}, lambda z: np.exp(1.5 * z["x"])),
         (vardi.steps("x", [0, 1]), [0.5, -1], lambda z: np.select([z["x"] < 0, z["x"] < 1], [1, np.e**0.5], 1 / np.e)),
     ],
-    ids=str,
+    ids=["logistic", "tilt", "power", "steps"],
 )
 def test_fixed_at_the_truth_it_is_the_core(samples, bias, theta, omega):
     fixed = bias.at(theta)

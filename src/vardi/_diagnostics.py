@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 from scipy import sparse
-from scipy.sparse import csgraph
 
-from vardi._identify import Verdict
+from vardi._identify import Verdict, widest_tree
 from vardi._influence import Influence
 from vardi._pool import Name, cut
 from vardi._sums import Floats
@@ -326,7 +325,7 @@ def _disconnection(influence: Influence, verdict: Verdict) -> float:
         return 0.0
     # q_kl by the rows of sample l itself, which the tilts reproduce on average
     both = verdict.reach.minimum(verdict.reach.T)
-    tree = csgraph.minimum_spanning_tree(-both).tocoo()
+    tree = widest_tree(both)
     if tree.nnz < len(sizes) - len(verdict.groups):
         return 1.0  # no tree of two-way links: the bound says nothing
     k, l = tree.row, tree.col

@@ -121,6 +121,14 @@ class Verdict:
         return NotIdentifiableError(self.message, groups=self.groups, verdict=self)
 
 
+def widest_tree(weight: Any) -> Any:
+    """Return the maximum spanning forest of a sparse graph, as a COO array of the weights of its edges."""
+    graph = sparse.csr_array(-weight)
+    for name in ("indices", "indptr"):  # SciPy before 1.17.1 takes no others
+        setattr(graph, name, getattr(graph, name).astype(np.int32, copy=False))
+    return -csgraph.minimum_spanning_tree(graph).tocoo()
+
+
 def strong_groups(reach: Any) -> Integers:
     """Return the number of each sample's strongly connected group; ``reach[k, l] > 0`` is the edge k -> l."""
     if isinstance(reach, np.ndarray) and (reach > 0).all():
@@ -239,11 +247,11 @@ def _kappa(overlap: Any) -> float:
     K = overlap.shape[0]
     if K == 1:
         return float(overlap[0, 0])
-    negative = sparse.csr_array(-overlap)
-    negative.setdiag(0)
-    negative.eliminate_zeros()
-    tree = csgraph.minimum_spanning_tree(negative)
-    return float(-tree.data.max()) if tree.nnz == K - 1 else 0.0
+    shared = sparse.csr_array(overlap, copy=True)
+    shared.setdiag(0)
+    shared.eliminate_zeros()
+    tree = widest_tree(shared)
+    return float(tree.data.min()) if tree.nnz == K - 1 else 0.0
 
 
 def _agreement(names: Sequence[Name], weakest: Link | None, rows: float) -> str:

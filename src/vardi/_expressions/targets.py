@@ -129,8 +129,14 @@ class NarwhalsTarget:
 
     def call(self, function: str, arguments: Sequence[Any]) -> nw.Expr:
         if function in ("min", "max"):
-            join = nw.min_horizontal if function == "min" else nw.max_horizontal
-            return join(*(nw.lit(value) if isinstance(value, float) else value for value in arguments))
+            join, least = (nw.min_horizontal, min) if function == "min" else (nw.max_horizontal, max)
+            numbers = [value for value in arguments if isinstance(value, float)]
+            columns = [value for value in arguments if not isinstance(value, float)]
+            joined: nw.Expr = join(*columns)
+            if not numbers:
+                return joined
+            bound = least(numbers)  # not a literal column: before 2.28 narwhals takes no notice of it in pandas
+            return joined.clip(upper_bound=bound) if function == "min" else joined.clip(lower_bound=bound)
         result: nw.Expr = getattr(arguments[0], function)()
         return result
 

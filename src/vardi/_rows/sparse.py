@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse import csgraph
 
+from vardi._identify import widest_tree
 from vardi._rows.base import Rows, Scaled
 from vardi._rows.grouping import membership
 from vardi._rows.start import mean_log_start
@@ -159,7 +159,7 @@ class Sparse(Rows):
             parts = blocks(len(self), len(self.sizes))
             return sum(weighted[rows].toarray().T @ positive[rows].toarray() for rows in parts)
         reach = self.reach()
-        tree = csgraph.minimum_spanning_tree(-(reach + reach.T)).tocoo()
+        tree = widest_tree(reach + reach.T)
         positive, weighted = positive.tocsc(), weighted.tocsc()
         shared = [
             positive[:, tree.row[part]].multiply(weighted[:, tree.col[part]]).sum(axis=0)

@@ -149,6 +149,9 @@ def progress(*, hidden: bool) -> Iterator[Callable[..., None]]:
     def stage(description: str, completed: int = 0, total: int | None = None) -> None:
         bar.update(task, description=description, completed=completed, total=total)
 
+    if bar.disable:  # stopped, it would print an empty line in older versions of Rich
+        yield stage
+        return
     clock = threading.Timer(DELAY, bar.start)
     clock.daemon = True
     clock.start()

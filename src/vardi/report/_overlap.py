@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse import csgraph
 
-from vardi._identify import Name, Verdict
+from vardi._identify import Name, Verdict, widest_tree
 from vardi._sums import Floats, Integers
 from vardi.report._content import LinkRow, Overlap
 
@@ -68,8 +67,8 @@ def _weakest(
     if verdict.weakest is None:
         return None
     if _is_complete(reach, sizes) and bridging is not None:
-        tree = csgraph.minimum_spanning_tree(sparse.csr_array(-(bridging - np.diag(np.diag(bridging))))).tocoo()
-        edge = int(tree.data.argmax())
+        tree = widest_tree(sparse.csr_array(bridging - np.diag(np.diag(bridging))))
+        edge = int(tree.data.argmin())
         return int(min(tree.row[edge], tree.col[edge])), int(max(tree.row[edge], tree.col[edge]))
     position = {verdict.names[k]: place for place, k in enumerate(order.tolist())}
     first, second = position[verdict.weakest.first], position[verdict.weakest.second]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +79,8 @@ beside the study.
         found = _found(text, folder)
         for path in found:
             _require_data_file(path)
+    except PermissionError as error:
+        raise RefusedPath(f"{error.filename} may not be read by you. Change its permissions.") from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise RefusedPath(f"{text!r} cannot be read: {reason}.") from error
@@ -135,8 +136,7 @@ def _require_data_file(path: Path) -> None:
     for suffix in {path.suffix.lower(), path.resolve().suffix.lower()}:  # a link must not lead to another kind of file
         if suffix not in FORMATS:
             raise RefusedPath(f"{path} is not a kind of file that is read. Name {READABLE}.")
-    if not os.access(path, os.R_OK):
-        raise RefusedPath(f"{path} may not be read by you. Change its permissions.")
+    path.open("rb").close()  # says now whether it may be read
 
 
 def _nearest(path: Path) -> str:
