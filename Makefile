@@ -25,12 +25,12 @@ test: $(VENV)/.dev  ## all tests and doctests
 coverage: $(VENV)/.dev  ## the same, with the lines that no test runs
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
 
-# Deprecations are no errors here: what is old warns of what is newer.
+# Without the documentation, which prints what the newest versions give. Old packages may warn of newer ones.
 minimum: pyproject.toml  ## the same, with every dependency at its lower bound
 	$(PYTHON) -m venv $(VENV)-minimum
 	$(VENV)-minimum/bin/python -m pip install --quiet --disable-pip-version-check uv
 	$(VENV)-minimum/bin/uv pip install --quiet --python $(VENV)-minimum --resolution lowest-direct --editable '.[test]'
-	$(VENV)-minimum/bin/python -m pytest -n $(JOBS) --dist loadgroup -o filterwarnings=default
+	$(VENV)-minimum/bin/python -m pytest -n $(JOBS) --dist loadgroup -o filterwarnings=default tests src README.md
 
 slow: $(VENV)/.dev  ## statistical claims and large designs, by simulation
 	$(BIN)/python -m pytest tests/slow -s

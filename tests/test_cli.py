@@ -30,11 +30,16 @@ LOW = '[sources.low]\ndata = "low.csv"\nbias = "x <= 5"\n'
 HIGH = '[sources.high]\ndata = "high.csv"\nbias = "1"\n'
 
 
+@pytest.fixture(autouse=True)
+def no_width(monkeypatch):
+    """What starts the tests may have set a width of lines."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A folder with the study of the demo, in which commands are run."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("COLUMNS", raising=False)
     for name, rows in vardi.datasets.house_prices(seed=0, backend="polars").samples.items():
         rows.write_csv(tmp_path / f"{name}.csv")
     (tmp_path / "study.toml").write_text(STUDY)

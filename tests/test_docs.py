@@ -140,6 +140,14 @@ def docs_modules(monkeypatch):
     plt.close("all")
 
 
+@pytest.fixture
+def mathml(docs_modules):
+    pytest.importorskip("sphinx", reason="sphinx is not installed")
+    from mathml import mathml
+
+    return mathml
+
+
 def test_pictures_are_drawn(docs_modules, tmp_path):
     import drawings
 
@@ -173,14 +181,10 @@ def test_the_picture_of_the_readme_is_the_one_that_is_drawn(docs_modules, tmp_pa
         (r"a\;b", "<mi>a</mi><mspacewidth='0.2778em'/><mi>b</mi>"),
     ],
 )
-def test_formulas(docs_modules, tex, expected):
-    from mathml import mathml
-
+def test_formulas(mathml, tex, expected):
     found = re.sub(r"\s", "", mathml(tex, block=False)).replace('"', "'")
     assert found.removeprefix("<mathxmlns='http://www.w3.org/1998/Math/MathML'>").removesuffix("</math>") == expected
 
 
-def test_columns_of_formulas_are_aligned(docs_modules):
-    from mathml import mathml
-
+def test_columns_of_formulas_are_aligned(mathml):
     assert mathml(r"a &= b \\ c &= d", block=True).count("<mtr>") == 2

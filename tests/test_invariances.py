@@ -225,6 +225,16 @@ def test_an_explicit_zero_of_a_sparse_matrix_is_no_overlap(log):
     assert caught.value.verdict.links == ()
 
 
+@pytest.mark.parametrize("form", ["bsr", "coo", "csc", "dia", "dok", "lil"])
+def test_every_sparse_format_is_the_same_matrix(form):
+    omega = np.array([[1.0, 0.0], [1.0, 2.0], [3.0, 1.0], [0.0, 1.0]])
+    source, counts = np.array([0, 0, 1, 1]), np.array([0, 1, 2, 3])
+    by_row = vardi.debias_matrix(sparse.csr_array(omega), source, counts=counts)
+    np.testing.assert_array_equal(
+        vardi.debias_matrix(sparse.csr_array(omega).asformat(form), source, counts=counts).weights, by_row.weights
+    )
+
+
 # ---------------------------------------------------------------- containers
 
 

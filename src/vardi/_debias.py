@@ -179,7 +179,9 @@ def _as_matrix(omega: Any, source: Any) -> Any:
     reader = None if sparse.issparse(omega) else as_reader(omega, np.size(source))
     if reader is not None:
         omega = reader
-    elif not sparse.issparse(omega):
+    elif sparse.issparse(omega):
+        omega = sparse.csr_array(omega)  # rows cannot be taken from every format
+    else:
         try:
             omega = np.asarray(omega)
         except ValueError as error:

@@ -132,7 +132,7 @@ class NarwhalsTarget:
             join, least = (nw.min_horizontal, min) if function == "min" else (nw.max_horizontal, max)
             numbers = [value for value in arguments if isinstance(value, float)]
             columns = [value for value in arguments if not isinstance(value, float)]
-            joined: nw.Expr = join(*columns)
+            joined: nw.Expr = join(*columns) if len(columns) > 1 else columns[0]
             if not numbers:
                 return joined
             bound = least(numbers)  # not a literal column: before 2.28 narwhals takes no notice of it in pandas
