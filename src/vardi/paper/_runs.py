@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import astuple, dataclass
 from importlib.metadata import version
+from multiprocessing import current_process
 from pathlib import Path
 from typing import Any, TypeAlias
 from zlib import crc32
@@ -112,6 +114,8 @@ def _generator(results: Any) -> Generator[None]:
 
 
 def _run_one(experiment: Experiment, run: int, path: Path, settings: Settings) -> None:
+    if current_process().name != "MainProcess":  # Ctrl-C reaches workers too, and it is their parent that ends them
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     with threadpool_limits(limits=1):
         scores = experiment.run(seeds_of(experiment.name, run, settings.seed), settings.trees)
     content = {"settings": settings.as_text(), "scores": [[*astuple(cell), _or_none(scores[cell])] for cell in scores]}
