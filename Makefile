@@ -33,7 +33,7 @@ minimum: pyproject.toml  ## the same, with every dependency at its lower bound
 	$(VENV)-minimum/bin/python -m pytest -n $(JOBS) --dist loadgroup -o filterwarnings=default tests src README.md
 
 slow: $(VENV)/.dev  ## statistical claims and large designs, by simulation
-	$(BIN)/python -m pytest tests/slow -s
+	$(BIN)/python -m pytest tests/slow -s --timeout 0
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

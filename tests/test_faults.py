@@ -303,3 +303,24 @@ def test_an_interrupt_reaches_a_solve_in_python():
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120)
     assert (done.stdout, done.returncode) == ("solved True\n", 0), done.stderr
+
+
+def test_links_devices_and_pipes_as_outputs(tmp_path):
+    houses = vardi.datasets.house_prices(seed=0)
+    fit = vardi.debias(houses.samples, houses.biases)
+    there, link, dangling = tmp_path / "there.html", tmp_path / "link.html", tmp_path / "dangling.html"
+    there.write_text("before")
+    link.symlink_to(there)
+    dangling.symlink_to(tmp_path / "nowhere.html")
+    for taken in (link, dangling):
+        with pytest.raises(vardi.OutputError, match="is there already, and is not overwritten unasked"):
+            fit.report(taken)
+    assert there.read_text() == "before"
+    fit.report(link, overwrite=True)
+    assert link.is_symlink()
+    assert there.read_text().startswith("<!DOCTYPE html>")
+    pipe = tmp_path / "pipe.html"
+    os.mkfifo(pipe)
+    for special in (pipe, "/dev/null"):
+        with pytest.raises(vardi.OutputError, match="is a device or a pipe, and no file. Give the name of a file."):
+            fit.report(special, overwrite=True)

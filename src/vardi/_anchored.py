@@ -57,15 +57,14 @@ class AnchoredSample(DebiasedSample):
         return check_shares(self._anchor, self._rows, self._refit, trusted=self.trust.errors_hold)
 
     @cached_property
-    def log_omegas(self) -> dict[Name, float]:
-        r"""The log of each normaliser, :math:`\log\Omega_k = \log E_P\,\omega_k`."""
-        return dict(zip(self.names, raked_log_omegas(self._rows, self._row_weights).tolist(), strict=True))
+    def _log_omegas(self) -> Floats:
+        return raked_log_omegas(self._rows, self._row_weights)
 
     @property
     def w(self) -> dict[Name, float]:
         r"""The normalisers in the paper's scale, :math:`\max_k W_k / \lambda_k = 1`, of the sampled biases."""
         sampled = np.flatnonzero(self._rows.sizes > 0)
-        log_omegas = np.array(list(self.log_omegas.values()))[sampled]
+        log_omegas = self._log_omegas[sampled]
         log_ratio = log_omegas - np.log(self._rows.sizes[sampled] / self._rows.sizes.sum())
         return {
             self.names[k]: float(value)

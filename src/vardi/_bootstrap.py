@@ -185,7 +185,7 @@ def bootstrap(
     MEDV       23.2 ± 1.0 (95%: 21.2 to 25.2)
     MEDV > 30  0.190 ± 0.041 (95%: 0.109 to 0.271)
     """
-    _check(n, kind, level)
+    _check(n, kind, level, jobs)
     codes = None if groups is None else group_codes(fit, groups)
     plan = make_plan(fit, codes, of_rows=statistic is not None)
     _warn_of_single_units(plan, fit.names, grouped=codes is not None)
@@ -218,9 +218,7 @@ class _Measure:
 def _measure(fit: DebiasedSample, statistic: Any, plan: Plan) -> _Measure:
     if statistic is None:
         names = tuple(f"log Omega of {name}" for name in fit.names)
-        return _Measure(
-            names, np.array(list(fit.log_omegas.values())), lambda drawn, scale, log_omegas, space: log_omegas
-        )
+        return _Measure(names, fit._log_omegas, lambda drawn, scale, log_omegas, space: log_omegas)
     if callable(statistic):
         return _function(fit, statistic, plan)
     return _means(fit, statistic, plan)
@@ -368,8 +366,10 @@ def _entropy(seed: int | np.random.Generator | None) -> Any:
     return np.random.SeedSequence(seed).entropy
 
 
-def _check(n: int, kind: Kind, level: float) -> None:
+def _check(n: int, kind: Kind, level: float, jobs: int | None) -> None:
     quantile_of_normal(level)
+    if jobs == 0:
+        raise MismatchError("0 jobs do nothing. Give 1 or more, or -1 for all cores.", expected=(1,), got=(0,))
     if n < 2:
         raise MismatchError(
             f"{n} draws have no spread. Give n = 2 or more; 1000 is a good number.", expected=(2,), got=(n,)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from vardi._arrays import as_array, as_numbers
 from vardi._estimates import Estimate, quantile_of_normal
 from vardi._influence import Influence
 from vardi._rows.grouping import membership
@@ -39,6 +40,17 @@ class Band:
     level: float
 
 
+def points_of(t: Any) -> Floats:
+    """Return where a distribution function is asked for, or refuse what is no number."""
+    array = np.atleast_1d(as_array(t, "What F is asked at"))
+    points = as_numbers(array)
+    if points is None or not points.size or np.isnan(points).any():
+        raise MismatchError(
+            f"F is asked at {t!r}. Give a number, or several.", expected=("numbers",), got=(str(array.dtype),)
+        )
+    return points.astype(np.float64, copy=False)
+
+
 class DebiasedCdf:
     r"""The weighted distribution function of a column, :math:`F(t) = \sum_i \pi_i 1\{x_i \le t\}`.
 
@@ -65,7 +77,7 @@ class DebiasedCdf:
 
     def __call__(self, t: Any, level: float = 0.95) -> Any:
         """Return F(t): an Estimate for a number, Estimates for several."""
-        points = np.atleast_1d(np.asarray(t, np.float64))
+        points = points_of(t)
         below = (self._values[:, None] <= points).astype(np.float64)
         estimates = self._influence.estimates(below, level, trusted=self._trusted)
         return estimates[0] if np.ndim(t) == 0 else estimates
@@ -74,7 +86,8 @@ class DebiasedCdf:
         """Return the smallest x with F(x) >= q.
 
         Its interval is Woodruff's: the quantiles at q -+ z times the error of F there, which needs no density. The
-        standard error is the half width of that interval over z.
+        standard error is the half width of that interval over z. Where q -+ that margin lies beyond 0 or 1, the rows
+        set no bound: that end is infinite, and there is no standard error.
         """
         if np.ndim(q):
             raise MismatchError(
@@ -90,11 +103,13 @@ class DebiasedCdf:
             )
         value = self._inverse(q)
         z = quantile_of_normal(level)
-        margin = z * self(value, level).stderr
+        margin = z * self(self._below(value), level).stderr
         if math.isnan(margin):
             return Estimate(value, math.nan, level)
-        low, high = self._inverse(q - margin), self._inverse(q + margin)
-        return Estimate(value, (high - low) / (2.0 * z), level, interval=(low, high))
+        low = self._inverse(q - margin) if q > margin or not margin else -math.inf
+        high = self._inverse(q + margin) if q + margin < 1.0 or not margin else math.inf
+        stderr = (high - low) / (2.0 * z) if math.isfinite(high - low) else math.nan
+        return Estimate(value, stderr, level, interval=(low, high))
 
     def band(self, level: float = 0.95, *, draws: int = 1000, seed: int = 0) -> Band:
         r"""Return a band that covers the whole function at once.
@@ -145,6 +160,10 @@ class DebiasedCdf:
             return r[rows, None] * ((self._values[rows, None] <= grid) - value) + P[rows] @ b
 
         return strata.covariance_of_blocks(block, len(r), len(grid))
+
+    def _below(self, value: float) -> float:
+        """Return a value, or the last one before the largest, where F is 1 and has no error."""
+        return value if value < self.x[-1] or len(self.x) == 1 else float(self.x[-2])
 
     def _inverse(self, q: float) -> float:
         return float(self.x[min(int(np.searchsorted(self.heights, q - 1e-12)), len(self.x) - 1)])

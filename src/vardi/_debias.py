@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from vardi._arrays import as_array
 from vardi._fit import (
     OnUnidentified,
     anchored_lazy_pool,
@@ -143,7 +144,8 @@ def debias_matrix(
         omega_k(z_i), or with ``log`` their logs, -inf for zero. What a sparse array does not store is omega = 0. Memory
         maps, data sets of Zarr and HDF5, and functions without arguments that yield arrays of successive rows are read
         block by block in each pass, and need not fit in memory. Where biases are windows on a line, and many,
-        :class:`~vardi.Windows` stands for a matrix that would not fit.
+        :class:`~vardi.Windows` stands for a matrix that would not fit. It is read in place, so leave it as it is while
+        the fit is in use.
     source : array of int of shape (n,)
         Column of omega that each row's sample was drawn with, 0 to K - 1.
     log : bool
@@ -182,14 +184,7 @@ def _as_matrix(omega: Any, source: Any) -> Any:
     elif sparse.issparse(omega):
         omega = sparse.csr_array(omega)  # rows cannot be taken from every format
     else:
-        try:
-            omega = np.asarray(omega)
-        except ValueError as error:
-            raise MismatchError(
-                "omega has rows of different lengths. Give a matrix with a column for each bias.",
-                expected=("matrix",),
-                got=(type(omega).__name__,),
-            ) from error
+        omega = as_array(omega, "omega", "a matrix with a column for each bias")
     if omega.dtype.kind not in "fiub":
         raise MismatchError(
             f"omega holds {omega.dtype}, and biases are numbers. Give a matrix of floats.",

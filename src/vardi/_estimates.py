@@ -120,11 +120,16 @@ class Estimate:
 
     def __str__(self) -> str:
         if math.isnan(self.stderr):
-            return f"{self.value:.4g} (no error can be given)"
+            return f"{self.value:.4g} ({self._one_sided() or 'no error can be given'})"
         if self.stderr <= ROUNDING * abs(self.value):
             return f"{self.value:.6g} (known, but for rounding)"
         value, stderr, low, high = with_digits_of(self.stderr, self.value, self.stderr, *self.interval)
         return f"{value} ± {stderr} ({100 * self.level:g}%: {low} to {high})"
+
+    def _one_sided(self) -> str:
+        """Return the bound that there is on one side only; an empty text where there is none."""
+        ends = [("at least", self.interval[0]), ("at most", self.interval[1])]
+        return "".join(f"{100 * self.level:g}%: {side} {end:.4g}" for side, end in ends if math.isfinite(end))
 
     def __format__(self, spec: str) -> str:
         return format(self.value, spec) if spec else str(self)

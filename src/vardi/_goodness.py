@@ -162,6 +162,8 @@ def check_biases(
         if given not in known:
             message = f"Biases are not checked by {given!r}. Choose one of {show(known)}.{suggest(given, known)}"
             raise MismatchError(message, expected=known, got=(given,))
+    if draws is not None and draws < 1:
+        raise MismatchError(f"{draws} draws say nothing. Give one or more.", expected=("1 or more",), got=(draws,))
     labels = _Labels(influence, names)
     varying = {name: values for name, values in columns.items() if np.ptp(values) > 0}
     statistic, pvalues, df, reason = math.nan, np.full(labels.K + 1, math.nan), None, ""

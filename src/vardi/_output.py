@@ -16,7 +16,9 @@ def require_writable(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
     target = Path(path)
     if target.is_dir():
         raise OutputError(f"{target} is a folder. Give the name of a file in it.", path=str(target))
-    if target.exists() and not overwrite:
+    if target.exists() and not target.is_file():
+        raise OutputError(f"{target} is a device or a pipe, and no file. Give the name of a file.", path=str(target))
+    if os.path.lexists(target) and not overwrite:
         raise OutputError(f"{target} is there already, and is not overwritten unasked.", path=str(target))
     if not target.parent.is_dir():
         raise OutputError(f"{target} cannot be written: there is no folder {target.parent}.", path=str(target))
@@ -40,6 +42,8 @@ def whole_file(path: str | os.PathLike[str], *, overwrite: bool) -> Iterator[Pat
     [('a.txt', 'whole')]
     """
     target = require_writable(path, overwrite=overwrite)
+    if target.is_symlink():  # what it leads to is written, and it stays
+        target = require_writable(target.resolve(), overwrite=overwrite)
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=f".part{target.suffix}", dir=target.parent)
         os.close(handle)

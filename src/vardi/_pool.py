@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vardi._arrays import as_array, belongs_elsewhere, index_of, read_only
 from vardi._expressions import is_condition
 from vardi._frames import Frame, as_frame, concat
 from vardi._memory import require_memory
@@ -26,6 +27,7 @@ from vardi.errors import (
 
 Name = Hashable
 
+MOST = 1e150  # whose square is a float
 NEAREST = 300  # samples up to which every pair is looked at for the nearest
 
 
@@ -82,7 +84,7 @@ class Pool:
     def series(self, values: Floats, name: str) -> Any:
         """Return values, one for each row, in the user's library (pandas: with the user's index)."""
         whole = self.whole()
-        return values if whole is None else whole.series(values, name)
+        return read_only(values) if whole is None else whole.series(values, name)
 
     def whole(self) -> Frame | None:
         """Return all rows in one frame; None where there is none, or samples are held by different libraries."""
@@ -151,7 +153,7 @@ def as_pool(samples: Any, biases: Any, *, source: Any = None, counts: Any = None
     names = (*named, *(name for name in by_name if name not in named))
     codes = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames])
     if isinstance(counts, Mapping):
-        counts = _joined([np.asarray(_counted(counts, name)) for name in named])
+        counts = _joined(_counts_by_name(counts, dict(zip(named, frames, strict=True))))
     by_name = {name: in_order(bias, frames, f"The bias of {str(name)!r}") for name, bias in by_name.items()}
     counts = _counts(in_order(counts, frames, "counts"), frames, len(codes))
     return _with_rows(Pool(names, as_biases(by_name, names), frames, codes, counts))
@@ -168,8 +170,10 @@ def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
     frame, by_name = as_frame(rows), as_named(biases, "biases")
     if not len(frame):
         raise EmptySampleError("The pool has no rows. Give at least one row of one sample.")
-    labels = frame.column(source) if isinstance(source, str) else np.asarray(in_order(source, (frame,), "source"))
+    labels = frame.column(source) if isinstance(source, str) else _labels(in_order(source, (frame,), "source"))
     _require_length("source", labels, len(frame), "label")
+    if isinstance(biases, list | tuple):  # which are named by their place
+        labels = _as_names(labels)
     codes = _codes(labels, by_name, source if isinstance(source, str) else "source")
     by_name = {name: in_order(bias, (frame,), f"The bias of {str(name)!r}") for name, bias in by_name.items()}
     counts = _counts(in_order(counts, (frame,), "counts"), (frame,), len(frame))
@@ -196,14 +200,12 @@ def _refuse_empty(names: Sequence[Name]) -> None:
 
 def in_order(values: Any, frames: Sequence[Frame], what: str) -> Any:
     """Return values, or refuse a series whose index says that they belong to other rows."""
-    index: Any = getattr(values, "index", None)
-    if not hasattr(index, "equals") or not all(hasattr(frame.native, "index") for frame in frames):
+    index, indices = index_of(values), [part for frame in frames if (part := index_of(frame.native)) is not None]
+    if index is None or not indices or len(indices) < len(frames):
         return values
-    own = frames[0].native.index
-    for frame in frames[1:]:
-        own = own.append(frame.native.index)
-    numbered = len(frames) > 1 and index.equals(own[:0].__class__(range(len(own))))
-    if len(index) == len(own) and not index.equals(own) and not numbered:
+    own = indices[0] if len(indices) == 1 else indices[0].append(indices[1:])
+    other = not index.equals(own) if len(indices) == 1 else belongs_elsewhere(index, own)
+    if len(index) == len(own) and other:
         raise MismatchError(
             f"{what} is a series whose index is not that of the rows, so its values may belong to other rows. Bring it "
             "into the order of the rows, or give an array.",
@@ -221,7 +223,7 @@ def matrix_pool(omega: Any, source: Any, counts: Any, names: Iterable[Name] | No
             "bias."
         )
     n, K = omega.shape
-    labels = np.asarray(source)
+    labels = as_array(source, "source")
     _require_length("source", labels, n, "label")
     if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= K:
         found = list(dict.fromkeys(labels.tolist()))
@@ -309,25 +311,69 @@ def _codes(labels: NDArray[Any], names: Mapping[Name, Any], column: str) -> Inte
     found = dict.fromkeys(labels.tolist())
     raise MismatchError(
         f"Label {str(strangers[0])!r} of {column!r} has no bias. The labels are {show(found)}, the biases "
-        f"{show(names)}."
-        f"{suggest(strangers[0], names)} Give each label a bias.",
+        f"{show(names)}.{_twin(strangers[0], names) or suggest(strangers[0], names)} Give each label a bias.",
         expected=names,
         got=found,
     )
+
+
+def _labels(source: Any) -> NDArray[Any]:
+    """Return labels as an array that keeps each as it is: NumPy makes texts of a list with numbers and texts."""
+    if isinstance(source, list | tuple):
+        return np.fromiter(source, dtype=object, count=len(source))
+    labels = as_array(source, "source")
+    return labels.astype("datetime64[us]") if labels.dtype.kind == "M" else labels  # nanoseconds are numbers to Python
+
+
+def _as_names(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return whole numbers as the names that a list gives to its places."""
+    whole = [
+        str(label) if isinstance(label, int) and not isinstance(label, bool) else label for label in labels.tolist()
+    ]
+    return np.fromiter(whole, dtype=object, count=len(whole))
+
+
+def _twin(label: Any, names: Iterable[Name]) -> str:
+    """Say that a label differs from the name of a bias by its type only, where it does."""
+    for name in names:
+        if str(name) == str(label):
+            return f" One is {type(label).__name__} and the other {type(name).__name__}: make them the same."
+    return ""
 
 
 def is_missing(label: Any) -> bool:
     return label is None or type(label).__name__ == "NAType" or label != label
 
 
-def _counted(counts: Mapping[Name, Any], name: Name) -> Any:
-    if name not in counts:
-        raise MismatchError(
-            f"No counts for sample {str(name)!r}. The counts are for {show(counts)}.{suggest(name, counts)}",
-            expected=(name,),
-            got=counts,
-        )
-    return counts[name]
+def _counts_by_name(counts: Mapping[Name, Any], frames: Mapping[Name, Frame]) -> list[NDArray[Any]]:
+    """Return the counts of each sample, or refuse those that do not fit its rows."""
+    for name in frames:
+        if name not in counts:
+            raise MismatchError(
+                f"No counts for sample {str(name)!r}. The counts are for {show(counts)}.{suggest(name, counts)}",
+                expected=(name,),
+                got=counts,
+            )
+    for name in counts:
+        if name not in frames:
+            raise MismatchError(
+                f"There are counts for {str(name)!r}, which is no sample. The samples are {show(frames)}."
+                f"{suggest(name, frames)}",
+                expected=frames,
+                got=(name,),
+            )
+    pieces = []
+    for name, frame in frames.items():
+        what, given = f"The counts of {str(name)!r}", counts[name]
+        piece = frame.column(given) if isinstance(given, str) else as_array(in_order(given, (frame,), what), what)
+        if piece.shape != (len(frame),):
+            raise MismatchError(
+                f"{what} have shape {piece.shape}, but the sample has {number_of_rows(len(frame))}. Give one for each.",
+                expected=(len(frame),),
+                got=piece.shape,
+            )
+        pieces.append(piece)
+    return pieces
 
 
 def _counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats | None:
@@ -341,7 +387,7 @@ def _counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats | None:
                 got=(counts,),
             )
         counts = _counts_of_column(counts, frames)
-    values = np.asarray(counts)
+    values = as_array(counts, "counts")
     if values.dtype.kind not in "iufb":
         raise MismatchError(
             f"counts holds {values.dtype}, and counts are numbers. Give how many rows each row stands for.",
@@ -356,6 +402,12 @@ def _counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats | None:
             f"The count of row {bad[0]} of the pool is {values[bad[0]]}. A count says how many rows a row stands for, "
             "so it is a finite number, zero or more.",
             rows=bad[:10],
+        )
+    if values.sum() > MOST:
+        raise InvalidCountsError(
+            f"The counts add up to {values.sum():.3g}, and squares of that are beyond floating point. Divide them "
+            "all by one number: weights stay the same, and errors are those of as many rows as the counts say.",
+            rows=(),
         )
     return values
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._pool import is_missing, no_labels, show
+from vardi._arrays import as_array
+from vardi._pool import in_order, is_missing, no_labels, show
 from vardi._rows import Rows
 from vardi._sums import Floats, Integers
 from vardi.errors import MismatchError, MissingValuesError, NeedsRowsError, suggest
@@ -137,7 +138,7 @@ def group_codes(fit: DebiasedSample, groups: Any) -> Integers:
             )
         labels = np.concatenate([np.asarray(frame.column(groups)) for frame in fit._pool.frames])
     else:
-        labels = np.asarray(groups)
+        labels = as_array(in_order(groups, fit._pool.frames, "The series of groups"), "groups")
     if labels.shape != (len(fit),):
         raise MismatchError(
             f"The groups have shape {labels.shape}, but the pool has {len(fit)} rows. Give a group for each.",

@@ -15,6 +15,7 @@ from scipy import sparse
 from scipy.special import logsumexp
 
 from vardi import _goodness, _theory
+from vardi._arrays import as_array, as_numbers
 from vardi._bootstrap import Bootstrap, Progress, bootstrap
 from vardi._cdf import DebiasedCdf
 from vardi._diagnostics import Diagnostics, diagnose
@@ -23,6 +24,7 @@ from vardi._frames import Frame, as_frame, concat
 from vardi._goodness import BiasCheck
 from vardi._identify import Verdict, judge
 from vardi._influence import Influence
+from vardi._memory import require_memory
 from vardi._newton import Solution
 from vardi._output import require_writable, whole_file
 from vardi._pool import Name, Pool, in_order
@@ -35,7 +37,7 @@ from vardi._sums import Floats
 from vardi._theory import Bounds
 from vardi._trust import Trust, require_trust, warn_of_single_rows
 from vardi.biases import where
-from vardi.errors import ImpossibleRowError, MismatchError, TooLargeError, number_of_rows
+from vardi.errors import ImpossibleRowError, InvalidBiasError, MismatchError, TooLargeError, number_of_rows
 
 TILTS = 2**28  # numbers, one for each row and bias, up to which they are all held at once
 
@@ -95,15 +97,18 @@ class DebiasedSample:
         """The probability of each row in the debiased sample: weight times count, with sum 1."""
         return self._pool.series(self._probabilities, "probability")
 
-    @cached_property
+    @property
     def log_omegas(self) -> dict[Name, float]:
         r"""The log of each normaliser, :math:`\log\Omega_k = \log E_P\,\omega_k`."""
+        return dict(zip(self.names, self._log_omegas.tolist(), strict=True))
+
+    @cached_property
+    def _log_omegas(self) -> Floats:
         sizes, u = self._rows.sizes, self.solution.u
         if sizes.all():
-            log_omegas = np.log(sizes / sizes.sum()) - u
-        else:  # Omega_k = sum_i pi_i omega_k(z_i) holds for every k, sampled or not
-            log_omegas = self._rows.log_means(u) - np.log(sizes.sum())
-        return dict(zip(self.names, log_omegas.tolist(), strict=True))
+            return np.log(sizes / sizes.sum()) - u
+        # Omega_k = sum_i pi_i omega_k(z_i) holds for every k, sampled or not
+        return self._rows.log_means(u) - np.log(sizes.sum())
 
     @property
     def omegas(self) -> dict[Name, float]:
@@ -160,11 +165,12 @@ class DebiasedSample:
         """
         if isinstance(matrix, str):
             matrix = [matrix]
-        if isinstance(matrix, list | tuple) and matrix and isinstance(matrix[0], str):
-            values = np.column_stack([self._values(name) for name in matrix])
+        if isinstance(matrix, list | tuple) and any(isinstance(part, str) for part in matrix):
+            values = np.column_stack([self._values(part) for part in matrix])
         else:
-            values = np.asarray(matrix, np.float64)
-            if values.ndim != 2 or len(values) != len(self):
+            array = as_array(in_order(matrix, self._pool.frames, "The frame of values"), "The matrix of values")
+            values = self._numbers(array)
+            if values.ndim != 2 or len(values) != len(self) or not values.shape[1]:
                 raise MismatchError(
                     f"The values have shape {values.shape}, but the pool has {len(self)} rows. Give a matrix with "
                     "a row for each, or a list of columns.",
@@ -207,7 +213,7 @@ class DebiasedSample:
         -0.230 ± 0.035 (95%: -0.299 to -0.161)
         """
         require_trust(self)
-        log_omegas = np.array(list(self.log_omegas.values()))
+        log_omegas = self._log_omegas
         _, phi = self._influence.of_weighted(self._tilts(log_omegas))
         covariance = self._influence.covariance(phi, trusted=self.trust.errors_hold)
         estimates = Estimates(log_omegas, covariance, level, influence=phi, strata=self._influence.strata)
@@ -220,7 +226,7 @@ class DebiasedSample:
         that MBAR gives for a difference of free energies.
         """
         require_trust(self, tail=False)
-        tilts = self._tilts(np.array(list(self.log_omegas.values())))
+        tilts = self._tilts(self._log_omegas)
         return self._influence.model_covariance(tilts - self._influence.weights[:, None])
 
     def weight_shares(self) -> dict[Name, float]:
@@ -298,7 +304,7 @@ class DebiasedSample:
         array or frame
             The rows, in the user's library; for a fit of a matrix their positions.
         """
-        if not isinstance(n, int | np.integer) or n < 0:
+        if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 0:
             raise MismatchError(f"{n!r} rows cannot be drawn. Give a whole number.", expected=("int",), got=(n,))
         drawable = int(np.count_nonzero(self._probabilities))
         if not replace and n > drawable:
@@ -307,6 +313,7 @@ class DebiasedSample:
                 expected=(drawable,),
                 got=(n,),
             )
+        require_memory(16 * int(n), f"A draw of {n:,} rows", "Draw fewer at a time.")
         rng = np.random.default_rng(seed)
         drawn = rng.choice(len(self), size=n, replace=replace, p=self._probabilities)
         if not self._pool.frames:
@@ -607,7 +614,18 @@ class DebiasedSample:
                 )
             array = np.concatenate(pieces)
         else:
-            array = np.asarray(in_order(values, self._pool.frames, "The series of values"))
+            array = as_array(in_order(values, self._pool.frames, "The series of values"), "The series of values")
+        array = self._numbers(array)
+        if array.shape != (len(self),):
+            raise MismatchError(
+                f"The values have shape {array.shape}, but the pool has {len(self)} rows. Give one for each.",
+                expected=(len(self),),
+                got=array.shape,
+            )
+        return self._in_fit(array, values if isinstance(values, str) else None)
+
+    @staticmethod
+    def _numbers(array: NDArray[Any]) -> Floats:
         if array.dtype.kind not in "fiub":
             raise MismatchError(
                 f"The values hold {array.dtype}, and only numbers have a mean. Give numbers, or a condition of them; a "
@@ -615,13 +633,7 @@ class DebiasedSample:
                 expected=("numbers",),
                 got=(str(array.dtype),),
             )
-        if array.shape != (len(self),):
-            raise MismatchError(
-                f"The values have shape {array.shape}, but the pool has {len(self)} rows. Give one for each.",
-                expected=(len(self),),
-                got=array.shape,
-            )
-        return self._in_fit(array.astype(np.float64), values if isinstance(values, str) else None)
+        return array.astype(np.float64)
 
     @cached_property
     def _weights(self) -> Floats:
@@ -644,7 +656,11 @@ class DebiasedSample:
             matrix = np.full(stored.shape, -np.inf if self._rows.log else 0.0)
             matrix[stored.row, stored.col] = stored.data
         else:
-            matrix = np.asarray(rows, np.float64)
+            array = as_array(rows, "The matrix of new rows")
+            numbers = as_numbers(array)
+            if numbers is None:
+                raise InvalidBiasError(f"The new rows hold {array.dtype}, and biases are numbers.", sample="")
+            matrix = numbers.astype(np.float64, copy=False)
         if matrix.ndim != 2 or matrix.shape[1] != len(self.names):
             raise MismatchError(
                 f"The new rows have shape {matrix.shape}. Give a matrix of biases with {len(self.names)} columns, as "

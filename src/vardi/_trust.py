@@ -33,7 +33,8 @@ class Trust:
     ----------
     bridging : float
         B = sum_i p_iA (1 - p_iA) over the cut A where the samples overlap least: the rows that could as well have come
-        from the other side. For two samples Var(log Omega_1 / Omega_2) = 1/B - 1/n_1 - 1/n_2.
+        from the other side. For two samples Var(log Omega_1 / Omega_2) = 1/B - 1/n_1 - 1/n_2. Infinite for one sample,
+        unless that is a single row.
     cut : tuple of two tuples
         The samples on either side of it.
     tail_index : float
@@ -59,7 +60,7 @@ class Trust:
         index, largest = _tail(influence) if tail else (np.nan, np.empty(0, np.int64))
         sources = np.unique(influence.strata.source[largest])
         return cls(
-            bridging if sampled.sum() > 1 else np.inf,
+            bridging if sampled.sum() > 1 else np.inf if influence.n > 1 else 0.0,
             (
                 tuple(name for name, is_in in zip(names, side, strict=True) if is_in),
                 tuple(name for name, is_in in zip(names, sampled & ~side, strict=True) if is_in),
@@ -83,6 +84,8 @@ class Trust:
         """What is to be said of the rows that bridge the samples."""
         if self.bridging >= DOUBTED:
             return ()
+        if not all(self.cut):
+            return ("One row shows no spread, so no standard error is given. Add rows.",)
         answer = "standard errors may be too small" if self.errors_hold else "no standard error is given"
         return (
             f"Only {self.bridging:.1f} rows bridge {show(self.cut[0])} and {show(self.cut[1])}, so {answer}: their "

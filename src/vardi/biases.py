@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from vardi._arrays import as_array, as_numbers
 from vardi._expressions.families import Family, Kind
 from vardi._expressions.nodes import (
     Call,
@@ -688,12 +689,10 @@ def as_bias(obj: object) -> Bias:
 
 
 def _values(obj: Any) -> np.ndarray:
-    values = np.asarray(obj)
+    values = as_array(obj, "A bias")
     if values.ndim != 1:
         raise InvalidBiasError(f"The values of a bias stand in one dimension, and these have {values.ndim}.", sample="")
-    if values.dtype.kind == "b":
-        return values
-    try:
-        return values.astype(np.float64)
-    except (TypeError, ValueError):
-        raise InvalidBiasError(f"The values of a bias are numbers, and these are {values.dtype}.", sample="") from None
+    numbers = as_numbers(values)
+    if numbers is None:
+        raise InvalidBiasError(f"The values of a bias are numbers, and these are {values.dtype}.", sample="")
+    return numbers

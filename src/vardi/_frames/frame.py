@@ -10,6 +10,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
+from vardi._arrays import as_array, as_numbers, belongs_elsewhere, index_of, read_only
 from vardi._expressions.compile import require_columns
 from vardi._frames.evaluate import Engine, NarwhalsEngine, NumpyEngine, evaluate
 from vardi._frames.names import require_read_as_names
@@ -50,13 +51,13 @@ def as_frame(rows: Any) -> Frame:
     except TypeError:
         data = None
     except nw.exceptions.DuplicateError:
-        raise _same_name(list(rows.columns)) from None
+        raise _same_name(list(getattr(rows, "column_names", rows.columns))) from None
     if isinstance(data, nw.DataFrame | nw.Series):
         return NarwhalsFrame(rows, data)
     if isinstance(data, nw.LazyFrame):
         raise MismatchError(
-            f"Rows came as a lazy frame ({type(rows).__module__}.{type(rows).__qualname__}), and lazy frames are not "
-            "supported yet. Collect it first.",
+            f"Rows came as a lazy frame ({type(rows).__module__}.{type(rows).__qualname__}), and this needs rows in "
+            "memory. Collect it first.",
             expected=(ACCEPTED,),
             got=(type(rows).__qualname__,),
         )
@@ -159,11 +160,11 @@ class Frame(ABC):
         if _is_reordered(returned, self.native):
             raise MismatchError(
                 f"The bias {bias}{of_sample} returned a series whose index is not that of the rows, so its values may "
-                "belong to other rows. Return them in the order of the rows.",
+                "belong to other rows. Return them in the order of the rows, or an array.",
                 expected=("index of the rows",),
                 got=("another index",),
             )
-        result = np.asarray(returned)
+        result = as_array(returned, f"The bias {bias}{of_sample}")
         if result.ndim == 0:
             result = np.full(len(self), result)
         if result.shape != (len(self),):
@@ -173,27 +174,21 @@ class Frame(ABC):
                 expected=(len(self),),
                 got=result.shape,
             )
-        try:
-            return result if result.dtype == np.bool else result.astype(np.float64)
-        except (TypeError, ValueError):
+        numbers = as_numbers(result)
+        if numbers is None:
             raise InvalidBiasError(
                 f"The bias {bias}{of_sample} returned {result.dtype}, which are no numbers. "
                 "It must return one number for each row.",
                 sample=sample or "",
-            ) from None
+            )
+        return numbers
 
 
 class NumpyFrame(Frame):
     """Rows of a NumPy array."""
 
     def __init__(self, native: np.ndarray) -> None:
-        self.native = native
-        if isinstance(native, np.ma.MaskedArray):
-            raise MismatchError(
-                "Rows came as a masked array, whose mask would be lost. Fill it, e.g. with NaN.",
-                expected=("array",),
-                got=("masked array",),
-            )
+        self.native = native = as_array(native, "Rows")
         if native.ndim not in (1, 2) or (native.dtype.names and native.ndim != 1):
             raise MismatchError(
                 f"Rows came as an array of {native.ndim} dimensions. Give one (a column) or two (rows by columns).",
@@ -223,7 +218,7 @@ class NumpyFrame(Frame):
         return rows
 
     def series(self, values: np.ndarray, name: str) -> np.ndarray:
-        return np.asarray(values)
+        return read_only(np.asarray(values))
 
     def drop(self, name: str) -> Frame:
         require_columns((name,), self._arrays)
@@ -273,7 +268,7 @@ class NarwhalsFrame(Frame):
 
     def series(self, values: np.ndarray, name: str) -> Any:
         series = nw.new_series(name, np.asarray(values), backend=self._data.implementation).to_native()
-        if _index(self.native) is not None:
+        if index_of(self.native) is not None:
             series.index = self.native.index
         return series
 
@@ -294,7 +289,8 @@ class NarwhalsFrame(Frame):
         if small and dtype in (nw.String, nw.Categorical, nw.Enum):
             return np.array(self._data.get_column(name).to_list(), dtype=object)
         wanted = "iu" if dtype.is_integer() else "f" if dtype.is_float() else "b" if dtype == nw.Boolean else ""
-        if wanted and (small or self._data.implementation.is_pandas_like()):
+        library = self._data.implementation
+        if wanted and (small or library.is_pandas_like() or library.is_pyarrow()):  # which refuses 2**53 + 1 as a float
             array = _in_64_bits(self._data.get_column(name)).to_numpy()
             return array if array.dtype.kind in wanted else None  # with nulls it may be of another kind
         return None
@@ -327,15 +323,7 @@ def _same_name(names: Sequence[Any]) -> MismatchError:
     )
 
 
-def _index(rows: Any) -> Any | None:
-    """Return the index of a pandas-like frame or series; None for anything else."""
-    index = getattr(rows, "index", None)
-    return index if hasattr(index, "equals") else None
-
-
 def _is_reordered(series: Any, rows: Any) -> bool:
-    """Return whether a pandas series has labels that are neither those of the rows nor 0, 1, 2, ..."""
-    index, wanted = _index(series), _index(rows)
-    if index is None or wanted is None or index.equals(wanted):
-        return False
-    return list(index) != list(range(len(index)))
+    """Tell whether a function of the rows returned a series of other rows."""
+    index, own = index_of(series), index_of(rows)
+    return index is not None and own is not None and belongs_elsewhere(index, own)

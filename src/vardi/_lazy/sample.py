@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import narwhals as nw
 import numpy as np
 
-from vardi._cdf import DebiasedCdf
+from vardi._cdf import DebiasedCdf, points_of
 from vardi._estimates import Estimate, Estimates
 from vardi._expressions.compile import NarwhalsTarget, require_columns
 from vardi._identify import Verdict, judge
@@ -231,7 +231,7 @@ class LazyCdf(DebiasedCdf):
 
     def __call__(self, t: Any, level: float = 0.95) -> Any:
         """Return F(t): an Estimate for a number, Estimates for several."""
-        points = np.atleast_1d(np.asarray(t, np.float64)).tolist()
+        points = points_of(t).tolist()
         below = {id(part): [(x <= point).cast(nw.Float64) for point in points] for part, x in self._compiled}
         trusted = self._fit.trust.errors_hold
         estimates = self._fit._influence.query(lambda part: below[id(part)], level, trusted=trusted)
@@ -240,6 +240,12 @@ class LazyCdf(DebiasedCdf):
     def band(self, level: float = 0.95, **_: Any) -> NoReturn:
         """Refuse: multipliers need rows in memory."""
         _needs_rows("A simultaneous band")
+
+    def _below(self, value: float) -> float:
+        smallest, largest = self._range(-np.inf, np.inf)
+        if value < largest or smallest == largest:
+            return value
+        return self._range(-np.inf, float(np.nextafter(largest, -np.inf)))[1]
 
     def _inverse(self, q: float) -> float:
         """Narrow a bracket, a few dozen points at a time, until one value is left in it."""

@@ -64,7 +64,8 @@ def _tree(weight: Floats) -> list[tuple[int, int]]:
 def _ratio(d: Floats, counts: Floats, target: float) -> float:
     """Solve sum_i c_i expit(d_i + t) = target for t, by Newton's method inside a bracket."""
     total = float(counts.sum())
-    target = min(max(target, 0.5), total - 0.5)  # rows of one side only: half a row keeps the ratio finite
+    half = min(0.5, total / 4)
+    target = min(max(target, half), total - half)  # rows of one side only: half a row keeps the ratio finite
     level = np.log(target / (total - target))
     low, high = level - float(d.max()), level - float(d.min())
     t = level - float(np.median(d))

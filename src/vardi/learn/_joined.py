@@ -53,7 +53,7 @@ def debias_rows(
     rows = joined(X, y, target, {**by_name, **read})
     if source is None:
         source = np.full(len(rows), next(iter(by_name)), dtype=object)
-    return debias(rows, by_name, source=source, shares=shares)
+    return debias(rows, by_name if biases is None else biases, source=source, shares=shares)
 
 
 def joined(X: Any, y: Any, target: str | None, biases: Mapping[Name, Any]) -> Frame:
@@ -110,7 +110,7 @@ def _targets(y: Any, target: str | None) -> dict[str, NDArray[Any]]:
     values, name = np.asarray(y), target or "y"
     if values.ndim == 2 and values.shape[1] > 1:
         return {f"{name}{j}": column for j, column in enumerate(values.T)}
-    return {name: values.reshape(len(values), -1)[:, 0]}
+    return {name: values[:, 0] if values.ndim == 2 else values}
 
 
 def _with_columns(rows: Frame, columns: Mapping[str, NDArray[Any]]) -> Frame:
