@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 
 import vardi
 from vardi.study import _data as study_data
+from vardi.study import _engines as study_engines
 from vardi.study import parse, read
 from vardi.study._engines import _database, _relation
 from vardi.study._locate import key_lines, line_of
+from vardi.study._means import variable_lines
 from vardi.study._outputs import draw, weights_frame, write_weights
 
 AGENCY = '[sources.agency]\ndata = "agency.csv"\nbias = "MEDV <= 22"\n'
@@ -503,6 +505,250 @@ def test_names_with_signs_of_a_pattern(tmp_path, engine):
         assert "which would be taken for a pattern" in problems(tmp_path, text)[0]
     else:
         assert len(read(written(tmp_path, text)).fit()) == 2
+
+
+# --- what a CSV is, in every engine
+
+ENGINES = ("memory", "polars", "duckdb")
+PAIR = '[sources.a]\ndata = "a.csv"\nbias = "x"\n[sources.b]\ndata = "b.csv"\nbias = 1\n'
+ROWS = "x,k\n" + "".join(f"{1 + k % 7}.5,{k}\n" for k in range(30))
+
+
+def refusal(folder, text):
+    with pytest.raises(vardi.StudyError) as caught:
+        read(written(folder, text)).fit()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("second", ["link.csv", "hard.csv", "sub/../agency.csv", "absolute", "*.csv"])
+def test_one_file_under_two_names_is_refused_within_a_source(folder, second):
+    (folder / "sub").mkdir()
+    (folder / "national.csv").rename(folder / "sub" / "national.csv")
+    if second in ("link.csv", "*.csv"):
+        (folder / "link.csv").symlink_to("agency.csv")
+    if second == "hard.csv":
+        os.link(folder / "agency.csv", folder / "hard.csv")
+    path = str(folder / "agency.csv") if second == "absolute" else second
+    if second == "absolute":
+        (folder / "other").mkdir()
+        (folder / "other" / "study").symlink_to(folder)
+        folder = folder / "other" / "study"
+    (found,) = problems(folder, AGENCY.replace('"agency.csv"', f'["agency.csv", "{path}"]'))
+    assert found.startswith("line 2: 'agency' reads one file twice, as ")
+    assert found.endswith(", so its rows would count twice. Name it once.")
+
+
+def test_one_file_by_a_name_and_by_a_pattern_is_read_once(folder):
+    study = read(
+        written(folder, AGENCY.replace('"agency.csv"', '["agency.csv", "./agency.csv", "agen*.csv"]') + NATIONAL)
+    )
+    assert [len(data.files) for data in study.data] == [1, 1]
+
+
+def test_a_hard_link_between_two_sources_is_refused(folder):
+    os.link(folder / "agency.csv", folder / "hard.csv")
+    (found,) = problems(folder, AGENCY + NATIONAL.replace("national.csv", "hard.csv"))
+    assert found == "line 5: 'national' and 'agency' both read hard.csv, so its rows would count twice."
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (ROWS + "1,500,7\n", "a row has more "),
+        ("# made by hand\n" + ROWS, "a row has more "),
+        (ROWS + '1,"a\n2,b\n', "a quote is not closed"),
+        (ROWS.encode() + "1,é\n".encode("latin-1"), "it is not a text in UTF-8."),
+    ],
+    ids=["ragged", "comment", "quote", "latin"],
+)
+def test_what_is_no_csv_is_refused_by_every_engine(tmp_path, engine, content, reason):
+    (tmp_path / "a.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
+    (tmp_path / "b.csv").write_text(ROWS)
+    said = refusal(tmp_path, f'engine = "{engine}"\n{PAIR}')
+    assert "a.csv cannot be read as csv: " in said
+    assert reason in said
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("sign", [";", "\t", "|"])
+def test_cells_stand_between_commas(tmp_path, engine, sign):
+    (tmp_path / "a.csv").write_text(ROWS.replace(",", sign))
+    (tmp_path / "b.csv").write_text(ROWS)
+    assert "The bias of 'a' reads column 'x', which a.csv lacks." in refusal(tmp_path, f'engine = "{engine}"\n{PAIR}')
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_no_sign_begins_a_comment(tmp_path, engine):
+    (tmp_path / "a.csv").write_text(ROWS.replace("\n2.5", "\n#2.5"))
+    (tmp_path / "b.csv").write_text(ROWS)
+    assert "Column 'x' holds text" in refusal(tmp_path, f'engine = "{engine}"\n{PAIR}')
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_blank_lines_are_left_out_by_no_engine(tmp_path, ends):
+    for name, content in (("a", ROWS + "\n2.5,1\n"), ("b", ROWS)):
+        (tmp_path / f"{name}.csv").write_bytes(content.replace("\n", ends).encode())
+    for engine in ("memory", "polars"):
+        with pytest.raises(vardi.VardiError, match="missing values in 'x'|'x' holds text"):  # a text in Polars 1.31
+            read(written(tmp_path, f'engine = "{engine}"\n{PAIR}')).fit()
+    said = refusal(tmp_path, f'engine = "duckdb"\n{PAIR}')
+    assert said == (
+        "a.csv has blank lines. Take them out: they are rows without values, and DuckDB would leave them out unsaid."
+    )
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1 << 20])
+@pytest.mark.parametrize(
+    ("content", "blank"),
+    [
+        (b"x,k\n1,2\n", False),
+        (b"x,k\n1,2\n\n", True),
+        (b"\nx,k\n1,2\n", True),
+        (b"x,k\r\n1,2\r\n\r\n3,4", True),
+        (b'x,k\n1,"a\n\nb"\n2,"""\n\n"""\n', False),
+        (b'x,k\n1,"a\n\nb"\n\n2,c\n', True),
+    ],
+)
+def test_blank_lines_are_found_outside_quotes(tmp_path, monkeypatch, size, content, blank):
+    monkeypatch.setattr(study_engines, "_CHUNK", size)
+    (tmp_path / "a.csv").write_bytes(content)
+    assert study_engines._has_blank_line(tmp_path / "a.csv") is blank
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            "x,k\n",
+            "a.csv has no rows below its header. Leave the sample out; a bias without rows goes into [states.NAME].",
+        ),
+        ("", "a.csv cannot be read as csv: "),
+    ],
+    ids=["header", "nothing"],
+)
+def test_a_csv_without_rows_says_so(tmp_path, engine, content, message):
+    (tmp_path / "a.csv").write_text(content)
+    (tmp_path / "b.csv").write_text(ROWS)
+    (found,) = problems(tmp_path, f'engine = "{engine}"\nvariables = ["x"]\n{PAIR}')
+    assert found.startswith("line 4: ")
+    assert message in found
+    assert "empty" in found or "no rows" in found
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_ids_of_a_csv_are_carried_as_they_are_written(tmp_path, engine):
+    ids = ["00003", "3e5", "12345678901234567890123", "1.50", "2020-01-01", "true", "+4"]
+    for column in ([value] * 3 for value in ids):
+        (tmp_path / "a.csv").write_text("x,key\n" + "".join(f"{k + 1},{value}\n" for k, value in enumerate(column)))
+        (tmp_path / "b.csv").write_text("x\n1\n2\n3\n")
+        (tmp_path / "c.csv").write_text("x\n2\n")
+        text = f'engine = "{engine}"\n{PAIR}'.replace('"a.csv"', '["a.csv", "c.csv"]\nid = "key"')
+        found = weights(read(written(tmp_path, text)), tmp_path)
+        assert found["id"].to_list() == [*column, None, None, None, None]
+        assert found["id"].dtype == pl.String
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_id_that_is_no_number_any_more_is_explained(tmp_path, engine):
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text(ROWS)
+    text = f'engine = "{engine}"\nvariables = ["k"]\n{PAIR}id = "k"\n'.replace('"x"', '"k > 3"')
+    found = problems(tmp_path, text)
+    assert len(found) == 2
+    assert all(problem.endswith("'k' is an id, and ids of a CSV are read as texts.") for problem in found)
+
+
+# --- columns that a study does not use, or uses twice
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_weights_are_written_beside_columns_of_several_kinds(tmp_path, engine):
+    (tmp_path / "a.csv").write_text(ROWS)
+    (tmp_path / "b.csv").write_text("x,k\n1,one\n2,two\n3,three\n")
+    study = read(written(tmp_path, f'engine = "{engine}"\n{PAIR}'))
+    found = weights(study, tmp_path, ".csv")
+    assert found.columns == ["source", "row", "weight"]
+    assert len(found) == 33
+    if engine != "polars":  # which makes texts of them all
+        with pytest.raises(vardi.MismatchError, match="kinds: .*k|Column 'k' is"):
+            weights(study, tmp_path, with_data=True)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_ids_may_be_of_several_kinds_and_missing_in_a_source(tmp_path, engine):
+    frame = pl.DataFrame({"x": [1.0, 2.0, 3.0], "key": [7, 8, 9]})
+    for name in "abc":
+        frame.write_parquet(tmp_path / f"{name}.parquet")
+    texts = [f'[sources.{name}]\ndata = "{name}.parquet"\nbias = "x"\n' for name in "abc"]
+    study = written(tmp_path, f'engine = "{engine}"\n{texts[0]}id = "key"\n{texts[1]}')
+    assert weights(read(study), tmp_path)["id"].to_list() == [7, 8, 9, None, None, None]
+    frame.with_columns(key=pl.Series(["p", "q", "r"])).write_parquet(tmp_path / "c.parquet")
+    study = written(tmp_path, f'engine = "{engine}"\n{texts[0]}id = "key"\n{texts[1]}{texts[2]}id = "key"\n')
+    assert weights(read(study), tmp_path)["id"].to_list() == ["7", "8", "9", None, None, None, "p", "q", "r"]
+
+
+@pytest.mark.parametrize("engine", ["memory", "duckdb"])
+def test_types_that_polars_has_not_do_no_harm(tmp_path, engine):
+    with duckdb.connect(str(tmp_path / "d.duckdb")) as connection:
+        connection.execute(
+            'CREATE TABLE t AS SELECT i + 1.0 AS x, INTERVAL 1 DAY AS took, [INTERVAL 1 DAY] AS "l s", '
+            "union_value(n := 1) AS u FROM range(3) r(i)"
+        )
+    text = f'engine = "{engine}"\n[sources.a]\ndata = "d.duckdb"\ntable = "t"\nbias = "x"\n'
+    opened = read(written(tmp_path, text)).open()
+    assert len(opened.fit()) == 3
+    if engine == "memory":
+        assert opened.pool.rows()[0][1:] == ("1 day", "[1 day]", "1")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("reads", ["bias", "variable", "share", "nothing"])
+def test_labels_that_are_numbers_stay_numbers_for_the_study(tmp_path, houses, engine, reads):
+    rows = pl.concat([own.with_columns(who=pl.lit(k)) for k, own in enumerate(houses.samples.values())])
+    rows.write_csv(tmp_path / "pool.csv")
+    bias = "MEDV <= 22 and who < 9" if reads == "bias" else "MEDV <= 22"
+    variable = "who" if reads == "variable" else "RM"
+    text = f'engine = "{engine}"\nvariables = ["{variable}"]\n[pool]\ndata = "pool.csv"\nsource = "who"\n'
+    text += f'[biases]\n0 = "{bias}"\n1 = 1\n' + ('[shares]\n"RM > 6 and who < 9" = 0.6\n' if reads == "share" else "")
+    study = read(written(tmp_path, text))
+    opened = study.open()
+    fit = opened.fit()
+    assert fit.names == ("0", "1")
+    assert opened.verdict().identified
+    found = weights(study, tmp_path)
+    assert found.columns == ["source", "row", "weight"]
+    assert found["source"].to_list() == ["0"] * 200 + ["1"] * 100
+    (line,) = variable_lines(opened, fit)
+    assert line.debiased == pytest.approx(np.average(rows[variable], weights=found["weight"]), rel=1e-9)
+    shares = {"RM > 6": 0.6} if reads == "share" else None
+    expected = vardi.debias(houses.samples, houses.biases, shares=shares).weights
+    np.testing.assert_allclose(found["weight"], expected, rtol=1e-8)
+    assert weights(study, tmp_path, with_data=True).columns == ["source", "row", "weight", *rows.columns]
+    if engine == "memory":
+        assert draw(opened, fit, 5, 0).columns == ["source", "row", *rows.columns]
+    else:
+        with pytest.raises(vardi.VardiError, match="has no bias"):
+            read(written(tmp_path, text.replace("1 = 1\n", "2 = 1\n"))).fit()
+
+
+def test_a_mark_at_the_start_of_a_study_does_no_harm(folder):
+    (folder / "study.toml").write_bytes(b"\xef\xbb\xbf" + (AGENCY + NATIONAL).encode())
+    assert len(read(folder / "study.toml").fit()) == 300
+
+
+def test_a_table_of_another_schema_is_refused(tmp_path):
+    with duckdb.connect(str(tmp_path / "d.duckdb")) as connection:
+        connection.execute("CREATE SCHEMA s2; CREATE TABLE s2.t2 AS SELECT 1 AS x; CREATE TABLE t AS SELECT 1 AS x")
+    source = '[sources.a]\ndata = "d.duckdb"\nbias = "x"\n'
+    (found,) = problems(tmp_path, source + 'table = "t2"\n')
+    assert found == (
+        "line 4: The table 't2' of d.duckdb is in the schema 's2'. Only tables of the schema 'main' are read: make a "
+        "view of it there."
+    )
+    (found,) = problems(tmp_path, source + 'table = "t3"\n')
+    assert found.endswith("It has: t.")
 
 
 KEYS = st.sampled_from(

@@ -181,7 +181,7 @@ class Estimates:
     @property
     def stderr(self) -> Floats:
         """Standard errors."""
-        return np.sqrt(np.diag(self.covariance))
+        return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))  # which rounding may take below 0
 
     @property
     def interval(self) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from math import fsum, isfinite
 from typing import Any
@@ -18,7 +18,7 @@ from vardi.biases import Bias, ExpressionBias, ParametricBias, as_bias, where
 from vardi.errors import ExpressionError, InvalidBiasError, MismatchError, suggest
 from vardi.study._data import Data, Engine
 from vardi.study._declared import Biases, shown
-from vardi.study._engines import COUNTS, ROW, schema
+from vardi.study._engines import COUNTS, LABEL, ROW, require_rows, schema
 from vardi.study._locate import Key
 from vardi.study._problems import Problems
 
@@ -89,12 +89,13 @@ class Columns:
             if engine == "polars" and data.format == "duckdb":
                 continue
             with self.problems.noting((*key, "data")):
+                require_rows(data, engine)
                 found = schema(data, engine)
                 self.schemas[data] = found
                 if not found:
                     self.problems.add((*key, "data"), f"{data} has no columns.")
                 self._require_names(key, data, engine)
-                for ours in (ROW, COUNTS):
+                for ours in (ROW, COUNTS, LABEL):
                     if ours in found:
                         self.problems.add(
                             (*key, "data"), f"The column {ours!r} of {data} has a name of ours. Rename it."
@@ -130,7 +131,7 @@ class Columns:
                 try:
                     compile_node(node, NarwhalsTarget(found))
                 except (MismatchError, InvalidBiasError) as error:
-                    self.problems.add(key, f"{what}, on the rows of {data}: {error}")
+                    self.problems.add(key, f"{what}, on the rows of {data}: {error}{self._said_of_id(bias.columns)}")
         return len(self.problems) == before
 
     def _kinds_of_rows(self) -> list[tuple[Data, nw.Schema]]:
@@ -179,7 +180,12 @@ class Columns:
         wrong = [kind for kind in kinds if not (kind.is_numeric() or kind == nw.Boolean)]
         if wrong:
             remedy = f"Only numbers have a mean: write a condition, such as {_ticked(name)} == 'a value'."
-            self.problems.add(key, f"The variable {name!r} is {wrong[0]}. {remedy}")
+            self.problems.add(key, f"The variable {name!r} is {wrong[0]}. {remedy}{self._said_of_id([name])}")
+
+    def _said_of_id(self, columns: Collection[str]) -> str:
+        """Return why a column is a text, where it is the id of a CSV."""
+        ids = [data.id for data in self.schemas if data.format == "csv" and data.id in columns]
+        return f" {ids[0]!r} is an id, and ids of a CSV are read as texts." if ids else ""
 
     def _share(self, key: Key, name: str, value: Any, names: Mapping[str, Any]) -> Any:
         """Return one share, or one margin with its values as the column has them."""

@@ -97,6 +97,12 @@ def choose_engine(asked: str, data: tuple[Data, ...]) -> Engine:
     return "duckdb" if any(one.format == "duckdb" for one in data) else "polars"
 
 
+def identity(path: Path) -> tuple[int, int]:
+    """Return what two paths to one file have in common, whether by a link or by another way to write the path."""
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
 def is_pattern(text: str) -> bool:
     """Tell whether an engine would take a path for a pattern."""
     return any(letter in text for letter in "*?[")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vardi.errors import suggest
-from vardi.study._data import ENGINES, FORMATS, Data, RefusedPath, find_files, is_pattern
+from vardi.study._data import ENGINES, FORMATS, Data, RefusedPath, find_files, identity, is_pattern
 from vardi.study._engines import require_table
 from vardi.study._locate import Key
 from vardi.study._problems import Problems, printable
@@ -89,10 +89,10 @@ class Declared:
 
     def require_different(self, places: dict[Data, Key]) -> None:
         """Note files that two sources read: their rows would count twice."""
-        owner: dict[tuple[Path, str | None], Data] = {}
+        owner: dict[tuple[tuple[int, int], str | None], Data] = {}
         for data, key in places.items():
             for file in data.files:
-                other = owner.setdefault((file.resolve(), data.table), data)
+                other = owner.setdefault((identity(file), data.table), data)
                 if other is not data:
                     message = f"{data.name!r} and {other.name!r} both read {file.name}, so its rows would count twice."
                     self.problems.add((*key, "data"), message)
@@ -168,6 +168,7 @@ class Declared:
                 files += [found for found in find_files(path, self.path.parent) if found not in files]
             except RefusedPath as refusal:
                 self.problems.add((*key, "data"), str(refusal))
+        self._require_once((*key, "data"), own, files)
         columns = {what: self._value(key, table, what, str, "the name of a column") for what in ("counts", "id")}
         tabled = self._value(key, table, "table", str, "the name of a table")
         formats = sorted({FORMATS[file.suffix.lower()] for file in files})
@@ -178,6 +179,15 @@ class Declared:
             return None
         data = Data(name, tuple(files), formats[0], tabled, **columns)
         return data if self._is_table_right(key, data) else None
+
+    def _require_once(self, key: Key, own: str, files: list[Path]) -> None:
+        """Note files that a sample reads under two names: their rows would count twice."""
+        first: dict[tuple[int, int], Path] = {}
+        for file in files:
+            other = first.setdefault(identity(file), file)
+            if other is not file:
+                message = f"{own} reads one file twice, as {other} and as {file}, so its rows would count twice."
+                self.problems.add(key, f"{message} Name it once.")
 
     def _is_table_right(self, key: Key, data: Data) -> bool:
         problem = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import narwhals as nw
@@ -14,12 +15,28 @@ from vardi.study._data import Data, Engine
 
 ROW = "__row__"
 COUNTS = "__counts__"
+LABEL = "__source__"
 FIRST_ROWS = 100_000
 """Rows of a text file from which a lazy engine takes the types of the columns."""
 
 _EXTRAS = {"polars": "cli", "duckdb": "duckdb", "pyarrow": "cli"}
 # DuckDB reads the database or the files it is given, and can do nothing else: no extension, no other file, no network.
 _CLOSED = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+
+# What a CSV is, for DuckDB as for Polars. DuckDB would guess another separator, a sign of comments, or lines to skip.
+_DIALECT = (
+    """delim = ',', quote = '"', escape = '"', comment = '', skip = 0, header = true, """
+    "strict_mode = true, allow_quoted_nulls = false, union_by_name = true"
+)
+_CHUNK = 1 << 20
+_REASONS = {
+    "more fields than defined": "a row has more cells than the header.",
+    "when sniffing file": "a row has more or fewer cells than the header, or a quote is not closed.",
+    "invalid utf-8": "it is not a text in UTF-8.",
+    "not utf-8 encoded": "it is not a text in UTF-8.",
+    'could not parse `"': "a quote is not closed, or stands inside a cell.",
+    "unterminated quote": "a quote is not closed.",
+}
 
 
 def package(name: str) -> Any:
@@ -43,7 +60,7 @@ def reading(data: Data) -> Iterator[None]:
     except Exception as error:
         if not is_engine_error(error):
             raise
-        raise StudyError(f"{data} cannot be read as {data.format}: {first_line(error)}") from error
+        raise StudyError(f"{data} cannot be read as {data.format}: {_reason(error)}") from error
 
 
 def is_engine_error(error: BaseException) -> bool:
@@ -59,6 +76,11 @@ def first_line(error: BaseException) -> str:
     return str(error).strip().split("\n")[0].rstrip(".") + "."
 
 
+def _reason(error: BaseException) -> str:
+    """Return why a file cannot be read, in our words where an engine's would be of no help."""
+    return next((ours for theirs, ours in _REASONS.items() if theirs in str(error)), first_line(error))
+
+
 def schema(data: Data, engine: Engine) -> nw.Schema:
     """Return the columns of some data with their types."""
     with reading(data):
@@ -69,32 +91,87 @@ def schema(data: Data, engine: Engine) -> nw.Schema:
 def in_memory(data: Data, label: str | None) -> Any:
     """Return the rows as a frame of Polars."""
     with reading(data):
-        frame = _relation(data).pl() if data.format == "duckdb" else _scan(data, None).collect()
+        frame = _without_intervals(_relation(data)).pl() if data.format == "duckdb" else _scan(data, None).collect()
     pl = package("polars")
     return frame if label is None else frame.with_columns(pl.col(label).cast(pl.String))
 
 
-def left_in_place(data: Data, engine: Engine, label: str | None, *, counted: bool) -> Any:
-    """Return the rows as a lazy frame, with their position and, where samples are counted, their counts."""
+def left_in_place(data: Data, engine: Engine, label: str | None, *, apart: bool, counted: bool) -> Any:
+    """Return the rows as a lazy frame, with their position and, where samples are counted, their counts.
+
+    Labels become texts: in their column, or apart from it where the study reads the column as it is.
+    """
     with reading(data):
+        if engine == "polars" and data.format == "csv":
+            _require_whole(data)
+        elif data.format == "csv":
+            _require_no_blank_lines(data)
         if engine == "polars":
             frame: Any = nw.from_native(_scan(data, FIRST_ROWS).with_row_index(ROW))
         else:
             frame = nw.from_native(_relation(data).project(f'*, row_number() OVER () - 1 AS "{ROW}"'))
     frame = frame.with_columns(nw.col(ROW).cast(nw.Int64))
-    if label is not None:
-        frame = frame.with_columns(nw.col(label).cast(nw.String))
+    if label is not None and frame.collect_schema()[label] != nw.String:
+        frame = frame.with_columns(nw.col(label).cast(nw.String).alias(LABEL if apart else label))
     if counted:
         count = nw.lit(1.0) if data.counts is None else nw.col(data.counts).cast(nw.Float64)
         frame = frame.with_columns(count.alias(COUNTS))
     return frame.to_native()
 
 
-def tables(data: Data) -> list[str]:
-    """Return the names of the tables of a database."""
+def require_rows(data: Data, engine: Engine) -> None:
+    """Refuse a CSV without rows, whose columns have no types either."""
+    if data.format != "csv":
+        return
     with reading(data):
-        found = _database(data).execute("SELECT table_name FROM information_schema.tables ORDER BY 1").fetchall()
-    return [str(name) for (name,) in found]
+        first: Any = nw.from_native(_lazy(data, engine)).lazy().head(1).collect()
+    if not len(first):
+        remedy = "Leave the sample out; a bias without rows goes into [states.NAME]."
+        raise StudyError(f"{data} has no rows below its header. {remedy}")
+
+
+def _require_whole(data: Data) -> None:
+    """Look at all cells of a CSV once: Polars does not see those that a query leaves out, nor cells too many beside."""
+    pl = package("polars")
+    for path in data.files:
+        cells = pl.scan_csv(path, infer_schema=False, glob=False)
+        cells.select(pl.all().str.len_bytes().sum()).collect(engine="streaming")
+
+
+def _require_no_blank_lines(data: Data) -> None:
+    """Refuse blank lines, which DuckDB leaves out: elsewhere they are rows without values, and rows are numbered."""
+    if len(_relation(data).columns) == 1:  # there a blank line is a row for DuckDB too
+        return
+    for path in data.files:
+        if _has_blank_line(path):
+            remedy = "Take them out: they are rows without values, and DuckDB would leave them out unsaid."
+            raise StudyError(f"{path.name} has blank lines. {remedy}")
+
+
+def _has_blank_line(path: Path) -> bool:
+    """Tell whether two line ends follow one another outside quotes."""
+    quoted, text = False, b"\n"
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            text += chunk
+            if b"\n\n" in text or (b"\r" in text and b"\n\r\n" in text):
+                outside = text.split(b'"')[int(quoted) :: 2]
+                if any(b"\n\n" in piece or b"\n\r\n" in piece for piece in outside):
+                    return True
+            if b'"' in text:
+                quoted ^= bool(text.count(b'"', 0, len(text) - 2) % 2)
+            text = text[-2:]
+    return False
+
+
+def _without_intervals(relation: Any) -> Any:
+    """Return a relation in which columns of the types that Polars has not are texts."""
+    columns = []
+    for name, kind in zip(relation.columns, relation.types, strict=True):
+        quoted = '"' + name.replace('"', '""') + '"'
+        unknown = "INTERVAL" in str(kind) or "UNION(" in str(kind)
+        columns.append(f"CAST({quoted} AS VARCHAR) AS {quoted}" if unknown else quoted)
+    return relation.project(", ".join(columns))
 
 
 def _lazy(data: Data, engine: Engine) -> Any:
@@ -108,7 +185,9 @@ def _scan(data: Data, first_rows: int | None) -> Any:
     scans = []
     for path in data.files:
         if data.format == "csv":
-            scans.append(pl.scan_csv(path, infer_schema_length=first_rows, glob=False))
+            header = pl.scan_csv(path, infer_schema=False, glob=False).collect_schema()  # all columns as texts
+            texts = {name: kind for name, kind in header.items() if name == data.id}  # 007 and 3e5 are no numbers
+            scans.append(pl.scan_csv(path, infer_schema_length=first_rows, schema_overrides=texts, glob=False))
         elif data.format == "parquet":
             scans.append(pl.scan_parquet(path, glob=False, hive_partitioning=False))
         else:
@@ -125,15 +204,30 @@ def _relation(data: Data) -> Any:
     duckdb = package("duckdb")
     connection = duckdb.connect(":memory:", config=dict(_CLOSED))
     files = [str(path.resolve()) for path in data.files]
-    listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
+    listed = ", ".join(_quoted(file) for file in files)
     connection.execute(f"SET allowed_paths = [{listed}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     if data.format == "csv":
-        return connection.read_csv(files, union_by_name=True, header=True)
+        return _read_csv(connection, data, listed)
     if data.format == "parquet":
         return connection.read_parquet(files, union_by_name=True, hive_partitioning=False)
     return connection.read_json(files, format="newline_delimited", union_by_name=True)
+
+
+def _read_csv(connection: Any, data: Data, listed: str) -> Any:
+    for path in data.files:
+        if not path.stat().st_size:
+            raise StudyError(f"{path.name} cannot be read as csv: it is empty.")
+    # as SQL: the types that the method read_csv is given are lost in what is made of its relation
+    relation = connection.sql(f"SELECT * FROM read_csv([{listed}], {_DIALECT})")
+    if data.id is None or data.id not in relation.columns:
+        return relation
+    return connection.sql(f"SELECT * FROM read_csv([{listed}], {_DIALECT}, types = {{{_quoted(data.id)}: 'VARCHAR'}})")
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _database(data: Data) -> Any:
@@ -144,8 +238,16 @@ def _database(data: Data) -> Any:
 
 def require_table(data: Data) -> str | None:
     """Return what is wrong with the table of a database, or None."""
-    names = tables(data)
+    query = "SELECT table_schema = current_schema(), table_schema, table_name FROM information_schema.tables ORDER BY 3"
+    with reading(data):
+        found = _database(data).execute(query).fetchall()
+    names = [str(name) for own, _, name in found if own]
+    file = data.files[0].name
     if data.table in names:
         return None
+    for _, place, name in found:
+        if name == data.table:
+            remedy = "Only tables of the schema 'main' are read: make a view of it there."
+            return f"The table {name!r} of {file} is in the schema {place!r}. {remedy}"
     listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-    return f"{data.files[0].name} has no table {data.table!r}.{suggest(data.table, names)} It has: {listed or 'none'}."
+    return f"{file} has no table {data.table!r}.{suggest(data.table, names)} It has: {listed or 'none'}."

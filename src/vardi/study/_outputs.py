@@ -12,7 +12,7 @@ import numpy as np
 
 from vardi._sample import DebiasedSample
 from vardi.errors import MismatchError, OutputError
-from vardi.study._engines import COUNTS, ROW, package
+from vardi.study._engines import ROW, first_line, package
 from vardi.study._study import OpenStudy
 
 SUFFIXES = (".parquet", ".csv", ".jsonl", ".ndjson")
@@ -60,21 +60,26 @@ def write_weights(opened: OpenStudy, fit: DebiasedSample, path: Path, *, with_da
     """Write source, row, id, weight and count of every row, in the order of the data; with them all their columns."""
     columns = weights_columns(opened, with_data=with_data)
     if not opened.is_lazy:
-        frame = weights_frame(opened, fit)
-        write_frame((frame.with_columns(_counts(opened)) if is_counted(opened) else frame).select(columns), path)
+        added = [*_own_series(opened, fit), *([_counts(opened)] if is_counted(opened) else [])]
+        frame = opened.pool.with_columns(added) if with_data else package("polars").DataFrame(added)
+        write_frame(frame.select(columns), path)
     elif opened.study.engine == "polars":
-        frames = [nw.to_native(part) for part in _lazy_parts(opened, fit)]
+        frames = [nw.to_native(part) for part in _lazy_parts(opened, fit, columns)]
         pl = package("polars")
         _sink(pl.concat(frames, how="diagonal_relaxed").select(columns), path)
     else:
-        _write_batches([nw.to_native(part) for part in _lazy_parts(opened, fit)], columns, path)
+        _write_batches([nw.to_native(part) for part in _lazy_parts(opened, fit, columns)], columns, path)
 
 
 def weights_frame(opened: OpenStudy, fit: DebiasedSample) -> Any:
     """Return all rows with source, row, id and weight, as a frame of Polars; only for rows in memory."""
+    return opened.pool.with_columns(_own_series(opened, fit))
+
+
+def _own_series(opened: OpenStudy, fit: DebiasedSample) -> list[Any]:
     pl = package("polars")
     if opened.study.label is not None:
-        source = opened.pool[opened.study.label].alias("source")
+        source = opened.frames[0][opened.study.label].cast(pl.String).alias("source")
     else:
         names = [str(data.name) for data in opened.study.data]
         source = pl.Series("source", np.repeat(names, [len(frame) for frame in opened.frames]), dtype=pl.String)
@@ -82,7 +87,7 @@ def weights_frame(opened: OpenStudy, fit: DebiasedSample) -> Any:
     added = [source, pl.Series("row", row, dtype=pl.Int64), pl.Series("weight", np.asarray(fit.weights))]
     if _has_id(opened):
         added.append(_ids(opened))
-    return opened.pool.with_columns(added)
+    return added
 
 
 def draw(opened: OpenStudy, fit: DebiasedSample, n: int, seed: int | None, *, replace: bool = True) -> Any:
@@ -158,21 +163,29 @@ def _ids(opened: OpenStudy) -> Any:
     return pl.concat([piece.cast(kind) for piece in pieces])
 
 
-def _lazy_parts(opened: OpenStudy, fit: DebiasedSample) -> Iterator[Any]:
-    """Give the lazy frame of each sample, with the columns of a file of weights."""
+def _lazy_parts(opened: OpenStudy, fit: DebiasedSample, columns: Sequence[str]) -> Iterator[Any]:
+    """Give the lazy frame of each sample, with those of the columns of a file of weights that it has."""
     weighed = fit.weights
+    kinds = _id_kinds(opened)
     parts = [weighed] if opened.study.label is not None else [weighed[data.name] for data in opened.study.data]
     for data, part in zip(opened.study.data, parts, strict=True):
         frame: Any = nw.from_native(part)
-        source = nw.lit(data.name) if opened.study.label is None else nw.col(opened.study.label)
+        source = nw.lit(data.name) if opened.study.label is None else nw.col(opened.source)
         added = [source.alias("source"), nw.col(ROW).alias("row")]
-        if _has_id(opened):
-            added.append(nw.lit(None, nw.String).alias("id") if data.id is None else nw.col(data.id).alias("id"))
+        if data.id is not None:
+            added.append((nw.col(data.id).cast(nw.String) if len(kinds) > 1 else nw.col(data.id)).alias("id"))
         if is_counted(opened):
             kind = nw.Int64 if _are_counts_whole(opened) else nw.Float64
             added.append((nw.lit(1) if data.counts is None else nw.col(data.counts)).cast(kind).alias("count"))
-        counted = [COUNTS] if COUNTS in frame.collect_schema() else []
-        yield frame.with_columns(*added).drop(ROW, *counted)
+        without_id = {"id"} if data.id is None else set()
+        whole = frame.with_columns(*added)
+        there = set(whole.collect_schema().names()) - without_id
+        yield whole.select([name for name in columns if name in there])
+
+
+def _id_kinds(opened: OpenStudy) -> set[Any]:
+    pairs = zip(opened.study.data, opened.frames, strict=True)
+    return {nw.from_native(frame).collect_schema()[data.id] for data, frame in pairs if data.id is not None}
 
 
 def _sink(frame: Any, path: Path) -> None:
@@ -192,7 +205,15 @@ def _write_batches(relations: Sequence[Any], columns: Sequence[str], path: Path)
     """
     pa = package("pyarrow")
     schemas = [relation.limit(0).to_arrow_table().schema for relation in relations]
-    whole = pa.unify_schemas(schemas, promote_options="permissive")
+    try:
+        whole = pa.unify_schemas(schemas, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise MismatchError(
+            f"A column of the data is of several kinds: {first_line(error)} Convert it to one, or write the weights "
+            "alone and join them by source and row.",
+            expected=schemas[0].names,
+            got=schemas[-1].names,
+        ) from error
     whole = pa.schema([whole.field(name) for name in columns])
     with _batch_writer(whole, path) as write:
         for relation in relations:

@@ -111,7 +111,7 @@ def _text(path: Path) -> str:
             raise StudyError(f"{path} is a folder. Name the study file in it.")
         if path.stat().st_size > MAX_BYTES:
             raise StudyError(f"{path} has {path.stat().st_size:,} bytes, which is too many for a study.")
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # some editors write a mark first
     except FileNotFoundError:
         others = sorted(path.parent.glob("*.toml")) if path.parent.is_dir() else []
         remedy = suggest_file(path, others) or " Write one with: vardi init"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,9 +14,10 @@ import numpy as np
 
 from vardi._debias import debias, identify
 from vardi._frames import as_frame, concat
-from vardi.errors import MissingValuesError, number_of_rows
+from vardi.biases import as_bias
+from vardi.errors import ExpressionError, InvalidBiasError, MissingValuesError, number_of_rows
 from vardi.study._data import Data, Engine
-from vardi.study._engines import COUNTS, ROW, in_memory, left_in_place
+from vardi.study._engines import COUNTS, LABEL, ROW, in_memory, left_in_place
 
 if TYPE_CHECKING:
     from vardi._identify import Verdict
@@ -58,11 +60,19 @@ class Study:
     def open(self) -> OpenStudy:
         """Open the data: read them into memory, or leave them where they are and make the queries."""
         counted = any(one.counts is not None for one in self.data)
+        apart = self._reads_label()
         if self.engine == "memory":
-            frames = tuple(in_memory(one, self.label) for one in self.data)
+            frames = tuple(in_memory(one, None if apart else self.label) for one in self.data)
         else:
-            frames = tuple(left_in_place(one, self.engine, self.label, counted=counted) for one in self.data)
+            frames = tuple(
+                left_in_place(one, self.engine, self.label, apart=apart, counted=counted) for one in self.data
+            )
         return OpenStudy(self, frames)
+
+    def _reads_label(self) -> bool:
+        """Tell whether a bias, a variable or a share reads the column of labels, as what it holds."""
+        texts = (*self.biases.values(), *self.variables, *self.shares)
+        return self.label is not None and any(self.label in _columns_of(text) for text in texts)
 
     def verdict(self) -> Verdict:
         """Tell whether the samples can be compared with one another, before any solve."""
@@ -100,6 +110,17 @@ class OpenStudy:
             return self.frames[0]
         return {data.name: frame for data, frame in zip(self.study.data, self.frames, strict=True)}
 
+    @property
+    def source(self) -> Any:
+        """The labels of a pool as `vardi.debias` takes them: a column, or texts beside a column of another kind."""
+        label = self.study.label
+        if label is None:
+            return None
+        kinds = nw.from_native(self.frames[0]).collect_schema()
+        if self.is_lazy or kinds[label] == nw.String:
+            return LABEL if LABEL in kinds else label
+        return nw.from_native(self.frames[0], eager_only=True)[label].cast(nw.String).to_native()
+
     @cached_property
     def pool(self) -> Any:
         """All rows in one frame of Polars, in the order of the study; only for rows in memory."""
@@ -108,17 +129,17 @@ class OpenStudy:
     def columns(self) -> list[list[str]]:
         """Return the columns of each frame that are the user's own."""
         names = [nw.from_native(frame).collect_schema().names() for frame in self.frames]
-        return [[name for name in own if name not in (ROW, COUNTS)] for own in names]
+        return [[name for name in own if name not in (ROW, COUNTS, LABEL)] for own in names]
 
     def verdict(self) -> Verdict:
         """Tell whether the samples can be compared with one another, before any solve."""
         shares = self.study.shares or None
-        return identify(self.samples, self.study.biases, source=self.study.label, counts=self._counts(), shares=shares)
+        return identify(self.samples, self.study.biases, source=self.source, counts=self._counts(), shares=shares)
 
     def fit(self) -> DebiasedSample:
         """Return the debiased sample of the study."""
         shares = self.study.shares or None
-        return debias(self.samples, self.study.biases, source=self.study.label, counts=self._counts(), shares=shares)
+        return debias(self.samples, self.study.biases, source=self.source, counts=self._counts(), shares=shares)
 
     def _counts(self) -> Any:
         """Return counts as `vardi.debias` takes them, after a look for counts that are missing."""
@@ -135,6 +156,13 @@ class OpenStudy:
             data.name: np.ones(len(frame)) if data.counts is None else frame[data.counts].to_numpy()
             for data, frame in zip(self.study.data, self.frames, strict=True)
         }
+
+
+def _columns_of(text: str | float) -> tuple[str, ...]:
+    """Return the columns that a bias, a variable or a share may read; a text may be the name of one."""
+    with suppress(ExpressionError, InvalidBiasError):
+        return (str(text), *as_bias(text).columns)
+    return (str(text),)
 
 
 def _require_counts(data: Data, counts: str, frame: Any) -> None:
