@@ -68,9 +68,9 @@ def contents(folder):
 
 
 def test_fit_names_columns_that_are_left_out(small):
-    (small / "low.csv").write_text("x,y\n1,1\n2,\n4,3\n")
-    (small / "high.csv").write_text("x,y\n2,1\n5,2\n8,3\n")
-    assert "Left out, for missing values: y (1)." in run("fit", "study.toml").stdout
+    (small / "low.csv").write_text("x,y,z\n1,1,\n2,,\n4,3,\n")
+    (small / "high.csv").write_text("x,y,z\n2,1,\n5,inf,\n8,3,\n")
+    assert "Left out, for missing or infinite values: y (2), z (6)." in run("fit", "study.toml").stdout
 
 
 def test_fit_shows_known_shares_and_parameters(folder):
@@ -168,6 +168,26 @@ def test_nothing_is_overwritten_without_force(folder):
     assert (folder / "weights.csv").read_text().startswith("source,row,weight\n")
 
 
+def test_a_link_that_leads_nowhere_is_not_replaced_without_force(folder):
+    (folder / "weights.csv").symlink_to("other.csv")
+    result = run("fit", "study.toml", "-o", "weights.csv")
+    assert result.exit_code == 3
+    assert result.stderr == (
+        "error: weights.csv is there already, and is not overwritten unasked. Give --force to overwrite it.\n"
+    )
+    assert not (folder / "other.csv").exists()
+    assert run("fit", "study.toml", "-o", "weights.csv", "--force").exit_code == 0
+    assert (folder / "weights.csv").is_symlink()
+    assert pl.read_csv("other.csv").height == 300
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_a_device_is_no_file(folder, force):
+    result = run("fit", "study.toml", "-o", "/dev/null", *force)
+    assert result.exit_code == 3
+    assert result.stderr == "error: /dev/null is a device or a pipe, and no file. Give the name of a file.\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -238,6 +258,39 @@ def test_an_engine_without_variables_says_why_there_are_no_means(small, engine):
 
 
 # --- sample, check, report
+
+
+def test_one_row_is_one_row(folder):
+    assert run("sample", "study.toml", "-n", 1, "-o", "a.csv").stdout.startswith(
+        "House prices: 1 row drawn by weight.\n"
+    )
+
+
+@pytest.mark.parametrize("n", [99_999_999_999, 99_999_999_999_999_999_999])
+def test_a_draw_larger_than_the_memory_is_refused(small, n):
+    result = run("sample", "study.toml", "-n", n, "-o", "drawn.csv", "--json")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert (found["error"], found["bytes"]) == ("TooLargeError", 16 * n)
+    assert result.stderr == f"error: {found['message']}\n"
+    assert re.fullmatch(
+        rf"A draw of {n:,} rows need [0-9.,]+ GB of memory, and [0-9.,]+ GB is available. Draw fewer at a time.",
+        found["message"],
+    )
+    assert not (small / "drawn.csv").exists()
+
+
+@pytest.mark.parametrize(("reason", "shown"), [("", ""), ("8 GiB for an array", " (8 GiB for an array)")])
+def test_memory_that_is_used_up_is_one_line(small, monkeypatch, reason, shown):
+    def fail(*arguments, **options):
+        raise MemoryError(reason)
+
+    monkeypatch.setattr("vardi.study._study.debias", fail)
+    result = run("fit", "study.toml", "-o", "weights.csv", "--json")
+    message = f"There is too little memory{shown}. Use fewer rows, or a machine with more."
+    assert (result.exit_code, result.stderr) == (1, f"error: {message}\n")
+    assert json.loads(result.stdout)["message"] == message
+    assert not (small / "weights.csv").exists()
 
 
 def test_sample_draws_the_same_again(folder):
@@ -454,9 +507,13 @@ def test_demo_overwrites_only_its_own(tmp_path, monkeypatch):
 
 def test_init_asks_until_the_answers_are_right(folder):
     answers = ["Homes", "agency.cvs", "agency.csv", "", "MEDV <= ", "MEDW < 3", "MEDV <= 22"]
-    answers += ["national.csv", "agency", "national.csv", "", "", "", "MEDV, rooms", "RM >", "MEDV, RM > 6"]
+    answers[-1:] = ["0", "MEDV <= 22", "agency.csv", "./agency.csv"]
+    answers += ["national.csv", "agency", "  ", "national", "", "", "MEDV, rooms", "RM >", "MEDV, RM > 6"]
     result = run("init", "new.toml", input="\n".join(answers) + "\n")
     assert result.exit_code == 0, result.output
+    assert "The bias of 'agency' is 0 everywhere." in result.stdout
+    assert result.stdout.count("both read agency.csv, so its rows would count twice.") == 2
+    assert "A name of [sources] is empty or cannot be printed. Name the sample." in result.stdout
     assert "There is no file agency.cvs. Did you mean 'agency.csv'?" in result.stdout
     assert "Did you mean 'MEDV'?" in result.stdout
     assert "There is a sample 'agency' already." in result.stdout
@@ -465,6 +522,17 @@ def test_init_asks_until_the_answers_are_right(folder):
     assert (study.title, study.variables) == ("Homes", ("MEDV", "RM > 6"))
     assert study.biases == {"agency": "MEDV <= 22", "national": "1"}
     assert run("fit", "new.toml").exit_code == 0
+
+
+def test_init_asks_for_variables_where_those_given_cannot_be(folder):
+    answers = ["Homes", "agency.csv", "", "", ""]
+    result = run("init", "new.toml", "--variable", "RM", input="\n".join(answers) + "\n")
+    assert result.exit_code == 0, result.output
+    assert vardi.study.read("new.toml").variables == ("RM",)
+    result = run("init", "newer.toml", "--variable", "rooms", input="\n".join([*answers, "LSTAT"]) + "\n")
+    assert result.exit_code == 0, result.output
+    assert "The variable 'rooms' reads column 'rooms', which no file has." in result.stdout
+    assert vardi.study.read("newer.toml").variables == ("LSTAT",)
 
 
 def test_init_without_questions_and_never_over_a_study(folder):
@@ -497,6 +565,10 @@ def test_init_without_questions_and_never_over_a_study(folder):
         (["--source", "a=agency.csv", "--bias", "b=1"], "--bias b=... names no source. The sources are a."),
         (["--source", "a=agency.csv", "--bias", "a=MEDW"], "Did you mean 'MEDV'?"),
         (["--source", "a=nothing.csv"], "There is no file nothing.csv."),
+        (
+            ["--bias", "a=1"],
+            "--bias says how the sample of a --source was drawn, and there is none. Give --source too.",
+        ),
     ],
 )
 def test_init_refuses_what_would_not_run(folder, arguments, message):
@@ -604,6 +676,45 @@ def test_piped_output_has_no_colour_and_cuts_nothing(folder):
     assert "…" not in done.stdout
 
 
+ENCODINGS = [
+    {"PYTHONIOENCODING": "ascii"},
+    {"PYTHONIOENCODING": "latin-1"},
+    {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS, ids=["ascii", "latin-1", "C"])
+def test_letters_that_cannot_be_printed_are_no_error(folder, encoding):
+    (folder / "study.toml").write_text(STUDY.replace("House prices", "Häuser Ω"), encoding="utf-8")
+    clean = {key: value for key, value in os.environ.items() if key not in ("PYTHONIOENCODING", "PYTHONUTF8")}
+
+    def printed(*arguments):
+        return subprocess.run(
+            [*VARDI, *arguments], capture_output=True, env={**clean, **encoding}, check=True
+        ).stdout.decode("latin-1")
+
+    plus_minus = "±" if "latin-1" in encoding.values() else "?"
+    assert f"MEDV          19.063       23.22 {plus_minus} 0.97\n" in printed("fit", "study.toml", "-o", "a.csv")
+    assert printed("check", "study.toml").splitlines()[1].startswith("? 'agency' and 'national' can be compared")
+    found = printed("fit", "study.toml", "--json")
+    assert found.isascii()
+    assert json.loads(found)["title"] == "Häuser Ω"
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file names are UTF-8 always")
+def test_a_study_whose_name_is_no_utf8(small):
+    study = os.fsdecode(b"caf\xe9.toml")
+    (small / "study.toml").rename(small / study)
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run([*VARDI, "fit", study], capture_output=True, env=environment, check=True)
+    assert done.stdout.startswith(b"caf\\udce9: 6 rows")
+    done = subprocess.run([*VARDI, "fit", study, "--json"], capture_output=True, env=environment, check=True)
+    assert json.loads(done.stdout.decode("ascii"))["study"] == study
+    for arguments in (["fit", study, "-o"], ["init"]):
+        result = run(*arguments, os.fsdecode(b"w\xe9.csv"))
+        assert (result.exit_code, result.stderr) == (3, "error: w\ufffd.csv is no name in UTF-8. Name another file.\n")
+
+
 def on_terminal(arguments, **environment):
     """Run a program with a terminal of 80 columns, and return what appears on it."""
     ours, theirs = pty.openpty()
@@ -634,6 +745,39 @@ def test_tables_fit_a_terminal_of_80_columns(folder):
     lines = printed.replace("\r", "").splitlines()
     assert max(map(len, lines)) <= 80
     assert any(line.split() == ["agency", "200", "MEDV", "<=", "22", "0.590", "±", "0.049", "45.6%"] for line in lines)
+
+
+@pytest.mark.parametrize("width", [40, 20, 5])
+def test_a_pipe_cuts_nothing_where_a_width_is_set(folder, width):
+    environment = {**os.environ, "COLUMNS": str(width)}
+    for command, line in (
+        ("fit", "agency     200  MEDV <= 22  0.590 ± 0.049      45.6%"),
+        ("check", "agency       0.99  "),
+    ):
+        done = subprocess.run(
+            [*VARDI, command, "study.toml"], capture_output=True, text=True, check=True, env=environment
+        )
+        assert "…" not in done.stdout
+        assert line in done.stdout
+
+
+@pytest.mark.parametrize("width", [40, 20])
+def test_a_narrow_terminal_folds_names_and_cuts_nothing(folder, width):
+    (folder / "study.toml").write_text(STUDY.replace("sources.national", "sources.national_household_survey"))
+    shown = {}
+    for command in ("fit", "check"):
+        printed = on_terminal([*VARDI, command, "study.toml"], COLUMNS=str(width), NO_COLOR="1")
+        shown[command] = [
+            line.rstrip() for line in re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", printed).replace("\r", "").splitlines()
+        ]
+        assert "…" not in printed
+    assert "agency     200  MEDV <=   0.590 ± 0.049   45.6%" in shown["fit"]
+    assert "national   100  everywhe              1   54.4%" in shown["fit"]
+    assert "_househo        re" in shown["fit"]
+    assert [line for line in shown["check"] if line.startswith("agency ")] == [
+        f"agency    {'national_household' if width == 40 else 'national'}   200    59",
+        f"{'agency':<{19 if width == 40 else 8}}     0.99          0%",
+    ]
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

@@ -16,7 +16,10 @@ from vardi.report import _graph as graphs
 from vardi.report import compute, to_html
 from vardi.report._axes import ticks
 from vardi.report._bars import dumbbells, histogram
+from vardi.report._columns import Column
 from vardi.report._curves import steps
+from vardi.report._variables import distributions, in_memory
+from vardi.report._weights import weights_of
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -110,6 +113,64 @@ def test_distribution_and_band_are_those_of_the_cdf(strata):
     np.testing.assert_allclose([drawn.low[k] for k in place], band.low[at], atol=1e-12)
     np.testing.assert_allclose([drawn.high[k] for k in place], band.high[at], atol=1e-12)
     assert drawn.low[0] is None  # the band leaves the ends out
+
+
+@pytest.mark.parametrize("constant", [5.0, 0.1, 1e6])
+def test_a_constant_column_moves_by_nothing(constant):
+    rng = np.random.default_rng(0)
+    samples = {name: pd.DataFrame({"x": rng.uniform(1, 2, 40), "c": constant}) for name in "ab"}
+    report = compute(vardi.debias(samples, {"a": "x", "b": 1}))
+    row = by_name(report.variables, "c")
+    assert (row.shift, row.spread, row.stderr) == (0.0, 0.0, 0.0)
+    assert (row.worth, row.largest_row, row.carried) == (None, None, ())
+    assert "c" not in [one.name for one in report.next_rows]
+    assert "No mean moves by 0.1 standard deviations or more" in said(report)
+
+
+def test_a_column_that_varies_little_beside_its_largest_value_is_not_constant():
+    x = 10.0 ** np.linspace(-8, 8, 40)
+    row = by_name(compute(vardi.debias({"a": pd.DataFrame({"x": x})}, {"a": "x ** 2"})).variables, "x")
+    assert 0 < row.spread < 1e-12 * x.max()
+    assert row.shift == pytest.approx((row.debiased - x.mean()) / row.spread)
+
+
+@pytest.mark.parametrize("scale", [2.0**1000, 2.0**-1000], ids=["large", "small"])
+def test_values_whose_squares_are_no_numbers(scale):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(1, 2, 60)
+    plain, scaled = (
+        compute(vardi.debias({"a": pd.DataFrame({"x": x, "y": y})}, {"a": "x"}), variables=["y"])
+        for y in (x - 1.5, (x - 1.5) * scale)
+    )
+    (row,), (other,) = plain.variables, scaled.variables
+    for name in ("pooled", "debiased", "stderr", "low", "high", "spread"):
+        assert getattr(other, name) == getattr(row, name) * scale, name
+    for name in ("shift", "worth", "largest_row", "carried"):
+        assert getattr(other, name) == getattr(row, name), name
+    assert "nan" not in re.sub(r"<style.*?</style>", "", to_html(scaled), flags=re.DOTALL)
+
+
+def test_values_over_all_orders_of_magnitude():
+    report = compute(vardi.debias({"p": pd.DataFrame({"x": [1e-300, 1.0, 1e300]})}, {"p": 1}))
+    (row,) = report.variables
+    assert row.stderr == pytest.approx(1e300 * np.std([0.0, 0.0, 1.0], ddof=1) / np.sqrt(3))
+    assert "worth 2 rows without bias" in to_html(report)
+    fit = vardi.debias({"p": np.arange(3.0)}, {"p": 1})
+    columns = (Column("x", np.array([-1.7e308, 0.0, 1.7e308])),)
+    assert in_memory(fit, columns)[0].stderr is None  # the ends of its interval are too large for a number
+    drawn = steps(distributions(fit, columns)[0][0])
+    assert len(drawn.x_ticks) > 2
+    assert [tick.at for tick in drawn.x_ticks] == sorted(tick.at for tick in drawn.x_ticks)
+    assert "nan" not in drawn.before + drawn.after
+
+
+def test_weights_too_small_for_a_number_are_drawn():
+    x = 10.0 ** np.linspace(-300, 300, 60)
+    fit = vardi.debias({"p": pd.DataFrame({"x": x})}, {"p": "x"})
+    assert min(fit.weights) == 0.0
+    weights = weights_of(fit)
+    assert sum(sum(bar.rows) for bar in weights.bars) == 60
+    assert len(histogram(weights).bars) == len(weights.bars)
 
 
 def test_overlap_is_that_of_the_verdict(strata):
@@ -274,6 +335,23 @@ def test_one_sample_alone():
     assert "A single sample has nothing to be compared with" in to_html(report)
 
 
+def test_one_row_alone():
+    report = compute(vardi.debias({"p": np.array([2.0])}, {"p": 1}))
+    assert report.headline.text.startswith("One row shows no spread, so there are no standard errors.")
+    assert "There is one row, and its weight is 1." in said(report)
+    assert report.overlap.bridging is None
+    assert report.samples_note == "Errors are withheld: one row shows no spread."
+    page = " ".join(re.sub("<[^>]*>", "", to_html(report)).split())
+    assert "One row carries all weight." in page
+    assert not re.search(r"\b1 rows|\b1 row are|\b1 row of largest weight carry\b|join the samples", page)
+
+
+def test_one_row_that_carries_nearly_all_weight():
+    report = compute(vardi.debias({"p": pd.DataFrame({"x": [1e-9, 1.0, 2.0]})}, {"p": "x"}))
+    assert "3 rows are worth about one equal one." in said(report)
+    assert "are worth about <b>1</b> row of equal weight." in to_html(report)
+
+
 def test_known_shares_are_said():
     rng = np.random.default_rng(0)
     samples = {"north": rng.uniform(0, 5, 80), "south": rng.uniform(5.1, 14, 90)}
@@ -309,7 +387,7 @@ def test_variables_of_another_kind_are_refused(strata):
 def test_a_variable_with_gaps_is_refused_when_asked_for_and_named_when_not():
     frame = pd.DataFrame({"x": np.arange(40.0), "y": [np.nan, *range(39)]})
     fit = vardi.debias({"a": frame, "b": frame}, {"a": 1, "b": "x >= 0"})
-    assert compute(fit).variables_note == "Not shown: y (missing values, or neither numbers nor text)."
+    assert compute(fit).variables_note == "Not shown: y (missing or infinite values, or neither numbers nor text)."
     with pytest.raises(vardi.MissingValuesError):
         compute(fit, variables=["y"])
 

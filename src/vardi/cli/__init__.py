@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
+from typing import TextIO
 
 __all__ = ["main"]
 
@@ -14,11 +17,14 @@ CLOSED = 141
 """What a shell says of a program whose reader left: 128 and the number of SIGPIPE."""
 UNWRITTEN = 3
 """An output cannot be written."""
+STRICT = ("strict", "surrogateescape")
+"""What Python does by itself with letters that standard output does not have: it fails."""
 
 
 def main() -> int:
     """Run ``vardi`` and return its exit code."""
     _open_what_is_closed()
+    _replace_what_cannot_be_printed()
     try:
         code = _run()
         sys.stdout.flush()
@@ -40,6 +46,21 @@ def _open_what_is_closed() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+
+
+def _replace_what_cannot_be_printed() -> None:
+    """Let a letter that the encoding of a stream does not have become a question mark, rather than an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not is_utf8(stream) and stream.errors in STRICT:
+            stream.reconfigure(errors="replace")
+
+
+def is_utf8(stream: TextIO) -> bool:
+    """Tell whether a stream can print all letters; one that does not tell its encoding can."""
+    try:
+        return codecs.lookup(getattr(stream, "encoding", None) or "utf-8").name == "utf-8"
+    except LookupError:
+        return False
 
 
 def _run() -> int:

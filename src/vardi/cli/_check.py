@@ -80,7 +80,8 @@ def _json(opened: OpenStudy, verdict: Verdict, biases: BiasCheck | None, shares:
 def _show(opened: OpenStudy, verdict: Verdict, biases: BiasCheck | None, shares: SharesCheck | None) -> None:
     from rich.text import Text
 
-    from vardi.cli._summary import links_table, shares_table
+    from vardi._goodness import CAVEAT
+    from vardi.cli._summary import biases_table, links_table, shares_table
 
     found = YES if verdict.identified else ("✗ ", "bold red")
     show(Text(opened.study.title, "bold"), Text.assemble(found, verdict.message), "")
@@ -95,4 +96,7 @@ def _show(opened: OpenStudy, verdict: Verdict, biases: BiasCheck | None, shares:
             show('The biases were not tested: that needs rows in memory (engine = "memory").')
         return
     agreed = YES if not biases.pvalue < CONTRADICTED else ("✗ ", "bold red")
-    show(Text.assemble(("– ", "bold") if biases.reason else agreed, biases.summary()))
+    said = " ".join(biases.summary().partition("\n\n")[0].split())
+    show(Text.assemble(("– ", "bold") if biases.reason else agreed, said))
+    if not biases.reason:
+        show("", biases_table(biases), "", CAVEAT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import os
@@ -11,13 +12,18 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
+from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Column, Table
 from rich.text import Text
 
+from vardi.cli import is_utf8
 from vardi.errors import ContradictedSharesWarning, OutputError, VardiWarning
 
 WIDE = 100_000
@@ -30,23 +36,67 @@ DELAY = 1.0
 """Seconds of work before anything is said about it."""
 
 
-def console(*, stderr: bool = False) -> Console:
+LEAST_NAME = 8
+"""Letters of a name that stay on one line, however narrow the terminal is."""
+
+
+def console(*, stderr: bool = False, least: int = 0) -> Console:
     """Return a console that respects NO_COLOR and COLUMNS, and cuts nothing where it is piped."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else WIDE
-    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
+    made = Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
+    if made.width < least:
+        made.width = least
+    return made
 
 
 def show(*parts: RenderableType) -> None:
     """Print results."""
-    out = console()
-    with _standard_output(), out.capture() as capture:
-        for part in parts:
-            out.print(part, overflow="fold")
-    printed = capture.get()
-    if not out.is_terminal:
+    printed = "".join(_printed(part) for part in parts)
+    if not console().is_terminal:
         printed = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
     show_plain(printed)
+
+
+def _printed(part: RenderableType) -> str:
+    out = console()
+    if isinstance(part, Table) and part.show_header:
+        natural = _width(out, part)
+        if natural > out.width:
+            part = part if not out.is_terminal else _with_short_headings(part)
+            out = console(least=_least_width(out, part) if out.is_terminal else natural)
+    with _standard_output(), out.capture() as capture:
+        out.print(part, overflow="fold")
+    return capture.get()
+
+
+def _width(out: Console, table: Table) -> int:
+    """Return the columns that a table needs if nothing in it is broken."""
+    return Measurement.get(out, out.options.update(max_width=WIDE), table).maximum
+
+
+def _least_width(out: Console, table: Table) -> int:
+    """Return the columns below which a number would be cut, or a name folded to less than a few letters."""
+    names = [column for column in table.columns if not column.no_wrap]
+    spared = (max(map(_length, (column.header, *column.cells))) - LEAST_NAME for column in names)
+    return _width(out, table) - sum(max(one, 0) for one in spared)
+
+
+def _with_short_headings(table: Table) -> Table:
+    """Return a table in which the headings of numbers are broken between words, since numbers are not."""
+    narrow = copy.copy(table)
+    narrow.columns = [replace(one, header=_broken(one)) if one.no_wrap else one for one in table.columns]
+    return narrow
+
+
+def _broken(column: Column) -> str:
+    heading = str(column.header)
+    third = math.ceil(len(heading) / 3)
+    return "\n".join(textwrap.wrap(heading, max(third, 1, *map(_length, (*heading.split(), *column.cells)))))
+
+
+def _length(cell: RenderableType) -> int:
+    return cell_len(str(cell))
 
 
 def show_files(files: dict[str, Path]) -> None:
@@ -74,8 +124,11 @@ def _standard_output() -> Iterator[None]:
 
 
 def show_json(content: dict[str, Any]) -> None:
-    """Print one JSON object; numbers that are none become null."""
-    show_plain(json.dumps(plain(content), ensure_ascii=False, indent=2) + "\n")
+    """Print one JSON object, in UTF-8 or else in ASCII; numbers that are none become null."""
+    text = json.dumps(plain(content), ensure_ascii=False, indent=2)
+    if not is_utf8(sys.stdout) or any("\ud800" <= letter <= "\udfff" for letter in text):  # bytes of a file name
+        text = json.dumps(plain(content), ensure_ascii=True, indent=2)
+    show_plain(text + "\n")
 
 
 def plain(value: Any) -> Any:

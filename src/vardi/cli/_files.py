@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -24,12 +25,23 @@ def require_outputs(paths: Sequence[Path], study: Study, *, force: bool) -> None
         require_free(path, force=force)
 
 
+def _require_text(path: Path) -> None:
+    """Refuse a name that is not UTF-8, which engines cannot write to."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        shown = os.fsencode(path).decode(errors="replace")
+        raise OutputError(f"{shown} is no name in UTF-8. Name another file.", path=str(path)) from None
+
+
 def require_free(path: Path, *, force: bool, remedy: str = "Give --force to overwrite it.") -> None:
     """Refuse a path that cannot be written to, with what helps."""
+    _require_text(path)
     try:
         require_writable(path, overwrite=force)
     except OutputError as error:
-        if path.is_file() and not force:
+        leads_nowhere = path.is_symlink() and not path.exists()
+        if (path.is_file() or leads_nowhere) and not force:
             raise OutputError(f"{error} {remedy}", path=str(path)) from None
         raise
 

@@ -145,6 +145,7 @@ def sample(
 ) -> None:
     """Draw rows by weight: what a sample without bias could have been."""
     from vardi import study as studies
+    from vardi._memory import require_memory
     from vardi.cli._files import require_outputs, together
     from vardi.study._outputs import draw, require_suffix, write_frame
 
@@ -157,6 +158,8 @@ def sample(
         stage("Solving")
         fitted = opened.fit()
         stage(f"Drawing {n:,} rows")
+        if not once:
+            require_memory(16 * n, f"A draw of {n:,} rows", "Draw fewer at a time.")
         rows = draw(opened, fitted, n, seed, replace=not once)
         with together([output], force=force) as (temporary,):
             write_frame(rows, temporary)
@@ -166,5 +169,6 @@ def sample(
         facts = {"study": str(study), "title": read.title, "rows": n, "distinct": distinct, "seed": seed}
         show_json({**facts, "by_source": by_source, "files": {"draw": str(output)}, "warnings": said})
     elif not quiet:
-        show(f"{read.title}: {n:,} rows drawn by weight, {distinct:,} of them different.", "")
+        drawn = "1 row drawn by weight." if n == 1 else f"{n:,} rows drawn by weight, {distinct:,} of them different."
+        show(f"{read.title}: {drawn}", "")
         show_files({"draw": output})

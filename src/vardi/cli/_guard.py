@@ -32,6 +32,10 @@ def guarded(command: Command) -> Command:
             raise _interrupted() from None
         except (VardiError, ImportError) as error:
             raise _failed(error, as_json=bool(options.get("as_json"))) from None
+        except MemoryError as error:
+            reason = f" ({error})" if str(error) else ""
+            refusal = VardiError(f"There is too little memory{reason}. Use fewer rows, or a machine with more.")
+            raise _failed(refusal, as_json=bool(options.get("as_json"))) from None
         except Exception as error:
             from vardi.study._engines import first_line, is_engine_error
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import re
 import shlex
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -55,12 +58,14 @@ def init(
     from vardi.study import parse
 
     require_free(study, force=False, remedy="Name another: vardi init other.toml")
+    if bias and not source:
+        raise StudyError("--bias says how the sample of a --source was drawn, and there is none. Give --source too.")
     if source:
         sources = _given(source, bias or [])
     else:
         title = title or typer.prompt("What is the study about", default=study.stem)
         sources = _ask_sources(study)
-        variable = variable or _ask_variables(study, sources)
+        variable = _ask_variables(study, sources, variable or [])
     text = study_text(study.name, title or study.stem, sources, variable or [])
     parse(text, study)
     with whole_file(study, overwrite=False) as temporary:
@@ -123,57 +128,85 @@ def _pairs(texts: list[str], option: str) -> dict[str, str]:
     return pairs
 
 
+def _ask(question: str, problems: Callable[[str], list[str]], default: str = "", *, show_default: bool = True) -> str:
+    """Return the first answer without problems; those of others are shown."""
+    while True:
+        answer: str = typer.prompt(question, default=default, show_default=show_default).strip()
+        found = problems(answer)
+        if not found:
+            return answer
+        show(*found)
+
+
+def _problems(study: Path, sources: list[Asked], variables: list[str]) -> list[str]:
+    """Return what is wrong with a study of these samples."""
+    from vardi.study import parse
+
+    try:
+        parse(study_text(study.name, study.stem, sources, variables), study)
+    except StudyError as error:
+        return [re.sub(r"^line \d+: ", "", problem) for problem in error.problems or [str(error)]]
+    return []
+
+
 def _ask_sources(study: Path) -> list[Asked]:
     sources: list[Asked] = []
     show("", "Each sample has its data: a .csv, .parquet or .jsonl file, or a pattern such as north/*.parquet.")
     while True:
         least = " (empty to finish)" if sources else ""
-        data = typer.prompt(f"\nData of sample {len(sources) + 1}{least}", default="", show_default=False).strip()
-        if not data and sources:
+        wrong_data = functools.partial(_wrong_data, study, sources)
+        data = _ask(f"\nData of sample {len(sources) + 1}{least}", wrong_data, show_default=False)
+        if not data:
             return sources
-        try:
-            columns = _columns(data, study)
-        except VardiError as error:
-            show(str(error))
-            continue
+        columns = _columns(data, study)
         show(f"Columns: {', '.join(columns)}")
-        names = [one.name for one in sources]
-        name = typer.prompt("Its name", default=_free_name(Path(data).stem, names)).strip()
-        if name in names:
-            show(f"There is a sample {name!r} already.")
-            continue
-        sources.append(Asked(name, data, _ask_bias(name, columns)))
+        default = _free_name(Path(data).stem, [one.name for one in sources])
+        name = _ask("Its name", functools.partial(_wrong_name, study, sources, data), default)
+        question = f"How was {name} drawn? A condition, a column, or 1 for at random"
+        bias = _ask(question, functools.partial(_wrong_bias, study, sources, Asked(name, data, "1"), columns), "1")
+        sources.append(Asked(name, data, bias))
 
 
-def _ask_variables(study: Path, sources: list[Asked]) -> list[str]:
-    from vardi.study import parse
-
-    parse(study_text(study.name, study.stem, sources, []), study)  # so that what is wrong below are the variables
-    question = "\nWhat to report, by commas (empty for the first columns of numbers)"
-    while True:
-        answer = typer.prompt(question, default="", show_default=False)
-        names = [name.strip() for name in answer.split(",") if name.strip()]
-        try:
-            parse(study_text(study.name, study.stem, sources, names), study)
-        except StudyError as error:
-            for problem in error.problems:
-                show(problem.partition(": ")[2])
-        else:
-            return names
+def _wrong_data(study: Path, sources: list[Asked], data: str) -> list[str]:
+    if not data and sources:
+        return []
+    try:
+        _columns(data, study)
+    except VardiError as error:
+        return [str(error)]
+    name = _free_name("sample", [one.name for one in sources])
+    return _problems(study, [*sources, Asked(name, data, "1")], [])
 
 
-def _ask_bias(name: str, columns: list[str]) -> str:
+def _wrong_name(study: Path, sources: list[Asked], data: str, name: str) -> list[str]:
+    if name in [one.name for one in sources]:
+        return [f"There is a sample {name!r} already."]
+    return _problems(study, [*sources, Asked(name, data, "1")], [])
+
+
+def _wrong_bias(study: Path, sources: list[Asked], asked: Asked, columns: list[str], bias: str) -> list[str]:
     from vardi._expressions.compile import require_columns
     from vardi.biases import as_bias
 
-    while True:
-        text: str = typer.prompt(f"How was {name} drawn? A condition, a column, or 1 for at random", default="1")
-        try:
-            require_columns(as_bias(text).columns, columns)
-        except VardiError as error:
-            show(str(error))
-        else:
-            return text
+    try:
+        require_columns(as_bias(bias).columns, columns)
+    except VardiError as error:
+        return [str(error)]
+    return _problems(study, [*sources, replace(asked, bias=bias)], [])
+
+
+def _ask_variables(study: Path, sources: list[Asked], given: list[str]) -> list[str]:
+    """Return what to report: what was given where it can be, and what is answered otherwise."""
+    found = _problems(study, sources, given)
+    if given and not found:
+        return given
+    show(*found)
+    question = "\nWhat to report, by commas (empty for the first columns of numbers)"
+    return _listed(_ask(question, lambda answer: _problems(study, sources, _listed(answer)), show_default=False))
+
+
+def _listed(answer: str) -> list[str]:
+    return [name.strip() for name in answer.split(",") if name.strip()]
 
 
 def _free_name(stem: str, names: list[str]) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from math import isnan
 from typing import Any, TypeAlias
 
 from rich.console import RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from vardi._estimates import Estimate
+from vardi._goodness import BiasCheck
 from vardi._identify import Verdict
 from vardi._pool import Name
 from vardi._sample import DebiasedSample
@@ -36,7 +38,7 @@ def summary_tables(title: str, summary: Summary, parameters: Parameters) -> list
     counted = "" if summary.counted == summary.rows else f" ({summary.counted:,.0f} counted)"
     sampled = sum(line.rows > 0 for line in summary.samples)
     speak = f"{rows}{counted} of {sampled} {'sample' if sampled == 1 else 'samples'} speak for the population"
-    facts = Table.grid(padding=(0, 2))
+    facts = Table.grid(Column(overflow="fold"), Column(overflow="fold"), padding=(0, 2))
     facts.add_row(Text("identified"), Text(summary.verdict))
     facts.add_row(Text("solved"), Text(_solved(summary)))
     if summary.shares is not None:
@@ -59,8 +61,8 @@ def summary_tables(title: str, summary: Summary, parameters: Parameters) -> list
 def links_table(verdict: Verdict) -> Table:
     """Return how many rows of each sample every other could have drawn."""
     table = _table()
-    table.add_column("sample a")
-    table.add_column("sample b")
+    table.add_column("sample a", overflow="fold")
+    table.add_column("sample b", overflow="fold")
     table.add_column("rows of a in b", justify="right", no_wrap=True)
     table.add_column("rows of b in a", justify="right", no_wrap=True)
     for link in verdict.links[:MOST_SAMPLES]:
@@ -71,10 +73,24 @@ def links_table(verdict: Verdict) -> Table:
     return table
 
 
+def biases_table(check: BiasCheck) -> Table:
+    """Return how well each sample fits its bias, the worst first."""
+    table = _table()
+    table.add_column("sample", overflow="fold")
+    table.add_column("p-value", justify="right", no_wrap=True)
+    table.add_column("rows that no other could draw", justify="right", no_wrap=True)
+    ordered = sorted(check.by_sample, key=lambda name: (isnan(check.by_sample[name]), check.by_sample[name]))
+    for name in ordered[:MOST_SAMPLES]:
+        table.add_row(Text(str(name)), f"{check.by_sample[name]:.2g}", f"{check.untested[name]:.0%}")
+    if len(ordered) > MOST_SAMPLES:
+        table.add_row(f"... and {len(ordered) - MOST_SAMPLES} more")
+    return table
+
+
 def shares_table(shares: SharesCheck) -> Table:
     """Return each known share beside what the samples say of it."""
     table = _table()
-    table.add_column("share of")
+    table.add_column("share of", overflow="fold")
     table.add_column("known", justify="right", no_wrap=True)
     table.add_column("by the samples", justify="right", no_wrap=True)
     for line in shares.lines:
@@ -109,9 +125,9 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
 
 def _samples(summary: Summary) -> Table:
     table = _table()
-    table.add_column("sample")
+    table.add_column("sample", overflow="fold")
     table.add_column("rows", justify="right", no_wrap=True)
-    table.add_column("bias")
+    table.add_column("bias", overflow="fold")
     table.add_column("log normaliser" if summary.log_scale else "normaliser", justify="right", no_wrap=True)
     table.add_column("of weight", justify="right", no_wrap=True)
     for line in summary.samples[:MOST_SAMPLES]:
@@ -125,8 +141,8 @@ def _samples(summary: Summary) -> Table:
 
 def _parameters(parameters: Parameters) -> Table:
     table = _table()
-    table.add_column("bias of")
-    table.add_column("parameter")
+    table.add_column("bias of", overflow="fold")
+    table.add_column("parameter", overflow="fold")
     table.add_column("estimate", justify="right", no_wrap=True)
     for name, own in parameters.items():
         for parameter, found in own.items():
@@ -136,7 +152,7 @@ def _parameters(parameters: Parameters) -> Table:
 
 def _variables(summary: Summary) -> Table:
     table = _table()
-    table.add_column("mean of")
+    table.add_column("mean of", overflow="fold")
     table.add_column("in the pool", justify="right", no_wrap=True)
     table.add_column("in the population", justify="right", no_wrap=True)
     for line in summary.variables:

@@ -26,7 +26,7 @@ def ticks(low: float, high: float, most: int = 6) -> tuple[tuple[float, str], ..
     """
     if not high > low:
         return ((low, number(low)),)
-    rough = (high - low) / most
+    rough = high / most - low / most  # the difference itself may be infinite
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * m for m in (1, 2, 5, 10) if power * m >= rough * (1 - 1e-9))
     places = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)

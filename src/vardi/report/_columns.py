@@ -80,7 +80,7 @@ def columns_of(fit: DebiasedSample, variables: dict[str, Any] | None) -> tuple[t
     more = max(len(fit.numeric_columns) - MOST_NUMERIC, 0)
     notes = [
         f"{more} more numeric columns are not shown; name columns in variables= to choose." if more else "",
-        f"Not shown: {_listed(unread)} (missing values, or neither numbers nor text)." if unread else "",
+        f"Not shown: {_listed(unread)} (missing or infinite values, or neither numbers nor text)." if unread else "",
         f"Not shown: {_listed(identifiers)} (too many different texts)." if identifiers else "",
         f"Not shown: {_listed(further)} (more text columns than fit); write a condition in variables=."
         if further

@@ -137,7 +137,8 @@ def _samples(fit: DebiasedSample, log_scale: bool) -> tuple[tuple[SampleRow, ...
 def _normalisers(fit: DebiasedSample, log_scale: bool) -> tuple[dict[Name, Estimate], str]:
     many = len(fit.names) > MOST_ERRORS or (has_rows(fit) and len(fit) * len(fit.names) > MOST_TILTS)
     if not many:
-        withheld = "" if fit.trust.errors_hold else "Errors are withheld: too few rows join the samples."
+        reason = "too few rows join the samples" if all(fit.trust.cut) else "one row shows no spread"
+        withheld = "" if fit.trust.errors_hold else f"Errors are withheld: {reason}."
         return fit.log_normalisers() if log_scale else fit.normalisers(), withheld
     values = fit.log_omegas if log_scale else fit.omegas
     note = "Errors of the normalisers are not computed for so many rows and samples; fit.normalisers() gives them."

@@ -47,10 +47,10 @@ def steps(distribution: Distribution) -> Steps:
     """Draw distribution functions as steps."""
     width, height, left, right, top, bottom = 400.0, 240.0, 44.0, 390.0, 12.0, 212.0
     low, high = distribution.x[0], distribution.x[-1]
-    span = high - low or 1.0
+    half_span = high / 2 - low / 2 or 1.0  # of halves: the difference itself may be infinite
 
     def across(x: float) -> float:
-        return left + (right - left) * (x - low) / span
+        return left + (right - left) * ((x / 2 - low / 2) / half_span)
 
     def up(height: float) -> float:
         return bottom - (bottom - top) * height

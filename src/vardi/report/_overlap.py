@@ -43,7 +43,7 @@ def overlap_of(fit: DebiasedSample, verdict: Verdict) -> Overlap:
         group=group,
         complete=_is_complete(reach, sizes[order]),
         kappa=verdict.kappa,
-        bridging=trust.bridging if np.isfinite(trust.bridging) else None,
+        bridging=trust.bridging if np.isfinite(trust.bridging) and all(trust.cut) else None,
         cut=(_in_order(trust.cut[0], names), _in_order(trust.cut[1], names)),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ MOST_DISTRIBUTIONS = 6
 POINTS = 160  # of a drawn distribution function
 LARGE, BANDS_OF_LARGE = 200_000, 2  # rows from which only so many bands are computed
 EDGE = 0.005  # share of the rows beyond either end of its axis
+CONSTANT = 1e-12  # spread of a column, relative to the size of its values, up to which it is rounding alone
 
 
 def in_memory(fit: DebiasedSample, columns: Sequence[Column]) -> tuple[VariableRow, ...]:
@@ -39,33 +41,50 @@ def _batch(influence: Influence, columns: Sequence[Column], *, trusted: bool) ->
     strata = influence.strata
     counts = np.ones(len(strata.source)) if strata.counts is None else strata.counts
     sampled = np.flatnonzero(influence.sampled)
-    values = np.column_stack([column.values for column in columns])
+    exponents = [_exponent(column.values) for column in columns]
+    values = np.column_stack([np.ldexp(column.values, -e) for column, e in zip(columns, exponents, strict=True)])
     eta, phi = influence.of(values)
     squares = strata.centred(phi) ** 2
     mass = counts * influence.weights / influence.n
     rows = []
     for j, column in enumerate(columns):
-        V = float(squares[:, j].sum())
+        unit = functools.partial(_scaled, exponent=exponents[j])
         spread = math.sqrt(float(mass @ (values[:, j] - eta[j]) ** 2))
+        if spread <= CONSTANT * float(mass @ np.abs(values[:, j])):
+            spread = 0.0
+        V = float(squares[:, j].sum()) if spread > 0 else 0.0
         pooled, debiased = float(counts @ values[:, j] / influence.n), float(eta[j])
         by_sample = np.bincount(strata.source, squares[:, j], minlength=len(influence.u))[sampled]
-        varies = V > 0 and spread > 0
         single = squares[:, j] / np.maximum(counts, 1.0)  # a row that stands for many is not one row
         rows.append(
             VariableRow(
                 column.name,
                 column.is_share,
-                pooled,
-                debiased,
-                *_error(debiased, math.sqrt(V) if trusted else math.nan),
+                unit(pooled),
+                unit(debiased),
+                *_error(unit(debiased), unit(math.sqrt(V)) if trusted else math.nan),
                 shift=(debiased - pooled) / spread if spread > 0 else 0.0,
-                spread=spread,
-                worth=spread**2 / V if varies and trusted else None,
-                largest_row=float(single.max()) / V if varies else None,
-                carried=tuple((by_sample / V).tolist()) if varies else (),
+                spread=unit(spread),
+                worth=_finite(spread**2 / V) if V > 0 and trusted else None,
+                largest_row=float(single.max()) / V if V > 0 else None,
+                carried=tuple((by_sample / V).tolist()) if V > 0 else (),
             )
         )
     return rows
+
+
+def _exponent(values: Floats) -> int:
+    """Return the power of two that values are divided by, so that no square of them is too large for a number."""
+    return int(np.frexp(np.abs(values).max())[1])
+
+
+def _scaled(value: float, *, exponent: int) -> float:
+    """Return a number in the unit of its column; infinite where that is none."""
+    return float(np.ldexp(value, exponent))
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def of_engine(fit: Any, variables: dict[str, Any] | None) -> tuple[tuple[VariableRow, ...], str]:
@@ -99,16 +118,15 @@ def of_engine(fit: Any, variables: dict[str, Any] | None) -> tuple[tuple[Variabl
 
 
 def _error(value: float, stderr: float) -> tuple[float | None, float | None, float | None]:
-    """Return the error and the ends of the 95% interval, None where the error is withheld."""
-    if math.isnan(stderr):
-        return None, None, None
+    """Return the error and the ends of the 95% interval, None where the error is withheld or too large for a number."""
     half = quantile_of_normal(0.95) * stderr
-    return stderr, value - half, value + half
+    ends = value - half, value + half
+    return (stderr, *ends) if all(map(math.isfinite, ends)) else (None, None, None)
 
 
 def distributions(fit: DebiasedSample, columns: Sequence[Column]) -> tuple[tuple[Distribution, ...], str]:
     """Return the distribution functions of the columns that take more than two values, and a note on the others."""
-    varied = [column for column in columns if not column.is_share and np.ptp(column.values) > 0]
+    varied = [column for column in columns if not column.is_share and column.values.max() > column.values.min()]
     bands = MOST_DISTRIBUTIONS if len(fit) <= LARGE else BANDS_OF_LARGE
     shown = tuple(_distribution(fit, one, banded=k < bands) for k, one in enumerate(varied[:MOST_DISTRIBUTIONS]))
     more = len(varied) - len(shown)

@@ -50,6 +50,8 @@ def headline(
 
 
 def _headline(K: int, trust: Trust, check: Check, points: Sequence[Point], contradicted: bool) -> str:
+    if not trust.errors_hold and not all(trust.cut):
+        return "One row shows no spread, so there are no standard errors. The estimates below are rough."
     if not trust.errors_hold:
         return "Too few rows join the samples for standard errors. The estimates below are rough."
     if check.level == "bad":
@@ -85,8 +87,11 @@ def _warnings(points: Sequence[Point]) -> str:
 
 def _worth(rows: float, effective: float) -> Point:
     worth = count(round(effective))
+    if rows == 1:
+        return Point("fact", "There is one row, and its weight is 1.")
     if effective < 0.99 * rows:
-        return Point("fact", f"The weights are uneven: {rows_text(rows)} are worth about {worth} equal ones.")
+        one = "one equal one" if worth == "1" else f"{worth} equal ones"
+        return Point("fact", f"The weights are uneven: {rows_text(rows)} are worth about {one}.")
     return Point("fact", f"The weights are nearly even: {rows_text(rows)} are worth about {worth}.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,7 +46,8 @@ def _distinct(weights: Floats) -> Floats:
 
 
 def _edges(weights: Floats) -> Floats:
-    low, high = math.log10(weights.min()), math.log10(weights.max())
+    smallest = max(weights.min(), sys.float_info.min)  # a weight may be too small for a number, and then is 0
+    low, high = math.log10(smallest), math.log10(weights.max())
     return np.logspace(low, high, BINS + 1)
 
 
