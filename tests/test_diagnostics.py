@@ -144,3 +144,20 @@ def test_matrix_fits_have_no_columns():
     fit = vardi.debias_matrix(np.ones((60, 2)), np.repeat([0, 1], 30))
     assert fit.diagnostics().columns == ()
     assert fit.numeric_columns == ()
+
+
+@pytest.mark.parametrize("value", [0.1, 5.0, 1e6])
+def test_a_constant_column_does_not_move(value):
+    rng = np.random.default_rng(1)
+    samples = {name: pd.DataFrame({"x": rng.gamma(2.0, size=40) + 0.1, "c": value}) for name in ("plain", "seen")}
+    line = next(c for c in vardi.debias(samples, {"plain": 1, "seen": "x"}).diagnostics().columns if c.name == "c")
+    assert (line.difference, line.stderr) == (0.0, 0.0)
+    assert line.debiased == pytest.approx(value)
+
+
+def test_checks_of_huge_values():
+    rng = np.random.default_rng(0)
+    samples = {name: pd.DataFrame({"x": rng.gamma(2.0, size=200) + 0.1}) for name in ("plain", "seen")}
+    fit = vardi.debias(samples, {"plain": 1, "seen": "x"})
+    x = np.concatenate([rows["x"] for rows in samples.values()])
+    assert fit.check_biases({"x": x * 1e200}).pvalue == pytest.approx(fit.check_biases({"x": x}).pvalue, rel=1e-9)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 LARGEST = 10
 MOST_SAMPLES = 20  # samples shown in the text; the value has all of them
+CONSTANT = 1e-12  # spread of a column, relative to the size of its values, up to which it is rounding alone
 MANY = 3000  # samples from which their overlap is a sparse array
 
 
@@ -293,11 +294,13 @@ def _columns(fit: DebiasedSample, names: Sequence[str], values: Floats) -> list[
     eta, phi = influence.of(values)
     estimates = influence.estimates(values, 0.95, trusted=True)
     centred = influence.strata.centred(phi)
-    tilts = fit._tilts(np.array(list(fit.log_omegas.values()))) * (counts / influence.n)[:, None]
+    tilts = fit._tilts(fit._log_omegas) * (counts / influence.n)[:, None]
     out = []
     for j, name in enumerate(names):
-        V = float(estimates.covariance[j, j])
-        variance = float((counts * weights / influence.n) @ (values[:, j] - eta[j]) ** 2)
+        mass, pooled = counts * weights / influence.n, float(counts @ values[:, j] / influence.n)
+        variance = float(mass @ (values[:, j] - eta[j]) ** 2)
+        constant = np.sqrt(variance) <= CONSTANT * float(mass @ np.abs(values[:, j]))
+        V, variance = (0.0, 0.0) if constant else (float(estimates.covariance[j, j]), variance)
         means = tilts.T @ phi[:, j]
         within = np.maximum(tilts.T @ phi[:, j] ** 2 - means**2, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -305,10 +308,10 @@ def _columns(fit: DebiasedSample, names: Sequence[str], values: Floats) -> list[
             out.append(
                 ColumnDiagnostics(
                     name,
-                    float(counts @ values[:, j] / influence.n),
+                    pooled,
                     float(eta[j]),
                     float(np.sqrt(V)) if fit.trust.errors_hold else np.nan,
-                    float(np.divide(eta[j] - counts @ values[:, j] / influence.n, np.sqrt(variance))),
+                    0.0 if constant else float((eta[j] - pooled) / np.sqrt(variance)),
                     float(np.divide(variance, V)),
                     float(np.divide(influence.n * V, variance)),
                     float(np.divide((centred[:, j] ** 2).max(), V)),

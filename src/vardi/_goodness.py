@@ -54,7 +54,8 @@ class Worst:
 
     def __str__(self) -> str:
         expected = f"where {self.expected:,.4g} are expected (z = {self.z:+.1f})"
-        return f"{self.region}, {self.observed:,.4g} rows of {str(self.sample)!r} {expected}"
+        rows = "row" if self.observed == 1 else "rows"
+        return f"{self.region}, {self.observed:,.4g} {rows} of {str(self.sample)!r} {expected}"
 
 
 @dataclass(frozen=True)
@@ -251,6 +252,7 @@ def _features(values: Floats, labels: _Labels, kind: str) -> Floats:
     if kind == "cells":
         return np.asarray(_Cells(values, labels, FIFTHS).rows[:-1].T.toarray())
     centred = values - np.average(values, weights=labels.counts)
+    centred /= np.abs(centred).max()  # whose square might overflow
     x = centred / math.sqrt(np.average(centred**2, weights=labels.counts))
     return np.column_stack([x, x**2 - 1.0])
 

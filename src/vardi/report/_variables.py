@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vardi._cdf import DebiasedCdf
+from vardi._diagnostics import CONSTANT
 from vardi._estimates import quantile_of_normal
 from vardi._influence import Influence
 from vardi._sums import Floats
@@ -25,7 +26,6 @@ MOST_DISTRIBUTIONS = 6
 POINTS = 160  # of a drawn distribution function
 LARGE, BANDS_OF_LARGE = 200_000, 2  # rows from which only so many bands are computed
 EDGE = 0.005  # share of the rows beyond either end of its axis
-CONSTANT = 1e-12  # spread of a column, relative to the size of its values, up to which it is rounding alone
 
 
 def in_memory(fit: DebiasedSample, columns: Sequence[Column]) -> tuple[VariableRow, ...]:
