@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
+# In the order of files, so that engines come first: a process that has grown cannot always start Spark.
+PARALLEL := -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: demo test coverage minimum lint slow bench docs clean
 
@@ -20,7 +22,7 @@ demo: $(VENV)/.dev  ## debias the two-sample house-price case: weights and a rep
 	$(BIN)/vardi demo --output demo
 
 test: $(VENV)/.dev  ## all tests and doctests
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+	$(BIN)/python -m pytest $(PARALLEL)
 
 coverage: $(VENV)/.dev  ## the same, with the lines that no test runs
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
@@ -30,7 +32,7 @@ minimum: pyproject.toml  ## the same, with every dependency at its lower bound
 	$(PYTHON) -m venv $(VENV)-minimum
 	$(VENV)-minimum/bin/python -m pip install --quiet --disable-pip-version-check uv
 	$(VENV)-minimum/bin/uv pip install --quiet --python $(VENV)-minimum --resolution lowest-direct --editable '.[test]'
-	$(VENV)-minimum/bin/python -m pytest -n $(JOBS) --dist loadgroup -o filterwarnings=default tests src README.md
+	$(VENV)-minimum/bin/python -m pytest $(PARALLEL) -o filterwarnings=default tests src README.md
 
 slow: $(VENV)/.dev  ## statistical claims and large designs, by simulation
 	$(BIN)/python -m pytest tests/slow -s --timeout 0
