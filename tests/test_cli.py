@@ -467,8 +467,12 @@ def test_broken_data_found_while_computing_are_no_traceback(small):
     (small / "high.csv").write_text(f"x\n{rows}oops\n")  # beyond the rows from which types are taken
     (small / "study.toml").write_text(f'engine = "polars"\n{LOW}{HIGH}')
     result = run("fit", "study.toml", "-o", "weights.csv")
-    assert result.exit_code == 1
-    assert "error: The engine could not compute on the rows of sample 'high' (polars ComputeError: " in result.stderr
+    said = {
+        1: "error: The engine could not compute on the rows of sample 'high' (polars ComputeError: ",
+        2: "high.csv cannot be read as csv: ",  # an older Polars sees it when the study is opened
+    }
+    assert said[result.exit_code] in result.stderr
+    assert "could not parse `oops`" in result.stderr
     assert not (small / "weights.csv").exists()
 
 
