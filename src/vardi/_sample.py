@@ -27,13 +27,13 @@ from vardi._influence import Influence
 from vardi._memory import require_memory
 from vardi._newton import Solution
 from vardi._output import require_writable, whole_file
-from vardi._pool import Name, Pool, in_order
+from vardi._pool import Name, Pool, in_order, is_missing
 from vardi._resampling import Kind
 from vardi._rows import Checks, Rows
 from vardi._sensitivity import GAMMAS, Mean, Question, Sensitivity
 from vardi._sensitivity import Kind as ErrorKind
 from vardi._shares import Anchor, SharesCheck
-from vardi._sums import Floats
+from vardi._sums import Floats, Integers
 from vardi._theory import Bounds
 from vardi._trust import Trust, require_trust, warn_of_single_rows
 from vardi.biases import where
@@ -304,6 +304,11 @@ class DebiasedSample:
         array or frame
             The rows, in the user's library; for a fit of a matrix their positions.
         """
+        drawn = self._positions(n, seed, replace=replace)
+        return drawn if not self._pool.frames else concat(self._pool.frames).take(drawn)
+
+    def _positions(self, n: int, seed: int | np.random.Generator | None, *, replace: bool) -> Integers:
+        """Return the positions of rows drawn by weight."""
         if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 0:
             raise MismatchError(f"{n!r} rows cannot be drawn. Give a whole number.", expected=("int",), got=(n,))
         drawable = int(np.count_nonzero(self._probabilities))
@@ -314,11 +319,7 @@ class DebiasedSample:
                 got=(n,),
             )
         require_memory(16 * int(n), f"A draw of {n:,} rows", "Draw fewer at a time.")
-        rng = np.random.default_rng(seed)
-        drawn = rng.choice(len(self), size=n, replace=replace, p=self._probabilities)
-        if not self._pool.frames:
-            return drawn
-        return concat(self._pool.frames).take(drawn)
+        return np.random.default_rng(seed).choice(len(self), size=n, replace=replace, p=self._probabilities)
 
     def torch_sampler(self, n: float | None = None, seed: int | None = None, *, method: str = "multinomial") -> Any:
         """Return a ``torch.utils.data.Sampler`` that draws positions of rows by weight; see ``vardi.learn.batches``."""
@@ -499,12 +500,9 @@ class DebiasedSample:
 
     @cached_property
     def _gaps(self) -> dict[str, int]:
-        """How many values are missing or infinite in each numeric column of the pool that has such."""
+        """How many values are missing or infinite in each numeric column that has such, and in those that are empty."""
         whole = self._pool.whole()
-        if whole is None:
-            return {}
-        arrays = {name: whole.column(name) for name in whole.columns}
-        missing = {name: int(np.count_nonzero(~np.isfinite(a))) for name, a in arrays.items() if a.dtype.kind in "fiu"}
+        missing = {} if whole is None else {name: _missing_in(whole.column(name)) for name in whole.columns}
         return {name: count for name, count in missing.items() if count}
 
     def summary(self) -> str:
@@ -669,6 +667,14 @@ class DebiasedSample:
                 got=matrix.shape,
             )
         return matrix
+
+
+def _missing_in(column: NDArray[Any]) -> int:
+    """Return how many numbers of a column are missing or infinite; of other columns all values, or none."""
+    if column.dtype.kind in "fiu":
+        return int(np.count_nonzero(~np.isfinite(column)))
+    empty = column.dtype.kind == "O" and all(not hasattr(value, "__len__") and is_missing(value) for value in column)
+    return len(column) if empty else 0
 
 
 def _evaluated(frame: Frame, text: str) -> NDArray[Any]:

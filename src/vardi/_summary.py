@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vardi._estimates import Estimate, with_digits_of
-from vardi._pool import Name, cut, is_missing
+from vardi._pool import Name, cut
 from vardi._shares import SharesCheck
 from vardi.biases import everywhere
 from vardi.errors import WeakOverlapWarning
@@ -96,27 +96,12 @@ def summarize(fit: DebiasedSample) -> Summary:
         counted=float(rows.sizes.sum()),
         variables=tuple(_variables(fit, fit.numeric_columns[:MOST_VARIABLES])),
         more_variables=max(len(fit.numeric_columns) - MOST_VARIABLES, 0),
-        gaps=_gaps(fit),
+        gaps=fit._gaps,
         doubts=fit.trust.messages,
         log_scale=log_scale,
         shares=fit.shares,
         unasked=getattr(fit, "_numeric_schema", ()),  # of a lazy fit, in whose engine each mean takes passes
     )
-
-
-def _gaps(fit: DebiasedSample) -> dict[str, int]:
-    """Return how many values are missing or infinite in columns of numbers, and in those that hold nothing at all."""
-    whole = fit._pool.whole()
-    if whole is None:
-        return fit._gaps
-    objects = {name: whole.column(name) for name in whole.columns if whole.column(name).dtype.kind == "O"}
-    empty = {name: len(array) for name, array in objects.items() if all(map(_is_nothing, array))}
-    found = {**fit._gaps, **empty}
-    return {name: found[name] for name in whole.columns if name in found}
-
-
-def _is_nothing(value: object) -> bool:
-    return not hasattr(value, "__len__") and is_missing(value)  # a list is compared with itself value by value
 
 
 def _normalisers(fit: DebiasedSample, log_scale: bool) -> dict[Name, Estimate]:

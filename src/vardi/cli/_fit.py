@@ -145,7 +145,6 @@ def sample(
 ) -> None:
     """Draw rows by weight: what a sample without bias could have been."""
     from vardi import study as studies
-    from vardi._memory import require_memory
     from vardi.cli._files import require_outputs, together
     from vardi.study._outputs import draw, require_suffix, write_frame
 
@@ -158,8 +157,6 @@ def sample(
         stage("Solving")
         fitted = opened.fit()
         stage(f"Drawing {n:,} rows")
-        if not once:
-            require_memory(16 * n, f"A draw of {n:,} rows", "Draw fewer at a time.")
         rows = draw(opened, fitted, n, seed, replace=not once)
         with together([output], force=force) as (temporary,):
             write_frame(rows, temporary)

@@ -94,15 +94,7 @@ def draw(opened: OpenStudy, fit: DebiasedSample, n: int, seed: int | None, *, re
     """Return rows drawn by weight, with the source and the row that each comes from: those of ``fit.sample``."""
     if opened.is_lazy:
         fit.sample(n)  # says that rows cannot be drawn where they are
-    probabilities = np.asarray(fit.probabilities)
-    drawable = int(np.count_nonzero(probabilities))
-    if not replace and n > drawable:
-        raise MismatchError(
-            f"{n} rows cannot be drawn without replacement from {drawable}. Draw fewer, or with replacement.",
-            expected=(drawable,),
-            got=(n,),
-        )
-    positions = np.random.default_rng(seed).choice(len(fit), size=n, replace=replace, p=probabilities)
+    positions = fit._positions(n, seed, replace=replace)
     columns = [name for name in _beside_data(opened, _own_columns(opened)) if name != "weight"]
     return weights_frame(opened, fit)[positions].select(columns)
 
