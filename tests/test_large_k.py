@@ -9,14 +9,14 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 import vardi
-from vardi import _laplacian
-from vardi._identify import judge, strong_groups
-from vardi._laplacian import Laplacian
-from vardi._newton import solve
 from vardi._rows import Checks, intervals
 from vardi._rows import sparse as sparse_rows
-from vardi._rows.intervals import Intervals, Windows, window_rows
 from vardi._rows.sparse import Sparse
+from vardi._rows.windows import Intervals, Windows, window_rows
+from vardi._solve import laplacian as _laplacian
+from vardi._solve.identify import judge, strong_groups
+from vardi._solve.laplacian import Laplacian
+from vardi._solve.newton import solve
 
 
 def along_a_line(K: int, per: int, seed: int = 0, *, continuous: bool = False) -> tuple[sparse.csr_array, np.ndarray]:

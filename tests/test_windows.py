@@ -9,7 +9,7 @@ from scipy import sparse
 from test_large_k import along_a_line, doubly_truncated
 
 import vardi
-from vardi import _sample
+from vardi._fit import sample as _sample
 
 
 def matrix(windows):

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._parametric.models import Model
-from vardi._sums import Floats, Integers
+from vardi._rows.contract import Floats, Integers
 
 
 @dataclass(frozen=True)

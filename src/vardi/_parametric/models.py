@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.special import expit
 
-from vardi._frames import Frame
-from vardi._sums import Floats
+from vardi._inputs.frames import Frame
+from vardi._rows.contract import Floats
 from vardi.biases import ExpressionBias, FunctionFamily, ParametricBias
 from vardi.errors import InvalidBiasError, UnidentifiedParametersError, number_of_rows
 

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from vardi._machine.threads import Scratch, blocks, map_blocks, sum_blocks
 from vardi._rows.base import Rows, Scaled
+from vardi._rows.contract import Floats, Sums
 from vardi._rows.grouping import membership
-from vardi._sums import Floats, Sums
-from vardi._threads import Scratch, blocks, map_blocks, sum_blocks
 
 Result = TypeVar("Result")
 
