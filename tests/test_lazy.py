@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 import vardi
 from vardi._lazy import memory
-from vardi._lazy import thinned as thinned_module
+from vardi._lazy import subsample as thinned_module
 from vardi._rows.dense import Dense
 from vardi._rows.engine.asking import answering
 from vardi._rows.engine.lazy_rows import LazyRows

@@ -14,7 +14,7 @@ from vardi._machine.memory import require_memory
 from vardi._rows.contract import Floats, Integers
 from vardi._values import as_array, belongs_elsewhere, index_of, read_only
 from vardi.biases import Bias, ExpressionBias, ProductBias, ValuesBias, as_bias
-from vardi.biases.expressions import is_condition
+from vardi.biases._expressions import is_condition
 from vardi.errors import (
     EmptySampleError,
     InvalidBiasError,

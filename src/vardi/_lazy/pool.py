@@ -21,7 +21,7 @@ from vardi._rows.engine.lazy_rows import COUNT, OMEGA, PREFIX, LazyRows, Part, c
 from vardi._solve.identify import connected
 from vardi._solve.newton import GAP, solve
 from vardi.biases import Bias, ExpressionBias
-from vardi.biases.expressions.compile import NarwhalsTarget, compile_node, require_columns
+from vardi.biases._expressions.compile import NarwhalsTarget, compile_node, require_columns
 from vardi.errors import (
     EmptySampleError,
     ImpossibleRowError,

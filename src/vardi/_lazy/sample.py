@@ -22,7 +22,7 @@ from vardi._rows.engine.lazy_rows import COUNT, OMEGA, PREFIX, LazyRows, Part, w
 from vardi._solve.identify import Verdict, judge
 from vardi._solve.newton import Solution
 from vardi.biases import ExpressionBias, where
-from vardi.biases.expressions.compile import NarwhalsTarget, require_columns
+from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
 from vardi.errors import MismatchError, NeedsRowsError
 
 POINTS = 32  # points at which a quantile search asks for the cdf at once

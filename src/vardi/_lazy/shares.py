@@ -34,7 +34,7 @@ from vardi._shares.cells import indicator, support
 from vardi._solve.identify import Verdict
 from vardi._solve.newton import Solution
 from vardi.biases import ExpressionBias
-from vardi.biases.expressions.compile import NarwhalsTarget
+from vardi.biases._expressions.compile import NarwhalsTarget
 from vardi.errors import InvalidBiasError, NeedsRowsError
 
 CELL = "__vardi_cell_{}"

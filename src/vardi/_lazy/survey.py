@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from vardi._rows.contract import Floats, Integers
 from vardi._rows.engine.lazy_rows import COUNT, OMEGA, PREFIX, Part
-from vardi.biases.expressions.compile import NarwhalsTarget, compile_node
-from vardi.biases.expressions.nodes import Column, Constant, Node, children, is_condition
-from vardi.biases.expressions.targets import Kind
+from vardi.biases._expressions.compile import NarwhalsTarget, compile_node
+from vardi.biases._expressions.nodes import Column, Constant, Node, children, is_condition
+from vardi.biases._expressions.targets import Kind
 
 CODE = "__vardi_code_{}"
 BITS = 30  # truth values in one integer

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from vardi._values import as_array, as_numbers
-from vardi.biases.expressions.families import Family, Kind
-from vardi.biases.expressions.nodes import (
+from vardi.biases._expressions.families import Family, Kind
+from vardi.biases._expressions.nodes import (
     Call,
     Column,
     Comparison,
@@ -33,7 +33,7 @@ from vardi.biases.expressions.nodes import (
     is_condition,
     to_text,
 )
-from vardi.biases.expressions.parse import parse, parse_bias
+from vardi.biases._expressions.parse import parse, parse_bias
 from vardi.errors import InvalidBiasError, MismatchError, suggest
 
 __all__ = [

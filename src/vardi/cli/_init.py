@@ -186,7 +186,7 @@ def _wrong_name(study: Path, sources: list[Asked], data: str, name: str) -> list
 
 def _wrong_bias(study: Path, sources: list[Asked], asked: Asked, columns: list[str], bias: str) -> list[str]:
     from vardi.biases import as_bias
-    from vardi.biases.expressions.compile import require_columns
+    from vardi.biases._expressions.compile import require_columns
 
     try:
         require_columns(as_bias(bias).columns, columns)

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from vardi.biases import Bias, ExpressionBias, ParametricBias
-from vardi.biases.expressions.families import Family
+from vardi.biases._expressions.families import Family
 from vardi.report._content import Recipe, SampleRow
 from vardi.report._numbers import rows_text
 

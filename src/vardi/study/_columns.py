@@ -12,9 +12,9 @@ import narwhals as nw
 from vardi._inputs.frames.names import misread_names
 from vardi._shares.cells import ROUNDING
 from vardi.biases import Bias, ExpressionBias, ParametricBias, as_bias, where
-from vardi.biases.expressions.compile import NarwhalsTarget, compile_node
-from vardi.biases.expressions.families import Family
-from vardi.biases.expressions.nodes import Node
+from vardi.biases._expressions.compile import NarwhalsTarget, compile_node
+from vardi.biases._expressions.families import Family
+from vardi.biases._expressions.nodes import Node
 from vardi.errors import ExpressionError, InvalidBiasError, MismatchError, suggest
 from vardi.study._data import Data, Engine
 from vardi.study._engines import COUNTS, LABEL, ROW, require_rows, schema

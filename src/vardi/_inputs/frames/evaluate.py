@@ -9,8 +9,8 @@ import narwhals as nw
 import numpy as np
 
 from vardi.biases import ExpressionBias
-from vardi.biases.expressions.compile import Compiled, NarwhalsTarget, NumpyTarget, Target, compile_node
-from vardi.biases.expressions.nodes import Column, to_text
+from vardi.biases._expressions.compile import Compiled, NarwhalsTarget, NumpyTarget, Target, compile_node
+from vardi.biases._expressions.nodes import Column, to_text
 from vardi.errors import InvalidBiasError, MissingValuesError, number_of_rows
 
 

@@ -14,7 +14,7 @@ from vardi._inputs.frames.evaluate import Engine, NarwhalsEngine, NumpyEngine, e
 from vardi._inputs.frames.names import require_read_as_names
 from vardi._values import as_array, as_numbers, belongs_elsewhere, index_of, read_only
 from vardi.biases import Bias, ExpressionBias, FunctionBias, ProductBias, ValuesBias
-from vardi.biases.expressions.compile import require_columns
+from vardi.biases._expressions.compile import require_columns
 from vardi.errors import InvalidBiasError, MismatchError, number_of_rows
 
 SMALL = 10_000

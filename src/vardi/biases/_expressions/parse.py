@@ -8,8 +8,8 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from vardi.biases.expressions.families import FAMILIES, Family, Kind
-from vardi.biases.expressions.nodes import (
+from vardi.biases._expressions.families import FAMILIES, Family, Kind
+from vardi.biases._expressions.nodes import (
     FUNCTIONS,
     Call,
     Column,
@@ -50,7 +50,7 @@ def parse(text: str) -> Node:
 
     Examples
     --------
-    >>> from vardi.biases.expressions import parse, to_text
+    >>> from vardi.biases._expressions import parse, to_text
     >>> to_text(parse("20<=age<60 and `education-num` not in [1,2]"))
     '20 <= age < 60 and `education-num` not in (1, 2)'
     """
@@ -63,7 +63,7 @@ def parse_bias(text: str) -> tuple[Node | None, Family | None]:
 
     Examples
     --------
-    >>> from vardi.biases.expressions.parse import parse_bias
+    >>> from vardi.biases._expressions.parse import parse_bias
     >>> known, family = parse_bias("(age > 20) * logistic(age, log(income))")
     >>> to_text(known), str(family), family.names
     ('age > 20', 'logistic(age, log(income))', ('intercept', 'age', 'log(income)'))

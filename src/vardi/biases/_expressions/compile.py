@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from vardi.biases.expressions.nodes import (
+from vardi.biases._expressions.nodes import (
     And,
     Call,
     Column,
@@ -35,7 +35,7 @@ from vardi.biases.expressions.nodes import (
     columns,
     to_text,
 )
-from vardi.biases.expressions.targets import NUMERIC, Kind, NarwhalsTarget, NumpyTarget, Target, call_numpy
+from vardi.biases._expressions.targets import NUMERIC, Kind, NarwhalsTarget, NumpyTarget, Target, call_numpy
 from vardi.errors import MismatchError, suggest
 
 __all__ = ["Compiled", "NarwhalsTarget", "NumpyTarget", "Target", "compile_node", "require_columns"]

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from vardi.biases.expressions.nodes import (
+from vardi.biases._expressions.nodes import (
     Call,
     Comparison,
     Constant,
