@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import ndtri
 
-from vardi._estimate.variance import Strata
 from vardi._rows.contract import Floats
 from vardi.errors import MismatchError, MissingValuesError
+
+if TYPE_CHECKING:
+    from vardi._estimate.tangent import Influence
 
 ROUNDING = 1e-12  # of a value: below it an error says how numbers are rounded, and nothing of the rows
 
@@ -57,8 +59,7 @@ class Estimate:
     stderr: float
     level: float = 0.95
     interval: tuple[float, float] = (math.nan, math.nan)
-    influence: Floats | None = field(default=None, repr=False, compare=False)
-    strata: Strata | None = field(default=None, repr=False, compare=False)
+    influence: Influence | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if math.isnan(self.interval[0]):
@@ -67,11 +68,11 @@ class Estimate:
 
     @classmethod
     def from_influence(
-        cls, value: float, influence: Floats, strata: Strata, level: float = 0.95, *, trusted: bool = True
+        cls, value: float, influence: Influence, level: float = 0.95, *, trusted: bool = True
     ) -> Estimate:
-        """Return the estimate whose error is the stratified deviation of the influence values."""
-        stderr = math.sqrt(float(strata.covariance(influence[:, None])[0, 0])) if trusted else math.nan
-        return cls(float(value), stderr, level, influence=influence, strata=strata)
+        """Return the estimate whose error is the deviation of its influence values."""
+        stderr = math.sqrt(max(float(influence.covariance()[0, 0]), 0.0)) if trusted else math.nan
+        return cls(float(value), stderr, level, influence=influence)
 
     @property
     def z(self) -> float:
@@ -135,8 +136,8 @@ class Estimate:
         return format(self.value, spec) if spec else str(self)
 
     def _map(self, value: float, slope: float) -> Estimate:
-        influence = None if self.influence is None else slope * self.influence
-        return Estimate(value, abs(slope) * self.stderr, self.level, influence=influence, strata=self.strata)
+        influence = None if self.influence is None else self.influence @ np.array([[slope]])
+        return Estimate(value, abs(slope) * self.stderr, self.level, influence=influence)
 
     def _join(self, other: Any, rule: Any) -> Estimate:
         if not isinstance(other, Estimate):
@@ -144,7 +145,8 @@ class Estimate:
                 return NotImplemented
             value, slope, _ = rule(self.value, float(other))
             return self._map(value, slope)
-        if self.influence is None or other.influence is None or self.strata is not other.strata:
+        mine_of, others_of = self.influence, other.influence
+        if mine_of is None or others_of is None or mine_of.measure is not others_of.measure:
             raise MismatchError(
                 "The estimates come from different fits, so their correlation is unknown. Combine estimates of one "
                 "fit.",
@@ -153,9 +155,8 @@ class Estimate:
             )
         value, mine, others = rule(self.value, other.value)
         trusted = not (math.isnan(self.stderr) or math.isnan(other.stderr))
-        influence = mine * self.influence + others * other.influence
-        assert self.strata is not None
-        return Estimate.from_influence(value, influence, self.strata, self.level, trusted=trusted)
+        influence = mine_of @ np.array([[mine]]) + others_of @ np.array([[others]])
+        return Estimate.from_influence(value, influence, self.level, trusted=trusted)
 
 
 @dataclass(frozen=True)
@@ -175,8 +176,7 @@ class Estimates:
     values: Floats
     covariance: Floats
     level: float = 0.95
-    influence: Floats | None = field(default=None, repr=False, compare=False)
-    strata: Strata | None = field(default=None, repr=False, compare=False)
+    influence: Influence | None = field(default=None, repr=False, compare=False)
 
     @property
     def stderr(self) -> Floats:
@@ -196,10 +196,8 @@ class Estimates:
         return (self[j] for j in range(len(self)))
 
     def __getitem__(self, j: int) -> Estimate:
-        influence = None if self.influence is None else self.influence[:, j]
-        return Estimate(
-            float(self.values[j]), float(self.stderr[j]), self.level, influence=influence, strata=self.strata
-        )
+        influence = None if self.influence is None else self.influence.column(j)
+        return Estimate(float(self.values[j]), float(self.stderr[j]), self.level, influence=influence)
 
     def __str__(self) -> str:
         return "\n".join(str(estimate) for estimate in self)

@@ -1,135 +1,173 @@
-r"""Influence values: how much each row moves an estimate, the estimation of the normalisers included.
+r"""Influence values: how much each row moves an estimate, the estimation of everything else included.
 
-For :math:`\eta = E_P f` with :math:`g = f - \eta`, :math:`r_i = \pi_i / m_i` the weights, and H the Hessian at the
-solution:
+For :math:`\eta = E_P f`, with :math:`r_i` the weights, :math:`x_i` what a row is at the solution and J the derivative
+of the equations there:
 
 .. math::
 
-    a = \sum_i \pi_i p_i g_i,\qquad b = H^+ a,\qquad \phi_i = r_i g_i + p_i'b,\qquad
+    a = \sum_i m_i r_i (f_i - \eta)\,x_i,\qquad b = J^{-1} a,\qquad \phi_i = r_i (f_i - \eta) + q_i'b,\qquad
     \hat\eta - \eta \approx \sum_i m_i (\phi_i - E\phi_i).
+
+With known biases alone :math:`x_i = q_i = p_i` and J is the Hessian in u. Parameters and known moments only make these
+vectors longer. A known value with an error moves the estimate too: by the part of b that belongs to it.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vardi._estimate.estimates import Estimates
-from vardi._estimate.variance import Strata
-from vardi._rows import Rows
-from vardi._rows.contract import Floats, Integers, Sums
+from vardi._rows.contract import Coordinates, Floats, Sums
 from vardi._solve.laplacian import Laplacian, restricted
 
 
-class Influence:
-    """A solution, seen as a map from functions on rows to estimates.
+class Measure(Protocol):
+    """Rows at a solution, in memory or in an engine; functions and influence values are in their own language."""
+
+    sizes: Floats
+    n: float
+
+    @property
+    def coordinates(self) -> Coordinates: ...
+    def mean(self, functions: Any) -> Floats: ...
+    def against(self, functions: Any, eta: Floats) -> Floats: ...
+    def influence(self, functions: Any, eta: Floats, b: Floats) -> Any: ...
+    def covariance(self, influence: Any) -> Floats: ...
+
+
+class Solver(Protocol):
+    """J at the solution."""
+
+    def solve(self, a: Floats) -> Floats: ...
+
+
+class Hessian:
+    """J where biases are known and nothing else is: the Laplacian of the overlaps.
 
     Parameters
     ----------
-    rows : Rows
-        Rows as they were solved: perhaps collapsed, in which case ``rows.inverse`` leads back to the pool.
+    rows : Any
+        What answers ``sums`` at u.
     u : ndarray
-        The dual point in the gauge in which the weights have mean 1.
-    weights : ndarray
-        Weight of each row of ``rows``.
-    source : ndarray of int
-        Sample of each row of the pool.
-    counts : ndarray or None
-        Count of each row of the pool.
+        The dual point.
     """
 
-    def __init__(self, rows: Rows, u: Floats, weights: Floats, source: Integers, counts: Floats | None) -> None:
-        self.rows, self.u, self.row_weights = rows, u, weights
-        self.strata = Strata(source, rows.sizes, counts, self)
-        self.n = self.strata.n
+    def __init__(self, rows: Any, u: Floats) -> None:
+        self._rows, self._u = rows, u
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what can be computed again: factors and products with a vector cannot be pickled."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("sums", "laplacian")}
+        return {"_rows": self._rows, "_u": self._u}
+
+    @property
+    def sampled(self) -> NDArray[np.bool_]:
+        """Which biases have rows."""
+        return np.asarray(self._rows.sizes > 0)
 
     @cached_property
     def sums(self) -> Sums:
         """Shares and gram at the solution."""
-        return self.rows.sums(self.u)
+        return self._rows.sums(self._u)
 
     @cached_property
     def laplacian(self) -> Laplacian:
         """The Hessian in counts, n times H, of the sampled states."""
         return Laplacian(self.sums.shares[self.sampled], restricted(self.sums.gram, self.sampled))
 
-    @property
-    def sampled(self) -> np.ndarray:
-        """Which biases have rows."""
-        return self.rows.sizes > 0
-
-    @property
-    def weights(self) -> Floats:
-        """Weight r_i of each row of the pool."""
-        return self.spread(self.row_weights)
-
-    def spread(self, values: Floats) -> Floats:
-        """Return values of rows for all rows of the pool."""
-        return self.rows.spread(values)
-
-    def project(self, y: Floats) -> Floats:
-        """Return sum_i c_i y_i p_i for y of shape (n, m) over the pool."""
-        if self.rows.inverse is None:
-            return self.rows.project(self.u, y)
-        counted = y if self.strata.counts is None else y * self.strata.counts[:, None]
-        kinds = len(self.rows)
-        gathered = np.stack([np.bincount(self.rows.inverse, column, minlength=kinds) for column in counted.T], axis=1)
-        assert self.rows.counts is not None
-        return self.rows.project(self.u, gathered / self.rows.counts[:, None])
-
-    def mix(self, b: Floats) -> Floats:
-        """Return p_i'b for every row of the pool."""
-        return self.spread(self.rows.mix(self.u, b))
-
-    def solve(self, projected: Floats) -> Floats:
-        """Return H^+ a for the sums of (n, m) functions, zero for states without rows."""
-        b = np.zeros((len(self.u), projected.shape[1]))
-        b[self.sampled] = np.column_stack([self.laplacian.solve(column) for column in projected[self.sampled].T])
+    def solve(self, a: Floats) -> Floats:
+        """Return H^+ a for a of shape (K, m), zero for states without rows."""
+        b = np.zeros(a.shape)
+        b[self.sampled] = np.column_stack([self.laplacian.solve(column) for column in a[self.sampled].T])
         return b
 
-    def of(self, values: Floats) -> tuple[Floats, Floats]:
-        """Return eta (m,) and phi (n, m) for functions f of shape (n, m)."""
-        return self.of_weighted(values * self.weights[:, None])
 
-    def of_weighted(self, y: Floats) -> tuple[Floats, Floats]:
-        """Return eta and phi for functions given as r_i f_i, which stays finite where f alone would not."""
-        counted = y if self.strata.counts is None else y * self.strata.counts[:, None]
-        eta = counted.sum(axis=0) / self.n
-        rg = y - self.weights[:, None] * eta
-        return eta, rg + self.carried(rg)
+@dataclass(frozen=True, eq=False)
+class Influence:
+    """How much each row, and each known value with an error, moves some estimates.
 
-    def controls(self) -> Floats:
-        """Return what estimates are regressed on, for every row of the pool, of shape (n, r): here nothing."""
-        return np.empty((len(self.strata.source), 0))
+    Attributes
+    ----------
+    measure : Measure
+        The rows.
+    values : Any
+        phi of each row and estimate, in the language of the rows: an array of shape (n, m) in memory.
+    beyond : ndarray of shape (r, m)
+        What known values move, for each standard deviation of theirs, times n.
+    """
 
-    def coefficients(self, sums: Floats) -> Floats:
-        """Return the coefficients B of that regression for sum_i pi_i y_i (f_i - eta), of shape (r, m)."""
-        return sums
+    measure: Measure
+    values: Any
+    beyond: Floats
 
-    def carried(self, rg: Floats) -> Floats:
-        """Return p_i'b: what the rows move through the normalisers."""
-        return self.mix(self.solve(self.project(rg)))
+    def column(self, j: int) -> Influence:
+        """Return that of one estimate."""
+        return Influence(self.measure, self.values[:, [j]], self.beyond[:, [j]])
 
-    def estimates(self, values: Floats, level: float, *, trusted: bool) -> Estimates:
-        """Return the expectations of functions of shape (n, m)."""
-        eta, phi = self.of(values)
-        return Estimates(eta, self.covariance(phi, trusted=trusted), level, influence=phi, strata=self.strata)
+    def __matmul__(self, coefficients: Floats) -> Influence:
+        """Return that of linear combinations of the estimates, with coefficients of shape (m, k)."""
+        return Influence(self.measure, self.values @ coefficients, self.beyond @ coefficients)
 
-    def covariance(self, phi: Floats, *, trusted: bool) -> Floats:
-        """Return the covariance of the estimates with influence values phi, NaN where it is not to be trusted."""
-        if not trusted:
-            return np.full((phi.shape[1], phi.shape[1]), math.nan)
-        return self.strata.covariance(phi)
+    def __add__(self, other: Influence) -> Influence:
+        return Influence(self.measure, self.values + other.values, self.beyond + other.beyond)
 
-    def model_covariance(self, rg: Floats) -> Floats:
-        r"""Return :math:`\sum_i \pi_i^2 g_i g_i' + a'H^+a / n` (MBAR's form), which single rows do not trouble."""
-        counted = rg if self.strata.counts is None else rg * self.strata.counts[:, None]
-        projected = self.project(rg)
-        return (counted.T @ rg + projected.T @ self.solve(projected)) / self.n**2
+    def covariance(self) -> Floats:
+        """Return the covariance of the estimates."""
+        return self.measure.covariance(self.values) + self.beyond.T @ self.beyond / self.measure.n**2
+
+
+class Tangent:
+    """A solution, seen as a map from functions on rows to estimates.
+
+    Parameters
+    ----------
+    measure : Measure
+        The rows at the solution.
+    jacobian : Solver
+        J there.
+    """
+
+    def __init__(self, measure: Measure, jacobian: Solver) -> None:
+        self.measure, self.jacobian = measure, jacobian
+
+    @property
+    def n(self) -> float:
+        """How many rows are counted."""
+        return self.measure.n
+
+    def influence(self, functions: Any, moved: Floats | None = None) -> tuple[Floats, Influence]:
+        """Return eta (m,) and the influence on it.
+
+        Functions that depend on the point themselves bring what that moves: the sums of their derivatives, (d, m).
+        """
+        measure = self.measure
+        eta = measure.mean(functions)
+        a = measure.against(functions, eta)
+        b = self.jacobian.solve(a if moved is None else a - moved)
+        return eta, Influence(measure, measure.influence(functions, eta, b), b[measure.coordinates.epsilon])
+
+    def of_coordinates(self, directions: Floats, functions: Any) -> Influence:
+        """Return the influence on linear functions of the point itself, given by directions of shape (d, m).
+
+        ``functions`` are m functions that are zero on every row, in the language of the rows.
+        """
+        measure = self.measure
+        b = -measure.n * self.jacobian.solve(directions)
+        eta = np.zeros(directions.shape[1])
+        return Influence(measure, measure.influence(functions, eta, b), b[measure.coordinates.epsilon])
+
+    def estimates(self, functions: Any, level: float, *, trusted: bool) -> Estimates:
+        """Return the expectations of functions."""
+        eta, influence = self.influence(functions)
+        return estimates_of(eta, influence, level, trusted=trusted)
+
+
+def estimates_of(values: Floats, influence: Influence, level: float = 0.95, *, trusted: bool = True) -> Estimates:
+    """Return values as estimates whose errors are the deviations of their influence values, NaN if not trusted."""
+    covariance = influence.covariance() if trusted else np.full((len(values), len(values)), math.nan)
+    return Estimates(values, covariance, level, influence=influence)

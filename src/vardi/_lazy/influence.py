@@ -10,10 +10,10 @@ import numpy as np
 
 from vardi._estimate.estimates import Estimates, not_finite
 from vardi._estimate.tangent import Influence
-from vardi._estimate.variance import Strata
 from vardi._lazy.pool import LazyPool
 from vardi._rows.contract import Floats
 from vardi._rows.engine.lazy_rows import PREFIX, Part
+from vardi._rows.variance import Strata
 
 Functions = Callable[[Part], Sequence[nw.Expr]]
 

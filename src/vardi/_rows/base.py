@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._machine.threads import blocks, map_blocks
-from vardi._rows.contract import Floats, Integers, Sums
+from vardi._rows.contract import Coordinates, Floats, Integers, Sums
 from vardi._rows.grouping import sizes_of, stratified
 from vardi._rows.start import tree_start
 
@@ -91,6 +91,11 @@ class Rows(ABC):
     def additions(self) -> int:
         """How many numbers a sum over the rows adds one after the other: those of a block, and the blocks."""
         return additions(len(self), len(self.sizes))
+
+    @property
+    def coordinates(self) -> Coordinates:
+        """How a point is laid out: normalisers alone."""
+        return Coordinates(len(self.sizes))
 
     @abstractmethod
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:

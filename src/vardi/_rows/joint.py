@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vardi._rows.base import Rows
 from vardi._rows.contract import Coordinates, Floats, Integers, JointSums
@@ -143,6 +144,10 @@ class Joint:
         v[self.coordinates.u] += shift
         v[self.coordinates.mu] *= np.exp(shift)
         return v
+
+    def spread(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return values of rows for all rows of the pool."""
+        return self.base.spread(values)
 
     def with_counts(self, counts: Floats) -> Joint:
         """Return the same rows, counted otherwise."""

@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._machine.threads import map_blocks
-from vardi._rows.contract import Floats, Integers
+from vardi._rows.contract import Coordinates, Floats, Integers
 from vardi._rows.grouping import membership
 
 
 class Tilts(Protocol):
     """The fitted law of each sample, over all rows of the pool: row i has probability c_i p_ik / n_k under law k."""
 
+    @property
+    def coordinates(self) -> Coordinates: ...
     def project(self, y: Floats) -> Floats: ...
     def mix(self, b: Floats) -> Floats: ...
 
@@ -44,7 +46,7 @@ class Strata:
         counted = influence if self.counts is None else influence * self.counts[:, None]
         means = self._totals(counted) / self._sizes
         if self._single.any():
-            means = np.where(self._single[:, None], self.tilts.project(influence) / self._sizes, means)
+            means = np.where(self._single[:, None], self._fitted(influence) / self._sizes, means)
         return (influence - means[self.source]) * self._scale[:, None]
 
     def scatter(self, multipliers: Floats) -> Floats:
@@ -53,7 +55,9 @@ class Strata:
         means = self._totals(scaled) / self._sizes
         own = np.where(self._single[:, None], 0.0, means)[self.source]
         if self._single.any():
-            own += self.tilts.mix(np.where(self._single[:, None], means, 0.0))
+            single = np.where(self._single[:, None], means, 0.0)
+            beyond = len(self.tilts.coordinates) - len(self.sizes)
+            own += self.tilts.mix(np.vstack([single, np.zeros((beyond, single.shape[1]))]))
         return scaled - (own if self.counts is None else own * self.counts[:, None])
 
     def covariance(self, influence: Floats) -> Floats:
@@ -79,6 +83,10 @@ class Strata:
         sizes = self._sizes[:, 0]
         factors = np.where(self.sizes > 0, 1.0 / np.maximum(sizes - 1.0, 1.0), 0.0) / self.n**2
         return squares - (totals * factors[:, None]).T @ totals
+
+    def _fitted(self, influence: Floats) -> Floats:
+        """Return sum_i c_i p_ik phi_i: n_k times the mean under the fitted law of each sample."""
+        return self.tilts.project(influence)[: len(self.sizes)]
 
     @cached_property
     def _single(self) -> NDArray[np.bool_]:

@@ -1,0 +1,101 @@
+"""Rows in memory at a solution, each with its weight: what estimates are made of."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._rows.contract import Coordinates, Floats, Integers
+from vardi._rows.variance import Strata
+
+
+class RowsAtPoints(Protocol):
+    """Rows that answer sums at a point, with or without parameters and known moments."""
+
+    sizes: Floats
+    counts: Floats | None
+    inverse: NDArray[Any] | None
+
+    def __len__(self) -> int: ...
+    @property
+    def coordinates(self) -> Coordinates: ...
+    def project(self, v: Floats, y: Floats) -> Floats: ...
+    def mix(self, v: Floats, b: Floats) -> Floats: ...
+    def spread(self, values: NDArray[Any]) -> NDArray[Any]: ...
+
+
+class WeightedRows:
+    r"""The rows of a pool at the point v, with weights :math:`r_i = 1 / S_i` of mean 1.
+
+    Parameters
+    ----------
+    rows : RowsAtPoints
+        Rows as they were solved: perhaps collapsed, in which case ``rows.inverse`` leads back to the pool.
+    v : ndarray
+        The point in the gauge in which the weights have mean 1.
+    weights : ndarray
+        Weight of each row of ``rows``.
+    source : ndarray of int
+        Sample of each row of the pool.
+    counts : ndarray or None
+        Count of each row of the pool.
+    """
+
+    def __init__(self, rows: RowsAtPoints, v: Floats, weights: Floats, source: Integers, counts: Floats | None) -> None:
+        self.rows, self.v, self.row_weights = rows, v, weights
+        self.sizes, self.n = rows.sizes, float(rows.sizes.sum())
+        self.strata = Strata(source, rows.sizes, counts, self)
+
+    @property
+    def coordinates(self) -> Coordinates:
+        """How v is laid out."""
+        return self.rows.coordinates
+
+    @property
+    def weights(self) -> Floats:
+        """Weight r_i of each row of the pool."""
+        return self.rows.spread(self.row_weights)
+
+    @property
+    def source(self) -> Integers:
+        """Sample of each row of the pool."""
+        return self.strata.source
+
+    @cached_property
+    def counts(self) -> Floats:
+        """How many rows each row of the pool stands for."""
+        return np.ones(len(self.source)) if self.strata.counts is None else self.strata.counts
+
+    def project(self, y: Floats) -> Floats:
+        """Return sum_i c_i y_i x_i for y of shape (n, m) over the pool."""
+        if self.rows.inverse is None:
+            return self.rows.project(self.v, y)
+        counted = y if self.strata.counts is None else y * self.strata.counts[:, None]
+        kinds = len(self.rows)
+        gathered = np.stack([np.bincount(self.rows.inverse, column, minlength=kinds) for column in counted.T], axis=1)
+        assert self.rows.counts is not None
+        return self.rows.project(self.v, gathered / self.rows.counts[:, None])
+
+    def mix(self, b: Floats) -> Floats:
+        """Return q_i'b for every row of the pool."""
+        return self.rows.spread(self.rows.mix(self.v, b))
+
+    def mean(self, y: Floats) -> Floats:
+        """Return eta for functions given as r_i f_i, which stays finite where f alone would not."""
+        counted = y if self.strata.counts is None else y * self.strata.counts[:, None]
+        return np.asarray(counted.sum(axis=0) / self.n)
+
+    def against(self, y: Floats, eta: Floats) -> Floats:
+        """Return a = sum_i c_i r_i (f_i - eta) x_i, of shape (d, m)."""
+        return self.project(y - self.weights[:, None] * eta)
+
+    def influence(self, y: Floats, eta: Floats, b: Floats) -> Floats:
+        """Return phi_i = r_i (f_i - eta) + q_i'b for every row of the pool."""
+        return y - self.weights[:, None] * eta + self.mix(b)
+
+    def covariance(self, phi: Floats) -> Floats:
+        """Return the covariance of the estimates with influence values phi."""
+        return self.strata.covariance(phi)
