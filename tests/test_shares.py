@@ -423,7 +423,7 @@ def test_groups_take_their_mass_before_the_rest_is_tested():
 
 def test_contradicted_shares_are_warned_of_and_met():
     design = vardi.datasets.tilts(seed=2)
-    with pytest.warns(vardi.ContradictedSharesWarning) as caught:
+    with pytest.warns(vardi.ContradictedKnownWarning) as caught:
         fit = vardi.debias(design.samples, design.biases, shares={"x > 0": 0.9})
     text = str(caught[0].message)
     assert text.startswith("The samples contradict the shares (chi2 = ")
@@ -552,13 +552,13 @@ def refused(kind, shares, *parts, samples=None, biases=None, **options):
 @pytest.mark.parametrize("share", [0, -0.1, 1.1, "0.3", True, None, np.nan])
 def test_what_is_no_share(share):
     error = refused(
-        vardi.InvalidSharesError,
+        vardi.InvalidKnownError,
         {"N": share},
         f"The share of 'N' is {share!r}",
         "a number above 0 and at most 1",
         "left out of the samples",
     )
-    assert error.cells == ("N",)
+    assert error.labels == ("N",)
 
 
 def test_shares_that_are_no_mapping():
@@ -582,19 +582,19 @@ def test_names_that_match_nothing():
 
 def test_margins_that_are_not_whole():
     refused(
-        vardi.InvalidSharesError,
+        vardi.InvalidKnownError,
         {"region": {"N": 0.2, "S": 0.5, "W": 0.2}},
         "The shares of 'region' sum to 0.9",
         "Give shares that sum to 1",
     )
     error = refused(
-        vardi.InvalidSharesError,
+        vardi.InvalidKnownError,
         {"region": {"N": 0.2, "S": 0.8}},
         "10 rows of the pool have region == 'W', which has no share",
         "The values with a share are 'N', 'S'",
         "Give every value",
     )
-    assert error.cells == ("region == 'W'",)
+    assert error.labels == ("region == 'W'",)
     samples, biases = three_regions(sizes=(8, 9, 10))
     rounded = vardi.debias(samples, biases, shares={"region": {"N": 0.333333, "S": 0.333333, "W": 0.333333}})
     assert rounded.omegas["N"] == pytest.approx(1 / 3, rel=1e-12)
@@ -602,21 +602,21 @@ def test_margins_that_are_not_whole():
 
 def test_cells_without_rows():
     error = refused(
-        vardi.InvalidSharesError,
+        vardi.InvalidKnownError,
         {"region": {**SHARES, "N": 0.1, "E": 0.1}},
         "No row of the pool is in \"region == 'E'\", so nothing can carry the share 0.1 of it",
         "Add rows from there",
     )
-    assert error.cells == ("region == 'E'",)
-    refused(vardi.InvalidSharesError, {**SHARES, "age > 200": 0.1}, "No row of the pool is in 'age > 200'")
+    assert error.labels == ("region == 'E'",)
+    refused(vardi.InvalidKnownError, {**SHARES, "age > 200": 0.1}, "No row of the pool is in 'age > 200'")
 
 
 def test_what_is_no_cell():
     refused(
-        vardi.InvalidSharesError, {"age": 0.3}, "'age' has the value", "no part of the population", "Give a condition"
+        vardi.InvalidKnownError, {"age": 0.3}, "'age' has the value", "no part of the population", "Give a condition"
     )
     refused(
-        vardi.InvalidSharesError,
+        vardi.InvalidKnownError,
         {"S": 0.3},
         "The bias of 'S' runs from",
         "enter it with different chances",
@@ -637,23 +637,23 @@ def test_missing_values_in_a_cell():
 
 def test_shares_that_cannot_be_met():
     error = refused(
-        vardi.InvalidSharesError,
+        vardi.InvalidKnownError,
         {"N": 0.6, "S": 0.6},
         "No weights on the rows of the pool meet all shares at once: the nearest that some weights meet have ",
         "instead of 0.6 for",
         "Correct the shares",
     )
-    assert set(error.cells) <= {"N", "S"}
-    refused(vardi.InvalidSharesError, {**SHARES, "region == 'N'": 0.25}, "No weights on the rows of the pool meet")
-    refused(vardi.InvalidSharesError, {"N": 0.2, "S": 0.3, "region != 'W'": 0.6}, "No weights on the rows")
+    assert set(error.labels) <= {"N", "S"}
+    refused(vardi.InvalidKnownError, {**SHARES, "region == 'N'": 0.25}, "No weights on the rows of the pool meet")
+    refused(vardi.InvalidKnownError, {"N": 0.2, "S": 0.3, "region != 'W'": 0.6}, "No weights on the rows")
     error = refused(
-        vardi.InvalidSharesError,
+        vardi.InvalidKnownError,
         {"N": 0.4, "S": 0.6},
         "The shares leave nothing for rows in none of the cells, but the pool has such rows",
     )
-    assert error.cells == ()
+    assert error.labels == ()
     refused(
-        vardi.InvalidSharesError,
+        vardi.InvalidKnownError,
         {"region": SHARES, "sex == 'm' and region == 'N'": 0.2},
         "The shares leave nothing for rows in \"region == 'N'\", but the pool has such rows",
     )
@@ -765,9 +765,9 @@ def test_what_lazy_frames_do_not_give(monkeypatch):
         samples=lazy,
         biases=biases,
     )
-    refused(vardi.InvalidSharesError, {"age": 0.5}, "'age' has the value", samples=lazy, biases=biases)
+    refused(vardi.InvalidKnownError, {"age": 0.5}, "'age' has the value", samples=lazy, biases=biases)
     refused(
-        vardi.InvalidSharesError, {"region": {"N": 0.5, "S": 0.5}}, "10 rows of the pool", samples=lazy, biases=biases
+        vardi.InvalidKnownError, {"region": {"N": 0.5, "S": 0.5}}, "10 rows of the pool", samples=lazy, biases=biases
     )
     monkeypatch.setattr("vardi._lazy.shares.most_cells", lambda columns: 1)
     refused(
@@ -804,7 +804,7 @@ def test_rows_without_counts_have_no_part():
     youngest = pd.concat(samples.values()).age.min()
     counts = np.concatenate([rows.age > youngest for rows in samples.values()]).astype(float)
     refused(
-        vardi.InvalidSharesError,
+        vardi.InvalidKnownError,
         {**SHARES, f"age == {youngest}": 0.1},
         f"No row of the pool is in 'age == {youngest}'",  # that counts
         samples=samples,

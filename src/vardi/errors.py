@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -175,18 +175,31 @@ class InvalidCountsError(VardiError):
         self.rows = tuple(int(row) for row in rows)
 
 
-class InvalidSharesError(VardiError):
-    """Known shares that are none, that no weights on the rows can meet, or that contradict one another.
+class InvalidKnownError(VardiError):
+    """Known values that are none, that no weights on the rows can meet, or that contradict one another.
 
     Attributes
     ----------
-    cells : tuple of str
-        The parts of the population whose shares are to blame.
+    labels : tuple of str
+        How the values that are to blame are called.
+    allowed : dict of str to (float, float)
+        The least and the largest value that the rows allow, where that is what is wrong.
+    nearest : dict of str to float
+        Values near those given that some weights on the rows meet, where the given ones cannot be met all at once.
     """
 
-    def __init__(self, message: str, *, cells: Iterable[str]) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        labels: Iterable[str],
+        allowed: Mapping[str, tuple[float, float]] | None = None,
+        nearest: Mapping[str, float] | None = None,
+    ) -> None:
         super().__init__(message)
-        self.cells = tuple(cells)
+        self.labels = tuple(labels)
+        self.allowed = dict(allowed or {})
+        self.nearest = dict(nearest or {})
 
 
 class NeedsRowsError(VardiError):
@@ -293,8 +306,8 @@ class WeakParametersWarning(VardiWarning):
     """The samples say little of a parameter of a bias."""
 
 
-class ContradictedSharesWarning(VardiWarning):
-    """The samples, by their biases, give shares that are far from the known ones."""
+class ContradictedKnownWarning(VardiWarning):
+    """The samples, by their biases, give values that are far from the known ones."""
 
 
 class DroppedSamplesWarning(VardiWarning):

@@ -27,7 +27,7 @@ from vardi._shares.raking import infeasible
 from vardi._solve.identify import Verdict, connected, cut_verdict, joined_verdict, judge
 from vardi._solve.newton import GAP, Solution, solve
 from vardi.errors import (
-    ContradictedSharesWarning,
+    ContradictedKnownWarning,
     ConvergenceError,
     DroppedSamplesWarning,
     MismatchError,
@@ -158,7 +158,7 @@ def _warn_of_contradiction(shares: SharesCheck) -> None:
         warnings.warn(
             f"{shares.verdict} A bias or a share is wrong, or they speak of different populations; the weights meet "
             "the shares all the same. fit.shares has the details.",
-            ContradictedSharesWarning,
+            ContradictedKnownWarning,
             stacklevel=4,
         )
 

@@ -311,7 +311,7 @@ def _codes(labels: NDArray[Any], names: Mapping[Name, Any], column: str) -> Inte
     found = dict.fromkeys(labels.tolist())
     raise MismatchError(
         f"Label {str(strangers[0])!r} of {column!r} has no bias. The labels are {show(found)}, the biases "
-        f"{show(names)}.{_twin(strangers[0], names) or suggest(strangers[0], names)} Give each label a bias.",
+        f"{show(names)}.{twin(strangers[0], names) or suggest(strangers[0], names)} Give each label a bias.",
         expected=names,
         got=found,
     )
@@ -333,7 +333,7 @@ def _as_names(labels: NDArray[Any]) -> NDArray[Any]:
     return np.fromiter(whole, dtype=object, count=len(whole))
 
 
-def _twin(label: Any, names: Iterable[Name]) -> str:
+def twin(label: Any, names: Iterable[Name]) -> str:
     """Say that a label differs from the name of a bias by its type only, where it does."""
     for name in names:
         if str(name) == str(label):

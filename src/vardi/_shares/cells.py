@@ -15,7 +15,7 @@ from scipy import sparse
 from vardi._inputs.frames import Frame
 from vardi._inputs.pool import Name, Pool, no_labels, show
 from vardi.biases import Bias, isin, where
-from vardi.errors import InvalidSharesError, MismatchError, MissingValuesError, number_of_rows, suggest
+from vardi.errors import InvalidKnownError, MismatchError, MissingValuesError, number_of_rows, suggest
 
 ROUNDING = 1e-5  # how far the shares of a margin may be from 1 in sum: printed shares are rounded
 SAME = 1e-12  # relative difference up to which the values of a bias are one constant
@@ -128,11 +128,11 @@ def require_rows_in(cells: Sequence[Cell], members: NDArray[np.bool_]) -> None:
     """Refuse a cell without rows: nothing could carry its share."""
     empty = [cell for cell, column in zip(cells, members.T, strict=True) if not column.any()]
     if empty:
-        raise InvalidSharesError(
+        raise InvalidKnownError(
             f"No row of the pool is in {show(cell.label for cell in empty)}, so nothing can carry the share "
             f"{empty[0].share:g} of it. Add rows from there; or leave it out, and give the shares within the rest of "
             "the population, for which the result then speaks.",
-            cells=[cell.label for cell in empty],
+            labels=[cell.label for cell in empty],
         )
 
 
@@ -174,18 +174,18 @@ def _margin(column: Any, given: Any, table: Table) -> list[Cell]:
     values = {_plain(value): _share(given[value], f"{column} == {_plain(value)!r}") for value in given.keys()}  # noqa: SIM118
     total = math.fsum(values.values())
     if abs(total - 1.0) > ROUNDING:
-        raise InvalidSharesError(
+        raise InvalidKnownError(
             f"The shares of {column!r} sum to {total:.6g}, but every member of the population has one of its values. "
             "Give shares that sum to 1; a share of one value alone is given as a condition.",
-            cells=[str(column)],
+            labels=[str(column)],
         )
     counts = table.counts(str(column))
     strange = [value for value in counts if value not in values and not _is_missing(value)]
     if strange:
-        raise InvalidSharesError(
+        raise InvalidKnownError(
             f"{number_of_rows(counts[strange[0]])} of the pool have {column} == {strange[0]!r}, which has no share. "
             f"The values with a share are {show(values)}. Give every value that there is its share.",
-            cells=[f"{column} == {value!r}" for value in strange],
+            labels=[f"{column} == {value!r}" for value in strange],
         )
     return [
         Cell(f"{column} == {value!r}", share / total, isin(str(column), [value])) for value, share in values.items()
@@ -195,10 +195,10 @@ def _margin(column: Any, given: Any, table: Table) -> list[Cell]:
 def _share(given: Any, label: str) -> float:
     number = isinstance(given, int | float | np.number) and not isinstance(given, bool)
     if not number or not 0.0 < given <= 1.0:
-        raise InvalidSharesError(
+        raise InvalidKnownError(
             f"The share of {label!r} is {given!r}. A share is a number above 0 and at most 1; what has none of the "
             "population is left out of the samples.",
-            cells=[label],
+            labels=[label],
         )
     return float(given)
 
@@ -226,10 +226,10 @@ def indicator(values: NDArray[Any], cell: Cell) -> NDArray[np.bool_]:
     """Return whether rows are in a cell, or refuse what does not say yes or no."""
     outside = values[(values != 0) & (values != 1)]
     if len(outside):
-        raise InvalidSharesError(
+        raise InvalidKnownError(
             f"{cell.label!r} has the value {outside[0]:g} on some rows, so it is no part of the population that could "
             "have a share. Give a condition, which holds or does not.",
-            cells=[cell.label],
+            labels=[cell.label],
         )
     return values.astype(bool)
 
@@ -252,10 +252,10 @@ def support(column: NDArray[Any], cell: Cell, *, log: bool) -> NDArray[np.bool_]
     if len(values):
         low, high = float(values.min()), float(values.max())
         if (high - low if log else high / low - 1.0) > SAME:
-            raise InvalidSharesError(
+            raise InvalidKnownError(
                 f"The bias of {cell.label!r} runs from {low:.4g} to {high:.4g} where it is not zero, so its sample is "
                 "no part of the population that could have a share: members enter it with different chances. Give "
                 "the share of the condition under which they can enter at all.",
-                cells=[cell.label],
+                labels=[cell.label],
             )
     return positive

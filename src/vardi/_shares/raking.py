@@ -16,7 +16,7 @@ from scipy.special import logsumexp, softmax
 
 from vardi._rows.contract import Floats
 from vardi._shares.cells import Cell
-from vardi.errors import InvalidSharesError
+from vardi.errors import InvalidKnownError
 
 RANK = 1e-9  # relative size of a singular value from which a direction counts
 ITERATIONS = 100
@@ -117,7 +117,7 @@ def _raked(log_mass: Floats, basis: Basis, tilt: Floats, length: float, iteratio
     return Raked(tilt, log_factors, residual <= MET and length <= 1e-6, residual, iterations)
 
 
-def infeasible(cells: Sequence[Cell], patterns: Floats) -> InvalidSharesError:
+def infeasible(cells: Sequence[Cell], patterns: Floats) -> InvalidKnownError:
     """Return the error that says why no positive weights on the rows meet the shares."""
     from scipy.optimize import linprog  # slow to load, and needed on the way to an error only
 
@@ -132,11 +132,11 @@ def infeasible(cells: Sequence[Cell], patterns: Floats) -> InvalidSharesError:
     off = np.flatnonzero(np.abs(met - shares) > 1e-9)
     if len(off):
         nearest = ", ".join(f"{met[j]:.4g} instead of {shares[j]:.4g} for {labels[j]!r}" for j in off[:4])
-        return InvalidSharesError(
+        return InvalidKnownError(
             f"No weights on the rows of the pool meet all shares at once: the nearest that some weights meet have "
             f"{nearest}. The shares contradict one another, or cells that should overlap share no row of the pool. "
             "Correct the shares, or add rows of the cells that are empty.",
-            cells=[labels[j] for j in off],
+            labels=[labels[j] for j in off],
         )
     reach = [
         linprog(-(np.arange(m) == i).astype(float), A_eq=np.vstack([patterns.T, np.ones(m)]), b_eq=np.append(shares, 1))
@@ -144,15 +144,15 @@ def infeasible(cells: Sequence[Cell], patterns: Floats) -> InvalidSharesError:
     ]
     empty = next((i for i, one in enumerate(reach) if one.status == 0 and -one.fun < 1e-9), None)
     if empty is None:
-        return InvalidSharesError(
+        return InvalidKnownError(
             "Weights that meet the shares exist, but they could not be found to rounding: the shares are so far from "
             "those of the samples that some rows would have next to no weight. Look at the smallest shares.",
-            cells=[labels[int(np.argmin(shares))]],
+            labels=[labels[int(np.argmin(shares))]],
         )
     inside = [repr(labels[j]) for j in np.flatnonzero(patterns[empty])]
     place = " and ".join(inside) if inside else "none of the cells"
-    return InvalidSharesError(
+    return InvalidKnownError(
         f"The shares leave nothing for rows in {place}, but the pool has such rows, so no positive weights meet the "
         "shares. Correct the shares, or the cells.",
-        cells=[labels[j] for j in np.flatnonzero(patterns[empty])],
+        labels=[labels[j] for j in np.flatnonzero(patterns[empty])],
     )

@@ -11,7 +11,7 @@ import typer
 from vardi.cli._console import WRONG_SHARES, progress, show, show_json, warnings_as_lines
 from vardi.cli._guard import NO, guarded
 from vardi.cli._options import Json, Quiet, StudyFile
-from vardi.errors import ContradictedSharesWarning
+from vardi.errors import ContradictedKnownWarning
 
 if TYPE_CHECKING:
     from vardi._estimate.bias_test import BiasCheck
@@ -33,7 +33,7 @@ def check(study: StudyFile, as_json: Json = False, quiet: Quiet = False) -> None
     """
     from vardi import study as studies
 
-    with warnings_as_lines(told=(ContradictedSharesWarning,)) as said, progress(hidden=as_json or quiet) as stage:
+    with warnings_as_lines(told=(ContradictedKnownWarning,)) as said, progress(hidden=as_json or quiet) as stage:
         read = studies.read(study)
         stage("Reading the data" if read.engine == "memory" else f"Opening the data with {read.engine}")
         opened = read.open()

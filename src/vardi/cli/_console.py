@@ -24,7 +24,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from vardi.cli import is_utf8
-from vardi.errors import ContradictedSharesWarning, OutputError, VardiWarning
+from vardi.errors import ContradictedKnownWarning, OutputError, VardiWarning
 
 WIDE = 100_000
 """Columns of an output that is no terminal: nothing in it is wrapped or cut."""
@@ -186,7 +186,7 @@ def warnings_as_lines(*, told: tuple[type[VardiWarning], ...] = ()) -> Iterator[
 def _for_a_shell(warning: warnings.WarningMessage) -> str:
     """Return what a warning says, with the remedy that a shell has."""
     text = str(warning.message)
-    if issubclass(warning.category, ContradictedSharesWarning):
+    if issubclass(warning.category, ContradictedKnownWarning):
         return text.replace("fit.shares has the details.", DETAILS_OF_SHARES)
     return text
 

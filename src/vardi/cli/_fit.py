@@ -12,7 +12,7 @@ import typer
 from vardi.cli._console import progress, show, show_files, show_json, warnings_as_lines
 from vardi.cli._guard import guarded
 from vardi.cli._options import Force, Json, Quiet, StudyFile
-from vardi.errors import ContradictedSharesWarning
+from vardi.errors import ContradictedKnownWarning
 
 if TYPE_CHECKING:
     from vardi._estimate.estimates import Estimate
@@ -68,7 +68,7 @@ def run_fit(
     require_outputs(list(targets.values()), study, force=force)
     if "weights" in targets:
         require_suffix(targets["weights"])
-    told = () if hidden else (ContradictedSharesWarning,)
+    told = () if hidden else (ContradictedKnownWarning,)
     with warnings_as_lines(told=told) as said, progress(hidden=hidden) as stage:
         stage("Reading the data" if study.engine == "memory" else f"Opening the data with {study.engine}")
         opened = study.open()
