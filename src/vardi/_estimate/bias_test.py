@@ -15,12 +15,12 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from scipy.special import chdtrc
 
-from vardi._estimate.tangent import Influence
+from vardi._estimate.tangent import Tangent
 from vardi._inputs.pool import Name, cut, show
 from vardi._machine.threads import map_blocks
 from vardi._rows.contract import Floats, Integers
@@ -35,6 +35,10 @@ ALONE = 0.999  # probability of its own sample from which a row says nothing of 
 BATCH, SHOWN, WIDTH = 10_000_000, 12, 80  # multipliers drawn at once; samples and columns of a summary
 METHODS = {"score": 0, "ks": 999, "ks-bootstrap": 199}  # each with its draws
 CAVEAT = "Errors of a bias where no other sample could draw stay invisible, and a large p-value is no validation."
+
+
+Method: TypeAlias = Literal["score", "ks", "ks-bootstrap"]
+Features: TypeAlias = Literal["poly2", "cells"]
 
 
 @dataclass(frozen=True)
@@ -109,12 +113,12 @@ class BiasCheck:
 
 
 def check_biases(
-    influence: Influence,
+    influence: Tangent,
     names: Sequence[Name],
     columns: Mapping[str, Floats],
     *,
-    method: Literal["score", "ks", "ks-bootstrap"] = "score",
-    features: Literal["poly2", "cells"] = "poly2",
+    method: Method = "score",
+    features: Features = "poly2",
     seed: int = 0,
     draws: int | None = None,
 ) -> BiasCheck:
@@ -188,10 +192,15 @@ def check_biases(
     return BiasCheck(float(pvalues[-1]), statistic, df, method, tuple(varying), by_sample, worst, untested, reason)
 
 
+def untested(reason: str) -> BiasCheck:
+    """Return that the biases cannot be tested."""
+    return BiasCheck(np.nan, np.nan, None, "score", (), {}, None, {}, reason)
+
+
 class _Labels:
     """The label of every row, against the probabilities that the biases give it; sampled states only."""
 
-    def __init__(self, influence: Influence, names: Sequence[Name]) -> None:
+    def __init__(self, influence: Tangent, names: Sequence[Name]) -> None:
         self.influence, rows, strata = influence, influence.rows, influence.strata
         self.sampled = np.flatnonzero(influence.sampled)
         self.names, self.K = [names[k] for k in self.sampled.tolist()], len(self.sampled)
@@ -217,7 +226,9 @@ class _Labels:
 
     def solve(self, a: Floats) -> Floats:
         """Return M_00^+ a for a of shape (K, m)."""
-        return np.column_stack([self.influence.laplacian.solve(column) for column in a.T])
+        whole = np.zeros((len(self.influence.u), a.shape[1]))
+        whole[self.sampled] = a
+        return self.influence.hessian.solve(whole)[self.sampled]
 
 
 class _Cells:
@@ -308,7 +319,7 @@ def _multipliers(labels: _Labels, grids: Sequence[_Cells], draws: int, rng: np.r
     T = np.zeros((draws, labels.K))
     for batch in np.array_split(np.arange(draws), max(1, draws * n // BATCH)):
         xi = influence.strata.scatter(rng.standard_normal((n, len(batch)))) / labels.counts[:, None]
-        through_u = influence.project(xi)[labels.sampled]
+        through_u = influence.measure.project(xi)[labels.sampled]
         for k in range(labels.K):
             direct = xi * labels.residual[:, [k]]
             for grid, JH_k in zip(grids, (part[:, k] for part in JH), strict=True):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 import joblib
 import numpy as np
@@ -25,19 +25,15 @@ from vardi._estimate.estimates import Estimate, quantile_of_normal
 from vardi._estimate.resampling import Kind, Plan, group_codes, make_plan
 from vardi._inputs.pool import show
 from vardi._rows import Rows
-from vardi._rows.contract import Floats, Integers
-from vardi._shares.anchor import raked_log_omegas
-from vardi._solve.identify import Name, connected, strong_groups
-from vardi._solve.newton import newton
+from vardi._rows.contract import Floats
+from vardi._solve.identify import Name
+from vardi._solve.refit import Refit
 from vardi.errors import (
     MismatchError,
     NotIdentifiableError,
     VardiWarning,
     WeakOverlapWarning,
 )
-
-if TYPE_CHECKING:
-    from vardi._fit.sample import DebiasedSample
 
 TOLERANCE = 1e-6  # of a refit: far below the spread of any draw
 MOST_FAILED = 0.1  # share of draws without a fit from which their spread says nothing
@@ -126,7 +122,7 @@ class Bootstrap:
 
 
 def bootstrap(
-    fit: DebiasedSample,
+    held: Any,
     statistic: Any = None,
     n: int = 1000,
     seed: int | np.random.Generator | None = 0,
@@ -141,8 +137,8 @@ def bootstrap(
 
     Parameters
     ----------
-    fit : DebiasedSample
-        The fit.
+    held : Any
+        The fit's rows and solution.
     statistic : str, array, list of these, callable or None
         A column, an expression or a value for each row, of which the debiased mean is taken; several of these; or a
         function of the weights that returns a number or an array. The weights are in pool order, each times how often
@@ -180,28 +176,28 @@ def bootstrap(
     >>> from vardi._estimate.bootstrap import bootstrap
     >>> design = vardi.datasets.house_prices(seed=0)
     >>> fit = vardi.debias(design.samples, design.biases)
-    >>> print(bootstrap(fit, ["MEDV", "MEDV > 30"], n=200))
+    >>> print(bootstrap(fit.held, ["MEDV", "MEDV > 30"], n=200))
     Bayesian bootstrap: 200 refits, none failed
     MEDV       23.2 ± 1.0 (95%: 21.2 to 25.2)
     MEDV > 30  0.190 ± 0.041 (95%: 0.109 to 0.271)
     """
     _check(n, kind, level, jobs)
-    codes = None if groups is None else group_codes(fit, groups)
-    plan = make_plan(fit, codes, of_rows=statistic is not None)
-    _warn_of_single_units(plan, fit.names, grouped=codes is not None)
-    measure = _measure(fit, statistic, plan)
-    refits = _Refits(fit, plan, measure, kind, _entropy(seed))
+    codes = None if groups is None else group_codes(held, groups)
+    plan = make_plan(held, codes, of_rows=statistic is not None)
+    _warn_of_single_units(plan, held.names, grouped=codes is not None)
+    measure = _measure(held, statistic, plan)
+    refits = _Refits(held, plan, measure, kind, _entropy(seed))
     if jobs is None:
         jobs = 1 if callable(statistic) else joblib.cpu_count()
-    K, m = len(fit.names), len(measure.names)
+    K, m = len(held.names), len(measure.names)
     values, log_omegas = np.full((n, m), np.nan), np.full((n, K), np.nan)
     failures = []
     for i, refit in enumerate(_in_threads(refits, n, jobs, progress)):
-        if isinstance(refit, _Failure):
+        if isinstance(refit, Refit):
             failures.append(refit)
         else:
             values[i], log_omegas[i] = refit
-    _report_failures(failures, n, kind, fit)
+    _report_failures(failures, n, kind, held)
     value = measure.value if measure.value.ndim else float(measure.value)
     return Bootstrap(values, value, log_omegas, len(failures), measure.names, level, kind)
 
@@ -215,18 +211,18 @@ class _Measure:
     of: Callable[[Floats, Floats, Floats, Floats], Floats]  # (drawn, scale, log omegas, space) -> (m,)
 
 
-def _measure(fit: DebiasedSample, statistic: Any, plan: Plan) -> _Measure:
+def _measure(held: Any, statistic: Any, plan: Plan) -> _Measure:
     if statistic is None:
-        names = tuple(f"log Omega of {name}" for name in fit.names)
-        return _Measure(names, fit._log_omegas, lambda drawn, scale, log_omegas, space: log_omegas)
+        names = tuple(f"log Omega of {name}" for name in held.names)
+        return _Measure(names, held.log_omegas, lambda drawn, scale, log_omegas, space: log_omegas)
     if callable(statistic):
-        return _function(fit, statistic, plan)
-    return _means(fit, statistic, plan)
+        return _function(held, statistic, plan)
+    return _means(held, statistic, plan)
 
 
-def _means(fit: DebiasedSample, statistic: Any, plan: Plan) -> _Measure:
-    single, names, columns = _columns(fit, statistic)
-    influence = fit._influence
+def _means(held: Any, statistic: Any, plan: Plan) -> _Measure:
+    single, names, columns = _columns(held, statistic)
+    influence = held.tangent
     mass = influence.weights if influence.strata.counts is None else influence.weights * influence.strata.counts
     total = influence.n
     value = np.array([mass @ column / total for column in columns])
@@ -242,27 +238,27 @@ def _means(fit: DebiasedSample, statistic: Any, plan: Plan) -> _Measure:
     return _Measure(names, value[0] if single else value, of)
 
 
-def _columns(fit: DebiasedSample, statistic: Any) -> tuple[bool, tuple[str, ...], list[Floats]]:
+def _columns(held: Any, statistic: Any) -> tuple[bool, tuple[str, ...], list[Floats]]:
     if isinstance(statistic, str):
-        return True, (statistic,), [fit._values(statistic)]
+        return True, (statistic,), [held.values(statistic)]
     if isinstance(statistic, list | tuple) and statistic and all(isinstance(s, str) or np.ndim(s) for s in statistic):
         names = tuple(s if isinstance(s, str) else f"mean {j}" for j, s in enumerate(statistic))
-        return False, names, [fit._values(s) for s in statistic]
+        return False, names, [held.values(s) for s in statistic]
     array = np.asarray(statistic)
     if array.ndim == 2:
-        return False, tuple(f"mean {j}" for j in range(array.shape[1])), [fit._values(column) for column in array.T]
-    return True, ("mean",), [fit._values(statistic)]
+        return False, tuple(f"mean {j}" for j in range(array.shape[1])), [held.values(column) for column in array.T]
+    return True, ("mean",), [held.values(statistic)]
 
 
-def _function(fit: DebiasedSample, function: Callable[[Floats], Any], plan: Plan) -> _Measure:
-    positions = plan.order if fit._kept is None else np.flatnonzero(fit._kept)[plan.order]
-    value = np.asarray(function(fit._probabilities * fit._influence.n), np.float64)
+def _function(held: Any, function: Callable[[Floats], Any], plan: Plan) -> _Measure:
+    positions = plan.order if held.kept is None else np.flatnonzero(held.kept)[plan.order]
+    value = np.asarray(function(held.probabilities * held.tangent.n), np.float64)
     name = getattr(function, "__name__", "statistic")
     name = "statistic" if name == "<lambda>" else name
     names = tuple(f"{name}{list(index)}" for index in np.ndindex(value.shape)) if value.ndim else (name,)
 
     def of(drawn: Floats, scale: Floats, log_omegas: Floats, space: Floats) -> Floats:
-        weights = np.zeros(len(fit))
+        weights = np.zeros(len(held))
         weights[positions] = plan.spread(scale) * drawn
         result = np.asarray(function(weights), np.float64)
         if result.shape != value.shape:
@@ -277,71 +273,32 @@ def _function(fit: DebiasedSample, function: Callable[[Floats], Any], plan: Plan
     return _Measure(names, value, of)
 
 
-@dataclass(frozen=True)
-class _Failure:
-    """A draw without a fit: the group of each sampled state within which its samples can be compared."""
-
-    labels: Integers
-
-
 class _Refits:
     """The refit of each draw, as a function of its number."""
 
-    def __init__(
-        self, fit: DebiasedSample, plan: Plan, measure: _Measure, kind: Kind, entropy: int | Sequence[int]
-    ) -> None:
-        self.rows, self.u, self.plan, self.measure, self.kind = plan.rows, fit.solution.u, plan, measure, kind
-        self.entropy, self.anchor, self.parameters = entropy, fit._anchor, fit._parameters
-        self.sampled = self.rows.sizes > 0
-        self.rows._scale(self.u)  # once, to be shared: a refit does not move u far
-        self.may_part = kind == "rows" and not _allow_all(self.rows)
+    def __init__(self, held: Any, plan: Plan, measure: _Measure, kind: Kind, entropy: int | Sequence[int]) -> None:
+        self.held, self.plan, self.measure, self.kind, self.entropy = held, plan, measure, kind, entropy
+        plan.rows._scale(held.solution.u)  # once, to be shared: a refit does not move u far
+        self.may_part = kind == "rows" and not _allow_all(plan.rows)
 
-    def __call__(self, i: int, space: Floats) -> tuple[Floats, Floats] | _Failure:
-        """Return statistics and log normalisers of draw i, or how its samples fall apart."""
+    def __call__(self, i: int, space: Floats) -> tuple[Floats, Floats] | Refit:
+        """Return statistics and log normalisers of draw i, or the refit that failed."""
         rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(self.entropy, spawn_key=(i,))))
         drawn = self.plan.draw(rng, self.kind, space[0])
         counts, factors = self.plan.counts(drawn)
-        rows = self._recounted(counts)
-        if self.parameters is not None:
-            fitted = self.parameters.refit(counts, tol=TOLERANCE)
-            if fitted is None:
-                return _Failure(np.zeros(int(self.sampled.sum()), np.int64))
-            log_omegas = fitted.log_omegas
-            return self.measure.of(drawn, (fitted.weights * factors)[self.plan.place], log_omegas, space[1]), log_omegas
-        if self.anchor is not None:
-            refit = self.anchor.refit(rows, self.u, tol=TOLERANCE, may_part=self.may_part)
-            if refit is None:
-                return _Failure(self.anchor.groups[self.sampled])
-            weights, log_omegas = refit.weights, raked_log_omegas(rows, refit.weights)
-            return self.measure.of(drawn, (weights * factors)[self.plan.place], log_omegas, space[1]), log_omegas
-        if self.may_part and not connected(reach := rows.reach(), rows.sizes):
-            return _Failure(strong_groups(reach[self.sampled][:, self.sampled]))
-        solution = newton(rows, self.u, tol=TOLERANCE)
-        if not solution.converged:
-            return _Failure((solution.cut[self.sampled] > 0).astype(np.int64))
-        weights, shift = rows.weights(solution.u)
-        log_omegas = self._log_omegas(rows, solution.u, shift)
-        return self.measure.of(drawn, (weights * factors)[self.plan.place], log_omegas, space[1]), log_omegas
-
-    def _recounted(self, counts: Floats) -> Rows:
-        """Return the same biases with other counts; what was scaled for the fit serves again."""
-        rows = self.rows.with_rows(self.rows.matrix, self.rows.source, counts)
-        rows._scaled = self.rows._scaled
-        return rows
-
-    def _log_omegas(self, rows: Rows, u: Floats, shift: float) -> Floats:
-        n = rows.sizes.sum()
-        if self.sampled.all():
-            return np.log(rows.sizes / n) - u - shift
-        return rows.log_means(u) - shift - np.log(n)
+        refit = self.held.refit(counts, tol=TOLERANCE, may_part=self.may_part)
+        if refit.weights is None:
+            return refit
+        values = self.measure.of(drawn, (refit.weights * factors)[self.plan.place], refit.log_omegas, space[1])
+        return values, refit.log_omegas
 
 
 def _in_threads(
     refits: _Refits, n: int, jobs: int, progress: Progress | None
-) -> Iterator[tuple[Floats, Floats] | _Failure]:
+) -> Iterator[tuple[Floats, Floats] | Refit]:
     """Give the refits of draws 0 to n - 1 in their order, however many threads make them."""
 
-    def batch(low: int) -> list[tuple[Floats, Floats] | _Failure]:
+    def batch(low: int) -> list[tuple[Floats, Floats] | Refit]:
         space = np.empty((2, len(refits.plan.order)))
         return [refits(i, space) for i in range(low, min(low + BATCH, n))]
 
@@ -397,22 +354,20 @@ def _warn_of_single_units(plan: Plan, names: Sequence[Name], *, grouped: bool) -
         )
 
 
-def _report_failures(failures: Sequence[_Failure], n: int, kind: Kind, fit: DebiasedSample) -> None:
+def _report_failures(failures: Sequence[Refit], n: int, kind: Kind, held: Any) -> None:
     """Say how many draws have no fit; raise where the others do not stand for them."""
     if not failures:
         return
-    names = [name for name, size in zip(fit.names, fit._rows.sizes, strict=True) if size > 0]
+    names = [name for name, size in zip(held.names, held.rows.sizes, strict=True) if size > 0]
     labels = failures[0].labels
     groups = [[names[k] for k in np.flatnonzero(labels == label)] for label in dict.fromkeys(labels.tolist())]
     fact = (
         f"{len(failures)} of {n} draws have no fit: too few of their rows join the samples. In the first such draw "
         f"{' and '.join(f'({show(group)})' for group in groups[:6])} cannot be compared."
-        if fit._anchor is None
-        else f"{len(failures)} of {n} draws have no fit: too few of their rows join the samples of a group, or are in "
-        "the cells of the shares."
+        if held.joint is None
+        else f"{len(failures)} of {n} draws have no fit: their rows do not determine the parameters of the biases, or "
+        "cannot meet the known values."
     )
-    if fit._parameters is not None:
-        fact = f"{len(failures)} of {n} draws have no fit: their rows do not determine the parameters of the biases."
     remedy = (
         "Use kind='bayesian', which keeps every row, or add rows where these samples overlap."
         if kind == "rows"

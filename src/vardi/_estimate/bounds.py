@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import linalg as sparse_linalg
 
-from vardi._estimate.tangent import Influence
+from vardi._estimate.tangent import Tangent
 from vardi._rows import Rows
 from vardi._rows.contract import Floats
 from vardi._solve.identify import Name, judge
@@ -159,7 +159,7 @@ class Bounds:
         ]
 
 
-def bounds(influence: Influence, names: Sequence[Name], delta: float = 0.05) -> Bounds:
+def bounds(influence: Tangent, names: Sequence[Name], delta: float = 0.05) -> Bounds:
     r"""Return the paper's constants for a fit, and the certificate that holds beside them.
 
     With :math:`L = 4\sqrt{K+1}/\sigma`, and fixed sizes (:math:`C_\lambda = 0`, hence :math:`\gamma = 0`):
@@ -182,7 +182,7 @@ def bounds(influence: Influence, names: Sequence[Name], delta: float = 0.05) -> 
 
     Parameters
     ----------
-    influence : Influence
+    influence : Tangent
         The fit.
     names : sequence
         A name for each bias.

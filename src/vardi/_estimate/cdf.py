@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from vardi._estimate.estimates import Estimate, quantile_of_normal
-from vardi._estimate.tangent import Influence
+from vardi._estimate.tangent import Tangent
 from vardi._rows.contract import Floats
 from vardi._rows.grouping import membership
+from vardi._rows.weighted import WeightedRows
 from vardi._values import as_array, as_numbers
 from vardi.errors import MismatchError
 
@@ -51,6 +52,19 @@ def points_of(t: Any) -> Floats:
     return points.astype(np.float64, copy=False)
 
 
+class Steps(Protocol):
+    """Where a distribution function steps, in memory or in an engine."""
+
+    @property
+    def x(self) -> Floats: ...
+    @property
+    def heights(self) -> Floats: ...
+    def below(self, points: Floats) -> Any: ...
+    def before_last(self, value: float) -> float: ...
+    def inverse(self, q: float) -> float: ...
+    def covariance(self, grid: Floats, value: Floats, tangent: Tangent) -> Floats: ...
+
+
 class DebiasedCdf:
     r"""The weighted distribution function of a column, :math:`F(t) = \sum_i \pi_i 1\{x_i \le t\}`.
 
@@ -65,21 +79,26 @@ class DebiasedCdf:
     2.72 ± 0.11 (95%: 2.58 to 3.00)
     """
 
-    def __init__(self, influence: Influence, values: Floats, *, trusted: bool) -> None:
-        self._influence, self._values, self._trusted = influence, values, trusted
-        counts = influence.strata.counts
-        mass = influence.weights if counts is None else influence.weights * counts
-        self.x, place = np.unique(values, return_inverse=True)
-        self.heights = np.minimum(np.cumsum(np.bincount(place, mass)) / influence.n, 1.0)
+    def __init__(self, tangent: Tangent, steps: Steps, *, trusted: bool) -> None:
+        self._tangent, self._steps, self._trusted = tangent, steps, trusted
+
+    @property
+    def x(self) -> Floats:
+        """The values at which F steps, in order."""
+        return self._steps.x
+
+    @property
+    def heights(self) -> Floats:
+        """F at these."""
+        return self._steps.heights
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self.x)} steps from {self.x[0]:.4g} to {self.x[-1]:.4g})"
+        return f"{type(self).__name__}({self._steps})"
 
     def __call__(self, t: Any, level: float = 0.95) -> Any:
         """Return F(t): an Estimate for a number, Estimates for several."""
         points = points_of(t)
-        below = (self._values[:, None] <= points).astype(np.float64)
-        estimates = self._influence.estimates(below, level, trusted=self._trusted)
+        estimates = self._tangent.estimates(self._steps.below(points), level, trusted=self._trusted)
         return estimates[0] if np.ndim(t) == 0 else estimates
 
     def quantile(self, q: float, level: float = 0.95) -> Estimate:
@@ -101,13 +120,13 @@ class DebiasedCdf:
                 expected=("between 0 and 1",),
                 got=(q,),
             )
-        value = self._inverse(q)
+        value = self._steps.inverse(q)
         z = quantile_of_normal(level)
-        margin = z * self(self._below(value), level).stderr
+        margin = z * self(self._steps.before_last(value), level).stderr
         if math.isnan(margin):
             return Estimate(value, math.nan, level)
-        low = self._inverse(q - margin) if q > margin or not margin else -math.inf
-        high = self._inverse(q + margin) if q + margin < 1.0 or not margin else math.inf
+        low = self._steps.inverse(q - margin) if q > margin or not margin else -math.inf
+        high = self._steps.inverse(q + margin) if q + margin < 1.0 or not margin else math.inf
         stderr = (high - low) / (2.0 * z) if math.isfinite(high - low) else math.nan
         return Estimate(value, stderr, level, interval=(low, high))
 
@@ -127,43 +146,64 @@ class DebiasedCdf:
             Seed of the draws.
         """
         quantile_of_normal(level)
-        inner = self.x[(self.heights >= TAIL) & (self.heights <= 1.0 - TAIL)]
-        inner = inner if len(inner) else self.x
+        x, heights = self.x, self.heights
+        inner = x[(heights >= TAIL) & (heights <= 1.0 - TAIL)]
+        inner = inner if len(inner) else x
         grid = inner[np.unique(np.linspace(0, len(inner) - 1, min(GRID, len(inner))).astype(int))]
-        value = self.heights[np.searchsorted(self.x, grid)]
+        value = heights[np.searchsorted(x, grid)]
         if not self._trusted:
             return Band(grid, value, np.full(len(grid), math.nan), np.full(len(grid), math.nan), level)
-        values, vectors = np.linalg.eigh(self._covariance(grid, value))
+        values, vectors = np.linalg.eigh(self._steps.covariance(grid, value, self._tangent))
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         Z = np.random.default_rng(seed).standard_normal((draws, len(grid))) @ root.T
         width = float(np.quantile(np.abs(Z).max(axis=1), level))
         return Band(grid, value, np.maximum(value - width, 0.0), np.minimum(value + width, 1.0), level)
 
-    def _covariance(self, grid: Floats, value: Floats) -> Floats:
-        r"""Return the covariance of F at the grid, from :math:`\phi_i(t) = r_i (1\{x_i \le t\} - F(t)) + p_i'b(t)`.
 
-        Where shares are known, a regression on their cells y takes :math:`r_i B(t)'y_i` away.
-        """
-        influence, strata = self._influence, self._influence.strata
-        K, r = len(influence.u), influence.weights
-        counts = np.ones(len(r)) if strata.counts is None else strata.counts
-        y = influence.controls()
-        P = np.column_stack([influence.mix(np.eye(K)), r[:, None] * y])
-        cells = membership(np.searchsorted(grid, self._values), len(grid) + 1, None)
-        weighted = np.column_stack([P[:, :K], y]) * (r * counts)[:, None]
-        moments = (np.cumsum(cells @ weighted, axis=0)[:-1] - value[:, None] * weighted.sum(axis=0)).T
-        B = influence.coefficients(moments[K:] / influence.n)
-        a = moments[:K] - (P[:, :K].T @ (y * (r * counts)[:, None])) @ B
-        b = np.vstack([influence.solve(a), -B])
+class PoolSteps:
+    """The steps of a function whose values on the rows of a pool are in memory.
 
-        def block(rows: slice) -> Floats:
-            return r[rows, None] * ((self._values[rows, None] <= grid) - value) + P[rows] @ b
+    Parameters
+    ----------
+    rows : WeightedRows
+        The rows at the solution.
+    values : ndarray of shape (n,)
+        The function.
+    """
 
-        return strata.covariance_of_blocks(block, len(r), len(grid))
+    def __init__(self, rows: WeightedRows, values: Floats) -> None:
+        self._rows, self._values = rows, values
+        counts = rows.strata.counts
+        mass = rows.weights if counts is None else rows.weights * counts
+        self.x, place = np.unique(values, return_inverse=True)
+        self.heights = np.minimum(np.cumsum(np.bincount(place, mass)) / rows.n, 1.0)
 
-    def _below(self, value: float) -> float:
+    def __str__(self) -> str:
+        return f"{len(self.x)} steps from {self.x[0]:.4g} to {self.x[-1]:.4g}"
+
+    def below(self, points: Floats) -> Floats:
+        """Return whether the value of each row is at most each point."""
+        return (self._values[:, None] <= points).astype(np.float64)
+
+    def before_last(self, value: float) -> float:
         """Return a value, or the last one before the largest, where F is 1 and has no error."""
         return value if value < self.x[-1] or len(self.x) == 1 else float(self.x[-2])
 
-    def _inverse(self, q: float) -> float:
+    def inverse(self, q: float) -> float:
+        """Return the smallest x with F(x) >= q."""
         return float(self.x[min(int(np.searchsorted(self.heights, q - 1e-12)), len(self.x) - 1)])
+
+    def covariance(self, grid: Floats, value: Floats, tangent: Tangent) -> Floats:
+        r"""Return the covariance of F at the grid, from :math:`\phi_i(t) = r_i (1\{x_i \le t\} - F(t)) + q_i'b(t)`."""
+        rows = self._rows
+        r, (X, Q) = rows.weights, rows.seen()
+        cells = membership(np.searchsorted(grid, self._values), len(grid) + 1, None)
+        weighted = X * (r * rows.counts)[:, None]
+        a = (np.cumsum(cells @ weighted, axis=0)[:-1] - value[:, None] * weighted.sum(axis=0)).T
+        b = tangent.jacobian.solve(a)
+
+        def block(part: slice) -> Floats:
+            return r[part, None] * ((self._values[part, None] <= grid) - value) + Q[part] @ b
+
+        beyond = b[rows.coordinates.epsilon]
+        return rows.strata.covariance_of_blocks(block, len(r), len(grid)) + beyond.T @ beyond / rows.n**2

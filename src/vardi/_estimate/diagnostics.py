@@ -22,7 +22,7 @@ import numpy as np
 from scipy import sparse
 
 from vardi._estimate.reliability import CARRIES, Trust
-from vardi._estimate.tangent import Influence
+from vardi._estimate.tangent import Tangent
 from vardi._inputs.pool import Name, cut
 from vardi._rows.contract import Floats
 from vardi._rows.start import widest_tree
@@ -251,7 +251,7 @@ def diagnose(fit: DebiasedSample, columns: Sequence[str]) -> Diagnostics:
     )
 
 
-def _counted(influence: Influence) -> Floats:
+def _counted(influence: Tangent) -> Floats:
     counts = influence.strata.counts
     return np.ones(len(influence.strata.source)) if counts is None else counts
 
@@ -260,7 +260,7 @@ def _kish(weights: Floats, counts: Floats) -> float:
     return float((counts @ weights) ** 2 / (counts @ weights**2)) if len(weights) else 0.0
 
 
-def _overlap(influence: Influence) -> tuple[Any, float]:
+def _overlap(influence: Tangent) -> tuple[Any, float]:
     sampled = influence.sampled
     sizes = influence.rows.sizes[sampled]
     gram = influence.laplacian.gram
@@ -272,7 +272,7 @@ def _overlap(influence: Influence) -> tuple[Any, float]:
     return overlap, 1.0 - influence.laplacian.gap()[0]
 
 
-def _samples(influence: Influence, names: Sequence[Name]) -> tuple[SampleDiagnostics, ...]:
+def _samples(influence: Tangent, names: Sequence[Name]) -> tuple[SampleDiagnostics, ...]:
     source, weights, counts = influence.strata.source, influence.weights, _counted(influence)
     sizes = influence.rows.sizes
     mass = np.bincount(source, counts * weights, minlength=len(names))
@@ -322,7 +322,7 @@ def _columns(fit: DebiasedSample, names: Sequence[str], values: Floats) -> list[
     return out
 
 
-def _disconnection(influence: Influence, verdict: Verdict) -> float:
+def _disconnection(influence: Tangent, verdict: Verdict) -> float:
     r"""Return :math:`\sum (1 - q_{kl})^{n_l}` over a tree, both ways; q_kl is the share of sample l that k allows."""
     sizes = influence.rows.sizes[influence.sampled]
     if len(sizes) == 1:

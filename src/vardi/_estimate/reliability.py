@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vardi._estimate.tangent import Influence
+from vardi._estimate.tangent import Tangent
 from vardi._inputs.pool import Name, show
-from vardi._rows.contract import Floats
+from vardi._rows.contract import Floats, Integers
 from vardi._solve.newton import Solution
 from vardi.errors import WeakOverlapWarning
 
@@ -49,9 +49,20 @@ class Trust:
     blame: tuple[Name, ...]
 
     @classmethod
-    def of(cls, influence: Influence, solution: Solution, names: tuple[Name, ...], *, tail: bool = True) -> Trust:
+    def of(
+        cls,
+        influence: Tangent,
+        solution: Solution,
+        names: tuple[Name, ...],
+        groups: Integers | None = None,
+        *,
+        tail: bool = True,
+    ) -> Trust:
         """Measure it at a solution; the tail only where the weights are in memory."""
         sampled = influence.sampled
+        above = np.flatnonzero((solution.cut > 0) & sampled)
+        if groups is not None and groups.max() > 0:  # only the samples of a group are compared
+            sampled = sampled & (groups == (groups[above[0]] if len(above) else -2))
         side = (solution.cut > 0) & sampled
         indicator = side.astype(np.float64)
         gram = influence.sums.gram
@@ -105,7 +116,7 @@ class Trust:
         )
 
 
-def _tail(influence: Influence) -> tuple[float, np.ndarray]:
+def _tail(influence: Tangent) -> tuple[float, np.ndarray]:
     """Return Hill's index of the largest weights, and the rows that hold them."""
     weights: Floats = influence.weights
     if len(weights) < ROWS:

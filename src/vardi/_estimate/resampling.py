@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,6 @@ from vardi._rows import Rows
 from vardi._rows.contract import Floats, Integers
 from vardi._values import as_array
 from vardi.errors import MismatchError, MissingValuesError, NeedsRowsError, suggest
-
-if TYPE_CHECKING:
-    from vardi._fit.sample import DebiasedSample
 
 BLOCK = 2**15  # units whose counts stay in cache
 
@@ -115,37 +112,37 @@ def _drawn_with_replacement(rng: np.random.Generator, out: Floats) -> None:
         out[low : low + length] = np.bincount(rng.integers(length, size=drawn), minlength=length)
 
 
-def make_plan(fit: DebiasedSample, groups: Integers | None, *, of_rows: bool) -> Plan:
+def make_plan(held: Any, groups: Integers | None, *, of_rows: bool) -> Plan:
     """Return what a bootstrap of a fit draws: counts of distinct rows where that is enough, and else rows."""
-    rows, strata = fit._rows, fit._influence.strata
-    if isinstance(rows, Rows) and not of_rows and groups is None:  # the counts of equal rows have a law of their own
+    rows = held.rows
+    if not of_rows and groups is None and held.collapsed:  # the counts of equal rows have a law of their own
         return Plan(rows, rows.source, rows.counts, None, None)
-    require_rows(fit, "A bootstrap, but for that of normalisers with indicator biases,")
-    return Plan(rows, strata.source, strata.counts, rows.inverse, groups)
+    require_rows(held, "A bootstrap, but for that of normalisers with indicator biases,")
+    return Plan(rows, held.source, held.counts, rows.inverse, groups)
 
 
-def group_codes(fit: DebiasedSample, groups: Any) -> Integers:
+def group_codes(held: Any, groups: Any) -> Integers:
     """Return a number for the group of each row that the fit rests on; a group lies within one sample."""
-    require_rows(fit, "A bootstrap of groups")
+    require_rows(held, "A bootstrap of groups")
     if isinstance(groups, str):
-        known = list(dict.fromkeys(name for frame in fit._pool.frames for name in frame.columns))
-        if groups not in known or not all(groups in frame.columns for frame in fit._pool.frames):
+        known = list(dict.fromkeys(name for frame in held.pool.frames for name in frame.columns))
+        if groups not in known or not all(groups in frame.columns for frame in held.pool.frames):
             raise MismatchError(
                 f"No column {groups!r} with groups in every sample. The columns are {show(known)}."
                 f"{suggest(groups, known)} Give a column that all samples have, or an array.",
                 expected=known,
                 got=(groups,),
             )
-        labels = np.concatenate([np.asarray(frame.column(groups)) for frame in fit._pool.frames])
+        labels = np.concatenate([np.asarray(frame.column(groups)) for frame in held.pool.frames])
     else:
-        labels = as_array(in_order(groups, fit._pool.frames, "The series of groups"), "groups")
-    if labels.shape != (len(fit),):
+        labels = as_array(in_order(groups, held.pool.frames, "The series of groups"), "groups")
+    if labels.shape != (len(held),):
         raise MismatchError(
-            f"The groups have shape {labels.shape}, but the pool has {len(fit)} rows. Give a group for each.",
-            expected=(len(fit),),
+            f"The groups have shape {labels.shape}, but the pool has {len(held)} rows. Give a group for each.",
+            expected=(len(held),),
             got=labels.shape,
         )
-    labels = labels if fit._kept is None else labels[fit._kept]
+    labels = labels if held.kept is None else labels[held.kept]
     if missing := sum(is_missing(label) for label in labels.tolist()):
         raise MissingValuesError(
             f"{missing} rows have no group, so it is unknown which rows they depend on. Fill the groups in; a row that "
@@ -156,11 +153,11 @@ def group_codes(fit: DebiasedSample, groups: Any) -> Integers:
         codes, firsts = _by_first_appearance(labels)
     except TypeError as error:
         raise no_labels(repr(groups) if isinstance(groups, str) else "groups") from error
-    source = fit._influence.strata.source
+    source = held.source
     astray = np.flatnonzero(source[firsts][codes] != source)
     if len(astray):
         row = astray[0]
-        one, other = str(fit.names[source[firsts[codes[row]]]]), str(fit.names[source[row]])
+        one, other = str(held.names[source[firsts[codes[row]]]]), str(held.names[source[row]])
         raise MismatchError(
             f"Group {labels.tolist()[row]!r} has rows in {one!r} and in {other!r}, but samples were drawn apart from "
             "one another, and groups are drawn within them. Number the groups of each sample on their own, or leave "
@@ -183,9 +180,9 @@ def _by_first_appearance(labels: NDArray[Any]) -> tuple[Integers, Integers]:
     return number[inverse], first[order]
 
 
-def require_rows(fit: DebiasedSample, what: str) -> None:
+def require_rows(held: Any, what: str) -> None:
     """Refuse a fit whose rows are in an engine."""
-    if not len(fit._influence.strata.source):
+    if not held.in_memory:
         raise NeedsRowsError(
             f"{what} needs rows in memory, and these are in their engine. Collect the columns you need and debias them."
         )

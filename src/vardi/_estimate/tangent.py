@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._estimate.estimates import Estimates
-from vardi._rows.contract import Coordinates, Floats, Sums
+from vardi._rows.contract import Coordinates, Floats, Integers, Sums
 from vardi._solve.laplacian import Laplacian, restricted
 
 
@@ -56,24 +56,26 @@ class Hessian:
         What answers ``sums`` at u.
     u : ndarray
         The dual point.
+    groups : ndarray of int, optional
+        Groups of samples that overlap does not join; all are one by default.
     """
 
-    def __init__(self, rows: Any, u: Floats) -> None:
-        self._rows, self._u = rows, u
+    def __init__(self, rows: Any, u: Floats, groups: Integers | None = None) -> None:
+        self.rows, self.u, self._groups = rows, u, groups
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what can be computed again: factors and products with a vector cannot be pickled."""
-        return {"_rows": self._rows, "_u": self._u}
+        return {"rows": self.rows, "u": self.u, "_groups": self._groups}
 
     @property
     def sampled(self) -> NDArray[np.bool_]:
         """Which biases have rows."""
-        return np.asarray(self._rows.sizes > 0)
+        return np.asarray(self.rows.sizes > 0)
 
     @cached_property
     def sums(self) -> Sums:
         """Shares and gram at the solution."""
-        return self._rows.sums(self._u)
+        return self.rows.sums(self.u)
 
     @cached_property
     def laplacian(self) -> Laplacian:
@@ -81,10 +83,23 @@ class Hessian:
         return Laplacian(self.sums.shares[self.sampled], restricted(self.sums.gram, self.sampled))
 
     def solve(self, a: Floats) -> Floats:
-        """Return H^+ a for a of shape (K, m), zero for states without rows."""
+        """Return H^+ a for a of shape (K, m), zero for states without rows, each group on its own."""
         b = np.zeros(a.shape)
-        b[self.sampled] = np.column_stack([self.laplacian.solve(column) for column in a[self.sampled].T])
+        for states, laplacian in self._blocks:
+            b[states] = np.column_stack([laplacian.solve(column) for column in a[states].T])
         return b
+
+    @cached_property
+    def _blocks(self) -> list[tuple[NDArray[np.bool_], Laplacian]]:
+        """The Laplacian of each group of two samples or more; a sample alone has nothing to be compared with."""
+        if self._groups is None or self._groups.max() == 0:
+            return [(self.sampled, self.laplacian)]
+        members = [self._groups == label for label in range(int(self._groups.max()) + 1)]
+        return [
+            (states, Laplacian(self.sums.shares[states], restricted(self.sums.gram, states)))
+            for states in members
+            if states.sum() > 1
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,24 +112,29 @@ class Influence:
         The rows.
     values : Any
         phi of each row and estimate, in the language of the rows: an array of shape (n, m) in memory.
-    beyond : ndarray of shape (r, m)
-        What known values move, for each standard deviation of theirs, times n.
+    b : ndarray of shape (d, m)
+        What the rows move through each coordinate of the point.
     """
 
     measure: Measure
     values: Any
-    beyond: Floats
+    b: Floats
+
+    @property
+    def beyond(self) -> Floats:
+        """What known values move, for each standard deviation of theirs, times n: of shape (r, m)."""
+        return self.b[self.measure.coordinates.epsilon]
 
     def column(self, j: int) -> Influence:
         """Return that of one estimate."""
-        return Influence(self.measure, self.values[:, [j]], self.beyond[:, [j]])
+        return Influence(self.measure, self.values[:, [j]], self.b[:, [j]])
 
     def __matmul__(self, coefficients: Floats) -> Influence:
         """Return that of linear combinations of the estimates, with coefficients of shape (m, k)."""
-        return Influence(self.measure, self.values @ coefficients, self.beyond @ coefficients)
+        return Influence(self.measure, self.values @ coefficients, self.b @ coefficients)
 
     def __add__(self, other: Influence) -> Influence:
-        return Influence(self.measure, self.values + other.values, self.beyond + other.beyond)
+        return Influence(self.measure, self.values + other.values, self.b + other.b)
 
     def covariance(self) -> Floats:
         """Return the covariance of the estimates."""
@@ -130,10 +150,12 @@ class Tangent:
         The rows at the solution.
     jacobian : Solver
         J there.
+    hessian : Hessian
+        Its part in u as overlap alone has it: the same, but for parameters and known moments.
     """
 
-    def __init__(self, measure: Measure, jacobian: Solver) -> None:
-        self.measure, self.jacobian = measure, jacobian
+    def __init__(self, measure: Any, jacobian: Solver, hessian: Hessian) -> None:
+        self.measure, self.jacobian, self.hessian = measure, jacobian, hessian
 
     @property
     def n(self) -> float:
@@ -149,7 +171,7 @@ class Tangent:
         eta = measure.mean(functions)
         a = measure.against(functions, eta)
         b = self.jacobian.solve(a if moved is None else a - moved)
-        return eta, Influence(measure, measure.influence(functions, eta, b), b[measure.coordinates.epsilon])
+        return eta, Influence(measure, measure.influence(functions, eta, b), b)
 
     def of_coordinates(self, directions: Floats, functions: Any) -> Influence:
         """Return the influence on linear functions of the point itself, given by directions of shape (d, m).
@@ -159,12 +181,65 @@ class Tangent:
         measure = self.measure
         b = -measure.n * self.jacobian.solve(directions)
         eta = np.zeros(directions.shape[1])
-        return Influence(measure, measure.influence(functions, eta, b), b[measure.coordinates.epsilon])
+        return Influence(measure, measure.influence(functions, eta, b), b)
 
     def estimates(self, functions: Any, level: float, *, trusted: bool) -> Estimates:
         """Return the expectations of functions."""
         eta, influence = self.influence(functions)
         return estimates_of(eta, influence, level, trusted=trusted)
+
+    # what looks at rows in memory
+
+    @property
+    def rows(self) -> Any:
+        """The rows as they were solved, with their biases at the solution."""
+        return self.hessian.rows
+
+    @property
+    def u(self) -> Floats:
+        """The dual point."""
+        return self.hessian.u
+
+    @property
+    def sampled(self) -> NDArray[np.bool_]:
+        """Which biases have rows."""
+        return self.hessian.sampled
+
+    @property
+    def sums(self) -> Sums:
+        """Shares and gram of the overlaps at the solution."""
+        return self.hessian.sums
+
+    @property
+    def laplacian(self) -> Laplacian:
+        """The Hessian in u, in counts, of the sampled states."""
+        return self.hessian.laplacian
+
+    @property
+    def strata(self) -> Any:
+        """Sample and count of each row of the pool."""
+        return self.measure.strata
+
+    @property
+    def weights(self) -> Floats:
+        """Weight r_i of each row of the pool."""
+        return self.measure.weights
+
+    @property
+    def row_weights(self) -> Floats:
+        """Weight of each row as they were solved."""
+        return self.measure.row_weights
+
+    def of(self, values: Any) -> tuple[Floats, Floats]:
+        """Return eta (m,) and phi (n, m) for functions f of shape (n, m)."""
+        eta, influence = self.influence(values)
+        return eta, influence.values
+
+    def covariance(self, phi: Floats, *, trusted: bool) -> Floats:
+        """Return the covariance of the estimates with influence values phi, NaN where it is not to be trusted."""
+        if not trusted:
+            return np.full((phi.shape[1], phi.shape[1]), math.nan)
+        return self.measure.covariance(phi)
 
 
 def estimates_of(values: Floats, influence: Influence, level: float = 0.95, *, trusted: bool = True) -> Estimates:

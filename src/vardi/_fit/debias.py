@@ -8,30 +8,15 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from vardi._fit.pipeline import (
-    OnUnidentified,
-    anchored_lazy_pool,
-    anchored_pool,
-    counted,
-    fit,
-    fit_anchored,
-    fit_lazy,
-    fit_lazy_anchored,
-    fit_parametric,
-    joined,
-    judged,
-    rows_of,
-)
+from vardi._fit.pipeline import OnUnidentified, fit, verdict_of
 from vardi._fit.sample import DebiasedSample
-from vardi._inputs.pool import Name, Pool, as_biases, as_named, as_pool, matrix_pool
+from vardi._inputs.pool import Name, as_pool, matrix_pool
 from vardi._lazy import any_lazy, as_lazy_pool
-from vardi._parametric import Setup, has_parameters
 from vardi._rows import Windows
 from vardi._rows.readers import as_reader
 from vardi._solve.identify import Verdict, judge
 from vardi._values import as_array
-from vardi.biases import ParametricBias
-from vardi.errors import MismatchError, NeedsRowsError
+from vardi.errors import MismatchError
 
 
 def debias(
@@ -40,7 +25,7 @@ def debias(
     *,
     source: Any = None,
     counts: Any = None,
-    shares: Any = None,
+    known: Any = None,
     on_unidentified: OnUnidentified = "raise",
     tol: float = 1e-10,
     max_iterations: int = 100,
@@ -101,27 +86,16 @@ def debias(
     Two regions that no sample spans, whose shares a census knows:
 
     >>> regions = {"north": np.array([3.0, 5.0]), "south": np.array([10.0, 12.0, 14.0])}
-    >>> fit = vardi.debias(regions, {"north": "x <= 5", "south": "x > 5"}, shares={"north": 0.25})
+    >>> fit = vardi.debias(regions, {"north": "x <= 5", "south": "x > 5"}, known={"north": 0.25})
     >>> fit.probabilities.round(12)
     array([0.125, 0.125, 0.25 , 0.25 , 0.25 ])
     """
     _require_choice(on_unidentified)
-    _require_rows_for_parameters(samples, biases)
-    if shares is not None:
-        _refuse_largest(on_unidentified)
-        if any_lazy(samples):
-            lazy = as_lazy_pool(samples, biases, source=source, counts=counts)
-            return fit_lazy_anchored(lazy, shares, tol, max_iterations)
-        pool = as_pool(samples, biases, source=source, counts=counts)
-        _refuse_parameters(pool)
-        return fit_anchored(pool, pool.values(), shares, tol, max_iterations, log=False)
     if any_lazy(samples):
         lazy = as_lazy_pool(samples, biases, source=source, counts=counts)
-        return fit_lazy(lazy, on_unidentified, tol, max_iterations)
+        raise NotImplementedError
     pool = as_pool(samples, biases, source=source, counts=counts)
-    if has_parameters(pool):
-        return fit_parametric(pool, on_unidentified, tol, max_iterations)
-    return fit(pool, pool.values(), on_unidentified, tol, max_iterations, log=False)
+    return fit(pool, None, known, on_unidentified, tol, max_iterations, log=False)
 
 
 def debias_matrix(
@@ -130,7 +104,7 @@ def debias_matrix(
     log: bool = False,
     *,
     counts: Any = None,
-    shares: Any = None,
+    known: Any = None,
     names: Iterable[Name] | None = None,
     on_unidentified: OnUnidentified = "raise",
     tol: float = 1e-10,
@@ -168,10 +142,7 @@ def debias_matrix(
     _require_choice(on_unidentified)
     omega = _as_matrix(omega, source)
     pool = matrix_pool(omega, source, counts, names)
-    if shares is not None:
-        _refuse_largest(on_unidentified)
-        return fit_anchored(pool, omega, shares, tol, max_iterations, log=log)
-    return fit(pool, omega, on_unidentified, tol, max_iterations, log=log)
+    return fit(pool, omega, known, on_unidentified, tol, max_iterations, log=log)
 
 
 def _as_matrix(omega: Any, source: Any) -> Any:
@@ -194,7 +165,7 @@ def _as_matrix(omega: Any, source: Any) -> Any:
     return omega
 
 
-def identify(samples: Any, biases: Any, *, source: Any = None, counts: Any = None, shares: Any = None) -> Verdict:
+def identify(samples: Any, biases: Any, *, source: Any = None, counts: Any = None, known: Any = None) -> Verdict:
     """Tell whether the samples can be compared with one another, before any solve.
 
     Parameters are those of :func:`debias`.
@@ -210,55 +181,13 @@ def identify(samples: Any, biases: Any, *, source: Any = None, counts: Any = Non
     >>> bool(vardi.identify({"low": low, "high": high}, {"low": "x <= 8", "high": "x >= 3"}))
     True
     >>> known = {"low": 0.4}  # of the population, by a census
-    >>> bool(vardi.identify({"low": low, "high": high}, {"low": "x <= 5", "high": "x >= 6"}, shares=known))
+    >>> bool(vardi.identify({"low": low, "high": high}, {"low": "x <= 5", "high": "x >= 6"}, known=known))
     True
     """
-    _require_rows_for_parameters(samples, biases)
     if any_lazy(samples):
         lazy = as_lazy_pool(samples, biases, source=source, counts=counts)
-        return judge(lazy.rows(), lazy.names) if shares is None else joined(lambda: anchored_lazy_pool(lazy, shares))
-    pool = as_pool(samples, biases, source=source, counts=counts)
-    if has_parameters(pool):
-        if shares is not None:
-            _refuse_parameters(pool)
-        setup = Setup.of(pool)
-        return setup.judged(judged(pool, setup.start()))
-    if shares is not None:
-        return joined(lambda: anchored_pool(pool, pool.values(), shares, log=False))
-    return judged(pool, rows_of(pool, pool.values(), counted(pool), log=False))
-
-
-def _require_rows_for_parameters(samples: Any, biases: Any) -> None:
-    """Refuse lazy frames where biases have parameters."""
-    if not any_lazy(samples):
-        return
-    by_name = as_named(biases, "biases")
-    for name, bias in zip(by_name, as_biases(by_name, tuple(by_name)), strict=True):
-        if isinstance(bias, ParametricBias):
-            raise NeedsRowsError(
-                f"The bias of {str(name)!r}, {bias}, has parameters, and to estimate them needs rows in memory: these "
-                "are in their engine. Collect the columns you need, or fix the parameters with .at(...)."
-            )
-
-
-def _refuse_parameters(pool: Pool) -> None:
-    if has_parameters(pool):
-        raise MismatchError(
-            "Known shares beside biases with parameters are not supported: what shares tell of the parameters has no "
-            "place in the likelihood. Leave the shares out, or fix the parameters with .at(...).",
-            expected=("known biases",),
-            got=("biases with parameters",),
-        )
-
-
-def _refuse_largest(on_unidentified: str) -> None:
-    if on_unidentified == "largest":
-        raise MismatchError(
-            "on_unidentified='largest' leaves samples out, and shares speak of the whole population. Give shares that "
-            "join the groups, or debias the samples of one group without shares.",
-            expected=("raise",),
-            got=("largest",),
-        )
+        return judge(lazy.rows(), lazy.names)
+    return verdict_of(as_pool(samples, biases, source=source, counts=counts), None, known, log=False)
 
 
 def _require_choice(on_unidentified: str) -> None:

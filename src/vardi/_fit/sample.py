@@ -5,42 +5,36 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
-from scipy.special import logsumexp
 
-from vardi._estimate import bias_test as _goodness
-from vardi._estimate import bounds as _theory
+from vardi._estimate import bias_test
+from vardi._estimate import bounds as finite_sample
 from vardi._estimate.bias_test import BiasCheck
 from vardi._estimate.bootstrap import Bootstrap, Progress, bootstrap
 from vardi._estimate.bounds import Bounds
 from vardi._estimate.cdf import DebiasedCdf
 from vardi._estimate.diagnostics import Diagnostics, diagnose
-from vardi._estimate.estimates import Estimate, Estimates, not_finite
+from vardi._estimate.estimates import Estimate, Estimates
+from vardi._estimate.known_check import KnownCheck
+from vardi._estimate.likelihood_ratio import LikelihoodRatio
 from vardi._estimate.reliability import Trust, require_trust, warn_of_single_rows
 from vardi._estimate.resampling import Kind
 from vardi._estimate.sensitivity import GAMMAS, Mean, Question, Sensitivity
 from vardi._estimate.sensitivity import Kind as ErrorKind
-from vardi._estimate.tangent import Influence
-from vardi._inputs.frames import Frame, as_frame, concat
-from vardi._inputs.pool import Name, Pool, in_order, is_missing
+from vardi._estimate.tangent import Tangent, estimates_of
+from vardi._estimate.torch_batches import torch_sampler, torch_weights
+from vardi._fit import parameters
+from vardi._fit.known import check_known, joined
+from vardi._inputs.pool import Name
 from vardi._machine.atomic_write import require_writable, whole_file
-from vardi._machine.memory import require_memory
-from vardi._rows import Checks, Rows
-from vardi._rows.contract import Floats, Integers
-from vardi._shares import Anchor, SharesCheck
-from vardi._solve.identify import Verdict, judge
+from vardi._rows.contract import Floats
+from vardi._solve.identify import Verdict
 from vardi._solve.newton import Solution
-from vardi._values import as_array, as_numbers
-from vardi.biases import where
-from vardi.errors import ImpossibleRowError, InvalidBiasError, MismatchError, TooLargeError, number_of_rows
-
-TILTS = 2**28  # numbers, one for each row and bias, up to which they are all held at once
+from vardi.biases import Bias
+from vardi.errors import MismatchError, number_of_rows
 
 
 class DebiasedSample:
@@ -54,35 +48,34 @@ class DebiasedSample:
         How the equations were solved, and how well.
     """
 
-    _anchor: Anchor | None = None  # what known shares hold it by
-    _parameters: Any = None  # what fits the parameters of biases to other counts of the rows
-
-    def __init__(
-        self, pool: Pool, rows: Rows, solution: Solution, weights: Floats, kept: NDArray[np.bool_] | None
-    ) -> None:
-        self._pool, self._kept = pool, kept
-        self._rows: Any = rows
-        self._row_weights = weights
-        self.solution = solution
-        self.names = pool.names
+    def __init__(self, held: Any) -> None:
+        self.held = held
+        self.solution: Solution = held.solution
+        self.names: tuple[Name, ...] = held.names
 
     def __len__(self) -> int:
-        return len(self._pool)
+        return len(self.held)
 
     @property
     def sizes(self) -> dict[Name, float]:
         """How many (counted) rows of each sample the fit rests on; 0 for a state that was not sampled."""
-        return dict(zip(self.names, (int(n) if n == int(n) else n for n in self._rows.sizes.tolist()), strict=True))
+        sizes = self.held.rows.sizes.tolist()
+        return dict(zip(self.names, (int(n) if n == int(n) else n for n in sizes), strict=True))
 
-    @property
-    def shares(self) -> SharesCheck | None:
-        """Known shares beside what the samples say of them; None where no shares were given."""
-        return None
+    @cached_property
+    def known(self) -> KnownCheck | None:
+        """What is known of the population beside what the samples say of it; None where nothing was given."""
+        return check_known(self.held, trusted=self.trust.errors_hold)
 
-    @property
+    @cached_property
     def parameters(self) -> dict[Name, dict[str, Estimate]]:
         """The parameters of each bias that has some, with their errors; empty where all biases are known."""
-        return {}
+        return parameters.estimates(self.held, trusted=self.trust.errors_hold)
+
+    @property
+    def estimated_biases(self) -> dict[Name, Bias]:
+        """The biases that have parameters, with these fixed at their estimates."""
+        return parameters.fixed_biases(self.held)
 
     @cached_property
     def weights(self) -> Any:
@@ -91,25 +84,17 @@ class DebiasedSample:
         In pool order and in the user's library; a pandas Series has the user's index. To be given to a learner as
         ``sample_weight`` (times ``counts``, where rows stand for several). Rows that were left out have weight 0.
         """
-        return self._pool.series(self._weights, "weight")
+        return self.held.column(self.held.weights, "weight")
 
     @cached_property
     def probabilities(self) -> Any:
         """The probability of each row in the debiased sample: weight times count, with sum 1."""
-        return self._pool.series(self._probabilities, "probability")
+        return self.held.column(self.held.probabilities, "probability")
 
     @property
     def log_omegas(self) -> dict[Name, float]:
         r"""The log of each normaliser, :math:`\log\Omega_k = \log E_P\,\omega_k`."""
-        return dict(zip(self.names, self._log_omegas.tolist(), strict=True))
-
-    @cached_property
-    def _log_omegas(self) -> Floats:
-        sizes, u = self._rows.sizes, self.solution.u
-        if sizes.all():
-            return np.log(sizes / sizes.sum()) - u
-        # Omega_k = sum_i pi_i omega_k(z_i) holds for every k, sampled or not
-        return self._rows.log_means(u) - np.log(sizes.sum())
+        return dict(zip(self.names, self.held.log_omegas.tolist(), strict=True))
 
     @property
     def omegas(self) -> dict[Name, float]:
@@ -120,12 +105,11 @@ class DebiasedSample:
     @property
     def w(self) -> dict[Name, float]:
         r"""The normalisers in the paper's scale, :math:`\max_k W_k / \lambda_k = 1`, of the sampled biases."""
-        sampled = self._rows.sizes > 0
-        u = self.solution.u[sampled]
-        w = self._rows.sizes[sampled] / self._rows.sizes.sum() * np.exp(u.min() - u)
-        return dict(
-            zip((name for name, is_in in zip(self.names, sampled, strict=True) if is_in), w.tolist(), strict=True)
-        )
+        sizes = self.held.rows.sizes
+        sampled = np.flatnonzero(sizes > 0)
+        log_w = self.held.log_omegas[sampled]
+        log_w = log_w - (log_w - np.log(sizes[sampled] / sizes.sum())).max()
+        return {self.names[k]: float(w) for k, w in zip(sampled.tolist(), np.exp(log_w), strict=True)}
 
     def expectation(self, values: Any, level: float = 0.95) -> Estimate:
         r"""Return the mean of something over the population, :math:`E_P f = \sum_i \pi_i f(z_i)`, with its error.
@@ -152,7 +136,7 @@ class DebiasedSample:
         >>> print(fit.expectation("MEDV * (RM > 6)") / fit.expectation("RM > 6"))  # of houses with many rooms
         25.8 ± 1.2 (95%: 23.5 to 28.1)
         """
-        return self._estimates(self._values(values)[:, None], level)[0]
+        return self._estimates(self.held.functions(values), level)[0]
 
     def expectations(self, matrix: Any, level: float = 0.95) -> Estimates:
         """Return the means of several functions over the population, with their covariance.
@@ -164,34 +148,20 @@ class DebiasedSample:
         level : float
             Coverage of each interval.
         """
-        if isinstance(matrix, str):
-            matrix = [matrix]
-        if isinstance(matrix, list | tuple) and any(isinstance(part, str) for part in matrix):
-            values = np.column_stack([self._values(part) for part in matrix])
-        else:
-            array = as_array(in_order(matrix, self._pool.frames, "The frame of values"), "The matrix of values")
-            values = self._numbers(array)
-            if values.ndim != 2 or len(values) != len(self) or not values.shape[1]:
-                raise MismatchError(
-                    f"The values have shape {values.shape}, but the pool has {len(self)} rows. Give a matrix with "
-                    "a row for each, or a list of columns.",
-                    expected=(len(self),),
-                    got=values.shape,
-                )
-            values = self._in_fit(values)
-        return self._estimates(values, level)
+        matrix = [matrix] if isinstance(matrix, str) else matrix
+        return self._estimates(self.held.matrix(matrix), level)
 
-    def _estimates(self, values: Floats, level: float) -> Estimates:
+    def _estimates(self, functions: Any, level: float) -> Estimates:
         require_trust(self, stacklevel=4)
-        estimates = self._influence.estimates(values, level, trusted=self.trust.errors_hold)
-        if estimates.influence is not None and self.trust.errors_hold:
-            warn_of_single_rows(self, estimates.influence)
+        estimates = self.held.tangent.estimates(functions, level, trusted=self.trust.errors_hold)
+        if self.trust.errors_hold and estimates.influence is not None:
+            warn_of_single_rows(self, estimates.influence.values)
         return estimates
 
     def cdf(self, column: Any) -> DebiasedCdf:
         """Return the debiased distribution function of a column, an expression, or a value for each row."""
         require_trust(self)
-        return DebiasedCdf(self._influence, self._values(column), trusted=self.trust.errors_hold)
+        return DebiasedCdf(self.held.tangent, self.held.steps(column), trusted=self.trust.errors_hold)
 
     def normalisers(self, level: float = 0.95) -> dict[Name, Estimate]:
         r"""Return each :math:`\Omega_k` with its error; intervals are made on the log scale."""
@@ -214,10 +184,8 @@ class DebiasedSample:
         -0.230 ± 0.035 (95%: -0.299 to -0.161)
         """
         require_trust(self)
-        log_omegas = self._log_omegas
-        _, phi = self._influence.of_weighted(self._tilts(log_omegas))
-        covariance = self._influence.covariance(phi, trusted=self.trust.errors_hold)
-        estimates = Estimates(log_omegas, covariance, level, influence=phi, strata=self._influence.strata)
+        influence = self.held.bias_influence()
+        estimates = estimates_of(self.held.log_omegas, influence, level, trusted=self.trust.errors_hold)
         return dict(zip(self.names, estimates, strict=True))
 
     def log_omega_covariance(self) -> Floats:
@@ -227,19 +195,15 @@ class DebiasedSample:
         that MBAR gives for a difference of free energies.
         """
         require_trust(self, tail=False)
-        tilts = self._tilts(self._log_omegas)
-        return self._influence.model_covariance(tilts - self._influence.weights[:, None])
+        return self.held.log_omega_covariance()
 
     def weight_shares(self) -> dict[Name, float]:
         """Return the share of the weight that the rows of each sample carry."""
-        mass = self._row_weights if self._rows.counts is None else self._row_weights * self._rows.counts
-        shares = np.bincount(self._rows.source, mass, minlength=len(self.names)) / mass.sum()
-        return dict(zip(self.names, shares.tolist(), strict=True))
+        return dict(zip(self.names, self.held.weight_shares().tolist(), strict=True))
 
     def effective_rows(self) -> float:
         r"""Return Kish's effective number of rows, :math:`1 / \sum_i \pi_i^2` (for rows that are counted once)."""
-        counts = np.ones(len(self._rows)) if self._rows.counts is None else self._rows.counts
-        return float((counts @ self._row_weights) ** 2 / (counts @ self._row_weights**2))
+        return self.held.effective_rows()
 
     def weigh(self, rows: Any) -> Any:
         r"""Return the weight of rows that need not be of the pool: it is a function of the row.
@@ -263,29 +227,7 @@ class DebiasedSample:
         >>> fit.weigh(np.array([0.0, 1.0, 100.0])).round(3)
         array([2.333, 1.599, 0.05 ])
         """
-        sampled = np.flatnonzero(self._rows.sizes > 0).tolist()  # the others have no part in the weight
-        names = [self.names[k] for k in sampled]
-        if self._pool.biases:
-            frame = as_frame(rows)
-            columns, log = frame.evaluate([self._pool.biases[k] for k in sampled]), False
-        else:
-            matrix = self._matrix(rows)
-            frame, columns, log = None, [matrix[:, k] for k in sampled], self._rows.log
-        Checks(names, log, whole="the new rows").columns(columns)
-        values = np.column_stack([np.asarray(column, np.float64) for column in columns])
-        with np.errstate(divide="ignore"):
-            log_mass = logsumexp((values if log else np.log(values)) + self.solution.u[sampled], axis=1)
-        uncovered = np.flatnonzero(log_mass == -np.inf)
-        if len(uncovered):
-            raise ImpossibleRowError(
-                f"No sampled bias covers {len(uncovered)} of the new rows (the first is row {uncovered[0]}), so "
-                "nothing is known of their weight. The debiased sample speaks for the part of the population that "
-                "some sample could have drawn.",
-                sample=None,
-                rows=uncovered[:10],
-            )
-        weights = np.exp(-log_mass)
-        return weights if frame is None else frame.series(weights, "weight")
+        return self.held.weigh(rows)
 
     def sample(self, n: int, seed: int | np.random.Generator | None = None, *, replace: bool = True) -> Any:
         """Draw rows from the debiased sample: what a sample without bias could have been.
@@ -305,40 +247,26 @@ class DebiasedSample:
         array or frame
             The rows, in the user's library; for a fit of a matrix their positions.
         """
-        drawn = self._positions(n, seed, replace=replace)
-        return drawn if not self._pool.frames else concat(self._pool.frames).take(drawn)
-
-    def _positions(self, n: int, seed: int | np.random.Generator | None, *, replace: bool) -> Integers:
-        """Return the positions of rows drawn by weight."""
         if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 0:
             raise MismatchError(f"{n!r} rows cannot be drawn. Give a whole number.", expected=("int",), got=(n,))
-        drawable = int(np.count_nonzero(self._probabilities))
-        if not replace and n > drawable:
-            raise MismatchError(
-                f"{n} rows cannot be drawn without replacement from {drawable}. Draw fewer, or with replacement.",
-                expected=(drawable,),
-                got=(n,),
-            )
-        require_memory(16 * int(n), f"A draw of {n:,} rows", "Draw fewer at a time.")
-        return np.random.default_rng(seed).choice(len(self), size=n, replace=replace, p=self._probabilities)
+        return self.held.draw(n, seed, replace=replace)
 
     def torch_sampler(self, n: float | None = None, seed: int | None = None, *, method: str = "multinomial") -> Any:
-        """Return a ``torch.utils.data.Sampler`` that draws positions of rows by weight; see ``vardi.learn.batches``."""
-        return import_module("vardi.learn.batches").torch_sampler(self, n, seed, method=method)
+        """Return a ``torch.utils.data.Sampler`` that draws positions of rows by weight; see ``vardi.torch_batches``."""
+        return torch_sampler(self.held.probabilities, n, seed, method=method)
 
     def torch_weights(self, dtype: Any = None) -> Any:
-        """Return the weights as a tensor with mean 1, in pool order; see ``vardi.learn.batches``."""
-        return import_module("vardi.learn.batches").torch_weights(self, dtype)
+        """Return the weights as a tensor with mean 1, in pool order."""
+        return torch_weights(self.held.probabilities, dtype)
 
     @cached_property
     def trust(self) -> Trust:
         """How far standard errors can be trusted: overlap over the weakest cut, and the tail of the weights."""
-        return Trust.of(self._influence, self.solution, self.names)
+        return Trust.of(self.held.tangent, self.solution, self.names, self.held.groups)
 
     def identify(self) -> Verdict:
         """Tell through which rows the samples are compared; kappa is measured by the debiased weights."""
-        mass = self._row_weights if self._rows.counts is None else self._row_weights * self._rows.counts
-        return judge(self._rows, self.names, mass / mass.sum())
+        return joined(self.held)
 
     def diagnostics(self, columns: Sequence[str] | None = None) -> Diagnostics:
         """Return effective sizes, overlap, who carries the weight, means before and after, what to collect next.
@@ -384,17 +312,31 @@ class DebiasedSample:
         Bayesian bootstrap: 200 refits, none failed
         MEDV  23.2 ± 1.0 (95%: 21.2 to 25.2)
         """
-        return bootstrap(self, statistic, n, seed, kind=kind, groups=groups, level=level, jobs=jobs, progress=progress)
+        return bootstrap(
+            self.held, statistic, n, seed, kind=kind, groups=groups, level=level, jobs=jobs, progress=progress
+        )
 
-    def check_biases(self, columns: Any = None, **options: Any) -> BiasCheck:
+    def check_biases(
+        self,
+        columns: Any = None,
+        *,
+        method: bias_test.Method = "score",
+        features: bias_test.Features = "poly2",
+        seed: int = 0,
+        draws: int | None = None,
+    ) -> BiasCheck:
         """Test whether the samples agree with their declared biases where they overlap.
 
         Parameters
         ----------
         columns : str, sequence of str, or mapping from name to values, optional
             Columns or expressions to compare the samples in; the numeric columns that the biases read by default.
-        **options
-            ``method`` ("score", "ks", "ks-bootstrap"), ``features`` ("poly2", "cells"), ``seed`` and ``draws``.
+        method : {"score", "ks", "ks-bootstrap"}
+            A score test, or the largest distance of distribution functions, by multipliers or by refits.
+        features : {"poly2", "cells"}
+            What the score test compares: x and its square, or five cells of x.
+        seed, draws : int
+            Of the draws of the last two methods.
 
         Examples
         --------
@@ -409,15 +351,15 @@ class DebiasedSample:
         """
         require_trust(self)
         if columns is None:
-            read = {name for bias in self._pool.biases for name in bias.columns}
+            read = {name for bias in self.held.pool.biases for name in bias.columns}
             columns = [name for name in self.numeric_columns if name in read] or self.numeric_columns
         named = (
             columns
             if isinstance(columns, Mapping)
             else dict.fromkeys([columns] if isinstance(columns, str) else columns)
         )
-        values = {name: self._values(name if value is None else value) for name, value in named.items()}
-        return _goodness.check_biases(self._influence, self.names, values, **options)
+        asked = {name: name if value is None else value for name, value in named.items()}
+        return self.held.check_biases(asked, method=method, features=features, seed=seed, draws=draws)
 
     def sensitivity(
         self,
@@ -474,8 +416,8 @@ class DebiasedSample:
         One standard error (0.97) is reached at 1.115.
         20 is reached at 1.453.
         """
-        question = Question.of(self, gammas, samples, kind, threshold)
-        numbers = self._values(values)
+        question = Question.of(self.held, gammas, samples, kind, threshold, trusted=self.trust.errors_hold)
+        numbers = self.held.values(values)
         estimate = self._estimates(numbers[:, None], 0.95)[0]
         return question.answer(Mean(numbers), estimate, f"mean of {values if isinstance(values, str) else 'values'}")
 
@@ -487,24 +429,37 @@ class DebiasedSample:
         delta : float
             Probability with which a bound may fail.
         """
-        return _theory.bounds(self._influence, self.names, delta)
+        return finite_sample.of_fit(self.held, delta)
 
-    @cached_property
+    def test_no_bias(self, name: Name) -> LikelihoodRatio:
+        """Test whether the family of a sample is constant: whether the sample was drawn without (further) bias.
+
+        For logistic selection the alternative is the exponential tilt in the same columns, which every logistic curve
+        is like where it is nearly flat; the intercept means nothing there. The degrees of freedom are the slopes.
+
+        Parameters
+        ----------
+        name : str
+            Of the sample.
+        """
+        return parameters.test_no_bias(self.held, name)
+
+    def test_parameters(self, name: Name, values: Mapping[str, float]) -> LikelihoodRatio:
+        """Test declared values of parameters; those that are not declared are estimated anew.
+
+        Parameters
+        ----------
+        name : str
+            Of the sample.
+        values : mapping from parameter to number
+            One or several parameters of its bias.
+        """
+        return parameters.test_values(self.held, name, values)
+
+    @property
     def numeric_columns(self) -> tuple[str, ...]:
         """The numeric columns of the pool without missing values, those that the biases read first."""
-        whole = self._pool.whole()
-        if whole is None:
-            return ()
-        numeric = [name for name in whole.columns if whole.column(name).dtype.kind in "fiu"]
-        read = {name for bias in self._pool.biases for name in bias.columns}
-        return tuple(sorted((name for name in numeric if name not in self._gaps), key=lambda name: name not in read))
-
-    @cached_property
-    def _gaps(self) -> dict[str, int]:
-        """How many values are missing or infinite in each numeric column that has such, and in those that are empty."""
-        whole = self._pool.whole()
-        missing = {} if whole is None else {name: _missing_in(whole.column(name)) for name in whole.columns}
-        return {name: count for name, count in missing.items() if count}
+        return self.held.numeric_columns
 
     def summary(self) -> str:
         """Return what a person wants to know first, in one screen."""
@@ -565,7 +520,7 @@ class DebiasedSample:
         return self.summary()
 
     def __repr__(self) -> str:
-        samples = int((self._rows.sizes > 0).sum())
+        samples = int((self.held.rows.sizes > 0).sum())
         return f"DebiasedSample({number_of_rows(len(self))} of {samples} sample{'' if samples == 1 else 's'})"
 
     def _repr_html_(self) -> str:
@@ -573,112 +528,46 @@ class DebiasedSample:
 
         return to_html(summarize(self))
 
-    @cached_property
-    def _influence(self) -> Influence:
-        kept = slice(None) if self._kept is None else self._kept
-        counts = None if self._pool.counts is None else self._pool.counts[kept]
-        return Influence(self._rows, self.solution.u, self._row_weights, self._pool.source[kept], counts)
+    # what other modules of the package still ask for by these names
+
+    @property
+    def _pool(self) -> Any:
+        return self.held.pool
+
+    @property
+    def _rows(self) -> Any:
+        return self.held.rows
+
+    @property
+    def _kept(self) -> Any:
+        return self.held.kept
+
+    @property
+    def _influence(self) -> Tangent:
+        return self.held.tangent
+
+    @property
+    def _row_weights(self) -> Floats:
+        return self.held.row_weights
+
+    @property
+    def _weights(self) -> Floats:
+        return self.held.weights
+
+    @property
+    def _probabilities(self) -> Floats:
+        return self.held.probabilities
+
+    @property
+    def _log_omegas(self) -> Floats:
+        return self.held.log_omegas
+
+    @property
+    def _gaps(self) -> dict[str, int]:
+        return self.held.gaps
 
     def _tilts(self, log_omegas: Floats) -> Floats:
-        """Return r_i omega_k(z_i) / Omega_k, the weight of row i under state k, for all rows and states."""
-        numbers = len(self._influence.strata.source) * len(self.names)
-        if numbers > TILTS:
-            raise TooLargeError(
-                f"This needs a number for each of {len(self._influence.strata.source):,} rows and {len(self.names):,} "
-                f"biases, {8 * numbers / 2**30:,.0f} GB in all. fit.omegas has the normalisers without their errors; "
-                "fit.expectation(values of one bias) has one with its error.",
-                bytes=8 * numbers,
-            )
-        log_weights = np.log(self._row_weights)[:, None]
-        finite = np.where(np.isfinite(log_omegas), log_omegas, 0.0)  # a state that covers no row has no tilt
-        return self._influence.spread(np.exp(self._rows.log_omega() - finite + log_weights))
-
-    def _in_fit(self, values: Floats, name: str | None = None) -> Floats:
-        """Return values of the rows that the fit rests on, or refuse those that are not numbers."""
-        values = values if self._kept is None else values[self._kept]
-        bad = int(np.count_nonzero(~np.isfinite(values)))
-        if bad:
-            raise not_finite(bad, name)
-        return values
+        return self.held.tilts()
 
     def _values(self, values: Any) -> Floats:
-        """Return a column, an expression or an array as numbers, one for each row that the fit rests on."""
-        if isinstance(values, str):
-            pieces = [_evaluated(frame, values) for frame in self._pool.frames]
-            if not pieces:
-                raise MismatchError(
-                    f"The fit knows biases only, and no column {values!r}. Give a value for each row.",
-                    expected=("array",),
-                    got=(values,),
-                )
-            array = np.concatenate(pieces)
-        else:
-            array = as_array(in_order(values, self._pool.frames, "The series of values"), "The series of values")
-        array = self._numbers(array)
-        if array.shape != (len(self),):
-            raise MismatchError(
-                f"The values have shape {array.shape}, but the pool has {len(self)} rows. Give one for each.",
-                expected=(len(self),),
-                got=array.shape,
-            )
-        return self._in_fit(array, values if isinstance(values, str) else None)
-
-    @staticmethod
-    def _numbers(array: NDArray[Any]) -> Floats:
-        if array.dtype.kind not in "fiub":
-            raise MismatchError(
-                f"The values hold {array.dtype}, and only numbers have a mean. Give numbers, or a condition of them; a "
-                "list of columns goes to expectations().",
-                expected=("numbers",),
-                got=(str(array.dtype),),
-            )
-        return array.astype(np.float64)
-
-    @cached_property
-    def _weights(self) -> Floats:
-        weights = self._rows.spread(self._row_weights)
-        if self._kept is None:
-            return weights
-        spread = np.zeros(len(self))
-        spread[self._kept] = weights
-        return spread
-
-    @cached_property
-    def _probabilities(self) -> Floats:
-        mass = self._weights if self._pool.counts is None else self._weights * self._pool.counts
-        return mass / mass.sum()
-
-    def _matrix(self, rows: Any) -> Floats:
-        """Return new rows of a matrix fit as an array; what a sparse one does not store is omega = 0."""
-        if sparse.issparse(rows):
-            stored = sparse.coo_array(rows)
-            matrix = np.full(stored.shape, -np.inf if self._rows.log else 0.0)
-            matrix[stored.row, stored.col] = stored.data
-        else:
-            array = as_array(rows, "The matrix of new rows")
-            numbers = as_numbers(array)
-            if numbers is None:
-                raise InvalidBiasError(f"The new rows hold {array.dtype}, and biases are numbers.", sample="")
-            matrix = numbers.astype(np.float64, copy=False)
-        if matrix.ndim != 2 or matrix.shape[1] != len(self.names):
-            raise MismatchError(
-                f"The new rows have shape {matrix.shape}. Give a matrix of biases with {len(self.names)} columns, as "
-                "in the fit.",
-                expected=(len(self.names),),
-                got=matrix.shape,
-            )
-        return matrix
-
-
-def _missing_in(column: NDArray[Any]) -> int:
-    """Return how many numbers of a column are missing or infinite; of other columns all values, or none."""
-    if column.dtype.kind in "fiu":
-        return int(np.count_nonzero(~np.isfinite(column)))
-    empty = column.dtype.kind == "O" and all(not hasattr(value, "__len__") and is_missing(value) for value in column)
-    return len(column) if empty else 0
-
-
-def _evaluated(frame: Frame, text: str) -> NDArray[Any]:
-    if text in frame.columns and frame.column(text).dtype.kind in "fiub":
-        return frame.column(text)
-    return frame.evaluate([where(text)])[0]
+        return self.held.values(values)

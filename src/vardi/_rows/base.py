@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from vardi._machine.threads import blocks, map_blocks
 from vardi._rows.contract import Coordinates, Floats, Integers, Sums
@@ -109,6 +110,13 @@ class Rows(ABC):
     def log_means(self, u: Floats) -> Floats:
         """Return log sum_i c_i omega_ik / S_i(u) for every k, wholly in the log domain."""
 
+    def log_weighted_means(self, weights: Floats) -> Floats:
+        r"""Return :math:`\log\sum_i \pi_i\omega_k(z_i)` for every k, for weights of mean 1."""
+        with np.errstate(divide="ignore"):  # a row that a draw has none of
+            log_mass = np.log(weights if self.counts is None else weights * self.counts)[:, None]
+        sums = [logsumexp(log_omega + log_mass[place], axis=0) for place, log_omega in self.log_blocks()]
+        return np.asarray(logsumexp(sums, axis=0) - np.log(self.sizes.sum()))
+
     @abstractmethod
     def mix(self, u: Floats, b: Floats) -> Floats:
         """Return P b: for every row the mean of b under p_i. ``b`` has shape (K,) or (K, m)."""
@@ -116,6 +124,15 @@ class Rows(ABC):
     @abstractmethod
     def project(self, u: Floats, y: Floats) -> Floats:
         """Return P' (c y) = sum_i c_i y_i p_i. ``y`` has shape (n,) or (n, m)."""
+
+    def seen(self, v: Floats) -> tuple[Floats, Floats]:
+        """Return x_i and q_i of every row, of shape (n, d): both are p_i."""
+        p = self.mix(v, np.eye(len(self.sizes)))
+        return p, p
+
+    def along(self, v: Floats, b: Floats) -> tuple[Floats, dict[int, Floats]]:
+        """Return what parameters of biases move along b: nothing, since there are none."""
+        return np.zeros(len(self)), {}
 
     @abstractmethod
     def reach(self) -> Any:

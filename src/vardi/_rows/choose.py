@@ -32,6 +32,7 @@ def as_rows(
     *,
     log: bool = False,
     positions: Integers | None = None,
+    also: Sequence[NDArray[Any]] = (),
 ) -> Rows:
     """Hold the biases of the pool in the way that is cheapest to sum over.
 
@@ -50,10 +51,12 @@ def as_rows(
         Whether logs are given.
     positions : ndarray of int, optional
         Where the rows stand in the pool, for messages, if they are not all of it.
+    also : sequence of arrays of length n
+        What has to be equal as well for rows to be collapsed into one.
     """
     checks = Checks(names, log, positions)
     if sparse.issparse(biases):
-        return _sparse_rows(biases, source, counts, checks)
+        return _sparse_rows(biases, source, counts, checks, collapse=not also)
     if isinstance(biases, Windows):
         return window_rows(biases, source, counts, checks)
     if isinstance(biases, Reader):
@@ -61,7 +64,8 @@ def as_rows(
             return read_rows(biases, source, counts, checks)
         biases = biases.whole()
     n, K = len(source), len(biases) if isinstance(biases, list) else biases.shape[1]
-    if n * K > SMALL and (kinds := distinct(source, biases, checks.zero)) is not None:
+    compared = biases if not also else [*_columns(biases), *_as_biases(also, checks.zero)]
+    if n * K > SMALL and (kinds := distinct(source, compared, checks.zero)) is not None:
         labels, matrix = source[kinds.first], _matrix(_rows_of(biases, kinds.first))
         try:
             found = checks.array(matrix, labels)  # all rows are like these
@@ -91,13 +95,22 @@ def _matrix(biases: Any) -> Floats:
     return np.asarray(biases, np.float64)
 
 
-def _sparse_rows(matrix: Any, source: Integers, counts: Floats | None, checks: Checks) -> Rows:
+def _columns(biases: Any) -> list[NDArray[Any]]:
+    return biases if isinstance(biases, list) else list(biases.T)
+
+
+def _as_biases(columns: Sequence[NDArray[Any]], zero: float) -> list[NDArray[Any]]:
+    """Return columns in which what stands for zero is what it is in the biases."""
+    return list(columns) if zero == 0.0 else [np.where(column == 0.0, zero, column) for column in columns]
+
+
+def _sparse_rows(matrix: Any, source: Integers, counts: Floats | None, checks: Checks, *, collapse: bool) -> Rows:
     matrix = sparse.csr_array(matrix, dtype=np.float64)
     if not matrix.has_canonical_format:
         matrix = matrix.copy()  # the user's arrays are not ours to sort
         matrix.sum_duplicates()
     found = checks.sparse(matrix, source)
-    if matrix.nnz > SMALL and (kinds := distinct_sparse(matrix, source)) is not None:
+    if collapse and matrix.nnz > SMALL and (kinds := distinct_sparse(matrix, source)) is not None:
         return Sparse(matrix[kinds.first], source[kinds.first], kinds.counts(counts), inverse=kinds.inverse, **found)
     return Sparse(matrix, source, counts, **found)
 

@@ -130,6 +130,21 @@ class Joint:
         """Return q_i'b for every row, b of shape (d, m)."""
         return self.at(v).mix(b)
 
+    def seen(self, v: Floats) -> tuple[Floats, Floats]:
+        """Return x_i and q_i of every row, of shape (n, d)."""
+        at = self.at(v)
+        p = at.rows.mix(at.u, np.eye(len(self.sizes))) * at.ratio[:, None]
+        return np.column_stack([p, at.beside]), np.column_stack([p, at.scores])
+
+    def along(self, v: Floats, b: Floats) -> tuple[Floats, dict[int, Floats]]:
+        """Return b_theta't of each row for its own bias, and for each bias with parameters."""
+        theta = b[self.coordinates.theta]
+        along = {k: t @ theta[self.places[k]] for k, t in self.at(v).gradients.items()}
+        own = np.zeros(len(self))
+        for k, values in along.items():
+            own += np.where(self.source == k, values, 0.0)
+        return own, along
+
     def weights(self, v: Floats) -> tuple[Floats, float]:
         """Return the weights 1 / S_i, scaled to mean 1 over the counted rows, and the log of that scale."""
         log_weights = self.at(v).log_weights

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -24,7 +25,16 @@ class RowsAtPoints(Protocol):
     def coordinates(self) -> Coordinates: ...
     def project(self, v: Floats, y: Floats) -> Floats: ...
     def mix(self, v: Floats, b: Floats) -> Floats: ...
+    def seen(self, v: Floats) -> tuple[Floats, Floats]: ...
+    def along(self, v: Floats, b: Floats) -> tuple[Floats, dict[int, Floats]]: ...
     def spread(self, values: NDArray[Any]) -> NDArray[Any]: ...
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """Functions given as r_i f_i, which stays finite where f alone would not."""
+
+    values: Floats
 
 
 class WeightedRows:
@@ -83,18 +93,32 @@ class WeightedRows:
         """Return q_i'b for every row of the pool."""
         return self.rows.spread(self.rows.mix(self.v, b))
 
-    def mean(self, y: Floats) -> Floats:
-        """Return eta for functions given as r_i f_i, which stays finite where f alone would not."""
+    def seen(self) -> tuple[Floats, Floats]:
+        """Return x_i and q_i of every row of the pool, of shape (n, d)."""
+        x, q = self.rows.seen(self.v)
+        return self.rows.spread(x), self.rows.spread(q)
+
+    def along(self, b: Floats) -> tuple[Floats, dict[int, Floats]]:
+        """Return b_theta't of each row for its own bias, and for each bias with parameters."""
+        own, along = self.rows.along(self.v, b)
+        return self.rows.spread(own), {k: self.rows.spread(values) for k, values in along.items()}
+
+    def mean(self, functions: Floats | Weighed) -> Floats:
+        """Return eta = sum_i c_i r_i f_i / n for functions of shape (n, m)."""
+        y = self._weighed(functions)
         counted = y if self.strata.counts is None else y * self.strata.counts[:, None]
         return np.asarray(counted.sum(axis=0) / self.n)
 
-    def against(self, y: Floats, eta: Floats) -> Floats:
+    def against(self, functions: Floats | Weighed, eta: Floats) -> Floats:
         """Return a = sum_i c_i r_i (f_i - eta) x_i, of shape (d, m)."""
-        return self.project(y - self.weights[:, None] * eta)
+        return self.project(self._weighed(functions) - self.weights[:, None] * eta)
 
-    def influence(self, y: Floats, eta: Floats, b: Floats) -> Floats:
+    def influence(self, functions: Floats | Weighed, eta: Floats, b: Floats) -> Floats:
         """Return phi_i = r_i (f_i - eta) + q_i'b for every row of the pool."""
-        return y - self.weights[:, None] * eta + self.mix(b)
+        return self._weighed(functions) - self.weights[:, None] * eta + self.mix(b)
+
+    def _weighed(self, functions: Floats | Weighed) -> Floats:
+        return functions.values if isinstance(functions, Weighed) else functions * self.weights[:, None]
 
     def covariance(self, phi: Floats) -> Floats:
         """Return the covariance of the estimates with influence values phi."""

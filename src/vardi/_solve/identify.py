@@ -137,6 +137,22 @@ def connected(reach: Any, sizes: Floats) -> bool:
     return bool(strong_groups(reach if len(sampled) == len(sizes) else reach[sampled][:, sampled]).max() == 0)
 
 
+def weak_groups(rows: Any, verdict: Verdict) -> Integers:
+    """Return the group of each bias within which overlap compares the samples; -1 where there are no rows.
+
+    Samples that overlap in one direction only are refused: their relative weight has a bound and no value.
+    """
+    sampled = np.flatnonzero(rows.sizes > 0)
+    reach = sparse.csr_array(rows.reach()[sampled][:, sampled])
+    _, weak = csgraph.connected_components(reach, directed=True, connection="weak")
+    if weak.max() < strong_groups(reach).max():
+        raise verdict.error()
+    order = list(dict.fromkeys(weak.tolist()))  # in the order of their first sample, as in the verdict
+    groups = np.full(len(rows.sizes), -1)
+    groups[sampled] = [order.index(label) for label in weak.tolist()]
+    return groups
+
+
 class JudgeableRows(Protocol):
     """What a verdict needs of rows."""
 
@@ -188,15 +204,20 @@ def cut_verdict(before: Verdict, side: Floats, gap: float) -> Verdict:
     return replace(before, identified=False, groups=groups, message=message)
 
 
-def joined_verdict(before: Verdict, masses: Floats) -> Verdict:
-    """Return the verdict on samples whose groups, in their order, have known shares of the population."""
+def joined_verdict(before: Verdict, masses: Floats | None) -> Verdict:
+    """Return the verdict on samples whose groups known values join; with the masses that these give them, if solved."""
     if before.identified:
         return before
-    shares = "; ".join(f"{_list(group)} {mass:.1%}" for group, mass in zip(before.groups[:6], masses, strict=False))
-    more = "; ..." if len(masses) > 6 else ""
+    shown = before.groups[:6]
+    shares = (
+        ""
+        if masses is None
+        else "; ".join(f"{_list(group)} {mass:.1%}" for group, mass in zip(shown, masses, strict=False))
+    )
+    more = "; ..." if len(before.groups) > 6 else ""
     message = (
-        f"The samples fall into {len(masses)} groups that overlap does not compare, and the known shares do ({shares}"
-        f"{more})."
+        f"The samples fall into {len(before.groups)} groups that overlap does not compare, and the known values do"
+        f"{f' ({shares}{more})' if shares else ''}."
     )
     return replace(before, identified=True, message=message)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -76,6 +76,10 @@ class Solution:
         Upper bound on range(u - u*), and so on the log of every ratio of weights to its exact value.
     cut : ndarray of shape (K,)
         A number for each sample; its signs split the samples where they overlap least.
+    point : ndarray or None
+        All coordinates, where there are parameters or known values: u, theta, mu and epsilon, as the solver has them.
+    weights : ndarray or None
+        Weight of each row there.
     """
 
     u: Floats
@@ -86,6 +90,8 @@ class Solution:
     gap: float
     certificate: float
     cut: Floats
+    point: Floats | None = field(default=None, repr=False)
+    weights: Floats | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         state = "converged" if self.converged else "did not converge"

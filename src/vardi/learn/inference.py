@@ -19,10 +19,10 @@ from sklearn.utils.validation import check_is_fitted
 from vardi._estimate.estimates import Estimate, quantile_of_normal
 from vardi._estimate.reliability import require_trust
 from vardi._estimate.resampling import require_rows
+from vardi._estimate.tangent import Influence, estimates_of
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.frames import as_frame
 from vardi._rows.contract import Floats
-from vardi._rows.variance import Strata
 from vardi.errors import MismatchError, MissingValuesError, VardiError, suggest
 from vardi.learn._glm import Equations, Family, family_of
 
@@ -52,8 +52,7 @@ class ModelInference:
     covariance: Floats = field(repr=False)
     level: float
     model_: Any
-    influence: Floats = field(repr=False)
-    strata: Strata = field(repr=False)
+    influence: Influence = field(repr=False)
 
     @property
     def stderr(self) -> Floats:
@@ -89,8 +88,7 @@ class ModelInference:
             float(self.coefficients[j]),
             float(self.stderr[j]),
             self.level,
-            influence=self.influence[:, j],
-            strata=self.strata,
+            influence=self.influence.column(j),
         )
 
     def table(self) -> str:
@@ -163,10 +161,8 @@ def inference(fit: DebiasedSample, model: Any, X: Any, y: Any, level: float = 0.
     """
     solved = solve(fit, model, X, y)
     require_trust(fit)
-    covariance = fit._influence.covariance(solved.influence, trusted=fit.trust.errors_hold)
-    return ModelInference(
-        solved.names, solved.theta, covariance, level, solved.model, solved.influence, fit._influence.strata
-    )
+    estimates = estimates_of(solved.theta, solved.influence, level, trusted=fit.trust.errors_hold)
+    return ModelInference(solved.names, solved.theta, estimates.covariance, level, solved.model, solved.influence)
 
 
 @dataclass(frozen=True)
@@ -176,14 +172,14 @@ class Solved:
     names: tuple[str, ...]
     theta: Floats
     equations: Equations
-    influence: Floats
+    influence: Influence
     model: Any
 
 
 def solve(fit: DebiasedSample, model: Any, X: Any, y: Any) -> Solved:
     """Fit a model to the debiased rows and solve it to rounding; or check that a fitted one solves its equations."""
     family = family_of(model)
-    require_rows(fit, "A regression")
+    require_rows(fit.held, "A regression")
     features, Z, names = _features(fit, X)
     outcome = _outcome(fit, y)
     if fit._kept is not None:
@@ -204,12 +200,11 @@ def solve(fit: DebiasedSample, model: Any, X: Any, y: Any) -> Solved:
         theta = equations.polished(theta, names)
         _set_coefficients(fitted, theta)
     inverse = equations.inverse(theta, names)
-    _, phi = influence.of_weighted(equations.psi(theta) * influence.weights[:, None])
-    phi = phi @ inverse.T  # of the coefficients: the covariance of these is the sandwich
+    _, moved = influence.influence(equations.psi(theta))
+    moved = moved @ inverse.T  # of the coefficients: the covariance of these is the sandwich
     if given:
-        covariance = influence.strata.covariance(phi)
-        _require_solved(inverse @ equations.gradient(theta), covariance, family, names)
-    return Solved(names, theta, equations, phi, fitted)
+        _require_solved(inverse @ equations.gradient(theta), moved.covariance(), family, names)
+    return Solved(names, theta, equations, moved, fitted)
 
 
 def _cells(value: float, error: float, z: float, low: float, high: float) -> list[str]:

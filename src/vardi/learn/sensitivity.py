@@ -86,7 +86,7 @@ def coefficient_sensitivity(
     One standard error (0.15) is reached at 1.198.
     0 is reached at 3.17.
     """
-    question = Question.of(fit, gammas, samples, kind, threshold)
+    question = Question.of(fit.held, gammas, samples, kind, threshold, trusted=fit.trust.errors_hold)
     solved = solve(fit, model, X, y)
     if coefficient not in solved.names:
         raise MismatchError(
@@ -98,7 +98,7 @@ def coefficient_sensitivity(
     require_trust(fit)
     j = solved.names.index(coefficient)
     estimate = Estimate.from_influence(
-        float(solved.theta[j]), solved.influence[:, j], fit._influence.strata, trusted=fit.trust.errors_hold
+        float(solved.theta[j]), solved.influence.column(j), trusted=fit.trust.errors_hold
     )
     target = Coefficient(solved.equations, solved.theta, solved.names, j)
     return question.answer(target, estimate, f"coefficient of {coefficient}")

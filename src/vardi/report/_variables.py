@@ -12,7 +12,7 @@ import numpy as np
 from vardi._estimate.cdf import DebiasedCdf
 from vardi._estimate.diagnostics import CONSTANT
 from vardi._estimate.estimates import quantile_of_normal
-from vardi._estimate.tangent import Influence
+from vardi._estimate.tangent import Tangent
 from vardi._rows.contract import Floats
 from vardi.errors import MissingValuesError
 from vardi.report._columns import MOST_NUMERIC, Column
@@ -37,7 +37,7 @@ def in_memory(fit: DebiasedSample, columns: Sequence[Column]) -> tuple[VariableR
     return tuple(rows)
 
 
-def _batch(influence: Influence, columns: Sequence[Column], *, trusted: bool) -> list[VariableRow]:
+def _batch(influence: Tangent, columns: Sequence[Column], *, trusted: bool) -> list[VariableRow]:
     strata = influence.strata
     counts = np.ones(len(strata.source)) if strata.counts is None else strata.counts
     sampled = np.flatnonzero(influence.sampled)

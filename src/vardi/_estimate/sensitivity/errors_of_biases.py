@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 from vardi._inputs.pool import Name, show
 from vardi._rows.contract import Floats
 from vardi.errors import MismatchError, suggest
-
-if TYPE_CHECKING:
-    from vardi._fit.sample import DebiasedSample
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ class Errors:
         return np.where(self.wrong, errors, 0.0)
 
 
-def as_errors(fit: DebiasedSample, samples: Any, kind: str) -> Errors:
+def as_errors(held: Any, samples: Any, kind: str) -> Errors:
     """Return the errors that are meant, or say what is wrong with them."""
     if kind not in ("free", "common"):
         raise MismatchError(
@@ -57,7 +54,7 @@ def as_errors(fit: DebiasedSample, samples: Any, kind: str) -> Errors:
             expected=("free", "common"),
             got=(kind,),
         )
-    sampled = [name for name, size in zip(fit.names, fit._rows.sizes, strict=True) if size]
+    sampled = [name for name, size in zip(held.names, held.rows.sizes, strict=True) if size]
     if samples is None:
         wanted = sampled
     else:

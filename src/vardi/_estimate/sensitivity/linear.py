@@ -1,12 +1,15 @@
-r"""The first-order bound: sums over rows only, so it is there for any number of them.
+r"""The first-order bound: sums over rows only, so it is there for any number of them, whatever the fit rests on.
 
-With :math:`b_l = E_{\tilde P_l}\phi`, the derivative of an estimate in the log of a bias (normalisers solved anew) is
+An error of log omega_l on row i moves S_i by p_il. With b as in :mod:`vardi._estimate.tangent` the derivative of an
+estimate (everything solved anew) is
 
 .. math::
 
-    G_{il} = \frac{\partial\hat\eta}{\partial\log\omega_l(z_i)} = -m_i p_{il} (\phi_i - b_l),
+    G_{il} = \frac{\partial\hat\eta}{\partial\log\omega_l(z_i)} = -m_i p_{il} (\phi^x_i - b_l - b_\theta't_{il}),\qquad
+    \phi^x_i = r_i (f_i - \eta) + x_i'b,
 
-so errors within :math:`\log\Gamma` move it by at most :math:`\log\Gamma \sum_{il} |G_{il}|`, to first order.
+so errors within :math:`\log\Gamma` move it by at most :math:`\log\Gamma \sum_{il} |G_{il}|`, to first order. With known
+biases :math:`\phi^x = \phi`, and there is no theta.
 """
 
 from __future__ import annotations
@@ -15,27 +18,37 @@ import numpy as np
 
 from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.tangent import Influence
-from vardi._rows.contract import Floats
+from vardi._rows.contract import Floats, Integers
+from vardi._rows.weighted import WeightedRows
 
 NUMBERS = 4_000_000  # held at once
 
 
-def slope(influence: Influence, phi: Floats, errors: Errors) -> float:
-    """Return what the estimate with influence values phi moves at worst, for each unit of log Gamma."""
-    counts = influence.strata.counts
-    m = (np.ones(len(phi)) if counts is None else counts) / influence.n
-    wrong = np.flatnonzero(influence.sampled)[errors.wrong]
-    b = np.zeros(len(influence.u))
-    b[wrong] = influence.project(phi[:, None])[wrong, 0] / influence.rows.sizes[wrong]
+def slope(rows: WeightedRows, influence: Influence, errors: Errors) -> float:
+    """Return what an estimate with the given influence values moves at worst, for each unit of log Gamma."""
+    b, m = influence.b[:, 0], rows.counts / rows.n
+    wrong = np.flatnonzero(rows.sizes > 0)[errors.wrong]
+    own, along = rows.along(b)
+    phi = influence.values[:, 0] + own
     chosen = np.zeros((len(b), len(wrong)))
     chosen[wrong, np.arange(len(wrong))] = 1.0
-    if errors.common:
-        share, mean = influence.mix(np.column_stack([chosen.sum(axis=1), b])).T
-        return float(m @ np.abs(share * phi - mean))
     step = max(NUMBERS // len(phi), 1)
-    total = 0.0
+    total, common = 0.0, np.zeros(len(phi))
     for low in range(0, len(wrong), step):
-        columns = slice(low, low + step)
-        p = influence.mix(chosen[:, columns])
-        total += float(m @ (p * np.abs(phi[:, None] - b[wrong[columns]])).sum(axis=1))
-    return total
+        columns = wrong[low : low + step]
+        p = rows.mix(chosen[:, low : low + step])
+        moved = phi[:, None] - b[columns] - _columns(along, columns, len(phi))
+        if errors.common:
+            common += (p * moved).sum(axis=1)
+        else:
+            total += float(m @ (p * np.abs(moved)).sum(axis=1))
+    return float(m @ np.abs(common)) if errors.common else total
+
+
+def _columns(along: dict[int, Floats], states: Integers, n: int) -> Floats:
+    """Return b_theta't_il for some biases, zero for those without parameters."""
+    columns = np.zeros((n, len(states)))
+    for place, k in enumerate(states.tolist()):
+        if k in along:
+            columns[:, place] = along[k]
+    return columns

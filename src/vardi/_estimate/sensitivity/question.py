@@ -5,23 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from vardi._estimate.estimates import Estimate
-from vardi._estimate.resampling import require_rows
 from vardi._estimate.sensitivity.errors_of_biases import Errors, as_errors
 from vardi._estimate.sensitivity.linear import slope
 from vardi._estimate.sensitivity.result import FURTHEST, Kind, Sensitivity, require_number
 from vardi._estimate.sensitivity.targets import Mean, Target
 from vardi._estimate.sensitivity.worst import End, Linear, Reweighed, Search, Worst
-from vardi._estimate.tangent import Influence
 from vardi._rows.contract import Floats
-from vardi.errors import MismatchError, VardiError
-
-if TYPE_CHECKING:
-    from vardi._fit.sample import DebiasedSample
+from vardi.errors import MismatchError
 
 GAMMAS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0)
 REFITTED = 2_000_000  # numbers (rows times samples) up to which biases are refitted
@@ -33,35 +28,42 @@ CLOSE = 1e-4  # relative error of a tipping point
 class Question:
     """How far an estimate of a fit moves, at which factors, for which errors, and when it reaches a threshold."""
 
-    fit: DebiasedSample
+    held: Any
     gammas: Floats
     errors: Errors
     threshold: float | None
+    trusted: bool
 
     @classmethod
     def of(
-        cls, fit: DebiasedSample, gammas: float | Sequence[float], samples: Any, kind: Kind, threshold: float | None
+        cls,
+        held: Any,
+        gammas: float | Sequence[float],
+        samples: Any,
+        kind: Kind,
+        threshold: float | None,
+        *,
+        trusted: bool,
     ) -> Question:
         """Check what is asked, or say what is wrong with it."""
-        require_rows(fit, "Sensitivity to wrong biases")
-        _require_known_biases(fit)
         threshold = None if threshold is None else require_number(threshold)
-        return cls(fit, _factors(gammas), as_errors(fit, samples, kind), threshold)
+        return cls(held, _factors(gammas), as_errors(held, samples, kind), threshold, trusted)
 
     def answer(self, target: Target, estimate: Estimate, name: str) -> Sensitivity:
         """Return the range of a target at every factor; its estimate is that of the fit, with its influence values."""
-        influence, errors = self.fit._influence, self.errors
-        phi = estimate.influence
-        assert phi is not None
-        steepest = slope(influence, phi, errors)
-        linear = Linear(estimate.value, phi, steepest)
-        worst: Worst = linear
+        tangent, errors, influence = self.held.tangent, self.errors, estimate.influence
+        assert influence is not None
+        phi = influence.values[:, 0]
+        steepest = slope(tangent.measure, influence, errors)
+        worst: Worst = Linear(estimate.value, phi, steepest)
         note = ""
         numbers = len(phi) * len(errors.wrong)
-        if isinstance(target, Mean) and errors.reweighs:
-            worst = Reweighed(influence, target)
+        if self.held.joint is not None:
+            note = "Known values and parameters would be met and estimated anew; how far that goes is known to first order."
+        elif isinstance(target, Mean) and errors.reweighs:
+            worst = Reweighed(tangent, target)
         elif numbers <= REFITTED:
-            worst = Search(influence, target, errors)
+            worst = Search(tangent, target, errors)
         else:
             note = f"Rows times samples are {numbers:,}, and biases are refitted up to {REFITTED:,}; take fewer rows."
         start = End(estimate.value, phi)
@@ -89,23 +91,8 @@ class Question:
         )
 
     def _stderrs(self, ends: list[End]) -> Floats:
-        covariance, trusted = self.fit._influence.covariance, self.fit.trust.errors_hold
-        return np.array([math.sqrt(covariance(end.phi[:, None], trusted=trusted)[0, 0]) for end in ends])
-
-
-def _require_known_biases(fit: DebiasedSample) -> None:
-    """Refuse weights that rest on more than known biases: they move by other rules."""
-    if fit._anchor is not None:
-        raise VardiError(
-            "Sensitivity to wrong biases is for weights that follow from the biases alone, and these meet known "
-            "shares besides, which would hold whatever the biases are. Debias without shares to see it."
-        )
-    if type(fit._influence) is not Influence:
-        raise VardiError(
-            "Sensitivity to wrong biases is for biases that are known, and these have parameters that are estimated "
-            "from the same rows, and would be estimated anew. To see it for the biases as they were estimated, debias "
-            "with {**biases, **fit.estimated_biases}; the standard error then leaves out that of the parameters."
-        )
+        covariance = self.held.tangent.covariance
+        return np.array([math.sqrt(covariance(end.phi[:, None], trusted=self.trusted)[0, 0]) for end in ends])
 
 
 def _factors(gammas: float | Sequence[float]) -> Floats:

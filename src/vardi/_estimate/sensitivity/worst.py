@@ -11,7 +11,7 @@ import numpy as np
 
 from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.sensitivity.targets import Mean, Target
-from vardi._estimate.tangent import Influence
+from vardi._estimate.tangent import Tangent
 from vardi._machine.threads import single_threaded_blas
 from vardi._rows.contract import Floats
 from vardi._rows.dense import Dense
@@ -68,7 +68,7 @@ class Reweighed:
     :math:`\Gamma` and the others :math:`1/\Gamma`; all thresholds are tried.
     """
 
-    influence: Influence
+    influence: Tangent
     target: Mean
     method: Method = "sharp"
 
@@ -96,7 +96,8 @@ class Reweighed:
         if side * value <= side * before.value:  # by rounding alone: a larger range holds the smaller one
             return before
         rg = (r * g)[:, None]
-        return End(value, (rg + self.influence.carried(rg))[:, 0])
+        measure = self.influence.measure
+        return End(value, (rg + measure.mix(self.influence.jacobian.solve(measure.project(rg))))[:, 0])
 
 
 @dataclass(frozen=True)
@@ -123,10 +124,10 @@ class Search:
 
     method: Method = "attained"
 
-    def __init__(self, influence: Influence, target: Target, errors: Errors) -> None:
+    def __init__(self, influence: Tangent, target: Target, errors: Errors) -> None:
         self.target, self.errors = target, errors
         strata, sampled = influence.strata, influence.sampled
-        self._P = influence.mix(np.eye(len(influence.u))[:, sampled])
+        self._P = influence.measure.mix(np.eye(len(influence.u))[:, sampled])
         self._weights = influence.weights
         self._source = (np.cumsum(sampled) - 1)[strata.source]
         self._counts = strata.counts

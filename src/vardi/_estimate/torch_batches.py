@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from vardi._estimate.resampling import require_rows
-from vardi._fit.sample import DebiasedSample
+from vardi._estimate.draws import Method, draw, rows_to_draw
 from vardi._rows.contract import Floats
-from vardi.learn.resampler import Method, _rows_to_draw, draw
 
 
 def torch_sampler(
-    fit: DebiasedSample, n: float | None = None, seed: int | None = None, *, method: Method = "multinomial"
+    probabilities: Floats, n: float | None = None, seed: int | None = None, *, method: Method = "multinomial"
 ) -> Any:
     r"""Return a ``torch.utils.data.Sampler`` that draws positions of rows by their debiased probability.
 
@@ -27,8 +25,8 @@ def torch_sampler(
 
     Parameters
     ----------
-    fit : DebiasedSample
-        The fit. Positions are those of the pool: all rows, sample after sample, as they were given.
+    probabilities : ndarray
+        Of the rows of the pool. Positions are those of it: all rows, sample after sample, as they were given.
     n : int, float or None
         Rows of a pass, ``len(sampler)``; a float is a share of the rows there are, None as many as there are.
     seed : int, optional
@@ -53,14 +51,12 @@ def torch_sampler(
         for features, target in loader:  # no weights: the batches speak for the population
             loss = (target - model(features)).square().mean()
     """
-    require_rows(fit, "A sampler")
-    probabilities = np.asarray(fit.probabilities)
-    size = _rows_to_draw(n, len(probabilities), len(probabilities))
+    size = rows_to_draw(n, len(probabilities), len(probabilities))
     seed = secrets.randbits(64) if seed is None else int(seed)
     return _restored(probabilities, size, seed, method, 0)
 
 
-def torch_weights(fit: DebiasedSample, dtype: Any = None) -> Any:
+def torch_weights(probabilities: Floats, dtype: Any = None) -> Any:
     """Return the weight of each row of the pool as a tensor with mean 1, for the loss of batches drawn evenly.
 
     A row that stands for several (``counts``) has its weight times its count. A batch mean of weighted losses is an
@@ -68,8 +64,8 @@ def torch_weights(fit: DebiasedSample, dtype: Any = None) -> Any:
 
     Parameters
     ----------
-    fit : DebiasedSample
-        The fit.
+    probabilities : ndarray
+        Of the rows of the pool.
     dtype : torch.dtype, optional
         By default that of PyTorch.
 
@@ -88,9 +84,7 @@ def torch_weights(fit: DebiasedSample, dtype: Any = None) -> Any:
         for features, target, weight in DataLoader(data, batch_size=32, shuffle=True):
             loss = (weight * (target - model(features)).square()).mean()
     """
-    require_rows(fit, "A tensor of weights")
     torch = _torch()
-    probabilities = np.asarray(fit.probabilities)
     return torch.as_tensor(probabilities * len(probabilities), dtype=dtype or torch.get_default_dtype())
 
 

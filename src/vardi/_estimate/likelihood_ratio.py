@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import chdtrc
 
-from vardi._parametric.likelihood import Likelihood, Point
-from vardi._parametric.scoring import first_u, maximise
 from vardi._rows.contract import Floats
 from vardi._rows.families import Function, Logistic
+from vardi._rows.joint import Joint
+from vardi._solve.joint import At, descend
+from vardi._solve.parameters import first_point, held_of
 from vardi.errors import MismatchError, UnidentifiedParametersError, suggest
 
 
@@ -38,44 +39,37 @@ class LikelihoodRatio:
         return f"p = {self.pvalue:.2g} (likelihood ratio: chi-square {self.statistic:.4g}, {degrees} of freedom)"
 
 
-def no_bias(point: Point, k: int, sample: str) -> LikelihoodRatio:
-    r"""Test whether the family of sample k is constant.
+def no_bias(joint: Joint, v: Floats, k: int, sample: str) -> LikelihoodRatio:
+    r"""Test whether the family of sample k is constant, at the maximum v of the likelihood of u and theta.
 
     At slope 0 every logistic curve is constant, whatever its intercept, so the ratio against all of them has no
     chi-square law (Davies 1977). All of them leave it in one direction, that of the exponential tilt in the same
     columns: that is the alternative, with a degree of freedom for each slope.
     """
-    likelihood = point.likelihood
-    model = likelihood.models[k]
+    model, theta = joint.families[k], v[joint.coordinates.theta]
     if isinstance(model, Function):
         raise MismatchError(
-            f"The bias of {sample!r} is a function of ours to call and not to look into, so it is not known for which "
-            "parameters it is constant. Give them to test_parameters.",
-            expected=("logistic", "exponential_tilt", "power", "steps"),
+            f"The bias of {sample!r} is an arbitrary function, so it is not known for which parameters it is constant. "
+            "Give them to test_parameters.",
+            expected=("logistic", "exponential_tilt", "power", "steps", "cells"),
             got=("function",),
         )
-    best = point
+    best = At.of(joint, v, held_of(joint))
     if isinstance(model, Logistic):
-        tilted = likelihood.with_models({**likelihood.models, k: model.tilt})
-        theta = np.concatenate(
-            [
-                np.zeros(len(model.tilt.names)) if j == k else point.theta[likelihood.places[j]]
-                for j in likelihood.models
-            ]
-        )
-        best = _maximum(tilted, first_u(tilted, theta), theta, np.eye(len(theta)), sample)
-    place = best.likelihood.places[k]
-    theta = best.theta.copy()
+        tilted = joint.with_families({**joint.families, k: model.tilt})
+        first = [np.zeros(len(model.tilt.names)) if j == k else theta[joint.places[j]] for j in joint.families]
+        joint, theta = tilted, np.concatenate(first)
+        best = _maximum(joint, first_point(joint, theta), np.eye(len(theta)), sample)
+    place = joint.places[k]
+    theta = best.v[joint.coordinates.theta].copy()
     theta[place] = 0.0
     basis = np.delete(np.eye(len(theta)), np.arange(place.start, place.stop), axis=1)
-    restricted = _maximum(best.likelihood, best.u, theta, basis, sample)
-    return _ratio(best, restricted, place.stop - place.start)
+    return _ratio(best, _maximum(joint, _moved(joint, best.v, theta), basis, sample), place.stop - place.start)
 
 
-def declared(point: Point, k: int, values: Mapping[str, float], sample: str) -> LikelihoodRatio:
+def declared(joint: Joint, v: Floats, k: int, values: Mapping[str, float], sample: str) -> LikelihoodRatio:
     """Test declared values of some or all parameters of sample k, on the user's scale."""
-    likelihood = point.likelihood
-    model, place = likelihood.models[k], likelihood.places[k]
+    model, place = joint.families[k], joint.places[k]
     _require_names(values, model.names, sample)
     fixed = [model.names.index(name) for name in values]
     numbers = np.array([float(values[name]) for name in values])
@@ -89,13 +83,20 @@ def declared(point: Point, k: int, values: Mapping[str, float], sample: str) -> 
         )
     constraint = model.scale[fixed]  # rows of what turns theta into the user's parameters
     inside = np.linalg.svd(constraint)[2][len(fixed) :].T  # directions that keep them
-    basis = np.zeros((len(point.theta), len(point.theta) - len(fixed)))
-    others = np.delete(np.arange(len(point.theta)), np.arange(place.start, place.stop))
+    theta = v[joint.coordinates.theta].copy()
+    basis = np.zeros((len(theta), len(theta) - len(fixed)))
+    others = np.delete(np.arange(len(theta)), np.arange(place.start, place.stop))
     basis[others, np.arange(len(others))] = 1.0
     basis[place, len(others) :] = inside
-    theta = point.theta.copy()
     theta[place] += np.linalg.pinv(constraint) @ (numbers - constraint @ theta[place])
-    return _ratio(point, _maximum(likelihood, point.u, theta, basis, sample), len(fixed))
+    best = At.of(joint, v, held_of(joint))
+    return _ratio(best, _maximum(joint, _moved(joint, v, theta), basis, sample), len(fixed))
+
+
+def _moved(joint: Joint, v: Floats, theta: Floats) -> Floats:
+    v = v.copy()
+    v[joint.coordinates.theta] = theta
+    return v
 
 
 def _require_names(values: Mapping[str, float], names: tuple[str, ...], sample: str) -> None:
@@ -114,18 +115,19 @@ def _require_names(values: Mapping[str, float], names: tuple[str, ...], sample: 
         )
 
 
-def _maximum(likelihood: Likelihood, u: Floats, theta: Floats, basis: Floats, sample: str) -> Point:
-    inner = maximise(likelihood, u, theta, basis=np.empty((len(theta), 0)), tol=0.1, settled=0.1)
-    scored = maximise(likelihood, inner.point.u, theta, basis=basis)
-    if not scored.converged:
+def _maximum(joint: Joint, v: Floats, basis: Floats, sample: str) -> At:
+    held = held_of(joint)
+    inner = descend(joint, v, held, basis=np.empty((joint.coordinates.parameters, 0)), tol=0.1, settled=0.1)
+    walk = descend(joint, inner.v, held, basis=basis)
+    if not walk.converged:
         raise UnidentifiedParametersError(
             f"With the parameters of {sample!r} as declared, those that are left run away, so their likelihood has no "
             "maximum to compare with. Declare more of them.",
             sample=sample,
         )
-    return scored.point
+    return walk.at
 
 
-def _ratio(best: Point, restricted: Point, dof: int) -> LikelihoodRatio:
-    statistic = max(2.0 * best.likelihood.n * (restricted.value - best.value), 0.0)
+def _ratio(best: At, restricted: At, dof: int) -> LikelihoodRatio:
+    statistic = max(2.0 * (restricted.objective - best.objective), 0.0)
     return LikelihoodRatio(statistic, dof, float(chdtrc(dof, statistic)))

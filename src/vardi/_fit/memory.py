@@ -1,0 +1,467 @@
+"""A solved fit whose rows are in memory, or read in blocks: what the questions of a DebiasedSample ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import logsumexp
+
+from vardi._estimate.bias_test import BiasCheck, check_biases, untested
+from vardi._estimate.cdf import PoolSteps
+from vardi._estimate.estimates import not_finite
+from vardi._estimate.tangent import Hessian, Influence, Tangent
+from vardi._fit.prepare import Prepared
+from vardi._inputs.frames import Frame, as_frame, concat
+from vardi._inputs.known_on_rows import values_on_frame
+from vardi._inputs.pool import Name, Pool, in_order, is_missing
+from vardi._machine.memory import require_memory
+from vardi._rows import Checks, Rows
+from vardi._rows.contract import Floats, Integers
+from vardi._rows.families import users_log_omega
+from vardi._rows.joint import Joint
+from vardi._rows.weighted import Weighed, WeightedRows
+from vardi._solve.identify import Verdict, judge
+from vardi._solve.joint import At
+from vardi._solve.newton import Solution, newton
+from vardi._solve.parameters import held_of
+from vardi._solve.refit import Refit, refit_joint, refit_plain
+from vardi._values import as_array, as_numbers
+from vardi.biases import ParametricBias, where
+from vardi.errors import ImpossibleRowError, InvalidBiasError, MismatchError, TooLargeError
+
+TILTS = 2**28  # numbers, one for each row and bias, up to which they are all held at once
+
+
+class InMemory:
+    """Rows of a pool with their weights.
+
+    Parameters
+    ----------
+    pool : Pool
+        What the user gave.
+    kept : ndarray of bool or None
+        Which rows of it the fit rests on; None for all.
+    prepared : Prepared
+        What was solved.
+    solution : Solution
+        How.
+    alone : ndarray or None
+        The point that the samples give on their own, without known values.
+    groups : ndarray of int or None
+        Groups of samples that known values join.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        kept: NDArray[np.bool_] | None,
+        prepared: Prepared,
+        solution: Solution,
+        alone: Floats | None = None,
+        groups: Integers | None = None,
+    ) -> None:
+        self.pool, self.kept, self.prepared, self.solution = pool, kept, prepared, solution
+        self.alone, self.groups = alone, groups
+        self.joint: Joint | None = prepared.joint
+        self.names: tuple[Name, ...] = pool.names
+        self.rows: Rows = prepared.rows if self.joint is None else self.joint.rows_at(self.theta)
+        assert solution.weights is not None
+        self.row_weights: Floats = solution.weights
+
+    in_memory = True
+    collapsed = True
+
+    def __len__(self) -> int:
+        return len(self.pool)
+
+    @property
+    def point(self) -> Floats:
+        """All coordinates of the solution."""
+        return self.solution.u if self.solution.point is None else self.solution.point
+
+    @property
+    def theta(self) -> Floats:
+        """The parameters, as the solver has them."""
+        assert self.joint is not None
+        return self.point[self.joint.coordinates.theta]
+
+    @cached_property
+    def source(self) -> Integers:
+        """Sample of each row that the fit rests on."""
+        return self.pool.source if self.kept is None else self.pool.source[self.kept]
+
+    @cached_property
+    def counts(self) -> Floats | None:
+        """How many rows each of them stands for."""
+        counts = self.pool.counts
+        return counts if counts is None or self.kept is None else counts[self.kept]
+
+    @cached_property
+    def tangent(self) -> Tangent:
+        """The solution as a map from functions on rows to estimates."""
+        hessian = Hessian(self.rows, self.solution.u)
+        if self.joint is None:
+            measure = WeightedRows(self.rows, self.solution.u, self.row_weights, self.source, self.counts)
+            return Tangent(measure, hessian, hessian)
+        measure = WeightedRows(self.joint, self.point, self.row_weights, self.source, self.counts)
+        return Tangent(measure, At.of(self.joint, self.point, held_of(self.joint)).jacobian, hessian)
+
+    @cached_property
+    def weights(self) -> Floats:
+        """The weight of each row of the pool; 0 for those that were left out."""
+        weights = self.rows.spread(self.row_weights)
+        if self.kept is None:
+            return weights
+        spread = np.zeros(len(self))
+        spread[self.kept] = weights
+        return spread
+
+    @cached_property
+    def probabilities(self) -> Floats:
+        """Weight times count of each row of the pool, with sum 1."""
+        mass = self.weights if self.pool.counts is None else self.weights * self.pool.counts
+        return mass / mass.sum()
+
+    def column(self, values: Floats, name: str) -> Any:
+        """Return values, one for each row, in the user's library."""
+        return self.pool.series(values, name)
+
+    @cached_property
+    def log_omegas(self) -> Floats:
+        """The log of each normaliser."""
+        sizes, u = self.rows.sizes, self.solution.u
+        if sizes.all():
+            return np.log(sizes / sizes.sum()) - u
+        if self.joint is None:  # Omega_k = sum_i pi_i omega_k(z_i) holds for every k, sampled or not
+            return self.rows.log_means(u) - np.log(sizes.sum())
+        return self.rows.log_weighted_means(self.row_weights)
+
+    @cached_property
+    def masses(self) -> Floats:
+        """The share of the population that each row, as it was solved, stands for."""
+        mass = self.row_weights if self.rows.counts is None else self.row_weights * self.rows.counts
+        return mass / mass.sum()
+
+    def refit(self, counts: Floats, *, tol: float, may_part: bool) -> Refit:
+        """Solve again for other counts of the rows."""
+        if self.joint is None:
+            return refit_plain(self.rows.with_counts(counts), self.solution.u, tol=tol, may_part=may_part)
+        return refit_joint(self.joint.with_counts(counts), self.point, tol=tol)
+
+    def log_omega_covariance(self) -> Floats:
+        r"""Return :math:`\sum_i \pi_i^2 g_i g_i' + a'H^+a / n` (MBAR's form), which single rows do not trouble.
+
+        With parameters or known values, the covariance of the influence values.
+        """
+        if self.joint is not None:
+            return self.bias_influence().covariance()
+        measure, hessian = self.tangent.measure, self.tangent.hessian
+        rg = self.tilts() - measure.weights[:, None]
+        projected = measure.project(rg)
+        return np.asarray(((rg.T * measure.counts) @ rg + projected.T @ hessian.solve(projected)) / measure.n**2)
+
+    def check_biases(self, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
+        """Test the declared biases by what overlap alone says: known values have no part in it."""
+        if self.joint is not None and self.joint.families:
+            return untested(
+                "some of them have parameters that were fitted to these rows, and the law of the test is for biases "
+                "that are known. Test a richer family by test_parameters, or fix the parameters with .at(...) at "
+                "values from elsewhere."
+            )
+        values = {name: self.values(value) for name, value in asked.items()}
+        return check_biases(self.overlap_tangent, self.names, values, **options)
+
+    @cached_property
+    def overlap_tangent(self) -> Tangent:
+        """The samples on their own, each group that overlap joins by itself, without what is known beside."""
+        if self.joint is None:
+            return self.tangent
+        assert self.groups is not None
+        u = self.solution.u.copy()
+        for label in range(int(self.groups.max()) + 1):
+            states = self.groups == label
+            part = self.rows if self.groups.max() == 0 else self.rows.subset(np.flatnonzero(states[self.rows.source]))
+            if states.sum() > 1:
+                u[states] = newton(part, np.where(states, u, -np.inf)).u[states]
+        weights, shift = self.rows.weights(u)
+        hessian = Hessian(self.rows, u + shift, self.groups)
+        return Tangent(WeightedRows(self.rows, u + shift, weights, self.source, self.counts), hessian, hessian)
+
+    def weight_shares(self) -> Floats:
+        """Return the share of the weight that the rows of each sample carry."""
+        return np.bincount(self.rows.source, self.masses, minlength=len(self.names))
+
+    def effective_rows(self) -> float:
+        """Return Kish's effective number of rows."""
+        counts = np.ones(len(self.rows)) if self.rows.counts is None else self.rows.counts
+        return float((counts @ self.row_weights) ** 2 / (counts @ self.row_weights**2))
+
+    def judge(self) -> Verdict:
+        """Judge the overlap, measured by the weights."""
+        return judge(self.rows, self.names, self.masses)
+
+    def bias_influence(self) -> Influence:
+        r"""Return the influence on each :math:`\log\Omega_k`: by the weights, and by parameters of the bias itself."""
+        tangent, joint = self.tangent, self.joint
+        moved = None
+        if joint is not None and joint.families:
+            at = joint.coordinates
+            moved = np.zeros((len(at), len(self.names)))
+            point = joint.at(self.point)
+            counts = np.ones(len(joint)) if joint.counts is None else joint.counts
+            for k, t in point.gradients.items():
+                place = slice(at.theta.start + joint.places[k].start, at.theta.start + joint.places[k].stop)
+                share = counts * point._share(k)
+                mean = share @ t / joint.sizes[k] + joint.families[k].offset_gradient(self.theta[joint.places[k]])
+                moved[place, k] = tangent.n * mean
+        return tangent.influence(Weighed(self.tilts()), moved)[1]
+
+    def tilts(self) -> Floats:
+        """Return r_i omega_k(z_i) / Omega_k, the weight of row i under state k, for all rows and states."""
+        numbers = len(self.source) * len(self.names)
+        if numbers > TILTS:
+            raise TooLargeError(
+                f"This needs a number for each of {len(self.source):,} rows and {len(self.names):,} biases, "
+                f"{8 * numbers / 2**30:,.0f} GB in all. fit.omegas has the normalisers without their errors; "
+                "fit.expectation(values of one bias) has one with its error.",
+                bytes=8 * numbers,
+            )
+        log_weights = np.log(self.row_weights)[:, None]
+        finite = np.where(np.isfinite(self.log_omegas), self.log_omegas, 0.0)  # what covers no row has no tilt
+        return self.rows.spread(np.exp(self.rows.log_omega() - finite + log_weights))
+
+    def nothing(self, m: int) -> Floats:
+        """Return m functions that are zero on every row."""
+        return np.zeros((len(self.source), m))
+
+    def measured_known(self) -> Floats:
+        """Return the means of the known functions under the weights."""
+        return np.asarray(self.masses @ self.known_values())
+
+    def moved_known(self) -> Floats:
+        """Return the known values, moved by as much as their errors let them."""
+        known, joint = self.prepared.known, self.joint
+        assert known is not None
+        assert joint is not None
+        moved = joint.known.root @ self.point[joint.coordinates.epsilon]
+        return known.values + np.linalg.pinv(self.prepared.directions.T) @ moved
+
+    def known_values(self) -> Floats:
+        """Return the known functions on the rows as they were solved; those with parameters at their estimates."""
+        values, joint = self.prepared.values.copy(), self.joint
+        assert joint is not None
+        assert self.prepared.known is not None
+        for j, k in enumerate(self.prepared.known.functions):
+            if isinstance(k, int) and k in joint.families:
+                values[:, j] = np.exp(joint.at(self.point)._log_omega(k))
+        return values
+
+    def functions(self, values: Any) -> Floats:
+        """Return one column, expression or array as numbers of shape (n, 1), for the rows that the fit rests on."""
+        return self.values(values)[:, None]
+
+    def matrix(self, values: Any) -> Floats:
+        """Return several columns, expressions or arrays as numbers of shape (n, m)."""
+        if isinstance(values, list | tuple) and any(not np.ndim(part) for part in values):
+            return np.column_stack([self.values(part) for part in values])
+        array = as_array(in_order(values, self.pool.frames, "The frame of values"), "The matrix of values")
+        numbers = _numbers(array)
+        if numbers.ndim != 2 or len(numbers) != len(self) or not numbers.shape[1]:
+            raise MismatchError(
+                f"The values have shape {numbers.shape}, but the pool has {len(self)} rows. Give a matrix with a row "
+                "for each, or a list of columns.",
+                expected=(len(self),),
+                got=numbers.shape,
+            )
+        return self.in_fit(numbers)
+
+    def values(self, values: Any) -> Floats:
+        """Return a column, an expression or an array as numbers, one for each row that the fit rests on."""
+        if isinstance(values, str):
+            pieces = [_evaluated(frame, values) for frame in self.pool.frames]
+            if not pieces:
+                raise MismatchError(
+                    f"The fit knows biases only, and no column {values!r}. Give a value for each row.",
+                    expected=("array",),
+                    got=(values,),
+                )
+            array = np.concatenate(pieces)
+        else:
+            array = as_array(in_order(values, self.pool.frames, "The series of values"), "The series of values")
+        array = _numbers(array)
+        if array.shape != (len(self),):
+            raise MismatchError(
+                f"The values have shape {array.shape}, but the pool has {len(self)} rows. Give one for each.",
+                expected=(len(self),),
+                got=array.shape,
+            )
+        return self.in_fit(array, values if isinstance(values, str) else None)
+
+    def in_fit(self, values: Floats, name: str | None = None) -> Floats:
+        """Return values of the rows that the fit rests on, or refuse those that are not numbers."""
+        values = values if self.kept is None else values[self.kept]
+        bad = int(np.count_nonzero(~np.isfinite(values)))
+        if bad:
+            raise not_finite(bad, name)
+        return values
+
+    def steps(self, values: Any) -> PoolSteps:
+        """Return where the distribution function of something steps."""
+        return PoolSteps(self.tangent.measure, self.values(values))
+
+    def pooled_means(self, functions: Floats) -> Floats:
+        """Return means over the pool as it came."""
+        return np.asarray(np.average(functions, axis=0, weights=self.counts))
+
+    @cached_property
+    def gaps(self) -> dict[str, int]:
+        """How many values are missing or infinite in each numeric column that has such, and in those that are empty."""
+        whole = self.pool.whole()
+        missing = {} if whole is None else {name: _missing_in(whole.column(name)) for name in whole.columns}
+        return {name: count for name, count in missing.items() if count}
+
+    @cached_property
+    def numeric_columns(self) -> tuple[str, ...]:
+        """The numeric columns of the pool without missing values, those that the biases read first."""
+        whole = self.pool.whole()
+        if whole is None:
+            return ()
+        numeric = [name for name in whole.columns if whole.column(name).dtype.kind in "fiu"]
+        read = {name for bias in self.pool.biases for name in bias.columns}
+        return tuple(sorted((name for name in numeric if name not in self.gaps), key=lambda name: name not in read))
+
+    def draw(self, n: int, seed: int | np.random.Generator | None, *, replace: bool) -> Any:
+        """Draw rows by weight: in the user's library, or their positions for a fit of a matrix."""
+        drawn = self.positions(n, seed, replace=replace)
+        return drawn if not self.pool.frames else concat(self.pool.frames).take(drawn)
+
+    def positions(self, n: int, seed: int | np.random.Generator | None, *, replace: bool) -> Integers:
+        """Return the positions of rows drawn by weight."""
+        drawable = int(np.count_nonzero(self.probabilities))
+        if not replace and n > drawable:
+            raise MismatchError(
+                f"{n} rows cannot be drawn without replacement from {drawable}. Draw fewer, or with replacement.",
+                expected=(drawable,),
+                got=(n,),
+            )
+        require_memory(16 * int(n), f"A draw of {n:,} rows", "Draw fewer at a time.")
+        return np.random.default_rng(seed).choice(len(self), size=n, replace=replace, p=self.probabilities)
+
+    def weigh(self, rows: Any) -> Any:
+        """Return the weight of rows that need not be of the pool."""
+        sampled = np.flatnonzero(self.rows.sizes > 0).tolist()  # the others have no part in the weight
+        frame = as_frame(rows) if self.pool.biases else None
+        logs, H = self._new_frame(frame, sampled) if frame is not None else self._new_matrix(rows, sampled)
+        log_mass = np.asarray(logsumexp(logs + self.solution.u[sampled], axis=1))
+        uncovered = np.flatnonzero(log_mass == -np.inf)
+        if len(uncovered):
+            raise ImpossibleRowError(
+                f"No sampled bias covers {len(uncovered)} of the new rows (the first is row {uncovered[0]}), so "
+                "nothing is known of their weight. The debiased sample speaks for the part of the population that "
+                "some sample could have drawn.",
+                sample=None,
+                rows=uncovered[:10],
+            )
+        weights = np.exp(-log_mass)
+        if self.joint is not None and self.prepared.known is not None:
+            weights = self._with_known(log_mass, H)
+        return weights if frame is None else frame.series(weights, "weight")
+
+    def _new_frame(self, frame: Frame, sampled: Sequence[int]) -> tuple[Floats, Floats]:
+        """Return log omega and the known functions of new rows."""
+        biases = [self.pool.biases[k] for k in sampled]
+        factors = frame.evaluate([bias.known if isinstance(bias, ParametricBias) else bias for bias in biases])
+        Checks([self.names[k] for k in sampled], False, whole="the new rows").columns(factors)
+        with np.errstate(divide="ignore"):
+            logs = np.log(np.column_stack([np.asarray(factor, np.float64) for factor in factors]))
+        fixed = list(self.pool.biases)
+        if self.joint is not None:
+            for k, model in self.joint.families.items():
+                bias, theta = self.pool.biases[k], model.scale @ self.theta[self.joint.places[k]]
+                assert isinstance(bias, ParametricBias)
+                logs[:, sampled.index(k)] += users_log_omega(bias, frame, theta, str(self.names[k]))
+                fixed[k] = bias.at(theta.tolist())
+        known = self.prepared.known
+        return logs, np.empty((len(logs), 0)) if known is None else values_on_frame(known, frame, fixed)
+
+    def _new_matrix(self, rows: Any, sampled: Sequence[int]) -> tuple[Floats, Floats]:
+        matrix, log, known = self._matrix(rows), self.rows.log, self.prepared.known
+        columns = [matrix[:, k] for k in sampled]
+        Checks([self.names[k] for k in sampled], log, whole="the new rows").columns(columns)
+        values = np.column_stack([np.asarray(column, np.float64) for column in columns])
+        states = [] if known is None else list(known.states)
+        H = matrix[:, states].astype(np.float64)
+        with np.errstate(divide="ignore"):
+            return (values if log else np.log(values)), np.exp(H) if log else H
+
+    def _with_known(self, log_mass: Floats, H: Floats) -> Floats:
+        """Return 1 / S with the known functions in it, or refuse rows on which S is not above zero."""
+        joint, known = self.joint, self.prepared.known
+        assert joint is not None
+        assert known is not None
+        at = joint.coordinates
+        means = joint.known.means + joint.known.root @ self.point[at.epsilon]
+        terms = (H @ self.prepared.directions - means) * self.point[at.mu]
+        S = np.exp(log_mass) + terms.sum(axis=1)
+        bad = np.flatnonzero(~(S > 0))
+        if len(bad):
+            by = int(np.argmin(self.prepared.directions @ terms[bad[0]])) if len(known) > 1 else 0
+            raise ImpossibleRowError(
+                f"{len(bad)} of the new rows (the first is row {bad[0]}) have no weight: {known.labels[by]!r}, whose "
+                "mean is known, is further out on them than on any row of the pool, and the weights are positive on "
+                "the pool only. Weigh rows like those of the pool, or debias without that known value.",
+                sample=None,
+                rows=bad[:10],
+            )
+        return np.asarray(1.0 / S)
+
+    def _matrix(self, rows: Any) -> Floats:
+        """Return new rows of a matrix fit as an array; what a sparse one does not store is omega = 0."""
+        if sparse.issparse(rows):
+            stored = sparse.coo_array(rows)
+            matrix = np.full(stored.shape, -np.inf if self.rows.log else 0.0)
+            matrix[stored.row, stored.col] = stored.data
+        else:
+            array = as_array(rows, "The matrix of new rows")
+            numbers = as_numbers(array)
+            if numbers is None:
+                raise InvalidBiasError(f"The new rows hold {array.dtype}, and biases are numbers.", sample="")
+            matrix = numbers.astype(np.float64, copy=False)
+        if matrix.ndim != 2 or matrix.shape[1] != len(self.names):
+            raise MismatchError(
+                f"The new rows have shape {matrix.shape}. Give a matrix of biases with {len(self.names)} columns, as "
+                "in the fit.",
+                expected=(len(self.names),),
+                got=matrix.shape,
+            )
+        return matrix
+
+
+def _numbers(array: NDArray[Any]) -> Floats:
+    if array.dtype.kind not in "fiub":
+        raise MismatchError(
+            f"The values hold {array.dtype}, and only numbers have a mean. Give numbers, or a condition of them; a "
+            "list of columns goes to expectations().",
+            expected=("numbers",),
+            got=(str(array.dtype),),
+        )
+    return array.astype(np.float64)
+
+
+def _missing_in(column: NDArray[Any]) -> int:
+    """Return how many numbers of a column are missing or infinite; of other columns all values, or none."""
+    if column.dtype.kind in "fiu":
+        return int(np.count_nonzero(~np.isfinite(column)))
+    empty = column.dtype.kind == "O" and all(not hasattr(value, "__len__") and is_missing(value) for value in column)
+    return len(column) if empty else 0
+
+
+def _evaluated(frame: Frame, text: str) -> NDArray[Any]:
+    if text in frame.columns and frame.column(text).dtype.kind in "fiub":
+        return frame.column(text)
+    return frame.evaluate([where(text)])[0]

@@ -1,0 +1,279 @@
+"""Which coordinates a fit has, and its solution in all of them: normalisers, parameters, known moments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from vardi._inputs.known import Known
+from vardi._inputs.known_on_rows import out_of_reach
+from vardi._inputs.pool import Name
+from vardi._rows.base import Rows
+from vardi._rows.contract import Floats, Integers
+from vardi._rows.joint import Joint
+from vardi._solve.identify import Verdict, connected, cut_verdict, group_text, judge, weak_groups
+from vardi._solve.joint import Walk, meet, stationary
+from vardi._solve.newton import GAP, Solution, newton, solve
+from vardi._solve.parameters import (
+    held_of,
+    require_identified,
+    search,
+    unknown_everywhere,
+    warn_of_vague_parameters,
+)
+from vardi.errors import ConvergenceError, InvalidKnownError, NotIdentifiableError
+
+MANY = 10_000  # rows from which a few of them are looked at first
+FEW = 50  # rows of each sample that mostly show that all are linked
+JOINED = 1e-8  # of the means of known functions in groups: below it the groups cannot be told apart
+EMPTY = 1e-9  # mass of a group from which on it is gone
+
+
+def solve_plain(rows: Rows, names: Sequence[Name], tol: float, max_iterations: int) -> Solution | Verdict:
+    """Return the solution of known biases alone, or the verdict that there is none."""
+    few = rows if len(rows) <= MANY else rows.subsample(0.0, least=FEW)  # what these link is linked
+    if not connected(few.reach(), few.sizes) and (few is rows or not connected(rows.reach(), rows.sizes)):
+        return judge(rows, names)
+    solution = solve(rows, tol=tol, max_iterations=max_iterations)
+    if solution.gap < GAP:
+        return cut_verdict(judge(rows, names), solution.cut[rows.sizes > 0], solution.gap)
+    if not solution.converged:
+        raise ConvergenceError(
+            f"Vardi's equations hold to {solution.residual:.1e} only after {solution.iterations} iterations, and "
+            f"{tol:.0e} was asked for (spectral gap {solution.gap:.1e}). The samples overlap too little for the "
+            "rounding of the sums, or the tolerance is below it. Raise tol or max_iterations, or add a sample "
+            "between those that overlap least.",
+            solution=solution,
+        )
+    return solution
+
+
+@dataclass(frozen=True)
+class JointFit:
+    """A solution in all coordinates, and the one that the samples give on their own.
+
+    Attributes
+    ----------
+    solution : Solution
+        At the known values and the estimated parameters.
+    alone : ndarray or None
+        The point without known values; None where overlap does not join the samples, or parameters need these values.
+    groups : ndarray of int
+        The group of each bias within which overlap compares the samples; -1 for a state without rows.
+    """
+
+    solution: Solution
+    alone: Floats | None
+    groups: Integers
+
+
+def solve_joint(
+    joint: Joint,
+    names: Sequence[Name],
+    known: Known | None,
+    values: Floats,
+    verdict: Verdict,
+    *,
+    tol: float,
+    max_iterations: int,
+) -> JointFit:
+    """Solve for normalisers, parameters and multipliers of known moments.
+
+    Parameters
+    ----------
+    joint : Joint
+        The rows.
+    names : sequence
+        A name for each bias.
+    known : Known or None
+        What is known, for messages.
+    values : ndarray of shape (n, m)
+        The known functions on the rows, for messages.
+    verdict : Verdict
+        Of the overlap.
+    """
+    groups = weak_groups(joint.base, verdict) if known is not None else np.where(joint.sizes > 0, 0, -1)
+    if known is None:
+        verdict.require()
+        if len(joint.families) == int((joint.sizes > 0).sum()):
+            raise unknown_everywhere([names[k] for k in joint.families], verdict)
+    start, identified = _without_known(joint, names, groups, tol, max_iterations)
+    held = held_of(joint)
+    if known is None:
+        walk = _polished(joint, start, held, tol, max_iterations, names)
+    else:
+        _require_joined(joint, start, groups, verdict, names)
+        walk = meet(joint, start, held, tol=tol, most=max_iterations)
+        if not walk.converged:
+            raise _not_met(joint, walk, known, values, groups, names)
+    if joint.families:
+        require_identified(joint, walk.at, names)
+        warn_of_vague_parameters(joint, walk.at, names, stacklevel=6)
+    alone = start if known is not None and identified and groups.max() == 0 else None
+    return JointFit(_solution(joint, walk, groups), alone, groups)
+
+
+def joined_groups(joint: Joint, names: Sequence[Name], verdict: Verdict, tol: float = 1e-6) -> Integers:
+    """Return the groups that overlap leaves, or say which of them known values do not join."""
+    groups = weak_groups(joint.base, verdict)
+    if groups.max() > 0:
+        start, _ = _without_known(joint, names, groups, tol, 100)
+        _require_joined(joint, start, groups, verdict, names)
+    return groups
+
+
+def _without_known(
+    joint: Joint, names: Sequence[Name], groups: Integers, tol: float, max_iterations: int
+) -> tuple[Floats, bool]:
+    """Return the point that samples give on their own, each group on its own scale, and whether it is identified."""
+    at = joint.coordinates
+    rest = np.zeros(at.known + at.uncertain)
+    if joint.families:
+        walk = search(joint, max_iterations)
+        try:
+            require_identified(joint, walk.at, names)
+            identified = True
+        except NotIdentifiableError:
+            if not at.known:
+                raise
+            identified = False
+        return np.concatenate([walk.v, rest]), identified
+    u = np.full(at.samples, -np.inf)
+    for label in range(int(groups.max()) + 1):
+        states = groups == label
+        part = joint.base if groups.max() == 0 else joint.base.subset(np.flatnonzero(states[joint.source]))
+        if states.sum() == 1:
+            u[states] = 0.0
+        else:
+            found = solve_plain(part, names, tol, max_iterations)
+            if isinstance(found, Verdict):
+                raise found.error()
+            u[states] = found.u[states]
+        _, shift = part.weights(np.where(states, u, -np.inf))
+        u[states] += shift  # weights of mean 1 within the group: it has the mass of its rows
+    return np.concatenate([u, rest]), True
+
+
+def _polished(joint: Joint, v: Floats, held: int, tol: float, max_iterations: int, names: Sequence[Name]) -> Walk:
+    """Take the last steps to the solution; where second derivatives are unknown, in the normalisers alone."""
+    walk = stationary(joint, v, held, tol=tol, most=max_iterations)
+    if walk.converged:
+        return walk
+    at = joint.coordinates
+    rows, shift = joint.rows_at(v[at.theta]), joint.shift(v[at.theta])
+    solution = newton(rows, v[at.u] - shift, tol=tol, max_iterations=max_iterations)
+    point = v.copy()
+    point[at.u] = solution.u + shift
+    again = stationary(joint, point, held, tol=1e-6, most=0)
+    score = float(np.sqrt(max(again.at.gradient @ again.at.information.solve(again.at.gradient), 0.0)))
+    if not solution.converged or score > 1e-4:
+        raise ConvergenceError(
+            f"The parameters of {', '.join(repr(str(names[k])) for k in joint.families)} were not found in "
+            f"{walk.iterations} steps: the gradient of their likelihood is {score:.1e} of its standard error. The "
+            "likelihood is not smooth, or the start is far off. Give another start, or a gradient.",
+            solution=replace(_solution(joint, again, np.where(joint.sizes > 0, 0, -1)), converged=False),
+        )
+    return replace(again, converged=True, iterations=walk.iterations + solution.iterations)
+
+
+def _solution(joint: Joint, walk: Walk, groups: Integers) -> Solution:
+    """Return the solution in the gauge in which weights have mean 1, with u on the user's scale."""
+    at = joint.coordinates
+    weights, shift = joint.weights(walk.v)
+    v = joint.rescaled(walk.v, shift)
+    rows = joint.rows_at(v[at.theta])
+    u = v[at.u] - joint.shift(v[at.theta])
+    gap, cut = _gap(rows, u, groups)
+    return Solution(
+        u, walk.converged, walk.iterations, walk.at.residual, walk.step, gap, np.nan, cut, point=v, weights=weights
+    )
+
+
+def _gap(rows: Rows, u: Floats, groups: Integers) -> tuple[float, Floats]:
+    """Return the smallest spectral gap of a group, and its vector, below zero on the other groups."""
+    from vardi._solve.laplacian import Laplacian, restricted
+
+    sums = rows.sums(u, objective=False)
+    cut, smallest = np.full(len(u), -1.0), 1.0
+    cut[rows.sizes == 0] = 0.0
+    for label in range(int(groups.max()) + 1):
+        states = groups == label
+        if states.sum() < 2:
+            continue
+        gram = restricted(sums.gram, states)
+        gap, side = Laplacian(sums.shares[states], gram).gap()
+        if gap <= smallest:
+            smallest = gap
+            cut[rows.sizes > 0] = -1.0
+            cut[states] = side if side[0] >= 0 else -side
+    return smallest, cut
+
+
+def _require_joined(joint: Joint, v: Floats, groups: Integers, verdict: Verdict, names: Sequence[Name]) -> None:
+    """Refuse groups whose share of the population neither overlap nor known values tell."""
+    count = int(groups.max()) + 1
+    if count == 1:
+        return
+    weights, _ = joint.weights(v)
+    counts = np.ones(len(joint)) if joint.counts is None else joint.counts
+    label = groups[joint.source]
+    mass = np.bincount(label, counts * weights, minlength=count)
+    g = joint.at(v).g
+    scale = np.where(np.ptp(g, axis=0) > 0, np.ptp(g, axis=0), 1.0)
+    means = np.column_stack(
+        [np.bincount(label, counts * weights * column, minlength=count) for column in (g / scale).T]
+    )
+    design = np.column_stack([np.ones(count), means / mass[:, None]])
+    values, left = np.linalg.svd(design)[1], np.linalg.svd(design)[0]
+    rank = int((values > JOINED * values[0]).sum())
+    if rank == count:
+        return
+    loose = np.flatnonzero(np.abs(left[:, rank:]).max(axis=1) > JOINED)
+    wanted = " or ".join(group_text(verdict.groups[g]) for g in loose[:3])
+    more = "" if len(loose) <= 3 else f" (there are {len(loose)} such groups)"
+    raise NotIdentifiableError(
+        f"Overlap leaves the samples in {count} groups, and the known values do not say how much of the population "
+        f"each of these stands for: it is open for {wanted}{more}. Give the share of what such a group can draw, by the "
+        "name of its sample or as a condition, or a mean that differs between the groups.",
+        groups=verdict.groups,
+        verdict=verdict,
+    )
+
+
+def _not_met(
+    joint: Joint, walk: Walk, known: Known, values: Floats, groups: Integers, names: Sequence[Name]
+) -> InvalidKnownError | ConvergenceError:
+    """Return the error for known values that were not met, with the reason if there is one."""
+    error = out_of_reach(known, values)
+    if error is not None:
+        return error
+    if walk.at.sums.positive:
+        weights, _ = joint.weights(walk.v)
+        counts = np.ones(len(joint)) if joint.counts is None else joint.counts
+        mass = np.bincount(groups[joint.source], counts * weights) / joint.sizes.sum()
+        gone = np.flatnonzero(mass < 0.01 / len(mass))
+        if groups.max() > 0 and len(gone):
+            members = [names[k] for k in np.flatnonzero(groups == gone[0])]
+            return InvalidKnownError(
+                f"The known values contradict the samples: the nearer weights come to meeting them, the less is left "
+                f"for {group_text(members)}, whose rows are part of the population. Correct the known values "
+                f"({', '.join(map(repr, known.labels))}), or the biases.",
+                labels=list(known.labels),
+            )
+    return ConvergenceError(
+        f"Weights that meet the known values ({', '.join(map(repr, known.labels))}) exist, but were not found: the "
+        "equations hold to "
+        f"{walk.at.residual:.1e} after {walk.iterations} steps. The values are far from what the samples say, so that "
+        "some rows would have next to no weight. Check them; if the selection of a sample depends on what they speak "
+        "of, declare it, as with vardi.cells(...).",
+        solution=_solution_or_none(joint, walk, groups),
+    )
+
+
+def _solution_or_none(joint: Joint, walk: Walk, groups: Integers) -> Solution:
+    nothing = np.zeros(joint.coordinates.samples)
+    if not walk.at.sums.positive:
+        return Solution(walk.v[joint.coordinates.u], False, walk.iterations, np.inf, np.inf, 0.0, np.nan, nothing)
+    return replace(_solution(joint, walk, groups), converged=False)
