@@ -409,7 +409,7 @@ def _report_failures(failures: Sequence[_Failure], n: int, kind: Kind, fit: Debi
         f"{' and '.join(f'({show(group)})' for group in groups[:6])} cannot be compared."
         if fit._anchor is None
         else f"{len(failures)} of {n} draws have no fit: too few of their rows join the samples of a group, or are in "
-        "the cells of the shares."
+        "the cells of the known values."
     )
     if fit._parameters is not None:
         fact = f"{len(failures)} of {n} draws have no fit: their rows do not determine the parameters of the biases."

@@ -23,6 +23,7 @@ from vardi._fit.pipeline import (
     rows_of,
 )
 from vardi._fit.sample import DebiasedSample
+from vardi._inputs.old_names import shares_argument
 from vardi._inputs.pool import Name, Pool, as_biases, as_named, as_pool, matrix_pool
 from vardi._lazy import any_lazy, as_lazy_pool
 from vardi._parametric import Setup, has_parameters
@@ -40,10 +41,11 @@ def debias(
     *,
     source: Any = None,
     counts: Any = None,
-    shares: Any = None,
+    known: Any = None,
     on_unidentified: OnUnidentified = "raise",
     tol: float = 1e-10,
     max_iterations: int = 100,
+    shares: Any = None,
 ) -> DebiasedSample:
     r"""Turn K biased samples of one population into one debiased sample.
 
@@ -66,18 +68,21 @@ def debias(
         For one frame that holds all samples: the column with the label of each row's sample, or the labels themselves.
     counts : array, mapping from name to array, or str, optional
         How many rows each row stands for (frequency weights), or the column that says so.
-    shares : mapping, optional
-        Shares of the population that are known, as from a census. From the name of a sample whose bias is a condition,
-        or from a condition (text or :class:`~vardi.biases.Bias`), to its share; or from a column to the shares of its
-        values, which sum to 1. Of all weights that meet them those nearest to the debiased ones are taken (raking).
-        Shares join samples that overlap does not; where the samples can tell, the shares are tested, and ``fit.shares``
-        has the outcome.
+    known : mapping, optional
+        What is known of the population, as from a census. From a column or an expression to its mean; from a condition
+        (text or :class:`~vardi.biases.Bias`) to its share; from a column to the shares of its values (a margin: a
+        mapping or a pandas Series), which sum to 1; from the name of a sample to the mean of its bias, in the scale in
+        which this is declared. A value is a number, or ``(value, standard error)``, or an
+        :class:`~vardi.Estimate`. The weights meet it; it sharpens estimates, and joins samples that overlap does not.
+        Where the samples can tell, it is tested, and ``fit.known`` has the outcome.
     on_unidentified : {"raise", "largest"}
         What to do where some samples cannot be compared: raise, or keep the group with the most rows and warn.
     tol : float
         Largest relative error of Vardi's equations, max_k abs(Gamma_k - 1).
     max_iterations : int
         Newton steps after which :class:`~vardi.errors.ConvergenceError` is raised.
+    shares
+        The former name of ``known``: gives an error that shows what to write.
 
     Returns
     -------
@@ -101,20 +106,21 @@ def debias(
     Two regions that no sample spans, whose shares a census knows:
 
     >>> regions = {"north": np.array([3.0, 5.0]), "south": np.array([10.0, 12.0, 14.0])}
-    >>> fit = vardi.debias(regions, {"north": "x <= 5", "south": "x > 5"}, shares={"north": 0.25})
+    >>> fit = vardi.debias(regions, {"north": "x <= 5", "south": "x > 5"}, known={"north": 0.25})
     >>> fit.probabilities.round(12)
     array([0.125, 0.125, 0.25 , 0.25 , 0.25 ])
     """
+    _refuse_shares(shares)
     _require_choice(on_unidentified)
     _require_rows_for_parameters(samples, biases)
-    if shares is not None:
+    if known is not None:
         _refuse_largest(on_unidentified)
         if any_lazy(samples):
             lazy = as_lazy_pool(samples, biases, source=source, counts=counts)
-            return fit_lazy_anchored(lazy, shares, tol, max_iterations)
+            return fit_lazy_anchored(lazy, known, tol, max_iterations)
         pool = as_pool(samples, biases, source=source, counts=counts)
         _refuse_parameters(pool)
-        return fit_anchored(pool, pool.values(), shares, tol, max_iterations, log=False)
+        return fit_anchored(pool, pool.values(), known, tol, max_iterations, log=False)
     if any_lazy(samples):
         lazy = as_lazy_pool(samples, biases, source=source, counts=counts)
         return fit_lazy(lazy, on_unidentified, tol, max_iterations)
@@ -130,11 +136,12 @@ def debias_matrix(
     log: bool = False,
     *,
     counts: Any = None,
-    shares: Any = None,
+    known: Any = None,
     names: Iterable[Name] | None = None,
     on_unidentified: OnUnidentified = "raise",
     tol: float = 1e-10,
     max_iterations: int = 100,
+    shares: Any = None,
 ) -> DebiasedSample:
     """Debias from the values of the biases alone.
 
@@ -150,10 +157,11 @@ def debias_matrix(
         Column of omega that each row's sample was drawn with, 0 to K - 1.
     log : bool
         Whether logs are given: a physicist gives minus the reduced potentials.
-    counts, on_unidentified, tol, max_iterations
+    counts, on_unidentified, tol, max_iterations, shares
         As for :func:`debias`.
-    shares : mapping, optional
-        Known shares of the population, by the names of columns of omega that are 0 or a constant.
+    known : mapping, optional
+        What is known of the population, by the names of columns of omega: the mean of such a column, in its scale. A
+        column that no row was drawn with carries any function.
     names : iterable, optional
         Names of the columns; "0", "1", ... by default.
 
@@ -165,12 +173,13 @@ def debias_matrix(
     >>> fit.weights
     array([0.75, 1.5 , 0.75])
     """
+    _refuse_shares(shares)
     _require_choice(on_unidentified)
     omega = _as_matrix(omega, source)
     pool = matrix_pool(omega, source, counts, names)
-    if shares is not None:
+    if known is not None:
         _refuse_largest(on_unidentified)
-        return fit_anchored(pool, omega, shares, tol, max_iterations, log=log)
+        return fit_anchored(pool, omega, known, tol, max_iterations, log=log)
     return fit(pool, omega, on_unidentified, tol, max_iterations, log=log)
 
 
@@ -194,7 +203,9 @@ def _as_matrix(omega: Any, source: Any) -> Any:
     return omega
 
 
-def identify(samples: Any, biases: Any, *, source: Any = None, counts: Any = None, shares: Any = None) -> Verdict:
+def identify(
+    samples: Any, biases: Any, *, source: Any = None, counts: Any = None, known: Any = None, shares: Any = None
+) -> Verdict:
     """Tell whether the samples can be compared with one another, before any solve.
 
     Parameters are those of :func:`debias`.
@@ -209,22 +220,23 @@ def identify(samples: Any, biases: Any, *, source: Any = None, counts: Any = Non
     (False, (('low',), ('high',)))
     >>> bool(vardi.identify({"low": low, "high": high}, {"low": "x <= 8", "high": "x >= 3"}))
     True
-    >>> known = {"low": 0.4}  # of the population, by a census
-    >>> bool(vardi.identify({"low": low, "high": high}, {"low": "x <= 5", "high": "x >= 6"}, shares=known))
+    >>> census = {"low": 0.4}  # of the population
+    >>> bool(vardi.identify({"low": low, "high": high}, {"low": "x <= 5", "high": "x >= 6"}, known=census))
     True
     """
+    _refuse_shares(shares)
     _require_rows_for_parameters(samples, biases)
     if any_lazy(samples):
         lazy = as_lazy_pool(samples, biases, source=source, counts=counts)
-        return judge(lazy.rows(), lazy.names) if shares is None else joined(lambda: anchored_lazy_pool(lazy, shares))
+        return judge(lazy.rows(), lazy.names) if known is None else joined(lambda: anchored_lazy_pool(lazy, known))
     pool = as_pool(samples, biases, source=source, counts=counts)
     if has_parameters(pool):
-        if shares is not None:
+        if known is not None:
             _refuse_parameters(pool)
         setup = Setup.of(pool)
         return setup.judged(judged(pool, setup.start()))
-    if shares is not None:
-        return joined(lambda: anchored_pool(pool, pool.values(), shares, log=False))
+    if known is not None:
+        return joined(lambda: anchored_pool(pool, pool.values(), known, log=False))
     return judged(pool, rows_of(pool, pool.values(), counted(pool), log=False))
 
 
@@ -241,11 +253,16 @@ def _require_rows_for_parameters(samples: Any, biases: Any) -> None:
             )
 
 
+def _refuse_shares(shares: Any) -> None:
+    if shares is not None:
+        raise shares_argument(shares)
+
+
 def _refuse_parameters(pool: Pool) -> None:
     if has_parameters(pool):
         raise MismatchError(
-            "Known shares beside biases with parameters are not supported: what shares tell of the parameters has no "
-            "place in the likelihood. Leave the shares out, or fix the parameters with .at(...).",
+            "Known values beside biases with parameters are not supported: what they tell of the parameters has no "
+            "place in the likelihood. Leave known out, or fix the parameters with .at(...).",
             expected=("known biases",),
             got=("biases with parameters",),
         )
@@ -254,8 +271,8 @@ def _refuse_parameters(pool: Pool) -> None:
 def _refuse_largest(on_unidentified: str) -> None:
     if on_unidentified == "largest":
         raise MismatchError(
-            "on_unidentified='largest' leaves samples out, and shares speak of the whole population. Give shares that "
-            "join the groups, or debias the samples of one group without shares.",
+            "on_unidentified='largest' leaves samples out, and known values speak of the whole population. Give values "
+            "that join the groups, or debias the samples of one group without known=.",
             expected=("raise",),
             got=("largest",),
         )

@@ -1,4 +1,4 @@
-"""Pool -> rows -> verdict -> solution -> DebiasedSample: plain, lazy, with parameters, and with known shares."""
+"""Pool -> rows -> verdict -> solution -> DebiasedSample: plain, lazy, with parameters, and with known values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 
 from vardi._anchored import AnchoredSample
 from vardi._blocked import BlockedSample
+from vardi._estimate.known_check import KnownCheck
 from vardi._fit.sample import DebiasedSample
+from vardi._inputs.known import Known, PoolTable, as_known
+from vardi._inputs.known_on_rows import beyond, reduced
 from vardi._inputs.pool import Pool, show
 from vardi._lazy import LazyDebiasedSample, LazyPool
 from vardi._lazy.shares import LazyAnchoredSample, LazyTable, collapse, with_cells
@@ -20,12 +23,13 @@ from vardi._parametric import ParametricSample, Setup, estimate, warn_of_vague_p
 from vardi._rows import Rows, as_rows
 from vardi._rows.blocks import Blocks
 from vardi._rows.engine.lazy_rows import Part
-from vardi._shares import Anchor, SharesCheck, anchored_rows, as_cells, find_groups, members_of
+from vardi._shares import Anchor, Cell, anchored_rows, find_groups, members_of
 from vardi._shares.anchor import alone, merged
-from vardi._shares.cells import PoolTable, require_rows_in
-from vardi._shares.raking import infeasible
+from vardi._shares.cells import state_values
+from vardi._shares.raking import infeasible, scale_of
 from vardi._solve.identify import Verdict, connected, cut_verdict, joined_verdict, judge
 from vardi._solve.newton import GAP, Solution, solve
+from vardi.biases import Bias
 from vardi.errors import (
     ContradictedKnownWarning,
     ConvergenceError,
@@ -96,54 +100,56 @@ def fit_parametric(pool: Pool, on_unidentified: OnUnidentified, tol: float, max_
     return ParametricSample(setup, rows, replace(fitted, u=fitted.u + shift), weights, scored)
 
 
-def fit_anchored(pool: Pool, omega: Any, shares: Any, tol: float, max_iterations: int, *, log: bool) -> DebiasedSample:
-    """Solve each group of samples on its own, and join them by the shares."""
-    anchor, rows, _ = anchored_pool(pool, omega, shares, log=log)
+def fit_anchored(pool: Pool, omega: Any, known: Any, tol: float, max_iterations: int, *, log: bool) -> DebiasedSample:
+    """Solve each group of samples on its own, and join them by what is known."""
+    anchor, rows, _ = anchored_pool(pool, omega, known, log=log)
     solution = _solve_groups(pool, rows, anchor, tol, max_iterations)
     refit = anchor.weigh(rows, solution.u)
     if refit is None:
-        raise infeasible(anchor.cells, anchor.patterns)
+        raise infeasible(anchor.known, anchor.shares, anchor.patterns)
     kept = counted(pool)
     fit = AnchoredSample(pool, rows, solution, anchor, refit, None if kept.all() else kept)
-    _warn_of_contradiction(fit.shares)
+    _warn_of_contradiction(fit.known)
     return fit
 
 
-def fit_lazy_anchored(pool: LazyPool, shares: Any, tol: float, max_iterations: int) -> DebiasedSample:
-    anchor, rows, _, parts = anchored_lazy_pool(pool, shares)
+def fit_lazy_anchored(pool: LazyPool, known: Any, tol: float, max_iterations: int) -> DebiasedSample:
+    anchor, rows, _, parts = anchored_lazy_pool(pool, known)
     solution = _solve_groups(pool, rows, anchor, tol, max_iterations)
     refit = anchor.weigh(rows, solution.u)
     if refit is None:
-        raise infeasible(anchor.cells, anchor.patterns)
+        raise infeasible(anchor.known, anchor.shares, anchor.patterns)
     fit = LazyAnchoredSample(replace(pool, parts=parts), rows, solution, anchor, refit)
-    _warn_of_contradiction(fit.shares)
+    _warn_of_contradiction(fit.known)
     return fit
 
 
-def anchored_pool(pool: Pool, omega: Any, shares: Any, *, log: bool) -> tuple[Anchor, Rows, Verdict]:
-    """Tie shares to the rows of a pool: cells, groups, and what the shares say of these."""
-    cells = as_cells(shares, pool.names, PoolTable(pool))
+def anchored_pool(pool: Pool, omega: Any, known: Any, *, log: bool) -> tuple[Anchor, Rows, Verdict]:
+    """Tie known values to the rows of a pool: cells, groups, and what the values say of these."""
+    read = as_known(known, pool.names, PoolTable(pool))
+    cells = _bridge(read, lambda k: float(state_values(omega, k, log=log).max()))
     kept = counted(pool)
     members = members_of(cells, pool, omega, log=log)[kept]
-    require_rows_in(cells, members)
     counts = None if pool.counts is None else pool.counts[kept]
     rows, pattern, patterns = anchored_rows(rows_of(pool, omega, kept, log=log), members, counts)
+    reduced(read, patterns * scale_of(read, np.array([cell.share for cell in cells])))
     verdict = judge(rows, pool.names)
-    return Anchor.of(cells, find_groups(rows, verdict), rows, pattern, patterns, verdict), rows, verdict
+    return Anchor.of(cells, find_groups(rows, verdict), rows, pattern, patterns, verdict, read), rows, verdict
 
 
-def anchored_lazy_pool(pool: LazyPool, shares: Any) -> tuple[Anchor, Rows, Verdict, tuple[Part, ...]]:
-    cells = as_cells(shares, pool.names, LazyTable(pool))
+def anchored_lazy_pool(pool: LazyPool, known: Any) -> tuple[Anchor, Rows, Verdict, tuple[Part, ...]]:
+    read = as_known(known, pool.names, LazyTable(pool))
+    cells = _bridge(read, lambda k: float(pool.highs[k]))
     parts = with_cells(pool, cells)
     collapsed, members = collapse(pool, parts, cells)
-    require_rows_in(cells, members)
     rows, pattern, patterns = anchored_rows(collapsed, members, None)
+    reduced(read, patterns * scale_of(read, np.array([cell.share for cell in cells])))
     verdict = judge(rows, pool.names)
-    return Anchor.of(cells, find_groups(rows, verdict), rows, pattern, patterns, verdict), rows, verdict, parts
+    return Anchor.of(cells, find_groups(rows, verdict), rows, pattern, patterns, verdict, read), rows, verdict, parts
 
 
 def joined(anchored: Callable[[], tuple[Any, ...]]) -> Verdict:
-    """Return the verdict on groups that shares join, or leave apart."""
+    """Return the verdict on groups that known values join, or leave apart."""
     try:
         anchor, _, verdict, *_ = anchored()
     except NotIdentifiableError as error:
@@ -153,11 +159,36 @@ def joined(anchored: Callable[[], tuple[Any, ...]]) -> Verdict:
     return joined_verdict(verdict, anchor.masses)
 
 
-def _warn_of_contradiction(shares: SharesCheck) -> None:
-    if shares.contradicted:
+def _bridge(known: Known, high: Callable[[int], float]) -> tuple[Cell, ...]:
+    """Return known values as cells for raking, until the solver takes known moments; then this goes.
+
+    Parameters
+    ----------
+    known : Known
+        What is known.
+    high : callable
+        Of the position of a state: the largest value of its bias on the rows.
+    """
+    if not known.exact:
+        raise NotImplementedError("Known values with errors are to come with the solver that takes them.")
+    highs = {k: high(k) for k in known.states}
+    top = np.array([np.inf if isinstance(h, Bias) else highs[h] for h in known.functions])
+    error = beyond(known, np.full(len(known), -np.inf), top)
+    if error is not None:
+        raise error
+    cells = []
+    for label, h, value in zip(known.labels, known.functions, known.values.tolist(), strict=True):
+        if isinstance(h, Bias):
+            cells.append(Cell(label, value, h))
+        else:
+            cells.append(Cell(label, min(value / highs[h], 1.0) if highs[h] > 0 else value, None, h))
+    return tuple(cells)
+
+
+def _warn_of_contradiction(known: KnownCheck) -> None:
+    if known.contradicted:
         warnings.warn(
-            f"{shares.verdict} A bias or a share is wrong, or they speak of different populations; the weights meet "
-            "the shares all the same. fit.shares has the details.",
+            f"{known.verdict} The weights meet the known values all the same. fit.known has the details.",
             ContradictedKnownWarning,
             stacklevel=4,
         )

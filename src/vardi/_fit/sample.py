@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,18 +22,20 @@ from vardi._estimate.bounds import Bounds
 from vardi._estimate.cdf import DebiasedCdf
 from vardi._estimate.diagnostics import Diagnostics, diagnose
 from vardi._estimate.estimates import Estimate, Estimates, not_finite
+from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust, require_trust, warn_of_single_rows
 from vardi._estimate.resampling import Kind
 from vardi._estimate.sensitivity import GAMMAS, Mean, Question, Sensitivity
 from vardi._estimate.sensitivity import Kind as ErrorKind
 from vardi._estimate.tangent import Influence
 from vardi._inputs.frames import Frame, as_frame, concat
+from vardi._inputs.old_names import shares_attribute
 from vardi._inputs.pool import Name, Pool, in_order, is_missing
 from vardi._machine.atomic_write import require_writable, whole_file
 from vardi._machine.memory import require_memory
 from vardi._rows import Checks, Rows
 from vardi._rows.contract import Floats, Integers
-from vardi._shares import Anchor, SharesCheck
+from vardi._shares import Anchor
 from vardi._solve.identify import Verdict, judge
 from vardi._solve.newton import Solution
 from vardi._values import as_array, as_numbers
@@ -54,7 +56,7 @@ class DebiasedSample:
         How the equations were solved, and how well.
     """
 
-    _anchor: Anchor | None = None  # what known shares hold it by
+    _anchor: Anchor | None = None  # what known values hold it by
     _parameters: Any = None  # what fits the parameters of biases to other counts of the rows
 
     def __init__(
@@ -75,9 +77,14 @@ class DebiasedSample:
         return dict(zip(self.names, (int(n) if n == int(n) else n for n in self._rows.sizes.tolist()), strict=True))
 
     @property
-    def shares(self) -> SharesCheck | None:
-        """Known shares beside what the samples say of them; None where no shares were given."""
+    def known(self) -> KnownCheck | None:
+        """What is known of the population beside what the samples say of it; None where nothing was given."""
         return None
+
+    @property
+    def shares(self) -> NoReturn:
+        """The former name of ``known``: an error says so."""
+        raise shares_attribute()
 
     @property
     def parameters(self) -> dict[Name, dict[str, Estimate]]:

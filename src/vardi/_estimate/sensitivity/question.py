@@ -98,7 +98,7 @@ def _require_known_biases(fit: DebiasedSample) -> None:
     if fit._anchor is not None:
         raise VardiError(
             "Sensitivity to wrong biases is for weights that follow from the biases alone, and these meet known "
-            "shares besides, which would hold whatever the biases are. Debias without shares to see it."
+            "values besides, which would hold whatever the biases are. Debias without known= to see it."
         )
     if type(fit._influence) is not Influence:
         raise VardiError(
