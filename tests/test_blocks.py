@@ -184,9 +184,9 @@ def test_rows_of_some_samples_are_gathered_where_they_are_not_kept() -> None:
 @pytest.mark.parametrize("kind", [in_file, in_blocks])
 def test_known_shares(kind: Any, tmp_path: Path) -> None:
     x, omega, source = windows()
-    fit, expected = both(kind(omega, tmp_path), omega, source, shares={"0": 0.42})
+    fit, expected = both(kind(omega, tmp_path), omega, source, known={"0": 0.42})
     assert_same(fit, expected, x)
-    assert fit.shares.pvalue == pytest.approx(expected.shares.pvalue, rel=1e-8)
+    assert fit.known.pvalue == pytest.approx(expected.known.pvalue, rel=1e-8)
 
 
 @pytest.mark.parametrize("kind", [in_file, in_blocks])
@@ -205,7 +205,7 @@ def test_shares_join_groups_that_are_solved_apart(kind: Any, tmp_path: Path) -> 
         vardi.debias_matrix(given, source)
     assert str(read.value) == str(memory.value)
     kept = (source % 2 == 1) | (rng.random(len(x)) < (1.0 + x) / 2)  # drawn as the biases say
-    fit, expected = both(kind(omega[kept], tmp_path), omega[kept], source[kept], shares={"1": 0.3, "3": 0.7})
+    fit, expected = both(kind(omega[kept], tmp_path), omega[kept], source[kept], known={"1": 0.3, "3": 0.7})
     np.testing.assert_allclose(fit.weights, expected.weights, rtol=1e-10)
 
 

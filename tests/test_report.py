@@ -355,7 +355,7 @@ def test_one_row_that_carries_nearly_all_weight():
 def test_known_shares_are_said():
     rng = np.random.default_rng(0)
     samples = {"north": rng.uniform(0, 5, 80), "south": rng.uniform(5.1, 14, 90)}
-    fit = vardi.debias(samples, {"north": "x <= 5", "south": "x > 5"}, shares={"north": 0.25})
+    fit = vardi.debias(samples, {"north": "x <= 5", "south": "x > 5"}, known={"north": 0.25})
     report = compute(fit)
     assert "Known shares were used. The samples say nothing of the shares on their own" in said(report)
     assert "shares = {\n    'north': 0.25,\n}\nfit = vardi.debias(samples, biases, shares=shares)" in report.recipe.code

@@ -52,7 +52,7 @@ def test_the_largest_group_of_windows_is_kept():
 
 def test_known_shares_join_windows():
     windows = vardi.Windows([1.0, 1.5, 9.0, 9.5], low=[0.0, 8.0], high=[2.0, 10.0])
-    fit = vardi.debias_matrix(windows, [0, 0, 1, 1], shares={"0": 0.25})
+    fit = vardi.debias_matrix(windows, [0, 0, 1, 1], known={"0": 0.25})
     np.testing.assert_allclose(fit.probabilities, [0.125, 0.125, 0.375, 0.375], rtol=1e-12)
 
 

@@ -11,12 +11,12 @@ from vardi._estimate.bounds import Bounds
 from vardi._estimate.cdf import Band, DebiasedCdf
 from vardi._estimate.diagnostics import Diagnostics
 from vardi._estimate.estimates import Estimate, Estimates
+from vardi._estimate.known_check import KnownCheck, KnownLine
 from vardi._estimate.sensitivity import Sensitivity
 from vardi._fit.debias import debias, debias_matrix, identify
 from vardi._fit.sample import DebiasedSample
 from vardi._parametric import LikelihoodRatio, ParametricSample
 from vardi._rows import Windows
-from vardi._shares import SharesCheck
 from vardi._solve.identify import Verdict
 from vardi._solve.newton import Solution
 from vardi.biases import (
@@ -50,6 +50,7 @@ from vardi.errors import (
     NeedsRowsError,
     NotIdentifiableError,
     OutputError,
+    RenamedError,
     StudyError,
     TooLargeError,
     UnidentifiedParametersError,
@@ -99,6 +100,8 @@ __all__ = [
     "InvalidBiasError",
     "InvalidCountsError",
     "InvalidKnownError",
+    "KnownCheck",
+    "KnownLine",
     "LikelihoodRatio",
     "MismatchError",
     "MissingValuesError",
@@ -106,8 +109,8 @@ __all__ = [
     "NotIdentifiableError",
     "OutputError",
     "ParametricSample",
+    "RenamedError",
     "Sensitivity",
-    "SharesCheck",
     "Solution",
     "StudyError",
     "TooLargeError",

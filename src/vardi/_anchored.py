@@ -1,4 +1,4 @@
-"""AnchoredSample: a debiased sample that meets known shares of the population."""
+"""AnchoredSample: a debiased sample that meets known values of the population."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._estimate.bias_test import BiasCheck
+from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust
 from vardi._estimate.tangent import Influence
 from vardi._fit.sample import DebiasedSample
@@ -17,7 +18,7 @@ from vardi._inputs.frames import as_frame
 from vardi._inputs.pool import Name, Pool, show
 from vardi._rows import Rows
 from vardi._rows.contract import Floats, Integers
-from vardi._shares import Anchor, AnchoredInfluence, Refit, SharesCheck, check_shares
+from vardi._shares import Anchor, AnchoredInfluence, Refit, check_shares
 from vardi._shares.anchor import raked_log_omegas
 from vardi._shares.cells import members_of_frame
 from vardi._solve.identify import Verdict, joined_verdict, judge
@@ -26,15 +27,15 @@ from vardi.errors import ImpossibleRowError, MismatchError, VardiError
 
 
 class AnchoredSample(DebiasedSample):
-    r"""A debiased sample that meets known shares: what :func:`vardi.debias` returns when it is given ``shares``.
+    r"""A debiased sample that meets known values: what :func:`vardi.debias` returns when it is given ``known``.
 
     The weight of a row is that of its biases times a factor of the cells that it is in,
     :math:`e^{\mu'c(z)} / \sum_l \lambda_l \omega_l(z) / \Omega_l`.
 
     Attributes
     ----------
-    shares : SharesCheck
-        The known shares beside those that the samples give on their own, and a test of the former.
+    known : KnownCheck
+        What is known beside what the samples say on their own, and a test of the former.
     """
 
     _anchor: Anchor
@@ -52,9 +53,9 @@ class AnchoredSample(DebiasedSample):
         self._anchor, self._refit = anchor, refit
 
     @cached_property
-    def shares(self) -> SharesCheck:
-        """The known shares beside those that the samples give on their own, and a test of the former."""
-        return check_shares(self._anchor, self._rows, self._refit, trusted=self.trust.errors_hold)
+    def known(self) -> KnownCheck:
+        """What is known beside what the samples say on their own, and a test of the former."""
+        return check_shares(self._anchor, self._rows, self._refit, self.names, trusted=self.trust.errors_hold)
 
     @cached_property
     def _log_omegas(self) -> Floats:
@@ -72,7 +73,7 @@ class AnchoredSample(DebiasedSample):
         }
 
     def identify(self) -> Verdict:
-        """Tell through which rows the samples are compared, and which groups of them the shares join."""
+        """Tell through which rows the samples are compared, and which groups of them known values join."""
         verdict = judge(self._rows, self.names, self._masses())
         return joined_verdict(verdict, self._anchor.masses)
 
@@ -83,7 +84,7 @@ class AnchoredSample(DebiasedSample):
         return within_groups(trust, self._influence, self.solution, self._anchor.groups, self.names)
 
     def weigh(self, rows: Any) -> Any:
-        """Return the weight of rows that need not be of the pool; they have what biases and shares read."""
+        """Return the weight of rows that need not be of the pool; they have what biases and known values read."""
         weights = super().weigh(rows)
         sampled = np.flatnonzero(self._rows.sizes > 0)
         if self._pool.biases:
@@ -102,8 +103,8 @@ class AnchoredSample(DebiasedSample):
             held = [cell.label for cell, is_in in zip(self._anchor.cells, members[first], strict=True) if is_in]
             raise ImpossibleRowError(
                 f"{int(strange.sum())} of the new rows (the first is row {first}) are in cells as no row of the pool "
-                f"is ({show(held)}), so the shares say nothing of their weight. Weigh rows that are in one cell of "
-                "every margin.",
+                f"is ({show(held)}), so the known values say nothing of their weight. Weigh rows that are in one cell "
+                "of every margin.",
                 sample=None,
                 rows=np.flatnonzero(strange)[:10],
             )
@@ -111,10 +112,10 @@ class AnchoredSample(DebiasedSample):
         return weights if frame is None else frame.series(weights, "weight")
 
     def check_biases(self, columns: Any = None, **options: Any) -> BiasCheck:
-        """Test whether the samples agree with their biases where they overlap; the shares have no part in it."""
+        """Test whether the samples agree with their biases where they overlap; known values have no part in it."""
         if len(self._anchor.masses) > 1 and options.get("method") == "ks-bootstrap":
             raise MismatchError(
-                "method='ks-bootstrap' fits all samples anew, and these are in groups that only the shares join. Use "
+                "method='ks-bootstrap' fits all samples anew, and these are in groups that only known values join. Use "
                 "'score' or 'ks'.",
                 expected=("score", "ks"),
                 got=("ks-bootstrap",),
@@ -124,8 +125,8 @@ class AnchoredSample(DebiasedSample):
     def bounds(self, delta: float = 0.05) -> NoReturn:
         """Refuse: the theory is of samples that overlap alone joins."""
         raise VardiError(
-            "The finite-sample bounds are for weights that follow from the samples alone, and these meet known shares "
-            "besides. Debias without shares to see them."
+            "The finite-sample bounds are for weights that follow from the samples alone, and these meet known values "
+            "besides. Debias without known= to see them."
         )
 
     @cached_property

@@ -164,7 +164,7 @@ def census() -> Case:
         "south": drawn(population, (x > 5) * 1.0, 130, rng),
     }
     biases = {"north": "x <= 5", "low": "x <= 3", "south": "x > 5"}
-    options = {"shares": {"north": 0.45, "sex": {"f": 0.52, "m": 0.48}}}
+    options = {"known": {"north": 0.45, "sex": {"f": 0.52, "m": 0.48}}}
     return Case(tables_of(samples), biases, ("x", "adult"), "x", options)
 
 

@@ -210,16 +210,16 @@ REFUSALS = {
     ),
     "not the language of biases": Refusal(X, {"a": "x >", "b": 1}, vardi.ExpressionError, "x >"),
     "a share above one": Refusal(
-        APART, {"low": "x <= 5", "high": "x >= 6"}, vardi.InvalidKnownError, "1.5", {"shares": {"low": 1.5}}
+        APART, {"low": "x <= 5", "high": "x >= 6"}, vardi.InvalidKnownError, "1.5", {"known": {"low": 1.5}}
     ),
     "a share of nothing": Refusal(
         APART,
         {"low": "x <= 5", "high": "x >= 6"},
         vardi.InvalidKnownError,
         "x > 20",
-        {"shares": {"low": 0.5, "x > 20": 0.2}},
+        {"known": {"low": 0.5, "x > 20": 0.2}},
     ),
     "a share of an unknown name": Refusal(
-        APART, {"low": "x <= 5", "high": "x >= 6"}, vardi.MismatchError, "'lo'", {"shares": {"lo": 0.5}}
+        APART, {"low": "x <= 5", "high": "x >= 6"}, vardi.MismatchError, "'lo'", {"known": {"lo": 0.5}}
     ),
 }

@@ -128,7 +128,7 @@ def test_unidentified_samples(engine):
     verdict = vardi.identify(engine.samples(tables), refusal.biases)
     assert not verdict
     assert verdict.groups == (("low",), ("high",))
-    joined = vardi.identify(engine.samples(tables), refusal.biases, shares={"low": 0.25})
+    joined = vardi.identify(engine.samples(tables), refusal.biases, known={"low": 0.25})
     assert joined
 
 

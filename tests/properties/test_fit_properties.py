@@ -34,7 +34,7 @@ def test_weights_probabilities_and_what_is_counted_from_them(one):
     close(fit.effective_rows(), 1.0 / (probabilities**2).sum())
     assert 1.0 <= fit.effective_rows() <= len(fit) * (1 + 1e-12)
     assert set(fit.numeric_columns) == {"x", "y"}
-    assert fit.shares is None
+    assert fit.known is None
     assert fit.parameters == {}
     assert fit.trust.errors_hold in (True, False)
 
@@ -176,16 +176,16 @@ def test_identify_agrees_with_a_search_by_hand(K, rows, density, seed):
 @given(cases, st.floats(0.15, 0.85), st.floats(0.2, 0.8))
 @examples(20)
 def test_known_shares_are_met_exactly(one, low, first):
-    fit = one.fit(shares={f"x <= {one.cut}": low, "g": {"a": first, "b": 1 - first}})
+    fit = one.fit(known={f"x <= {one.cut}": low, "g": {"a": first, "b": 1 - first}})
     close(fit.expectation(f"x <= {one.cut}").value, low, rtol=1e-8)
     close(fit.expectation("g == 'a'").value, first, rtol=1e-8)
     close(np.asarray(fit.weights).mean(), 1.0)
-    assert isinstance(fit.shares, vardi.SharesCheck)
-    assert 0.0 <= fit.shares.pvalue <= 1.0
-    assert fit.shares.residual < 1e-8
-    assert isinstance(fit.shares.contradicted, bool)
-    assert str(fit.shares.summary())
-    assert str(fit.shares.verdict)
+    assert isinstance(fit.known, vardi.KnownCheck)
+    assert 0.0 <= fit.known.pvalue <= 1.0
+    assert fit.known.residual < 1e-8
+    assert isinstance(fit.known.contradicted, bool)
+    assert str(fit.known.summary())
+    assert str(fit.known.verdict)
 
 
 @given(seeds, st.floats(0.1, 10.0), st.floats(-5.0, 5.0))

@@ -183,7 +183,7 @@ def any_use(frame):
     fit.diagnostics()
     for ask in (fit.expectation, fit.cdf, fit.check_biases, lambda z: fit.sensitivity(z, [1.0, 1.5])):
         attempt(lambda ask=ask: ask("z"))
-    for option in ({"counts": "z"}, {"shares": {"z > 1": 0.5}}, {"shares": {"z == 'a'": 0.5}}):
+    for option in ({"counts": "z"}, {"known": {"z > 1": 0.5}}, {"known": {"z == 'a'": 0.5}}):
         attempt(lambda option=option: vardi.debias(parts, {"p": 1, "q": "v"}, **option))
 
 

@@ -177,11 +177,11 @@ class Diagnostics:
 
     def _overlap(self) -> list[str]:
         bridging = f"bridging rows       {self.trust.bridging:,.1f} over the weakest cut"
-        if len(self.verdict.groups) > 1:  # joined by known shares
+        if len(self.verdict.groups) > 1:  # joined by known values
             within = [f"{bridging} within a group"] if np.isfinite(self.trust.bridging) else []
             return [
                 *within,
-                f"overlap             none between {len(self.verdict.groups)} groups: known shares join them",
+                f"overlap             none between {len(self.verdict.groups)} groups: known values join them",
             ]
         return [
             bridging,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vardi._estimate.estimates import Estimate, with_digits_of
+from vardi._estimate.known_check import KnownCheck
 from vardi._inputs.pool import Name, cut
-from vardi._shares import SharesCheck
 from vardi.biases import everywhere
 from vardi.errors import WeakOverlapWarning
 
@@ -68,7 +68,7 @@ class Summary:
     gaps: dict[str, int]
     doubts: tuple[str, ...]
     log_scale: bool
-    shares: SharesCheck | None = None
+    known: KnownCheck | None = None
     unasked: tuple[str, ...] = ()
 
 
@@ -99,7 +99,7 @@ def summarize(fit: DebiasedSample) -> Summary:
         gaps=fit._gaps,
         doubts=fit.trust.messages,
         log_scale=log_scale,
-        shares=fit.shares,
+        known=fit.known,
         unasked=getattr(fit, "_numeric_schema", ()),  # of a lazy fit, in whose engine each mean takes passes
     )
 
@@ -134,7 +134,7 @@ def to_text(summary: Summary) -> str:
         f"{_rows(summary)} of {sampled} {'sample' if sampled == 1 else 'samples'} speak for the population",
         *_wrapped("identified", summary.verdict),
         *_wrapped("solved", _solved(summary)),
-        *([] if summary.shares is None else _wrapped("shares", _shares(summary.shares))),
+        *([] if summary.known is None else _wrapped("known", _known(summary.known))),
         "",
         f"{'sample':<{name_width}} {'rows':>11}  {'bias':<{bias_width}}  {normaliser:>18}  {'of weight':>11}",
     ]
@@ -181,7 +181,7 @@ def to_html(summary: Summary) -> str:
         "<div><p><b>DebiasedSample</b>: "
         f"{_rows(summary)}, effective {summary.effective:,.0f} of {summary.counted:,.0f}.<br>"
         f"{escape(summary.verdict)}<br>Solved: {escape(_solved(summary))}"
-        + ("" if summary.shares is None else f"<br>Shares: {escape(_shares(summary.shares))}")
+        + ("" if summary.known is None else f"<br>Known: {escape(_known(summary.known))}")
         + "</p>"
         "<table><thead><tr><th>sample</th><th>rows</th><th>bias</th>"
         f"<th>{'log ' * summary.log_scale}normaliser</th><th>share of weight</th></tr>"
@@ -224,9 +224,9 @@ def _solved(summary: Summary) -> str:
     )
 
 
-def _shares(shares: SharesCheck) -> str:
-    cells = "1 known share is" if len(shares.lines) == 1 else f"{len(shares.lines)} known shares are"
-    return f"{cells} met to {shares.residual:.0e}. {shares.verdict}"
+def _known(known: KnownCheck) -> str:
+    values = "1 known value is" if len(known.lines) == 1 else f"{len(known.lines)} known values are"
+    return f"{values} met to {known.residual:.0e}. {known.verdict}"
 
 
 def _rows(summary: Summary) -> str:

@@ -10,6 +10,7 @@ from scipy import sparse
 
 from vardi._fit.pipeline import OnUnidentified, fit, verdict_of
 from vardi._fit.sample import DebiasedSample
+from vardi._inputs.old_names import shares_argument
 from vardi._inputs.pool import Name, as_pool, matrix_pool
 from vardi._lazy import any_lazy, as_lazy_pool
 from vardi._rows import Windows
@@ -29,6 +30,7 @@ def debias(
     on_unidentified: OnUnidentified = "raise",
     tol: float = 1e-10,
     max_iterations: int = 100,
+    shares: Any = None,
 ) -> DebiasedSample:
     r"""Turn K biased samples of one population into one debiased sample.
 
@@ -51,18 +53,21 @@ def debias(
         For one frame that holds all samples: the column with the label of each row's sample, or the labels themselves.
     counts : array, mapping from name to array, or str, optional
         How many rows each row stands for (frequency weights), or the column that says so.
-    shares : mapping, optional
-        Shares of the population that are known, as from a census. From the name of a sample whose bias is a condition,
-        or from a condition (text or :class:`~vardi.biases.Bias`), to its share; or from a column to the shares of its
-        values, which sum to 1. Of all weights that meet them those nearest to the debiased ones are taken (raking).
-        Shares join samples that overlap does not; where the samples can tell, the shares are tested, and ``fit.shares``
-        has the outcome.
+    known : mapping, optional
+        What is known of the population, as from a census. From a column or an expression to its mean; from a condition
+        (text or :class:`~vardi.biases.Bias`) to its share; from a column to the shares of its values (a margin: a
+        mapping or a pandas Series), which sum to 1; from the name of a sample to the mean of its bias, in the scale in
+        which this is declared. A value is a number, or ``(value, standard error)``, or an
+        :class:`~vardi.Estimate`. The weights meet it; it sharpens estimates, and joins samples that overlap does not.
+        Where the samples can tell, it is tested, and ``fit.known`` has the outcome.
     on_unidentified : {"raise", "largest"}
         What to do where some samples cannot be compared: raise, or keep the group with the most rows and warn.
     tol : float
         Largest relative error of Vardi's equations, max_k abs(Gamma_k - 1).
     max_iterations : int
         Newton steps after which :class:`~vardi.errors.ConvergenceError` is raised.
+    shares
+        The former name of ``known``: gives an error that shows what to write.
 
     Returns
     -------
@@ -90,6 +95,7 @@ def debias(
     >>> fit.probabilities.round(12)
     array([0.125, 0.125, 0.25 , 0.25 , 0.25 ])
     """
+    _refuse_shares(shares)
     _require_choice(on_unidentified)
     if any_lazy(samples):
         lazy = as_lazy_pool(samples, biases, source=source, counts=counts)
@@ -109,6 +115,7 @@ def debias_matrix(
     on_unidentified: OnUnidentified = "raise",
     tol: float = 1e-10,
     max_iterations: int = 100,
+    shares: Any = None,
 ) -> DebiasedSample:
     """Debias from the values of the biases alone.
 
@@ -124,10 +131,11 @@ def debias_matrix(
         Column of omega that each row's sample was drawn with, 0 to K - 1.
     log : bool
         Whether logs are given: a physicist gives minus the reduced potentials.
-    counts, on_unidentified, tol, max_iterations
+    counts, on_unidentified, tol, max_iterations, shares
         As for :func:`debias`.
-    shares : mapping, optional
-        Known shares of the population, by the names of columns of omega that are 0 or a constant.
+    known : mapping, optional
+        What is known of the population, by the names of columns of omega: the mean of such a column, in its scale. A
+        column that no row was drawn with carries any function.
     names : iterable, optional
         Names of the columns; "0", "1", ... by default.
 
@@ -139,6 +147,7 @@ def debias_matrix(
     >>> fit.weights
     array([0.75, 1.5 , 0.75])
     """
+    _refuse_shares(shares)
     _require_choice(on_unidentified)
     omega = _as_matrix(omega, source)
     pool = matrix_pool(omega, source, counts, names)
@@ -165,7 +174,9 @@ def _as_matrix(omega: Any, source: Any) -> Any:
     return omega
 
 
-def identify(samples: Any, biases: Any, *, source: Any = None, counts: Any = None, known: Any = None) -> Verdict:
+def identify(
+    samples: Any, biases: Any, *, source: Any = None, counts: Any = None, known: Any = None, shares: Any = None
+) -> Verdict:
     """Tell whether the samples can be compared with one another, before any solve.
 
     Parameters are those of :func:`debias`.
@@ -180,14 +191,20 @@ def identify(samples: Any, biases: Any, *, source: Any = None, counts: Any = Non
     (False, (('low',), ('high',)))
     >>> bool(vardi.identify({"low": low, "high": high}, {"low": "x <= 8", "high": "x >= 3"}))
     True
-    >>> known = {"low": 0.4}  # of the population, by a census
-    >>> bool(vardi.identify({"low": low, "high": high}, {"low": "x <= 5", "high": "x >= 6"}, known=known))
+    >>> census = {"low": 0.4}  # of the population
+    >>> bool(vardi.identify({"low": low, "high": high}, {"low": "x <= 5", "high": "x >= 6"}, known=census))
     True
     """
+    _refuse_shares(shares)
     if any_lazy(samples):
         lazy = as_lazy_pool(samples, biases, source=source, counts=counts)
         return judge(lazy.rows(), lazy.names)
     return verdict_of(as_pool(samples, biases, source=source, counts=counts), None, known, log=False)
+
+
+def _refuse_shares(shares: Any) -> None:
+    if shares is not None:
+        raise shares_argument(shares)
 
 
 def _require_choice(on_unidentified: str) -> None:

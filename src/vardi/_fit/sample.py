@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from vardi._estimate.tangent import Tangent, estimates_of
 from vardi._estimate.torch_batches import torch_sampler, torch_weights
 from vardi._fit import parameters
 from vardi._fit.known import check_known, joined
+from vardi._inputs.old_names import shares_attribute
 from vardi._inputs.pool import Name
 from vardi._machine.atomic_write import require_writable, whole_file
 from vardi._rows.contract import Floats
@@ -66,6 +67,11 @@ class DebiasedSample:
     def known(self) -> KnownCheck | None:
         """What is known of the population beside what the samples say of it; None where nothing was given."""
         return check_known(self.held, trusted=self.trust.errors_hold)
+
+    @property
+    def shares(self) -> NoReturn:
+        """The former name of ``known``: an error says so."""
+        raise shares_attribute()
 
     @cached_property
     def parameters(self) -> dict[Name, dict[str, Estimate]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -29,8 +30,8 @@ from vardi._rows.contract import Floats
 from vardi._values import as_numbers
 from vardi.biases import Bias, ExpressionBias, ParametricBias, isin, where
 from vardi.biases._expressions import is_condition
-from vardi.biases._expressions.nodes import Column
-from vardi.errors import InvalidKnownError, MismatchError, MissingValuesError, number_of_rows, suggest
+from vardi.biases._expressions.nodes import Column, IsIn
+from vardi.errors import ExpressionError, InvalidKnownError, MismatchError, MissingValuesError, number_of_rows, suggest
 
 ROUNDING = 1e-5  # how far the shares of a margin may be from 1 in sum: printed shares are rounded
 
@@ -81,6 +82,16 @@ class Known:
     def columns(self) -> tuple[str, ...]:
         """The columns that the functions read, but for those that only the bias of a state reads."""
         return tuple(dict.fromkeys(column for h in self.functions if isinstance(h, Bias) for column in h.columns))
+
+    def margin_of(self, j: int) -> tuple[str, Any] | None:
+        """Return the column and its value that function j tells in a margin; None for a function of its own."""
+        for column, place in self.margins:
+            if place.start <= j < place.stop:
+                h = self.functions[j]
+                assert isinstance(h, ExpressionBias)
+                assert isinstance(h.node, IsIn)
+                return column, h.node.values[0].value
+        return None
 
     @property
     def states(self) -> tuple[int, ...]:
@@ -180,7 +191,8 @@ def known_biases(known: Mapping[Any, Any], names: Iterable[Name]) -> dict[str, B
             if isinstance(part, Bias):
                 found[str(part)] = part
             elif isinstance(part, str) and part not in taken:
-                found[part] = where(part)
+                with suppress(ExpressionError):  # the name of a column may be no expression
+                    found[part] = where(part)
     return found
 
 

@@ -135,11 +135,10 @@ def out_of_reach(known: Known, H: Floats) -> InvalidKnownError | None:
     InvalidKnownError or None
         None where there are such weights.
     """
-    low, high = H.min(axis=0), H.max(axis=0)
-    exact, tau = np.diag(known.covariance) == 0.0, known.values
-    beyond = exact & ((tau < low - EXACT * np.abs(low)) | (tau > high + EXACT * np.abs(high)))
-    if beyond.any():
-        return _beyond(known, low, high, np.flatnonzero(beyond))
+    low, high, tau = H.min(axis=0), H.max(axis=0), known.values
+    error = beyond(known, low, high)
+    if error is not None:
+        return error
     scale = np.where(high > low, high - low, 1.0)
     V = known.covariance / np.outer(scale, scale)
     variances, axes = np.linalg.eigh(V)
@@ -171,7 +170,7 @@ class _Seen:
         triangle = np.zeros((0, H.shape[1]))
         for start in range(0, len(H), BLOCK):
             block = (H[start : start + BLOCK] - mean) / scale
-            triangle = np.linalg.qr(np.vstack([triangle, block]), mode="r")
+            triangle = np.asarray(np.linalg.qr(np.vstack([triangle, block]), mode="r"))
         return cls(low, high, np.where(high > low, mean, low), triangle)
 
     @property
@@ -266,16 +265,21 @@ def _contradiction(known: Known, seen: _Seen, combination: Floats) -> InvalidKno
     labels = [known.labels[j] for j in places]
     if len(places) == 1:
         return _constant(known, int(places[0]), float(seen.low[places[0]]))
-    a = combination[places] / np.abs(combination[places]).min()
+    a = combination[places] / (np.abs(combination[places]).min() * np.sign(combination[places[0]]))
     terms = " ".join(
         f"{'-' if factor < 0 else '+'} {'' if abs(factor) == 1 else f'{abs(factor):.4g} * '}{label!r}"
         for factor, label in zip(np.round(a, 9).tolist(), labels, strict=True)
     ).removeprefix("+ ")
-    on_rows, as_known = float(a @ seen.mean[places]), float(a @ known.values[places])
+    size = float(np.abs(a) @ np.maximum(np.abs(seen.mean[places]), np.abs(known.values[places])))
+    on_rows, as_known = (
+        value if abs(value) > EXACT * size else 0.0
+        for value in (float(a @ seen.mean[places]), float(a @ known.values[places]))
+    )
     errors = "" if known.exact else ", by far more than their standard errors allow"
     return InvalidKnownError(
-        f"The known values of {show(labels)} contradict one another: {terms} is {on_rows:.6g} on every row of the "
-        f"pool, and {as_known:.6g} by the values given{errors}. Correct them, or leave out one that follows from the others.",
+        f"The known values of {show(labels)} contradict one another: {terms} is {on_rows:.6g} on every row of "
+        f"the pool, and {as_known:.6g} by the values given{errors}. Correct them, or leave out one that "
+        "follows from the others.",
         labels=labels,
     )
 
@@ -295,16 +299,22 @@ def _constant(known: Known, j: int, constant: float) -> InvalidKnownError:
     return InvalidKnownError(said, labels=[label], allowed={label: (constant, constant)})
 
 
-def _beyond(known: Known, low: Floats, high: Floats, places: NDArray[np.int64]) -> InvalidKnownError:
-    j = int(places[0])
+def beyond(known: Known, low: Floats, high: Floats) -> InvalidKnownError | None:
+    """Return the error for exact values that lie outside what the functions are on the rows, from low to high."""
+    exact, tau = np.diag(known.covariance) == 0.0, known.values
+    places = np.flatnonzero(exact & ((tau < low - EXACT * np.abs(low)) | (tau > high + EXACT * np.abs(high))))
+    if not len(places):
+        return None
+    j, h = int(places[0]), known.functions[int(places[0])]
     if low[j] == high[j]:
         return _constant(known, j, float(low[j]))
     label, value = known.labels[j], float(known.values[j])
     more = "" if len(places) == 1 else f" The same holds for {show(known.labels[k] for k in places[1:])}."
     side = f"below {low[j]:.6g}" if value < low[j] else f"above {high[j]:.6g}"
+    remedy = "Correct the value." if isinstance(h, int) else f"Correct the value, or add rows {side}."
     return InvalidKnownError(
         f"The known value of {label!r} is {value:.6g}, and on the rows of the pool it runs from {low[j]:.6g} to "
-        f"{high[j]:.6g}, so no weights on them have that mean.{more} Correct the value, or add rows {side}.",
+        f"{high[j]:.6g}, so no weights on them have that mean.{more} {remedy}",
         labels=[known.labels[k] for k in places],
         allowed={known.labels[k]: (float(low[k]), float(high[k])) for k in places},
     )

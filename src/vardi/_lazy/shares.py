@@ -20,6 +20,7 @@ from vardi._anchored import AnchoredSample, within_groups
 from vardi._estimate.estimates import Estimate, Estimates
 from vardi._estimate.reliability import Trust, require_trust
 from vardi._fit.sample import DebiasedSample
+from vardi._inputs.known import Kind
 from vardi._inputs.pool import Name
 from vardi._lazy.influence import Functions, LazyInfluence
 from vardi._lazy.memory import most_cells
@@ -50,6 +51,13 @@ class LazyTable:
         ]
         self.columns = tuple(name for name in columns[0] if all(name in others for others in columns))
 
+    def kind(self, column: str) -> Kind:
+        """Tell whether a column holds numbers, or true and false, or something that has no mean."""
+        kinds = [schema_of(part.frame, part.name)[column] for part in self._parts]
+        if all(kind == nw.Boolean for kind in kinds):
+            return "condition"
+        return "number" if all(kind.is_numeric() or kind == nw.Boolean for kind in kinds) else "other"
+
     def counts(self, column: str) -> Mapping[Any, int]:
         """Return how many rows have each value of a column."""
         found: Counter[Any] = Counter()
@@ -75,8 +83,8 @@ def _with_cells(part: Part, given: Sequence[Cell]) -> Part:
             columns[CELL.format(j)] = expression(part, cell.bias, target, missing, None)
         else:
             raise InvalidBiasError(
-                f"The share of {cell.label!r} is of a cell which an engine cannot compute. Give a condition in text, "
-                "or collect the frame first.",
+                f"The known value of {cell.label!r} is of a function which an engine cannot compute. Give a condition "
+                "in text, or collect the frame first.",
                 sample=cell.label,
             )
     return part.map(lambda frame: frame.with_columns(**columns))
@@ -90,14 +98,12 @@ def collapse(pool: LazyPool, parts: Sequence[Part], given: Sequence[Cell]) -> tu
         collapsed = cells(parts, K, limit, [CELL.format(j) for j in range(len(given))])
     if collapsed is None:
         raise NeedsRowsError(
-            f"Known shares need the distinct values of the biases in memory, and there are more than {limit:,} of "
-            "them. Collect the columns that biases, shares and estimates read, and debias those."
+            f"Known values need the distinct values of the biases in memory, and there are more than {limit:,} of "
+            "them. Collect the columns that biases, known values and estimates read, and debias those."
         )
     matrix = np.ascontiguousarray(collapsed.matrix[:, :K])
     members = [
-        support(matrix[:, cell.state], cell, log=False)
-        if cell.state is not None
-        else indicator(collapsed.matrix[:, K + j], cell)
+        support(matrix[:, cell.state], log=False) if cell.state is not None else indicator(collapsed.matrix[:, K + j])
         for j, cell in enumerate(given)
     ]
     return collapsed.with_rows(matrix, collapsed.source, collapsed.counts), np.column_stack(members)
@@ -112,7 +118,7 @@ class LazyAnchoredSample(LazyDebiasedSample, AnchoredSample):
         self._lazy = replace(pool, parts=tuple(self._raked(part) for part in pool.parts))
 
     def identify(self) -> Verdict:
-        """Tell through which rows the samples are compared, and which groups of them the shares join."""
+        """Tell through which rows the samples are compared, and which groups of them known values join."""
         return AnchoredSample.identify(self)
 
     @cached_property

@@ -1,8 +1,8 @@
 """Known shares of the population as anchors: cells with a share -> weights that meet them, errors that know it."""
 
 from vardi._shares.anchor import Anchor, Refit, anchored_rows, find_groups
-from vardi._shares.cells import Cell, as_cells, members_of
-from vardi._shares.check import ShareLine, SharesCheck, check_shares
+from vardi._shares.cells import Cell, members_of
+from vardi._shares.check import check_shares
 from vardi._shares.influence import AnchoredInfluence
 
 __all__ = [
@@ -10,10 +10,7 @@ __all__ = [
     "AnchoredInfluence",
     "Cell",
     "Refit",
-    "ShareLine",
-    "SharesCheck",
     "anchored_rows",
-    "as_cells",
     "check_shares",
     "find_groups",
     "members_of",

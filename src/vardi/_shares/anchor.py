@@ -12,6 +12,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.special import logsumexp
 
+from vardi._inputs.known import Known
 from vardi._inputs.pool import Name
 from vardi._rows import Rows
 from vardi._rows.contract import Floats, Integers
@@ -71,6 +72,8 @@ class Anchor:
         The directions in which patterns differ.
     masses : ndarray of shape (G,)
         The share of the population that each group stands for.
+    known : Known
+        What the cells were made of.
     """
 
     cells: tuple[Cell, ...]
@@ -79,6 +82,7 @@ class Anchor:
     patterns: Floats
     basis: Basis
     masses: Floats
+    known: Known
 
     @classmethod
     def of(
@@ -89,15 +93,17 @@ class Anchor:
         pattern: Integers,
         patterns: Floats,
         verdict: Verdict,
+        known: Known,
     ) -> Anchor:
         """Tie cells to rows, or say why they do not hold."""
-        basis = basis_of(patterns, np.array([cell.share for cell in cells]))
+        shares = np.array([cell.share for cell in cells])
+        basis = basis_of(patterns, shares)
         if basis.off > 1e-9:
-            raise infeasible(cells, patterns)
+            raise infeasible(known, shares, patterns)
         masses = _group_masses(cells, groups[rows.source], pattern, patterns, verdict)
         if not (masses > PINNED**2).all():
-            raise infeasible(cells, patterns)
-        return cls(cells, groups, pattern, patterns, basis, masses)
+            raise infeasible(known, shares, patterns)
+        return cls(cells, groups, pattern, patterns, basis, masses, known)
 
     @property
     def shares(self) -> Floats:

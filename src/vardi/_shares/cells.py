@@ -1,23 +1,21 @@
-"""Shares as the user gives them -> cells: a condition on rows, and its share of the population."""
+"""Cells: a condition on rows, and its share of the population."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._inputs.frames import Frame
-from vardi._inputs.pool import Name, Pool, no_labels, show
-from vardi.biases import Bias, isin, where
-from vardi.errors import InvalidKnownError, MismatchError, MissingValuesError, number_of_rows, suggest
+from vardi._inputs.pool import Pool
+from vardi._rows.contract import Floats
+from vardi.biases import Bias
+from vardi.errors import MissingValuesError
 
-ROUNDING = 1e-5  # how far the shares of a margin may be from 1 in sum: printed shares are rounded
 SAME = 1e-12  # relative difference up to which the values of a bias are one constant
 
 
@@ -30,7 +28,7 @@ class Cell:
     label : str
         How it is called.
     share : float
-        Its share, above 0 and at most 1.
+        Its share.
     bias : Bias or None
         The condition that tells its rows; None where it is that of a state.
     state : int or None
@@ -43,70 +41,13 @@ class Cell:
     state: int | None = None
 
 
-class Table(Protocol):
-    """What shares ask of the rows."""
-
-    columns: tuple[str, ...]
-
-    def counts(self, column: str) -> Mapping[Any, int]: ...
-
-
-class PoolTable:
-    """The columns that all samples of a pool have."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._frames = pool.frames
-        first = pool.frames[0].columns if pool.frames else ()
-        self.columns = tuple(name for name in first if all(name in frame.columns for frame in pool.frames))
-
-    def counts(self, column: str) -> Mapping[Any, int]:
-        """Return how many rows have each value of a column."""
-        try:
-            return Counter(_plain(value) for frame in self._frames for value in frame.column(column).tolist())
-        except TypeError as error:
-            raise no_labels(repr(column)) from error
-
-
-def as_cells(shares: Any, names: tuple[Name, ...], table: Table) -> tuple[Cell, ...]:
-    """Return a cell for each share, those of a margin one after the other, or say what is no share."""
-    if not isinstance(shares, Mapping):
-        raise MismatchError(
-            f"The shares came as {type(shares).__name__}. Give a mapping: from the name of a sample or a condition to "
-            "a share, or from a column to the shares of its values.",
-            expected=("mapping",),
-            got=(type(shares).__name__,),
-        )
-    cells: list[Cell] = []
-    for key, given in shares.items():
-        cells += _margin(key, given, table) if _is_mapping(given) else [_cell(key, given, names, table)]
-    if not cells:
-        raise MismatchError(
-            "There are no shares. Give at least one, or leave shares out.", expected=("shares",), got=()
-        )
-    return tuple(cells)
-
-
-def cell_biases(shares: Mapping[Any, Any], names: Iterable[Name]) -> dict[Name, Bias]:
-    """Return the conditions that shares read of the rows; the names of samples are none."""
-    known = set(names)
-    found: dict[Name, Bias] = {}
-    for key, given in shares.items():
-        if _is_mapping(given):
-            found[f"share of {key}"] = where(f"`{key}`")
-        elif isinstance(key, Bias):
-            found[f"share of {key}"] = key
-        elif isinstance(key, str) and key not in known:
-            found[f"share of {key}"] = where(key)
-    return found
-
-
 def members_of(cells: Sequence[Cell], pool: Pool, omega: Any, *, log: bool) -> NDArray[np.bool_]:
     """Return which rows of the pool each cell holds, of shape (n, J); margins must list every value there is."""
     members = np.empty((len(pool), len(cells)), bool)
     samples = [str(name) for name in pool.names] if len(pool.frames) > 1 else [None]
     for j, cell in enumerate(cells):
         if cell.state is not None:
-            members[:, j] = support(_column(omega, cell.state, log=log), cell, log=log)
+            members[:, j] = support(_column(omega, cell.state, log=log), log=log)
         else:
             pieces = [_evaluated(cell, frame, name) for frame, name in zip(pool.frames, samples, strict=False)]
             members[:, j] = np.concatenate(pieces)
@@ -124,114 +65,28 @@ def members_of_frame(cells: Sequence[Cell], frame: Frame, biases: Sequence[Bias]
     return np.column_stack(columns)
 
 
-def require_rows_in(cells: Sequence[Cell], members: NDArray[np.bool_]) -> None:
-    """Refuse a cell without rows: nothing could carry its share."""
-    empty = [cell for cell, column in zip(cells, members.T, strict=True) if not column.any()]
-    if empty:
-        raise InvalidKnownError(
-            f"No row of the pool is in {show(cell.label for cell in empty)}, so nothing can carry the share "
-            f"{empty[0].share:g} of it. Add rows from there; or leave it out, and give the shares within the rest of "
-            "the population, for which the result then speaks.",
-            labels=[cell.label for cell in empty],
-        )
-
-
-def _is_mapping(given: Any) -> bool:
-    return hasattr(given, "keys")  # a pandas Series is no Mapping
-
-
-def _cell(key: Any, given: Any, names: tuple[Name, ...], table: Table) -> Cell:
-    label = str(key)
-    share = _share(given, label)
-    if not isinstance(key, Bias) and key in names:
-        return Cell(label, share, None, names.index(key))
-    if isinstance(key, str | Bias) and table.columns:
-        bias = where(key) if isinstance(key, str) else key
-        strange = [name for name in bias.columns if name not in table.columns]
-        if not strange:
-            return Cell(label, share, bias)
-        said = f"reads the column {strange[0]!r}, which is neither a sample nor a column of every sample"
-        near = suggest(strange[0], [*names, *table.columns])
-    else:
-        said, near = "is neither a sample nor a condition of columns", suggest(label, names)
-    raise MismatchError(
-        f"shares has {label!r}, which {said}. The samples are {show(names)}, the columns {show(table.columns)}.{near} "
-        "Name a sample, or write a condition of the columns.",
-        expected=(*names, *table.columns),
-        got=(label,),
-    )
-
-
-def _margin(column: Any, given: Any, table: Table) -> list[Cell]:
-    known = table.columns
-    if column not in known:
-        raise MismatchError(
-            f"shares has shares by value for {str(column)!r}, which is no column of every sample. The columns are "
-            f"{show(known)}.{suggest(column, known)}",
-            expected=known,
-            got=(column,),
-        )
-    values = {_plain(value): _share(given[value], f"{column} == {_plain(value)!r}") for value in given.keys()}  # noqa: SIM118
-    total = math.fsum(values.values())
-    if abs(total - 1.0) > ROUNDING:
-        raise InvalidKnownError(
-            f"The shares of {column!r} sum to {total:.6g}, but every member of the population has one of its values. "
-            "Give shares that sum to 1; a share of one value alone is given as a condition.",
-            labels=[str(column)],
-        )
-    counts = table.counts(str(column))
-    strange = [value for value in counts if value not in values and not _is_missing(value)]
-    if strange:
-        raise InvalidKnownError(
-            f"{number_of_rows(counts[strange[0]])} of the pool have {column} == {strange[0]!r}, which has no share. "
-            f"The values with a share are {show(values)}. Give every value that there is its share.",
-            labels=[f"{column} == {value!r}" for value in strange],
-        )
-    return [
-        Cell(f"{column} == {value!r}", share / total, isin(str(column), [value])) for value, share in values.items()
-    ]
-
-
-def _share(given: Any, label: str) -> float:
-    number = isinstance(given, int | float | np.number) and not isinstance(given, bool)
-    if not number or not 0.0 < given <= 1.0:
-        raise InvalidKnownError(
-            f"The share of {label!r} is {given!r}. A share is a number above 0 and at most 1; what has none of the "
-            "population is left out of the samples.",
-            labels=[label],
-        )
-    return float(given)
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or type(value).__name__ == "NAType" or value != value
-
-
 def _evaluated(cell: Cell, frame: Frame, sample: str | None) -> NDArray[np.bool_]:
     assert cell.bias is not None
     try:
         values = np.asarray(frame.evaluate([cell.bias], sample)[0])
     except MissingValuesError as error:
         raise MissingValuesError(
-            f"The share of {cell.label!r} needs to know of every row whether it is in. {error}", columns=error.columns
+            f"The known value of {cell.label!r} needs a value of every row. {error}", columns=error.columns
         ) from error
-    return indicator(values, cell)
+    return indicator(values)
 
 
-def indicator(values: NDArray[Any], cell: Cell) -> NDArray[np.bool_]:
-    """Return whether rows are in a cell, or refuse what does not say yes or no."""
-    outside = values[(values != 0) & (values != 1)]
-    if len(outside):
-        raise InvalidKnownError(
-            f"{cell.label!r} has the value {outside[0]:g} on some rows, so it is no part of the population that could "
-            "have a share. Give a condition, which holds or does not.",
-            labels=[cell.label],
-        )
+def indicator(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return whether rows are in a cell."""
+    if ((values != 0) & (values != 1)).any():
+        raise NotImplementedError("Known means are to come with the solver that takes them.")
     return values.astype(bool)
+
+
+def state_values(omega: Any, k: int, *, log: bool) -> Floats:
+    """Return the bias of a state on all rows."""
+    column = np.asarray(_column(omega, k, log=log), np.float64)
+    return np.exp(column) if log else column
 
 
 def _column(omega: Any, k: int, *, log: bool) -> NDArray[Any]:
@@ -245,17 +100,12 @@ def _column(omega: Any, k: int, *, log: bool) -> NDArray[Any]:
     return column
 
 
-def support(column: NDArray[Any], cell: Cell, *, log: bool) -> NDArray[np.bool_]:
-    """Return where a bias is positive, or refuse one that is not the same wherever it is."""
+def support(column: NDArray[Any], *, log: bool) -> NDArray[np.bool_]:
+    """Return where a bias is positive; it has to be the same wherever it is."""
     positive = np.asarray(column > (-np.inf if log else 0))
     values = np.asarray(column[positive], np.float64)
     if len(values):
         low, high = float(values.min()), float(values.max())
         if (high - low if log else high / low - 1.0) > SAME:
-            raise InvalidKnownError(
-                f"The bias of {cell.label!r} runs from {low:.4g} to {high:.4g} where it is not zero, so its sample is "
-                "no part of the population that could have a share: members enter it with different chances. Give "
-                "the share of the condition under which they can enter at all.",
-                labels=[cell.label],
-            )
+            raise NotImplementedError("Known normalisers are to come with the solver that takes them.")
     return positive

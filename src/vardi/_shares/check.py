@@ -3,114 +3,30 @@
 from __future__ import annotations
 
 import math
-import textwrap
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
 from vardi._estimate.bias_test import _chi2 as chi_square
-from vardi._inputs.pool import cut
+from vardi._estimate.known_check import KnownCheck, known_lines
+from vardi._inputs.pool import Name
 from vardi._rows import Rows
 from vardi._shares.anchor import Anchor, Refit
 from vardi._shares.influence import AnchoredInfluence
-
-CONTRADICTED = 0.01  # p-value below which a warning is given
-SHOWN = 12
-WIDTH = 80
+from vardi._shares.raking import scale_of
 
 
-@dataclass(frozen=True)
-class ShareLine:
-    """One known share, and what the samples say of it.
-
-    Attributes
-    ----------
-    cell : str
-        The part of the population.
-    known : float
-        Its known share.
-    estimated, stderr : float
-        Its share by the samples and their biases, with its error; the known shares give the masses of groups that
-        overlap does not join. An error of zero says that the samples know nothing of it beyond that.
-    """
-
-    cell: str
-    known: float
-    estimated: float
-    stderr: float
-
-    @property
-    def z(self) -> float:
-        """How many standard errors the estimate is off; NaN where the samples cannot tell."""
-        return (self.estimated - self.known) / self.stderr if self.stderr > 0 else math.nan
-
-
-@dataclass(frozen=True)
-class SharesCheck:
-    """Known shares against the samples.
-
-    Attributes
-    ----------
-    lines : tuple of ShareLine
-        By cell.
-    statistic, df, pvalue : float, int, float
-        The chi-square test of all shares together; the p-value is NaN where the samples cannot tell.
-    residual : float
-        The largest distance of a share from its known value after raking.
-    """
-
-    lines: tuple[ShareLine, ...]
-    statistic: float
-    df: int
-    pvalue: float
-    residual: float
-
-    @property
-    def contradicted(self) -> bool:
-        """Whether the samples contradict the shares, at one per cent."""
-        return self.pvalue < CONTRADICTED
-
-    @property
-    def verdict(self) -> str:
-        """The outcome in a sentence."""
-        if math.isnan(self.pvalue):
-            return "The samples say nothing of the shares on their own, so these cannot be tested."
-        said = "contradict" if self.contradicted else "do not contradict"
-        worst = max(self.lines, key=lambda line: abs(line.z) if line.stderr > 0 else -1.0)
-        return (
-            f"The samples {said} the shares (chi2 = {self.statistic:.4g}, df = {self.df}, p = {self.pvalue:.2g}); most "
-            f"apart is {worst.cell!r}, {worst.estimated:.3g} ± {worst.stderr:.2g} by the samples and {worst.known:.3g} "
-            "as given."
-        )
-
-    def summary(self) -> str:
-        """Return the check in at most 80 columns."""
-        width = min(max(len("share of"), *(len(line.cell) for line in self.lines)), WIDTH - 40)
-        table = [f"{'share of':<{width}}  {'known':>8}  {'by the samples':>18}  {'z':>6}"]
-        for line in self.lines[:SHOWN]:
-            if line.stderr > 0:
-                seen, z = f"{line.estimated:.4f} ± {line.stderr:.4f}", f"{line.z:+.1f}"
-            else:
-                seen, z = ("no error" if math.isnan(line.stderr) else "not told"), ""
-            table.append(f"{cut(line.cell, width):<{width}}  {line.known:>8.4f}  {seen:>18}  {z:>6}".rstrip())
-        if len(self.lines) > SHOWN:
-            table.append(f"... and {len(self.lines) - SHOWN} more")
-        return "\n".join([textwrap.fill(self.verdict, WIDTH), "", *table])
-
-    __str__ = summary
-
-
-def check_shares(anchor: Anchor, rows: Rows, refit: Refit, *, trusted: bool) -> SharesCheck:
+def check_shares(anchor: Anchor, rows: Rows, refit: Refit, names: Sequence[Name], *, trusted: bool) -> KnownCheck:
     """Compare known shares with the means of their cells before raking, where groups have their known masses.
 
     Parameters
     ----------
-    anchor, rows, refit : Anchor, Rows, Refit
+    anchor, rows, refit, names
         The fit. Cells are the same for all rows of the pool that are collapsed into one, so ``rows`` are enough.
     trusted : bool
         Whether errors can be given.
     """
-    cells, shares = anchor.cells, anchor.shares
+    shares = anchor.shares
     influence = AnchoredInfluence(
         rows.with_rows(rows.matrix, rows.source, rows.counts),
         refit.u,
@@ -125,11 +41,10 @@ def check_shares(anchor: Anchor, rows: Rows, refit: Refit, *, trusted: bool) -> 
     variances = np.diag(estimates.covariance)
     least = 1e-10 * np.maximum(shares * (1.0 - shares), 1e-10) / influence.n  # below which only rounding is left
     told = np.where(variances > least, np.sqrt(np.maximum(variances, 0.0)), np.where(np.isnan(variances), np.nan, 0.0))
-    lines = tuple(
-        ShareLine(cell.label, cell.share, float(value), float(error))
-        for cell, value, error in zip(cells, estimates.values, told, strict=True)
-    )
+    scale = scale_of(anchor.known, shares)
+    lines = known_lines(anchor.known, estimates.values * scale, told * scale)
+    samples = tuple(str(names[k]) for k in np.flatnonzero(rows.sizes > 0).tolist())
     if not trusted or not (told > 0).any():
-        return SharesCheck(lines, math.nan, 0, math.nan, refit.residual)
+        return KnownCheck(lines, math.nan, 0, math.nan, refit.residual, samples)
     statistic, pvalue, df = chi_square(estimates.values - shares, estimates.covariance, least)
-    return SharesCheck(lines, statistic, df, pvalue, refit.residual)
+    return KnownCheck(lines, statistic, df, pvalue, refit.residual, samples)

@@ -8,14 +8,14 @@ proportional fitting goes there one margin at a time; here :math:`\mu` minimises
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import logsumexp, softmax
 
+from vardi._inputs.known import Known
+from vardi._inputs.known_on_rows import out_of_reach, reduced
 from vardi._rows.contract import Floats
-from vardi._shares.cells import Cell
 from vardi.errors import InvalidKnownError
 
 RANK = 1e-9  # relative size of a singular value from which a direction counts
@@ -117,42 +117,20 @@ def _raked(log_mass: Floats, basis: Basis, tilt: Floats, length: float, iteratio
     return Raked(tilt, log_factors, residual <= MET and length <= 1e-6, residual, iterations)
 
 
-def infeasible(cells: Sequence[Cell], patterns: Floats) -> InvalidKnownError:
+def infeasible(known: Known, shares: Floats, patterns: Floats) -> InvalidKnownError:
     """Return the error that says why no positive weights on the rows meet the shares."""
-    from scipy.optimize import linprog  # slow to load, and needed on the way to an error only
+    H = patterns * scale_of(known, shares)
+    try:
+        reduced(known, H)
+    except InvalidKnownError as error:
+        return error
+    return out_of_reach(known, H) or InvalidKnownError(
+        "Weights that meet the known values exist, but they could not be found to rounding: the values are so far from "
+        "those of the samples that some rows would have next to no weight. Look at the smallest shares.",
+        labels=[known.labels[int(np.argmin(shares))]],
+    )
 
-    labels, shares = [cell.label for cell in cells], np.array([cell.share for cell in cells])
-    m, J = patterns.shape
-    slack = linprog(
-        np.concatenate([np.zeros(m), np.ones(2 * J)]),
-        A_eq=np.block([[patterns.T, np.eye(J), -np.eye(J)], [np.ones((1, m)), np.zeros((1, 2 * J))]]),
-        b_eq=np.append(shares, 1.0),
-    )
-    met = patterns.T @ slack.x[:m]
-    off = np.flatnonzero(np.abs(met - shares) > 1e-9)
-    if len(off):
-        nearest = ", ".join(f"{met[j]:.4g} instead of {shares[j]:.4g} for {labels[j]!r}" for j in off[:4])
-        return InvalidKnownError(
-            f"No weights on the rows of the pool meet all shares at once: the nearest that some weights meet have "
-            f"{nearest}. The shares contradict one another, or cells that should overlap share no row of the pool. "
-            "Correct the shares, or add rows of the cells that are empty.",
-            labels=[labels[j] for j in off],
-        )
-    reach = [
-        linprog(-(np.arange(m) == i).astype(float), A_eq=np.vstack([patterns.T, np.ones(m)]), b_eq=np.append(shares, 1))
-        for i in range(min(m, 200))
-    ]
-    empty = next((i for i, one in enumerate(reach) if one.status == 0 and -one.fun < 1e-9), None)
-    if empty is None:
-        return InvalidKnownError(
-            "Weights that meet the shares exist, but they could not be found to rounding: the shares are so far from "
-            "those of the samples that some rows would have next to no weight. Look at the smallest shares.",
-            labels=[labels[int(np.argmin(shares))]],
-        )
-    inside = [repr(labels[j]) for j in np.flatnonzero(patterns[empty])]
-    place = " and ".join(inside) if inside else "none of the cells"
-    return InvalidKnownError(
-        f"The shares leave nothing for rows in {place}, but the pool has such rows, so no positive weights meet the "
-        "shares. Correct the shares, or the cells.",
-        labels=[labels[j] for j in np.flatnonzero(patterns[empty])],
-    )
+
+def scale_of(known: Known, shares: Floats) -> Floats:
+    """Return what each function is in its cell: 1, but for a bias in another scale."""
+    return np.where(shares > 0.0, known.values / np.where(shares > 0.0, shares, 1.0), 1.0)

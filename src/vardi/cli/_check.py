@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from vardi.cli._console import WRONG_SHARES, progress, show, show_json, warnings_as_lines
+from vardi.cli._console import progress, show, show_json, warnings_as_lines
 from vardi.cli._guard import NO, guarded
 from vardi.cli._options import Json, Quiet, StudyFile
 from vardi.errors import ContradictedKnownWarning
 
 if TYPE_CHECKING:
     from vardi._estimate.bias_test import BiasCheck
+    from vardi._estimate.known_check import KnownCheck
     from vardi._fit.sample import DebiasedSample
-    from vardi._shares import SharesCheck
     from vardi._solve.identify import Verdict
     from vardi.study import OpenStudy
 
@@ -39,19 +39,19 @@ def check(study: StudyFile, as_json: Json = False, quiet: Quiet = False) -> None
         opened = read.open()
         stage("Looking for overlap")
         verdict = opened.verdict()
-        biases, shares = None, None
-        if verdict.identified and not (opened.is_lazy and not read.shares):
+        biases, known = None, None
+        if verdict.identified and not (opened.is_lazy and not read.known):
             stage("Comparing the samples with their biases")
             fit = opened.fit()
-            shares = fit.shares
+            known = fit.known
             biases = None if opened.is_lazy else _bias_check(opened, fit)
     wrong_biases = biases is not None and biases.pvalue < CONTRADICTED
-    wrong_shares = shares is not None and shares.contradicted
-    passed = verdict.identified and not wrong_biases and not wrong_shares
+    wrong_known = known is not None and known.contradicted
+    passed = verdict.identified and not wrong_biases and not wrong_known
     if as_json:
-        show_json({**_json(opened, verdict, biases, shares), "passed": passed, "warnings": said})
+        show_json({**_json(opened, verdict, biases, known), "passed": passed, "warnings": said})
     elif not quiet or not passed:
-        _show(opened, verdict, biases, shares)
+        _show(opened, verdict, biases, known)
     if not passed:
         raise typer.Exit(NO)
 
@@ -63,34 +63,33 @@ def _bias_check(opened: OpenStudy, fit: DebiasedSample) -> BiasCheck:
     return fit.check_biases()
 
 
-def _json(opened: OpenStudy, verdict: Verdict, biases: BiasCheck | None, shares: SharesCheck | None) -> dict[str, Any]:
+def _json(opened: OpenStudy, verdict: Verdict, biases: BiasCheck | None, known: KnownCheck | None) -> dict[str, Any]:
     from vardi.cli._summary import verdict_json
 
     study = opened.study
     facts = {"study": str(study.path), "title": study.title, "engine": study.engine}
     tests = {
         "bias_check": None if biases is None else asdict(biases),
-        "shares_check": None
-        if shares is None
-        else {**asdict(shares), "contradicted": shares.contradicted, "verdict": shares.verdict},
+        "known_check": None
+        if known is None
+        else {**asdict(known), "contradicted": known.contradicted, "verdict": known.verdict},
     }
     return {**facts, **verdict_json(verdict), **tests}
 
 
-def _show(opened: OpenStudy, verdict: Verdict, biases: BiasCheck | None, shares: SharesCheck | None) -> None:
+def _show(opened: OpenStudy, verdict: Verdict, biases: BiasCheck | None, known: KnownCheck | None) -> None:
     from rich.text import Text
 
     from vardi._estimate.bias_test import CAVEAT
-    from vardi.cli._summary import biases_table, links_table, shares_table
+    from vardi.cli._summary import biases_table, known_table, links_table
 
     found = YES if verdict.identified else ("✗ ", "bold red")
     show(Text(opened.study.title, "bold"), Text.assemble(found, verdict.message), "")
     if verdict.links:
         show(links_table(verdict), "")
-    if shares is not None:
-        sign = ("– ", "bold") if isnan(shares.pvalue) else ("✗ ", "bold red") if shares.contradicted else YES
-        remedy = f" {WRONG_SHARES}" if shares.contradicted else ""
-        show(Text.assemble(sign, shares.verdict, remedy), "", shares_table(shares), "")
+    if known is not None:
+        sign = ("– ", "bold") if isnan(known.pvalue) else ("✗ ", "bold red") if known.contradicted else YES
+        show(Text.assemble(sign, known.verdict), "", known_table(known), "")
     if biases is None:
         if verdict.identified:
             show('The biases were not tested: that needs rows in memory (engine = "memory").')

@@ -29,8 +29,7 @@ from vardi.errors import ContradictedKnownWarning, OutputError, VardiWarning
 WIDE = 100_000
 """Columns of an output that is no terminal: nothing in it is wrapped or cut."""
 
-WRONG_SHARES = "A bias or a share is wrong, or they speak of different populations."
-DETAILS_OF_SHARES = "vardi check lists the shares."
+DETAILS_OF_KNOWN = "vardi check lists the known values."
 
 DELAY = 1.0
 """Seconds of work before anything is said about it."""
@@ -187,7 +186,7 @@ def _for_a_shell(warning: warnings.WarningMessage) -> str:
     """Return what a warning says, with the remedy that a shell has."""
     text = str(warning.message)
     if issubclass(warning.category, ContradictedKnownWarning):
-        return text.replace("fit.shares has the details.", DETAILS_OF_SHARES)
+        return text.replace("fit.known has the details.", DETAILS_OF_KNOWN)
     return text
 
 

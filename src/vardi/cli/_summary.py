@@ -13,12 +13,12 @@ from rich.text import Text
 
 from vardi._estimate.bias_test import BiasCheck
 from vardi._estimate.estimates import Estimate
-from vardi._facts.summary import MOST_SAMPLES, Summary, _shares, _solved, _with_error, gaps_text, summarize
+from vardi._estimate.known_check import KnownCheck, estimated_text, known_text
+from vardi._facts.summary import MOST_SAMPLES, Summary, _known, _solved, _with_error, gaps_text, summarize
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.pool import Name
-from vardi._shares import SharesCheck
 from vardi._solve.identify import Verdict
-from vardi.cli._console import DETAILS_OF_SHARES, WRONG_SHARES
+from vardi.cli._console import DETAILS_OF_KNOWN
 from vardi.study import OpenStudy
 from vardi.study._means import variable_lines
 
@@ -41,16 +41,16 @@ def summary_tables(title: str, summary: Summary, parameters: Parameters) -> list
     facts = Table.grid(Column(overflow="fold"), Column(overflow="fold"), padding=(0, 2))
     facts.add_row(Text("identified"), Text(summary.verdict))
     facts.add_row(Text("solved"), Text(_solved(summary)))
-    if summary.shares is not None:
-        facts.add_row(Text("shares"), Text(_shares(summary.shares)))
+    if summary.known is not None:
+        facts.add_row(Text("known"), Text(_known(summary.known)))
     facts.add_row(Text("effective rows"), Text(f"{summary.effective:,.0f} of {summary.counted:,.0f}"))
     parts: list[RenderableType] = [Text.assemble((title, "bold"), ": ", speak), facts, Text(), _samples(summary)]
     if parameters:
         parts += [Text(), _parameters(parameters)]
     if summary.variables:
         parts += [Text(), _variables(summary)]
-    wrong = summary.shares is not None and summary.shares.contradicted
-    said = f"{WRONG_SHARES} The weights meet the shares all the same. {DETAILS_OF_SHARES}"
+    wrong = summary.known is not None and summary.known.contradicted
+    said = f"The weights meet known values that the samples contradict. {DETAILS_OF_KNOWN}"
     if summary.gaps:
         parts += [Text(), Text(gaps_text(summary.gaps))]
     for doubt in (*summary.doubts, *([said] if wrong else [])):
@@ -87,15 +87,14 @@ def biases_table(check: BiasCheck) -> Table:
     return table
 
 
-def shares_table(shares: SharesCheck) -> Table:
-    """Return each known share beside what the samples say of it."""
+def known_table(known: KnownCheck) -> Table:
+    """Return each known value beside what the samples say of it."""
     table = _table()
-    table.add_column("share of", overflow="fold")
+    table.add_column("mean of", overflow="fold")
     table.add_column("known", justify="right", no_wrap=True)
     table.add_column("by the samples", justify="right", no_wrap=True)
-    for line in shares.lines:
-        told = _with_error(line.estimated, line.stderr) if line.stderr > 0 else "not told"
-        table.add_row(Text(line.cell), f"{line.known:.4g}", told)
+    for line in known.lines:
+        table.add_row(Text(line.label), known_text(line), estimated_text(line))
     return table
 
 

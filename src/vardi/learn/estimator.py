@@ -16,6 +16,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_method_params, check_is_fitted
 
+from vardi._inputs.old_names import answering_shares
 from vardi.errors import MismatchError
 from vardi.learn.resampler import as_generator, draw
 from vardi.learn.weight_routing import fit_weighted, request_weights, require_weight_use
@@ -72,8 +73,8 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
     biases : mapping from label to bias, or list of biases
         As for :func:`vardi.debias`. They read the columns of X (``x0``, ``x1``, ... of an array) and the target. None
         is one sample without bias.
-    shares : mapping, optional
-        Known shares of the population, as for :func:`vardi.debias`.
+    known : mapping, optional
+        What is known of the population, as for :func:`vardi.debias`.
     target : str, optional
         Name by which the biases read y. By default that of the series, else ``"y"``.
     resample : bool
@@ -123,19 +124,20 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
     array([ 3.95, -0.84])
     """
 
+    @answering_shares
     def __init__(
         self,
         estimator: Any,
         *,
         biases: Any = None,
-        shares: Any = None,
+        known: Any = None,
         target: str | None = None,
         resample: bool = False,
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
         self.biases = biases
-        self.shares = shares
+        self.known = known
         self.target = target
         self.resample = resample
         self.random_state = random_state
@@ -160,7 +162,7 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         if not self.resample:
             require_weight_use(self.estimator)
         rows, targets = _as_rows(X), _as_rows(y)
-        debiased = debias_rows(rows, targets, source, self.biases, self.target, self.shares)
+        debiased = debias_rows(rows, targets, source, self.biases, self.target, self.known)
         weights = np.asarray(debiased.weights, np.float64)
         given = self._routed("fit", params)
         if self.resample:

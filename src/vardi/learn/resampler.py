@@ -12,6 +12,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
+from vardi._estimate.draws import Method, draw
+from vardi._inputs.old_names import answering_shares
 from vardi.learn.xy_pool import debias_rows, take
 
 
@@ -23,8 +25,8 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
     biases : mapping from name to bias, or list of biases
         As for :func:`vardi.debias`. They read the columns of X (``x0``, ``x1``, ... of an array) and the target. None
         is one sample without bias.
-    shares : mapping, optional
-        Known shares of the population, as for :func:`vardi.debias`.
+    known : mapping, optional
+        What is known of the population, as for :func:`vardi.debias`.
     size : int, float or None
         Rows to draw; a float is a share of the rows there are. None draws as many as there are, or without replacement
         as many as can be. More rows than the effective size :math:`1 / \sum_i \pi_i^2` repeat what is known: they
@@ -76,11 +78,12 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
     True
     """
 
+    @answering_shares
     def __init__(
         self,
         *,
         biases: Any = None,
-        shares: Any = None,
+        known: Any = None,
         size: float | None = None,
         replace: bool = True,
         method: Method = "multinomial",
@@ -88,7 +91,7 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
         random_state: Any = None,
     ) -> None:
         self.biases = biases
-        self.shares = shares
+        self.known = known
         self.size = size
         self.replace = replace
         self.method = method
@@ -97,7 +100,7 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any = None, source: Any = None) -> Self:
         """Compute the weights; parameters as for :meth:`fit_resample`."""
-        self.debiased_ = debias_rows(X, y, source, self.biases, self.target, self.shares)
+        self.debiased_ = debias_rows(X, y, source, self.biases, self.target, self.known)
         self.weights_ = self.debiased_.weights
         validate_data(self, X, skip_check_array=True)
         return self

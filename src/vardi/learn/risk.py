@@ -24,6 +24,7 @@ from sklearn.utils.validation import has_fit_parameter
 from vardi._estimate.resampling import require_rows
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.frames import as_frame
+from vardi._inputs.old_names import shares_argument
 from vardi._inputs.pool import Name
 from vardi._rows.contract import Floats, Integers
 from vardi.errors import InvalidBiasError, MismatchError
@@ -40,12 +41,13 @@ def debiased_risk(
     *,
     source: Any = None,
     biases: Any = None,
-    shares: Any = None,
+    known: Any = None,
     scoring: Any = None,
     cv: Any = 5,
     target: str | None = None,
     random_state: Any = 0,
     level: float = 0.95,
+    shares: Any = None,
 ) -> Any:
     r"""Estimate the risk of a learner over the population by cross-validation on biased samples.
 
@@ -63,8 +65,9 @@ def debiased_risk(
     biases : mapping from name to bias, or list of biases
         As for :func:`vardi.debias`; they read the columns of X, and y by its name. By default those of the estimator,
         if it has any.
-    shares : mapping, optional
-        Known shares of the population, as for :func:`vardi.debias`. By default those of the estimator with the biases.
+    known : mapping, optional
+        What is known of the population, as for :func:`vardi.debias`. By default what the estimator
+        knows, with its biases.
     scoring : str or callable, optional
         ``"squared_error"`` (regressors, by default), ``"absolute_error"``, ``"poisson_deviance"``, ``"zero_one"``
         (classifiers, by default), ``"log_loss"``, ``"brier"``, ``"negative_log_likelihood"`` (densities, by default),
@@ -79,6 +82,8 @@ def debiased_risk(
         For the same folds again.
     level : float
         Coverage of the interval.
+    shares
+        The former name of ``known``: gives an error that shows what to write.
 
     Returns
     -------
@@ -107,6 +112,8 @@ def debiased_risk(
     >>> print(risks[0] - risks[1])  # a parabola does better over the population
     0.0744 ± 0.0094 (95%: 0.0560 to 0.0928)
     """
+    if shares is not None:
+        raise shares_argument(shares)
     several = isinstance(estimator, list | tuple)
     estimators = list(estimator) if several else [estimator]
     if not estimators:
@@ -117,8 +124,8 @@ def debiased_risk(
     if biases is None:
         own = next((one for one in estimators if getattr(one, "biases", None)), None)
         biases, target = getattr(own, "biases", None), target or getattr(own, "target", None)
-        shares = getattr(own, "shares", None) if shares is None else shares
-    fit = debias_rows(X, y, source, biases, target, shares)
+        known = getattr(own, "known", None) if known is None else known
+    fit = debias_rows(X, y, source, biases, target, known)
     labels = np.array(fit.names, dtype=object)[fit._pool.source]
     if isinstance(source, str):
         X = as_frame(X).drop(source).native

@@ -13,15 +13,15 @@ from scipy import sparse
 from vardi._fit.debias import debias
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.frames import Frame, NarwhalsFrame, NumpyFrame, as_frame
+from vardi._inputs.known import known_biases
 from vardi._inputs.pool import Name, as_biases, as_named, in_order, show
 from vardi._rows.contract import Integers
-from vardi._shares.cells import cell_biases
 from vardi.biases import Bias
 from vardi.errors import MismatchError, suggest
 
 
 def debias_rows(
-    X: Any, y: Any, source: Any, biases: Any, target: str | None = None, shares: Any = None
+    X: Any, y: Any, source: Any, biases: Any, target: str | None = None, known: Any = None
 ) -> DebiasedSample:
     """Debias rows whose targets stand apart; parameters are those of ``DebiasedResampler``.
 
@@ -49,11 +49,11 @@ def debias_rows(
             expected=by_name,
             got=(None,),
         )
-    read = cell_biases(shares, by_name) if isinstance(shares, Mapping) else {}
-    rows = joined(X, y, target, {**by_name, **read})
+    read = known_biases(known, by_name) if isinstance(known, Mapping) else {}
+    rows = joined(X, y, target, {**by_name, **{f"the known value of {label}": bias for label, bias in read.items()}})
     if source is None:
         source = np.full(len(rows), next(iter(by_name)), dtype=object)
-    return debias(rows, by_name if biases is None else biases, source=source, shares=shares)
+    return debias(rows, by_name if biases is None else biases, source=source, known=known)
 
 
 def joined(X: Any, y: Any, target: str | None, biases: Mapping[Name, Any]) -> Frame:

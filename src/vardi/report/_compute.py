@@ -74,7 +74,7 @@ def compute(fit: DebiasedSample, *, title: str | None = None, variables: Any = N
             date=date,
             rows=float(fit._rows.sizes.sum()),
             effective=effective,
-            headline=headline(verdict, trust, check, samples, rows, effective, fit.shares, fit.parameters),
+            headline=headline(verdict, trust, check, samples, rows, effective, fit.known, fit.parameters),
             overlap=overlap,
             samples=samples[:MOST_SAMPLES],
             more_samples=max(len(samples) - MOST_SAMPLES, 0),

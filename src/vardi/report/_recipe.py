@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 from importlib.metadata import version
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from vardi.biases import Bias, ExpressionBias, ParametricBias
@@ -57,14 +58,14 @@ def _code(fit: DebiasedSample, title: str | None, variables: Any, samples: Seque
     arguments = ", ".join(["'report.html'", *options])
     tail = [f"fit.report({arguments})"]
     extra = ", counts=..." if pool.counts is not None else ""
-    extra += ", shares=shares" if fit.shares is not None else ""
+    extra += ", known=known" if fit.known is not None else ""
     extra += ", on_unidentified='largest'" if any(sample.left_out for sample in samples) else ""
     if not pool.biases:
         log = ", log=True" if fit._rows.log else ""
         names = ", ".join(repr(name) for name in fit.names[:MOST_LINES])
         call = f"fit = vardi.debias_matrix(omega, source{log}, names=[{names}]{extra})"
         sizes = ", ".join(f"{sample.name}: {rows_text(sample.rows)}" for sample in samples[:MOST_LINES])
-        return "\n".join(["import vardi", "", f"# {_one_line(sizes)}", *_shares(fit), call, *tail])
+        return "\n".join(["import vardi", "", f"# {_one_line(sizes)}", *_known(fit), call, *tail])
     biases = [
         f"    {name!r}: {str(bias)!r}," if _has_text(bias) else f"    {name!r}: ...,  # {_one_line(bias)}"
         for name, bias in zip(fit.names, pool.biases, strict=True)
@@ -78,13 +79,25 @@ def _code(fit: DebiasedSample, title: str | None, variables: Any, samples: Seque
         rows, call = ["rows = ...  # one frame of all samples"], f"fit = vardi.debias(rows, biases, source=...{extra})"
     else:
         rows, call = ["samples = {", *_capped(given), "}"], f"fit = vardi.debias(samples, biases{extra})"
-    return "\n".join(["import vardi", "", *rows, "biases = {", *_capped(biases), "}", *_shares(fit), call, *tail])
+    return "\n".join(["import vardi", "", *rows, "biases = {", *_capped(biases), "}", *_known(fit), call, *tail])
 
 
-def _shares(fit: DebiasedSample) -> list[str]:
-    if fit.shares is None:
+def _known(fit: DebiasedSample) -> list[str]:
+    """Return what was known as it is given again, the shares of a margin in one line."""
+    if fit.known is None:
         return []
-    return ["shares = {", *_capped([f"    {line.cell!r}: {line.known!r}," for line in fit.shares.lines]), "}"]
+    written: list[str] = []
+    for margin, lines in groupby(fit.known.lines, key=lambda line: None if line.margin is None else line.margin[0]):
+        values = [
+            (line, f"({line.known!r}, {line.known_stderr!r})" if line.known_stderr else f"{line.known!r}")
+            for line in lines
+        ]
+        if margin is None:
+            written += [f"    {line.label!r}: {value}," for line, value in values]
+        else:
+            shares = ", ".join(f"{line.margin[1]!r}: {value}" for line, value in values if line.margin is not None)
+            written.append(f"    {margin!r}: {{{shares}}},")
+    return ["known = {", *_capped(written), "}"]
 
 
 def _are_texts(variables: Any) -> bool:

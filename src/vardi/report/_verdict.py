@@ -14,8 +14,8 @@ from vardi.report._numbers import count, names_text, number, rows_text, share, w
 
 if TYPE_CHECKING:
     from vardi._estimate.estimates import Estimate
+    from vardi._estimate.known_check import KnownCheck
     from vardi._inputs.pool import Name
-    from vardi._shares import SharesCheck
 
 ORDER: tuple[Level, ...] = ("bad", "doubt", "good", "fact")
 MOVED = 0.1  # standard deviations from which a change of a mean is worth a sentence
@@ -28,7 +28,7 @@ def headline(
     samples: Sequence[SampleRow],
     variables: Sequence[VariableRow],
     effective: float,
-    shares: SharesCheck | None = None,
+    known: KnownCheck | None = None,
     parameters: Mapping[Name, Mapping[str, Estimate]] | None = None,
 ) -> Headline:
     """Put the verdict into words, worst news first."""
@@ -36,7 +36,7 @@ def headline(
     points = [
         *_doubts(trust),
         *_left_out(samples),
-        *_known_shares(shares),
+        *_known(known),
         *_estimated(parameters or {}),
         *_single_rows(variables),
         _comparison(verdict, trust),
@@ -45,7 +45,7 @@ def headline(
         _worth(sum(sample.rows for sample in used), effective),
     ]
     points.sort(key=lambda point: ORDER.index(point.level))
-    contradicted = shares is not None and shares.contradicted
+    contradicted = known is not None and known.contradicted
     return Headline(points[0].level, _headline(len(used), trust, check, points, contradicted), tuple(points))
 
 
@@ -57,7 +57,7 @@ def _headline(K: int, trust: Trust, check: Check, points: Sequence[Point], contr
     if check.level == "bad":
         return "The samples contradict their declared biases. Do not use the weights before that is explained."
     if contradicted:
-        return "The samples contradict the known shares. Do not use the weights before that is explained."
+        return "The samples contradict what is known. Do not use the weights before that is explained."
     if trust.messages or check.level == "doubt":
         return "The debiased sample can be used with care: read the warnings first."
     speaks = (
@@ -118,10 +118,10 @@ def _left_out(samples: Sequence[SampleRow]) -> list[Point]:
     return [Point("doubt", f"{left_out} The population is the one that the remaining samples reach.")]
 
 
-def _known_shares(shares: SharesCheck | None) -> list[Point]:
-    if shares is None:
+def _known(known: KnownCheck | None) -> list[Point]:
+    if known is None:
         return []
-    return [Point("bad" if shares.contradicted else "fact", f"Known shares were used. {shares.verdict}")]
+    return [Point("bad" if known.contradicted else "fact", f"Known values were used. {known.verdict}")]
 
 
 def _single_rows(variables: Sequence[VariableRow]) -> list[Point]:

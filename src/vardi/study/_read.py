@@ -99,8 +99,8 @@ def parse(text: str, path: Path) -> Study:
     columns.require_biases(biases)
     columns.require_own(places, label)
     texts = {name: text for name, (_, text) in biases.items()}
-    variables, shares = columns.variables(document), columns.shares(document, texts)
-    study = Study(path, declared.title(), tuple(places), texts, label, variables, engine, shares)
+    variables, known = columns.variables(document), columns.known(document, texts)
+    study = Study(path, declared.title(), tuple(places), texts, label, variables, engine, known)
     problems.require_none()
     return study
 

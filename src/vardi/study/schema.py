@@ -12,7 +12,8 @@ from vardi.study._engines import require_table
 from vardi.study._locate import Key
 from vardi.study._problems import Problems, printable
 
-KEYS = ("title", "sources", "pool", "biases", "states", "variables", "engine", "shares", "known_shares")
+KEYS = ("title", "sources", "pool", "biases", "states", "variables", "engine", "known")
+OLD_KEYS = ("shares", "known_shares")
 SOURCE_KEYS = ("data", "table", "bias", "counts", "id")
 POOL_KEYS = ("data", "table", "source", "counts", "id")
 
@@ -25,7 +26,7 @@ class Declared:
 
     def __init__(self, document: dict[str, Any], path: Path, problems: Problems) -> None:
         self.document, self.path, self.problems = document, path, problems
-        problems.unknown_keys((), document, KEYS)
+        problems.unknown_keys((), {key: value for key, value in document.items() if key not in OLD_KEYS}, KEYS)
 
     def title(self) -> str:
         """Return the title; the name of the file where there is none."""

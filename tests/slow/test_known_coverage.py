@@ -84,7 +84,7 @@ def one(name, seed):
     samples, biases, shares = DESIGNS[name](np.random.default_rng([seed, 1]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", vardi.VardiWarning)
-        fit = vardi.debias(samples, biases, shares=shares)
+        fit = vardi.debias(samples, biases, known=shares)
         cdf = fit.cdf("x2")
         mean = fit.expectation("x2")
         difference = mean - fit.expectation("x0")
@@ -93,7 +93,7 @@ def one(name, seed):
             covers(difference, MEAN - 0.5),
             covers(cdf(POINT), HEIGHT),
             covers(cdf.quantile(0.5), MEDIAN),
-            fit.shares.pvalue < 0.05,
+            fit.known.pvalue < 0.05,
         ]
 
 
@@ -104,7 +104,7 @@ def case_control(seed):
     cases, controls = np.column_stack([x, ill])[ill][:250], np.column_stack([x, ill])[~ill][:400]
     prevalence = integrate.quad(lambda z: stats.norm.pdf(z) / (1 + np.exp(3.0 - z)), -12, 12)[0]
     biases = {"cases": "x1 == 1", "controls": "x1 == 0"}
-    fit = vardi.debias({"cases": cases, "controls": controls}, biases, shares={"cases": prevalence})
+    fit = vardi.debias({"cases": cases, "controls": controls}, biases, known={"cases": prevalence})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", vardi.VardiWarning)
         result = inference(fit, LogisticRegression(C=np.inf), ["x0"], "x1")
