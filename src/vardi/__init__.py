@@ -12,10 +12,10 @@ from vardi._estimate.cdf import Band, DebiasedCdf
 from vardi._estimate.diagnostics import Diagnostics
 from vardi._estimate.estimates import Estimate, Estimates
 from vardi._estimate.known_check import KnownCheck, KnownLine
+from vardi._estimate.likelihood_ratio import LikelihoodRatio
 from vardi._estimate.sensitivity import Sensitivity
 from vardi._fit.debias import debias, debias_matrix, identify
 from vardi._fit.sample import DebiasedSample
-from vardi._parametric import LikelihoodRatio, ParametricSample
 from vardi._rows import Windows
 from vardi._solve.identify import Verdict
 from vardi._solve.newton import Solution
@@ -108,7 +108,6 @@ __all__ = [
     "NeedsRowsError",
     "NotIdentifiableError",
     "OutputError",
-    "ParametricSample",
     "RenamedError",
     "Sensitivity",
     "Solution",

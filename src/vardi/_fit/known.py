@@ -3,8 +3,8 @@ r"""What is known of the population against what the samples say of it.
 Where overlap joins the samples and determines the parameters, the samples are fitted without the known values, and the
 means of the known functions compared with these. Else each value is compared with what the samples *and the other known
 values* say of it: leaving constraint j out moves :math:`\mu_j` to 0, to first order by a change of the mean of
-:math:`-\mu_j / (n (J^{-1})_{jj})`. The test of all together is that of :math:`\mu = 0`, in the directions in which mu has
-a spread: those that join groups or tell parameters have none.
+:math:`-\mu_j / (n (J^{-1})_{jj})`. The test of all together is that of :math:`\mu = 0`, in the directions in which mu
+has a spread: those that join groups or tell parameters have none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.special import chdtrc
 
-from vardi._estimate.known_check import KnownCheck, KnownLine
+from vardi._estimate.known_check import KnownCheck, known_lines
 from vardi._estimate.tangent import Hessian, Tangent
 from vardi._inputs.known import Known
 from vardi._rows.contract import Floats
@@ -26,7 +26,6 @@ from vardi._rows.weighted import WeightedRows
 from vardi._solve.identify import Verdict, joined_verdict
 from vardi._solve.joint import At
 from vardi._solve.parameters import alone, held_of
-from vardi.biases import Bias
 from vardi.errors import ContradictedKnownWarning
 
 RANK = 1e-8  # relative size of an eigenvalue of a covariance from which a direction counts
@@ -43,12 +42,7 @@ def check_known(held: Any, *, trusted: bool) -> KnownCheck | None:
     H = held.prepared.values
     least = NOTHING * np.maximum(H.var(axis=0), 1e-300) / held.tangent.n
     stderr = np.where(variances > least, np.sqrt(np.maximum(variances, 0.0)), 0.0)
-    lines = tuple(
-        KnownLine(label, float(tau), float(error), float(value), float(se) if trusted else math.nan, *_reads(known, j))
-        for j, (label, tau, error, value, se) in enumerate(
-            zip(known.labels, known.values, known.stderr, values, stderr, strict=True)
-        )
-    )
+    lines = known_lines(known, values, stderr if trusted else np.full(len(stderr), math.nan))
     samples = tuple(str(name) for name, size in zip(held.names, held.rows.sizes, strict=True) if size)
     residual = float(np.abs(held.measured_known() - held.moved_known()).max())
     if not trusted:
@@ -74,12 +68,6 @@ def joined(held: Any) -> Verdict:
     if held.groups is None or held.groups.max() <= 0:
         return verdict
     return joined_verdict(verdict, np.bincount(held.groups[held.rows.source], held.masses))
-
-
-def _reads(known: Known, j: int) -> tuple[tuple[str, ...], bool]:
-    function = known.functions[j]
-    columns = function.columns if isinstance(function, Bias) else ()
-    return columns, any(place.start <= j < place.stop for _, place in known.margins)
 
 
 def _alone(held: Any) -> tuple[Floats, Floats]:

@@ -12,6 +12,7 @@ from scipy import sparse
 from scipy.special import logsumexp
 
 from vardi._estimate.bias_test import BiasCheck, check_biases, untested
+from vardi._estimate.bounds import Bounds, bounds
 from vardi._estimate.cdf import PoolSteps
 from vardi._estimate.estimates import not_finite
 from vardi._estimate.tangent import Hessian, Influence, Tangent
@@ -32,7 +33,7 @@ from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit, refit_joint, refit_plain
 from vardi._values import as_array, as_numbers
 from vardi.biases import ParametricBias, where
-from vardi.errors import ImpossibleRowError, InvalidBiasError, MismatchError, TooLargeError
+from vardi.errors import ImpossibleRowError, InvalidBiasError, MismatchError, TooLargeError, VardiError
 
 TILTS = 2**28  # numbers, one for each row and bias, up to which they are all held at once
 
@@ -175,6 +176,16 @@ class InMemory:
             )
         values = {name: self.values(value) for name, value in asked.items()}
         return check_biases(self.overlap_tangent, self.names, values, **options)
+
+    def bounds(self, delta: float) -> Bounds:
+        """Return the paper's finite-sample constants, whose theory is of known biases that overlap alone joins."""
+        if self.joint is not None:
+            more = "parameters that are estimated" if self.joint.families else "known values beside them"
+            raise VardiError(
+                f"The finite-sample bounds are for weights that follow from known biases alone, and these have {more}. "
+                "Debias without known values, and with parameters fixed by .at(...), to see the bounds as if they were."
+            )
+        return bounds(self.tangent, self.names, delta)
 
     @cached_property
     def overlap_tangent(self) -> Tangent:

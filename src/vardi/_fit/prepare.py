@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -42,8 +42,8 @@ class Prepared:
     rows: Rows
     joint: Joint | None = None
     known: Known | None = None
-    values: Floats = np.empty((0, 0))
-    directions: Floats = np.empty((0, 0))
+    values: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    directions: Floats = field(default_factory=lambda: np.empty((0, 0)))
 
 
 def prepare(pool: Pool, omega: Any, kept: NDArray[np.bool_], known: Any, *, log: bool) -> Prepared:

@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 import numpy as np
 
 from vardi._estimate import bias_test
-from vardi._estimate import bounds as finite_sample
 from vardi._estimate.bias_test import BiasCheck
 from vardi._estimate.bootstrap import Bootstrap, Progress, bootstrap
 from vardi._estimate.bounds import Bounds
@@ -435,7 +434,7 @@ class DebiasedSample:
         delta : float
             Probability with which a bound may fail.
         """
-        return finite_sample.of_fit(self.held, delta)
+        return self.held.bounds(delta)
 
     def test_no_bias(self, name: Name) -> LikelihoodRatio:
         """Test whether the family of a sample is constant: whether the sample was drawn without (further) bias.

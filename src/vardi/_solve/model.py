@@ -17,6 +17,7 @@ from vardi._solve.identify import Verdict, connected, cut_verdict, group_text, j
 from vardi._solve.joint import Walk, meet, stationary
 from vardi._solve.newton import GAP, Solution, newton, solve
 from vardi._solve.parameters import (
+    alone,
     held_of,
     require_identified,
     search,
@@ -111,8 +112,8 @@ def solve_joint(
     if joint.families:
         require_identified(joint, walk.at, names)
         warn_of_vague_parameters(joint, walk.at, names, stacklevel=6)
-    alone = start if known is not None and identified and groups.max() == 0 else None
-    return JointFit(_solution(joint, walk, groups), alone, groups)
+    without = start if known is not None and identified and groups.max() == 0 else None
+    return JointFit(_solution(joint, walk, groups), without, groups)
 
 
 def joined_groups(joint: Joint, names: Sequence[Name], verdict: Verdict, tol: float = 1e-6) -> Integers:
@@ -133,7 +134,7 @@ def _without_known(
     if joint.families:
         walk = search(joint, max_iterations)
         try:
-            require_identified(joint, walk.at, names)
+            require_identified(alone(joint), walk.at, names)
             identified = True
         except NotIdentifiableError:
             if not at.known:

@@ -59,7 +59,7 @@ class Question:
         note = ""
         numbers = len(phi) * len(errors.wrong)
         if self.held.joint is not None:
-            note = "Known values and parameters would be met and estimated anew; how far that goes is known to first order."
+            note = "With known values or parameters, which would be fitted anew, the range is known to first order."
         elif isinstance(target, Mean) and errors.reweighs:
             worst = Reweighed(tangent, target)
         elif numbers <= REFITTED:
