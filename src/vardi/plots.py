@@ -127,7 +127,7 @@ class WeightsDisplay:
     @classmethod
     def from_fit(cls, fit: DebiasedSample, *, ax: Any = None) -> Self:
         """Take the weights of a fit and draw them."""
-        require_rows(fit, "A picture of the weights")
+        require_rows(fit.held, "A picture of the weights")
         source = fit._influence.strata.source
         sampled = [k for k, size in enumerate(fit._rows.sizes) if size]
         weights = [fit._influence.weights[source == k] for k in sampled]
@@ -167,7 +167,7 @@ class CdfDisplay:
     @classmethod
     def from_fit(cls, fit: DebiasedSample, column: str, *, level: float = 0.95, ax: Any = None) -> Self:
         """Compute both distributions of a column and draw them."""
-        require_rows(fit, "A picture of a distribution")
+        require_rows(fit.held, "A picture of a distribution")
         values, counts = fit._values(column), fit._influence.strata.counts
         pooled = values if counts is None else np.repeat(values, np.round(counts).astype(int))
         return cls(column, np.sort(pooled), fit.cdf(column).band(level)).plot(ax=ax)

@@ -67,7 +67,7 @@ def joined(held: Any) -> Verdict:
     verdict: Verdict = held.judge()
     if held.groups is None or held.groups.max() <= 0:
         return verdict
-    return joined_verdict(verdict, np.bincount(held.groups[held.rows.source], held.masses))
+    return joined_verdict(verdict, np.bincount(held.groups[held.rows.source], held.masses).astype(np.float64))
 
 
 def _alone(held: Any) -> tuple[Floats, Floats]:

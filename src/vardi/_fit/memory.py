@@ -32,7 +32,7 @@ from vardi._solve.newton import Solution, newton
 from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit, refit_joint, refit_plain
 from vardi._values import as_array, as_numbers
-from vardi.biases import ParametricBias, where
+from vardi.biases import Bias, ParametricBias, where
 from vardi.errors import ImpossibleRowError, InvalidBiasError, MismatchError, TooLargeError, VardiError
 
 TILTS = 2**28  # numbers, one for each row and bias, up to which they are all held at once
@@ -205,7 +205,7 @@ class InMemory:
 
     def weight_shares(self) -> Floats:
         """Return the share of the weight that the rows of each sample carry."""
-        return np.bincount(self.rows.source, self.masses, minlength=len(self.names))
+        return np.bincount(self.rows.source, self.masses, minlength=len(self.names)).astype(np.float64)
 
     def effective_rows(self) -> float:
         """Return Kish's effective number of rows."""
@@ -261,6 +261,14 @@ class InMemory:
         assert joint is not None
         moved = joint.known.root @ self.point[joint.coordinates.epsilon]
         return known.values + np.linalg.pinv(self.prepared.directions.T) @ moved
+
+    def known_functions(self) -> dict[Name, Bias]:
+        """Return what known values read of the rows, by how it is called."""
+        known = self.prepared.known
+        if known is None:
+            return {}
+        pairs = zip(known.labels, known.functions, strict=True)
+        return {f"known {label}": h for label, h in pairs if isinstance(h, Bias)}
 
     def known_values(self) -> Floats:
         """Return the known functions on the rows as they were solved; those with parameters at their estimates."""

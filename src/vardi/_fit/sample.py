@@ -16,6 +16,7 @@ from vardi._estimate.bootstrap import Bootstrap, Progress, bootstrap
 from vardi._estimate.bounds import Bounds
 from vardi._estimate.cdf import DebiasedCdf
 from vardi._estimate.diagnostics import Diagnostics, diagnose
+from vardi._estimate.draws import Method
 from vardi._estimate.estimates import Estimate, Estimates
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.likelihood_ratio import LikelihoodRatio
@@ -110,11 +111,10 @@ class DebiasedSample:
     @property
     def w(self) -> dict[Name, float]:
         r"""The normalisers in the paper's scale, :math:`\max_k W_k / \lambda_k = 1`, of the sampled biases."""
-        sizes = self.held.rows.sizes
+        sizes, u = self.held.rows.sizes, self.solution.u
         sampled = np.flatnonzero(sizes > 0)
-        log_w = self.held.log_omegas[sampled]
-        log_w = log_w - (log_w - np.log(sizes[sampled] / sizes.sum())).max()
-        return {self.names[k]: float(w) for k, w in zip(sampled.tolist(), np.exp(log_w), strict=True)}
+        w = sizes[sampled] / sizes.sum() * np.exp(u[sampled].min() - u[sampled])
+        return {self.names[k]: float(value) for k, value in zip(sampled.tolist(), w, strict=True)}
 
     def expectation(self, values: Any, level: float = 0.95) -> Estimate:
         r"""Return the mean of something over the population, :math:`E_P f = \sum_i \pi_i f(z_i)`, with its error.
@@ -256,7 +256,7 @@ class DebiasedSample:
             raise MismatchError(f"{n!r} rows cannot be drawn. Give a whole number.", expected=("int",), got=(n,))
         return self.held.draw(n, seed, replace=replace)
 
-    def torch_sampler(self, n: float | None = None, seed: int | None = None, *, method: str = "multinomial") -> Any:
+    def torch_sampler(self, n: float | None = None, seed: int | None = None, *, method: Method = "multinomial") -> Any:
         """Return a ``torch.utils.data.Sampler`` that draws positions of rows by weight; see ``vardi.torch_batches``."""
         return torch_sampler(self.held.probabilities, n, seed, method=method)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -168,7 +169,8 @@ def _polished(joint: Joint, v: Floats, held: int, tol: float, max_iterations: in
     point = v.copy()
     point[at.u] = solution.u + shift
     again = stationary(joint, point, held, tol=1e-6, most=0)
-    score = float(np.sqrt(max(again.at.gradient @ again.at.information.solve(again.at.gradient), 0.0)))
+    squared = float(again.at.gradient @ again.at.information.solve(again.at.gradient))
+    score = math.sqrt(max(squared, 0.0))
     if not solution.converged or score > 1e-4:
         raise ConvergenceError(
             f"The parameters of {', '.join(repr(str(names[k])) for k in joint.families)} were not found in "
@@ -256,7 +258,7 @@ def _not_met(
         mass = np.bincount(groups[joint.source], counts * weights) / joint.sizes.sum()
         gone = np.flatnonzero(mass < 0.01 / len(mass))
         if groups.max() > 0 and len(gone):
-            members = [names[k] for k in np.flatnonzero(groups == gone[0])]
+            members = [names[int(k)] for k in np.flatnonzero(groups == gone[0])]
             return InvalidKnownError(
                 f"The known values contradict the samples: the nearer weights come to meeting them, the less is left "
                 f"for {group_text(members)}, whose rows are part of the population. Correct the known values "

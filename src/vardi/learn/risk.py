@@ -243,7 +243,7 @@ def debiased_scorer(scoring: Any = None, *, fit: DebiasedSample, target: str | N
     >>> search.fit(rows[["RM", "LSTAT"]], rows["MEDV"], sample_weight=fit.weights).best_params_
     {'alpha': 1.0}
     """
-    require_rows(fit, "A scorer")
+    require_rows(fit.held, "A scorer")
     return DebiasedScorer(scoring, fit, target)
 
 
@@ -297,8 +297,7 @@ class DebiasedScorer:
         try:
             if not biases:
                 raise MismatchError("The fit knows biases only as a matrix.", expected=("biases",), got=("matrix",))
-            cells = self.fit._anchor.cells if self.fit._anchor is not None else ()
-            read: dict[Name, Any] = {f"share of {cell.label}": cell.bias for cell in cells if cell.bias is not None}
+            read: dict[Name, Any] = self.fit.held.known_functions()
             return np.asarray(self.fit.weigh(joined(X, y, self.target, {**biases, **read})))
         except (InvalidBiasError, MismatchError) as error:
             error.add_note(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vardi._estimate.cdf import DebiasedCdf
+from vardi._estimate.cdf import DebiasedCdf, PoolSteps
 from vardi._estimate.diagnostics import CONSTANT
 from vardi._estimate.estimates import quantile_of_normal
 from vardi._estimate.tangent import Tangent
@@ -141,7 +141,7 @@ def distributions(fit: DebiasedSample, columns: Sequence[Column]) -> tuple[tuple
 
 def _distribution(fit: DebiasedSample, column: Column, *, banded: bool) -> Distribution:
     influence, values = fit._influence, column.values
-    cdf = DebiasedCdf(influence, values, trusted=fit.trust.errors_hold)
+    cdf = DebiasedCdf(influence, PoolSteps(influence.measure, values), trusted=fit.trust.errors_hold)
     counts = np.ones(len(values)) if influence.strata.counts is None else influence.strata.counts
     pooled = np.cumsum(np.bincount(np.searchsorted(cdf.x, values), counts)) / counts.sum()
     inside = (np.maximum(pooled, cdf.heights) > EDGE) & (np.minimum(pooled, cdf.heights) < 1.0 - EDGE)

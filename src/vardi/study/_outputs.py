@@ -94,7 +94,7 @@ def draw(opened: OpenStudy, fit: DebiasedSample, n: int, seed: int | None, *, re
     """Return rows drawn by weight, with the source and the row that each comes from: those of ``fit.sample``."""
     if opened.is_lazy:
         fit.sample(n)  # says that rows cannot be drawn where they are
-    positions = fit._positions(n, seed, replace=replace)
+    positions = fit.held.positions(n, seed, replace=replace)
     columns = [name for name in _beside_data(opened, _own_columns(opened)) if name != "weight"]
     return weights_frame(opened, fit)[positions].select(columns)
 
