@@ -1,0 +1,153 @@
+"""The biases that are known up to parameters, which are estimated with the normalisers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vardi.biases._constants import constant
+from vardi.biases._expressions.families import Family, Kind
+from vardi.biases._expressions.parse import parse
+from vardi.biases._kinds import EVERYWHERE, FunctionFamily, ParametricBias
+from vardi.errors import InvalidBiasError, MismatchError
+
+
+def logistic(*columns: str) -> ParametricBias:
+    r"""Return the bias of logistic selection, whose intercept and slopes are to be estimated.
+
+    .. math:: \omega(z) = \frac{1}{1 + e^{-\alpha - \beta'z}}
+
+    The intercept is a parameter too: no normaliser makes up for it, since it says how near to 1 the curve comes.
+
+    Parameters
+    ----------
+    *columns : str
+        Columns, or expressions of them; a name that is no plain word stands in backticks.
+
+    Examples
+    --------
+    >>> import vardi
+    >>> bias = vardi.logistic("age", "log(income)")
+    >>> str(bias), bias.names
+    ('logistic(age, log(income))', ('intercept', 'age', 'log(income)'))
+    """
+    return _of_family("logistic", columns)
+
+
+def exponential_tilt(*columns: str) -> ParametricBias:
+    r"""Return the bias :math:`\omega(z) = e^{\theta'z}`, whose tilt :math:`\theta` is to be estimated.
+
+    It is what logistic selection is where selection is rare. There is no intercept: it would be a part of the
+    normaliser.
+
+    Parameters
+    ----------
+    *columns : str
+        Columns, or expressions of them; a name that is no plain word stands in backticks.
+
+    Examples
+    --------
+    >>> import vardi
+    >>> str(vardi.exponential_tilt("x", "x ** 2"))
+    'exponential_tilt(x, x ** 2)'
+    """
+    return _of_family("exponential_tilt", columns)
+
+
+def power(column: str) -> ParametricBias:
+    r"""Return the bias :math:`\omega(z) = z_c^\theta`, whose exponent is to be estimated; the column is positive.
+
+    Examples
+    --------
+    >>> import vardi
+    >>> str(vardi.power("length").at({"exponent": 1}))
+    'length ** 1.0'
+    """
+    return _of_family("power", (column,))
+
+
+def steps(column: str, cuts: Iterable[float]) -> ParametricBias:
+    r"""Return a bias that is constant between cuts, :math:`\omega(z) = e^{\theta_j}` in interval j.
+
+    The first interval, below all cuts, is what the others are compared with: there the bias is 1. A cut belongs to the
+    interval above it.
+
+    Parameters
+    ----------
+    column : str
+        A column or an expression.
+    cuts : iterable of numbers
+        In rising order.
+
+    Examples
+    --------
+    >>> import vardi
+    >>> vardi.steps("age", [30, 60]).names
+    ('30 <= age < 60', 'age >= 60')
+    """
+    if not isinstance(cuts, Iterable):
+        raise InvalidBiasError(f"The cuts of steps are a list of numbers, and here they are {cuts!r}.", sample="")
+    values = [constant(cut, "a cut").value for cut in cuts]
+    if any(isinstance(value, bool | str) for value in values):
+        raise InvalidBiasError(f"The cuts of steps are numbers, and here they are {values}.", sample="")
+    return _of_family("steps", (column,), tuple(value for value in values if isinstance(value, int | float)))
+
+
+def parametric(
+    function: Callable[[Any, NDArray[np.float64]], ArrayLike],
+    start: ArrayLike,
+    names: Iterable[str] | None = None,
+    *,
+    gradient: Callable[[Any, NDArray[np.float64]], ArrayLike] | None = None,
+) -> ParametricBias:
+    """Return a bias that is any function of the rows and of parameters, which are to be estimated.
+
+    Parameters
+    ----------
+    function : callable
+        Of (rows, theta): gets the rows as they were given and an array of p numbers, and returns omega, zero or more,
+        for each row. Which rows have omega = 0 must not depend on theta.
+    start : array of shape (p,) or (s, p)
+        Where the search for theta starts. Where the likelihood may have several maxima give several starts.
+    names : iterable of str, optional
+        Names of the parameters; "theta0", "theta1", ... by default.
+    gradient : callable, optional
+        Of (rows, theta): the derivatives of omega, of shape (n, p). By default they are differences of the function.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import vardi
+    >>> bias = vardi.parametric(lambda rows, theta: np.exp(theta[0] * rows), start=[0.0], names=["tilt"])
+    >>> bias.names
+    ('tilt',)
+    """
+    if not callable(function):
+        raise InvalidBiasError(f"parametric takes a function of (rows, theta), not {function!r}.", sample="")
+    points = np.atleast_2d(np.asarray(start, np.float64))
+    if points.ndim != 2 or not points.size or not np.isfinite(points).all():
+        raise InvalidBiasError(
+            f"start is {start!r}. Give a finite number for each parameter, or several such rows.", sample=""
+        )
+    count = points.shape[1]
+    named = tuple(f"theta{j}" for j in range(count)) if names is None else tuple(str(name) for name in names)
+    if len(named) != count or len(set(named)) != count:
+        raise MismatchError(
+            f"{len(named)} names ({', '.join(named)}) for {count} parameters. Give each its own.",
+            expected=range(count),
+            got=named,
+        )
+    rows = tuple(tuple(row) for row in points.tolist())
+    return ParametricBias(FunctionFamily(function, rows, named, gradient), EVERYWHERE)
+
+
+def _of_family(kind: Kind, texts: Iterable[str], cuts: tuple[float, ...] = ()) -> ParametricBias:
+    nodes = []
+    for text in texts:
+        if not isinstance(text, str):
+            raise InvalidBiasError(f"{kind} reads columns, named by texts, and not {text!r}.", sample="")
+        nodes.append(parse(text))
+    return ParametricBias(Family(kind, tuple(nodes), cuts), EVERYWHERE)
