@@ -171,7 +171,7 @@ class ParametricSample(DebiasedSample):
         with np.errstate(divide="ignore"):
             L = np.log(np.column_stack([np.asarray(factor, np.float64) for factor in factors]))
         for k, theta in users.items():
-            L[:, k] += users_log_omega(self._bias(k), frame, theta, str(self._name(k)))
+            L[:, k] += users_log_omega(self._bias(k), frame, theta, str(self._name(k)), L[:, k] > -np.inf)
         log_mass = logsumexp(L + self.solution.u[sampled], axis=1)
         uncovered = np.flatnonzero(log_mass == -np.inf)
         if len(uncovered):

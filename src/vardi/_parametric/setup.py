@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.pool import Pool, show
+from vardi._parametric.cells import with_levels
 from vardi._parametric.estimate import unknown_everywhere
 from vardi._parametric.likelihood import Likelihood
 from vardi._parametric.models import as_model
@@ -59,12 +60,17 @@ class Setup:
         Checks(pool.names, False, positions).lists(values, source)
         with np.errstate(divide="ignore"):
             known = np.log(np.column_stack(values))
+        counted = np.ones(len(source)) if counts is None else counts
+        for k, bias in parametric.items():
+            matters = np.zeros(len(pool))
+            matters[kept] = counted * (known[:, k] > -np.inf)
+            parametric[k] = with_levels(bias, pool.frames, matters, pool.source == k, str(pool.names[k]))
+        pool = replace(pool, biases=tuple(parametric.get(k, bias) for k, bias in enumerate(pool.biases)))
         sampled = np.flatnonzero(sizes)
         place = {k: j for j, k in enumerate(sampled.tolist())}
         models = {
             place[k]: as_model(bias, pool.frames, kept, counts, str(pool.names[k])) for k, bias in parametric.items()
         }
-        counted = np.ones(len(source)) if counts is None else counts
         labels = np.searchsorted(sampled, source)
         return cls(pool, kept, known, Likelihood(known[:, sampled], labels, counted, models), sampled)
 

@@ -15,7 +15,7 @@ from vardi.biases._kinds import (
     ValuesBias,
 )
 from vardi.biases._known import at_most, between, class_shift, everywhere, isin, proportional_to, where
-from vardi.biases._with_parameters import exponential_tilt, logistic, parametric, power, steps
+from vardi.biases._with_parameters import cells, exponential_tilt, logistic, parametric, power, steps
 
 __all__ = [
     "Bias",
@@ -28,6 +28,7 @@ __all__ = [
     "as_bias",
     "at_most",
     "between",
+    "cells",
     "class_shift",
     "everywhere",
     "exponential_tilt",

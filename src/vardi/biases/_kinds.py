@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from vardi.biases._constants import constant
+from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.families import Family
 from vardi.biases._expressions.nodes import (
     Call,
@@ -198,13 +199,13 @@ class ParametricBias(Bias):
 
     Attributes
     ----------
-    family : Family or FunctionFamily
+    family : Family, Cells or FunctionFamily
         What depends on the parameters.
     known : Bias
         The factor that does not.
     """
 
-    family: Family | FunctionFamily
+    family: Family | Cells | FunctionFamily
     known: Bias
 
     @property
@@ -214,16 +215,17 @@ class ParametricBias(Bias):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the parameters."""
+        """The names of the parameters; none for cells of which no rows have been seen."""
         return self.family.names
 
-    def at(self, theta: Mapping[str, float] | Iterable[float]) -> Bias:
+    def at(self, theta: Mapping[Any, Any] | Iterable[float]) -> Bias:
         """Return the bias with its parameters fixed: a known one.
 
         Parameters
         ----------
         theta : mapping from name to number, or sequence of numbers
-            A value for each parameter, by name or in the order of ``names``.
+            A value for each parameter, by name or in the order of ``names``; for :func:`vardi.cells` from each column
+            to its values, each with its number.
 
         Examples
         --------
@@ -233,6 +235,9 @@ class ParametricBias(Bias):
         >>> vardi.power("length").at([2])
         where('length ** 2.0')
         """
+        if isinstance(self.family, Cells) and not self.family.levels:
+            family, values = self.family.fixed(theta)
+            return ParametricBias(family, self.known).at(values)
         values = [float(value) for value in self._given(theta)]
         if not all(math.isfinite(value) for value in values):
             raise InvalidBiasError(f"The parameters {values} of {self} are not all finite.", sample="")

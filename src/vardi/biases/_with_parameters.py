@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vardi.biases._constants import constant
+from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.families import Family, Kind
+from vardi.biases._expressions.nodes import Node
 from vardi.biases._expressions.parse import parse
 from vardi.biases._kinds import EVERYWHERE, FunctionFamily, ParametricBias
 from vardi.errors import InvalidBiasError, MismatchError
@@ -96,6 +98,40 @@ def steps(column: str, cuts: Iterable[float]) -> ParametricBias:
     return _of_family("steps", (column,), tuple(value for value in values if isinstance(value, int | float)))
 
 
+def cells(*columns: str | Sequence[str]) -> ParametricBias:
+    r"""Return a bias that is log-linear in categories, :math:`\log\omega(z) = \sum_c \theta_{c, z_c}`.
+
+    There is a parameter for each value of a column but the most frequent one in the pool, which the others are compared
+    with: main effects, as in raking. Which values there are is known when rows are seen, so that the bias itself names
+    columns only; the parameters of a fit are named by values, such as ``region=N``. A new row with a value that no row
+    of the fit has is refused by ``weigh``.
+
+    Parameters
+    ----------
+    *columns : str or sequence of str
+        Columns of texts, numbers or truth values, or expressions of columns; a name that is no plain word stands in
+        backticks. A sequence of several crosses them: a parameter for each combination that rows have but the most
+        frequent one.
+
+    Examples
+    --------
+    >>> import vardi
+    >>> vardi.cells("region", "sex")
+    where('cells(region, sex)')
+    >>> str(vardi.isin("region", ["N", "S"]) * vardi.cells(("region", "sex"), "age > 60"))
+    "(region in ('N', 'S')) * cells((region, sex), age > 60)"
+
+    With its parameters fixed it is a known bias. Each value has the log of its factor; others could not be drawn:
+
+    >>> vardi.cells("sex").at({"sex": {"f": 0.0, "m": -0.5}})
+    where("1.0 * (sex == 'f') + 0.6065306597126334 * (sex == 'm')")
+    """
+    groups = [(group,) if isinstance(group, str) else group for group in columns]
+    if not all(isinstance(group, tuple | list) for group in groups):
+        raise InvalidBiasError(f"cells reads columns, named by texts, and not {columns}.", sample="")
+    return ParametricBias(Cells(tuple(_terms("cells", group) for group in groups)), EVERYWHERE)
+
+
 def parametric(
     function: Callable[[Any, NDArray[np.float64]], ArrayLike],
     start: ArrayLike,
@@ -145,9 +181,13 @@ def parametric(
 
 
 def _of_family(kind: Kind, texts: Iterable[str], cuts: tuple[float, ...] = ()) -> ParametricBias:
+    return ParametricBias(Family(kind, _terms(kind, texts), cuts), EVERYWHERE)
+
+
+def _terms(kind: str, texts: Iterable[str]) -> tuple[Node, ...]:
     nodes = []
     for text in texts:
         if not isinstance(text, str):
             raise InvalidBiasError(f"{kind} reads columns, named by texts, and not {text!r}.", sample="")
         nodes.append(parse(text))
-    return ParametricBias(Family(kind, tuple(nodes), cuts), EVERYWHERE)
+    return tuple(nodes)
