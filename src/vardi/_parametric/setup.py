@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.pool import Pool, show
-from vardi._parametric.cells import with_levels
 from vardi._parametric.estimate import unknown_everywhere
 from vardi._parametric.likelihood import Likelihood
 from vardi._rows import Checks, Rows
+from vardi._rows.cells import with_levels
 from vardi._rows.contract import Floats, Integers
 from vardi._rows.dense import Dense
 from vardi._rows.families import as_model

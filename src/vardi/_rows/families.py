@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from vardi._inputs.frames import Frame
-from vardi._parametric.cells import dummies, require_seen
+from vardi._rows.cells import dummies, require_seen
 from vardi._rows.contract import Floats
 from vardi.biases import ExpressionBias, FunctionFamily, ParametricBias
 from vardi.biases._expressions.cells import Cells
