@@ -27,7 +27,8 @@ from vardi._estimate.resampling import Kind
 from vardi._estimate.sensitivity import GAMMAS, Mean, Question, Sensitivity
 from vardi._estimate.sensitivity import Kind as ErrorKind
 from vardi._estimate.tangent import Influence
-from vardi._inputs.frames import Frame, as_frame, concat
+from vardi._inputs.frames import as_frame, concat
+from vardi._inputs.frames.functions import evaluated, is_function, name_of
 from vardi._inputs.pool import Name, Pool, in_order, is_missing
 from vardi._machine.atomic_write import require_writable, whole_file
 from vardi._machine.memory import require_memory
@@ -37,7 +38,6 @@ from vardi._shares import Anchor, SharesCheck
 from vardi._solve.identify import Verdict, judge
 from vardi._solve.newton import Solution
 from vardi._values import as_array, as_numbers
-from vardi.biases import where
 from vardi.errors import ImpossibleRowError, InvalidBiasError, MismatchError, TooLargeError, number_of_rows
 
 TILTS = 2**28  # numbers, one for each row and bias, up to which they are all held at once
@@ -132,8 +132,9 @@ class DebiasedSample:
 
         Parameters
         ----------
-        values : str or array
-            A column, an expression of columns (``"price > 30"`` is a share), or a value for each row of the pool.
+        values : str, expression or array
+            A column, an expression of columns (``"price > 30"`` is a share), one of Polars or narwhals, or a value for
+            each row of the pool.
         level : float
             Coverage of the interval.
 
@@ -159,14 +160,14 @@ class DebiasedSample:
 
         Parameters
         ----------
-        matrix : array of shape (n, m), column, expression, or list of these two
+        matrix : array of shape (n, m), column, expression (text, Polars or narwhals), or list of these two
             The functions.
         level : float
             Coverage of each interval.
         """
-        if isinstance(matrix, str):
+        if is_function(matrix):
             matrix = [matrix]
-        if isinstance(matrix, list | tuple) and any(isinstance(part, str) for part in matrix):
+        if isinstance(matrix, list | tuple) and any(is_function(part) for part in matrix):
             values = np.column_stack([self._values(part) for part in matrix])
         else:
             array = as_array(in_order(matrix, self._pool.frames, "The frame of values"), "The matrix of values")
@@ -367,7 +368,7 @@ class DebiasedSample:
 
         Parameters
         ----------
-        statistic : str, array, list of these, callable or None
+        statistic : str, expression, array, list of these, callable or None
             A column, an expression or a value for each row, of which the debiased mean is taken; several of these; or
             a function of the weights (pool order, times how often each row was drawn, mean 1). None gives the log
             normalisers alone.
@@ -477,7 +478,8 @@ class DebiasedSample:
         question = Question.of(self, gammas, samples, kind, threshold)
         numbers = self._values(values)
         estimate = self._estimates(numbers[:, None], 0.95)[0]
-        return question.answer(Mean(numbers), estimate, f"mean of {values if isinstance(values, str) else 'values'}")
+        what = name_of(values) if is_function(values) else "values"
+        return question.answer(Mean(numbers), estimate, f"mean of {what}")
 
     def bounds(self, delta: float = 0.05) -> Bounds:
         """Return the paper's finite-sample constants for this fit, and a certificate that is of use.
@@ -603,13 +605,13 @@ class DebiasedSample:
 
     def _values(self, values: Any) -> Floats:
         """Return a column, an expression or an array as numbers, one for each row that the fit rests on."""
-        if isinstance(values, str):
-            pieces = [_evaluated(frame, values) for frame in self._pool.frames]
+        if is_function(values):
+            pieces = [evaluated(values, frame) for frame in self._pool.frames]
             if not pieces:
                 raise MismatchError(
-                    f"The fit knows biases only, and no column {values!r}. Give a value for each row.",
+                    f"The fit knows biases only, and no column {name_of(values)!r}. Give a value for each row.",
                     expected=("array",),
-                    got=(values,),
+                    got=(name_of(values),),
                 )
             array = np.concatenate(pieces)
         else:
@@ -621,7 +623,7 @@ class DebiasedSample:
                 expected=(len(self),),
                 got=array.shape,
             )
-        return self._in_fit(array, values if isinstance(values, str) else None)
+        return self._in_fit(array, name_of(values) if is_function(values) else None)
 
     @staticmethod
     def _numbers(array: NDArray[Any]) -> Floats:
@@ -676,9 +678,3 @@ def _missing_in(column: NDArray[Any]) -> int:
         return int(np.count_nonzero(~np.isfinite(column)))
     empty = column.dtype.kind == "O" and all(not hasattr(value, "__len__") and is_missing(value) for value in column)
     return len(column) if empty else 0
-
-
-def _evaluated(frame: Frame, text: str) -> NDArray[Any]:
-    if text in frame.columns and frame.column(text).dtype.kind in "fiub":
-        return frame.column(text)
-    return frame.evaluate([where(text)])[0]

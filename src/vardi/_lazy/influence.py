@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from copy import copy
+from dataclasses import replace
+from typing import Any, Self
 
 import narwhals as nw
 import numpy as np
@@ -25,6 +27,12 @@ class LazyInfluence(Influence):
         self.pool, self.rows, self.u, self.row_weights = pool, rows, u, weights
         self.n = float(rows.sizes.sum())
         self.strata = Strata(np.empty(0, np.int64), rows.sizes, None, self)
+
+    def on(self, parts: Sequence[Part]) -> Self:
+        """Return the same, asked of parts that have further columns."""
+        other = copy(self)
+        other.pool = replace(self.pool, parts=tuple(parts))
+        return other
 
     def query(self, functions: Functions, level: float, *, trusted: bool, names: Sequence[str] = ()) -> Estimates:
         """Return the expectations of expressions, given for each part; of those with names all values are checked."""

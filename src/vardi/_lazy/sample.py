@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NoReturn
 
@@ -13,7 +14,9 @@ from vardi._estimate.cdf import DebiasedCdf, points_of
 from vardi._estimate.estimates import Estimate, Estimates
 from vardi._estimate.reliability import Trust, require_trust
 from vardi._fit.sample import DebiasedSample
+from vardi._inputs.frames.functions import Function, bias_of, is_function, name_of
 from vardi._inputs.pool import Name
+from vardi._lazy.expressions import GIVEN, on_frame
 from vardi._lazy.influence import LazyInfluence
 from vardi._lazy.pool import LazyPool, expression, missing_values
 from vardi._rows.contract import Floats
@@ -21,7 +24,6 @@ from vardi._rows.engine.asking import answering, schema_of
 from vardi._rows.engine.lazy_rows import COUNT, OMEGA, PREFIX, LazyRows, Part, with_probabilities
 from vardi._solve.identify import Verdict, judge
 from vardi._solve.newton import Solution
-from vardi.biases import ExpressionBias, where
 from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
 from vardi.errors import MismatchError, NeedsRowsError
 
@@ -52,9 +54,9 @@ class LazyDebiasedSample(DebiasedSample):
 
     def expectations(self, matrix: Any, level: float = 0.95) -> Estimates:
         """Return the means of several columns and expressions over the population, with their covariance."""
-        if isinstance(matrix, str):
+        if is_function(matrix):
             matrix = [matrix]
-        if not isinstance(matrix, list | tuple) or not all(isinstance(text, str) for text in matrix):
+        if not isinstance(matrix, list | tuple) or not all(is_function(one) for one in matrix):
             _needs_rows("An expectation of values that are not columns")
         return self._query(matrix, level)
 
@@ -118,21 +120,25 @@ class LazyDebiasedSample(DebiasedSample):
         """Refuse: most of it needs rows in memory."""
         _needs_rows("diagnostics()")
 
-    def _query(self, texts: Sequence[str], level: float) -> Estimates:
+    def _query(self, functions: Sequence[Function], level: float) -> Estimates:
         require_trust(self)
-        compiled = {id(part): [self._compiled(part, text) for text in texts] for part in self._lazy.parts}
-        trusted = self.trust.errors_hold
-        return self._influence.query(lambda part: compiled[id(part)], level, trusted=trusted, names=texts)
+        found = [self._compiled(part, functions) for part in self._lazy.parts]
+        compiled = {id(part): expressions for part, expressions in found}
+        influence, names = self._influence.on([part for part, _ in found]), [name_of(one) for one in functions]
+        return influence.query(lambda part: compiled[id(part)], level, trusted=self.trust.errors_hold, names=names)
 
-    def _compiled(self, part: Part, text: str) -> nw.Expr:
-        """Return a column or an expression of a part, or refuse one with missing values."""
-        schema = nw.Schema({k: v for k, v in schema_of(part.frame, part.name).items() if not k.startswith(PREFIX)})
-        bias = where(f"`{text}`" if text in schema else text)
-        assert isinstance(bias, ExpressionBias)
-        target = NarwhalsTarget(schema)
-        require_columns(bias.columns, schema)
-        missing = missing_values(part, target, bias.columns)
-        return expression(part, bias, target, missing, None)
+    def _compiled(self, part: Part, functions: Sequence[Function]) -> tuple[Part, list[nw.Expr]]:
+        """Return functions as expressions of a part, which has further columns for some, or refuse missing values."""
+        schema = _of_user(schema_of(part.frame, part.name))
+        frame, biases = on_frame(part.frame, [bias_of(one, schema) for one in functions], part.name, "value")
+        part = replace(part, frame=frame)
+        target = NarwhalsTarget(_of_user(schema_of(frame, part.name)))
+        expressions = []
+        for bias in biases:
+            require_columns(bias.columns, target.schema)
+            missing = missing_values(part, target, bias.columns)
+            expressions.append(expression(part, bias, target, missing, None))
+        return part, expressions
 
     @cached_property
     def _numeric_schema(self) -> tuple[str, ...]:
@@ -146,11 +152,12 @@ class LazyDebiasedSample(DebiasedSample):
         read = {name for bias in self._pool.biases for name in bias.columns}
         return tuple(sorted(numeric, key=lambda name: name not in read))
 
-    def _pooled_means(self, texts: Sequence[str]) -> Floats:
+    def _pooled_means(self, functions: Sequence[Function]) -> Floats:
         """Return the means of columns and expressions over the pool as it came."""
-        total = np.zeros(len(texts))
+        total = np.zeros(len(functions))
         for part in self._lazy.parts:
-            total += part.sums(None, [self._compiled(part, text) * part.count for text in texts])
+            with_values, expressions = self._compiled(part, functions)
+            total += with_values.sums(None, [value * part.count for value in expressions])
         return total / float(self._rows.sizes.sum())
 
     def _biases_of(self, part: Part) -> list[nw.Expr]:
@@ -199,6 +206,13 @@ class _Weighed:
         return self._rows.overlap(u=self._u)
 
 
+def _of_user(schema: nw.Schema) -> nw.Schema:
+    """Return the columns of the user, and those that hold expressions of his."""
+    given = GIVEN.format("value", "")
+    kept = [name for name in schema if not name.startswith(PREFIX) or name.startswith(given)]
+    return nw.Schema({name: schema[name] for name in kept})
+
+
 def _needs_rows(what: str) -> NoReturn:
     raise NeedsRowsError(
         f"{what} needs rows in memory, and these are in their engine. Collect the columns you need and debias them."
@@ -218,23 +232,25 @@ def _ends(x: nw.Expr, low: float, high: float, frame: nw.LazyFrame[Any]) -> nw.L
 class LazyCdf(DebiasedCdf):
     """The debiased distribution function of a column of a lazy frame, asked for where it is needed."""
 
-    def __init__(self, fit: LazyDebiasedSample, column: str) -> None:
+    def __init__(self, fit: LazyDebiasedSample, column: Function) -> None:
         self._fit, self._column = fit, column
 
     def __repr__(self) -> str:
-        return f"LazyCdf({self._column!r})"
+        return f"LazyCdf({name_of(self._column)!r})"
 
     @cached_property
     def _compiled(self) -> list[tuple[Part, nw.Expr]]:
         """The column as an expression of each part, checked once."""
-        return [(part, self._fit._compiled(part, self._column)) for part in self._fit._lazy.parts]
+        found = [self._fit._compiled(part, [self._column]) for part in self._fit._lazy.parts]
+        return [(part, expressions[0]) for part, expressions in found]
 
     def __call__(self, t: Any, level: float = 0.95) -> Any:
         """Return F(t): an Estimate for a number, Estimates for several."""
         points = points_of(t).tolist()
         below = {id(part): [(x <= point).cast(nw.Float64) for point in points] for part, x in self._compiled}
         trusted = self._fit.trust.errors_hold
-        estimates = self._fit._influence.query(lambda part: below[id(part)], level, trusted=trusted)
+        influence = self._fit._influence.on([part for part, _ in self._compiled])
+        estimates = influence.query(lambda part: below[id(part)], level, trusted=trusted)
         return estimates[0] if np.ndim(t) == 0 else estimates
 
     def band(self, level: float = 0.95, **_: Any) -> NoReturn:

@@ -8,6 +8,7 @@ from vardi.biases._conversion import as_bias
 from vardi.biases._kinds import (
     Bias,
     ExpressionBias,
+    FrameExpressionBias,
     FunctionBias,
     FunctionFamily,
     ParametricBias,
@@ -20,6 +21,7 @@ from vardi.biases._with_parameters import cells, exponential_tilt, logistic, par
 __all__ = [
     "Bias",
     "ExpressionBias",
+    "FrameExpressionBias",
     "FunctionBias",
     "FunctionFamily",
     "ParametricBias",

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike
 
 from vardi._values import as_array, as_numbers
-from vardi.biases._kinds import Bias, FunctionBias, ValuesBias, number
+from vardi.biases._kinds import Bias, FrameExpressionBias, FunctionBias, ValuesBias, library_of, number
 from vardi.biases._known import where
 from vardi.errors import InvalidBiasError
 
-BiasLike = Bias | str | float | np.number | np.bool | Callable[[Any], ArrayLike] | ArrayLike
-"""What stands for a bias."""
+if TYPE_CHECKING:
+    import polars as pl
+
+    BiasLike = Bias | str | float | np.number | np.bool | pl.Expr | nw.Expr | Callable[[Any], ArrayLike] | ArrayLike
+    """What stands for a bias."""
 
 
 def as_bias(obj: BiasLike) -> Bias:
-    """Return a number, an expression in text, a bias, a function of the rows or an array of values as a `Bias`.
+    """Return what a user gives as a bias as a `Bias`.
+
+    Parameters
+    ----------
+    obj : number, str, Bias, expression, callable or array
+        The same everywhere; an expression in text; a bias, which is returned; an expression of Polars or narwhals; a
+        function of the rows; or values, one for each row of the pool.
 
     Examples
     --------
@@ -29,6 +39,9 @@ def as_bias(obj: BiasLike) -> Bias:
     everywhere()
     >>> as_bias([0.5, 1.0, 2.0])
     <array of 3 values>
+    >>> import polars as pl
+    >>> as_bias(pl.col("price") <= 22).columns
+    ('price',)
     """
     if isinstance(obj, Bias):
         return obj
@@ -36,13 +49,15 @@ def as_bias(obj: BiasLike) -> Bias:
         return where(obj)
     if isinstance(obj, bool | int | float | np.bool | np.number):
         return number(obj)
+    if library_of(obj) is not None:
+        return FrameExpressionBias(obj)
     if callable(obj):
         return FunctionBias(obj)
     if isinstance(obj, list | tuple | np.ndarray) or hasattr(obj, "__array__"):
         return ValuesBias(_values(obj))
     raise InvalidBiasError(
-        f"A bias cannot be a {type(obj).__name__}. Give a number, an expression in text, a Bias, a function of the "
-        "rows, or an array of values for the pool.",
+        f"A bias cannot be a {type(obj).__name__}. Give a number, an expression in text, a Bias, an expression of "
+        "Polars or narwhals, a function of the rows, or an array of values for the pool.",
         sample="",
     )
 

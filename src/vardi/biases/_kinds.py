@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 
 from vardi.biases._constants import constant
@@ -29,6 +31,8 @@ from vardi.biases._expressions.nodes import (
     to_text,
 )
 from vardi.errors import InvalidBiasError, MismatchError
+
+MOST_LETTERS = 200  # of an expression of another library, in the text of a bias
 
 
 class Bias(ABC):
@@ -134,6 +138,46 @@ class ValuesBias(Bias):
         return f"<array of {len(self.values)} values>"
 
     __repr__ = __str__
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FrameExpressionBias(Bias):
+    """A bias that is an expression of Polars or narwhals; equal only to itself, and its text does not read back.
+
+    Attributes
+    ----------
+    expression : polars.Expr or narwhals.Expr
+        As it was given.
+    """
+
+    expression: Any
+
+    @property
+    def library(self) -> str:
+        """The library that the expression is of: Polars or narwhals."""
+        return library_of(self.expression) or type(self.expression).__module__
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the bias reads, where Polars tells; narwhals does not."""
+        if not hasattr(self.expression, "meta"):
+            return ()
+        names = dict.fromkeys(self.expression.meta.root_names())
+        return tuple(name for name in names if name != "*" and not (name.startswith("^") and name.endswith("$")))
+
+    def __str__(self) -> str:
+        text = " ".join(str(self.expression).split())
+        return f"<{self.library} {text if len(text) <= MOST_LETTERS else text[: MOST_LETTERS - 1] + '…'}>"
+
+    __repr__ = __str__
+
+
+def library_of(obj: object) -> str | None:
+    """Return the library that an object is an expression of; None where it is no such expression."""
+    if isinstance(obj, nw.Expr):
+        return "narwhals"
+    polars = sys.modules.get("polars")  # who has an expression of Polars has imported it
+    return "Polars" if polars is not None and isinstance(obj, polars.Expr) else None
 
 
 @dataclass(frozen=True)

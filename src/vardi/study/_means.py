@@ -37,5 +37,6 @@ def _means(fit: DebiasedSample, names: list[str]) -> Floats:
 def _lazy_means(fit: LazyDebiasedSample, names: list[str]) -> Floats:
     total = np.zeros(len(names))
     for part in fit._lazy.parts:
-        total += part.sums(None, [fit._compiled(part, name) * part.count for name in names])
+        with_values, expressions = fit._compiled(part, names)
+        total += with_values.sums(None, [value * part.count for value in expressions])
     return total / fit._rows.sizes.sum()

@@ -80,6 +80,13 @@ def _require_length(text: str) -> None:
         raise ExpressionError(message, text=_printable(text[:60]) + "...", offset=60)
     if not text.strip():
         raise ExpressionError("The expression is empty. For a sample without bias write 1.", text="", offset=0)
+    if text.lstrip().startswith("<") and text.rstrip().endswith(">"):
+        raise ExpressionError(
+            "This is how a function, an array or an expression of Polars or narwhals is shown, and it does not read "
+            "back. Write the bias in text, such as price <= 22.",
+            text=_printable(text),
+            offset=text.index("<"),
+        )
 
 
 # What a text may consist of. Each part is looked at before Python's parser sees anything.
