@@ -85,6 +85,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "plots": (_DISPLAYS,),
     **dict.fromkeys(["everywhere", "proportional_to", "between", "isin", "at_most", "class_shift"], (_CONSTRUCTORS,)),
     **dict.fromkeys(["logistic", "exponential_tilt", "power", "steps", "parametric"], (_FAMILIES,)),
+    "cells": (BIAS + "test_cells_at_their_parameters_are_a_factor_for_each_value",),
     "where": (_ANY_TEXT, _READS_BACK, "test_expressions.py::test_round_trip"),
     "biases.as_bias": (_ALGEBRA,),
     **dict.fromkeys(["biases.ExpressionBias", "biases.ProductBias", "biases.ValuesBias"], (_ALGEBRA, _READS_BACK)),

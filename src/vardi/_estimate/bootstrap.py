@@ -23,6 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from vardi._estimate.estimates import Estimate, quantile_of_normal
 from vardi._estimate.resampling import Kind, Plan, group_codes, make_plan
+from vardi._inputs.frames.functions import is_function, name_of
 from vardi._inputs.pool import show
 from vardi._rows import Rows
 from vardi._rows.contract import Floats
@@ -139,7 +140,7 @@ def bootstrap(
     ----------
     held : Any
         The fit's rows and solution.
-    statistic : str, array, list of these, callable or None
+    statistic : str, expression, array, list of these, callable or None
         A column, an expression or a value for each row, of which the debiased mean is taken; several of these; or a
         function of the weights that returns a number or an array. The weights are in pool order, each times how often
         its row was drawn, with mean 1 over the (counted) rows. None gives the log normalisers alone.
@@ -239,10 +240,10 @@ def _means(held: Any, statistic: Any, plan: Plan) -> _Measure:
 
 
 def _columns(held: Any, statistic: Any) -> tuple[bool, tuple[str, ...], list[Floats]]:
-    if isinstance(statistic, str):
-        return True, (statistic,), [held.values(statistic)]
-    if isinstance(statistic, list | tuple) and statistic and all(isinstance(s, str) or np.ndim(s) for s in statistic):
-        names = tuple(s if isinstance(s, str) else f"mean {j}" for j, s in enumerate(statistic))
+    if is_function(statistic):
+        return True, (name_of(statistic),), [held.values(statistic)]
+    if isinstance(statistic, list | tuple) and statistic and all(is_function(s) or np.ndim(s) for s in statistic):
+        names = tuple(name_of(s) if is_function(s) else f"mean {j}" for j, s in enumerate(statistic))
         return False, names, [held.values(s) for s in statistic]
     array = np.asarray(statistic)
     if array.ndim == 2:

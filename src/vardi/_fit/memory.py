@@ -18,6 +18,7 @@ from vardi._estimate.estimates import not_finite
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.prepare import Prepared
 from vardi._inputs.frames import Frame, as_frame, concat
+from vardi._inputs.frames.functions import evaluated, is_function, name_of
 from vardi._inputs.known_on_rows import values_on_frame
 from vardi._inputs.pool import Name, Pool, in_order, is_missing
 from vardi._machine.memory import require_memory
@@ -32,7 +33,7 @@ from vardi._solve.newton import Solution, newton
 from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit, refit_joint, refit_plain
 from vardi._values import as_array, as_numbers
-from vardi.biases import Bias, ParametricBias, where
+from vardi.biases import Bias, ParametricBias
 from vardi.errors import ImpossibleRowError, InvalidBiasError, MismatchError, TooLargeError, VardiError
 
 TILTS = 2**28  # numbers, one for each row and bias, up to which they are all held at once
@@ -66,7 +67,8 @@ class InMemory:
         alone: Floats | None = None,
         groups: Integers | None = None,
     ) -> None:
-        self.pool, self.kept, self.prepared, self.solution = pool, kept, prepared, solution
+        self.pool = pool if prepared.pool is None else prepared.pool
+        self.kept, self.prepared, self.solution = kept, prepared, solution
         self.alone, self.groups = alone, groups
         self.joint: Joint | None = prepared.joint
         self.names: tuple[Name, ...] = pool.names
@@ -286,7 +288,7 @@ class InMemory:
 
     def matrix(self, values: Any) -> Floats:
         """Return several columns, expressions or arrays as numbers of shape (n, m)."""
-        if isinstance(values, list | tuple) and any(not np.ndim(part) for part in values):
+        if isinstance(values, list | tuple) and any(is_function(part) for part in values):
             return np.column_stack([self.values(part) for part in values])
         array = as_array(in_order(values, self.pool.frames, "The frame of values"), "The matrix of values")
         numbers = _numbers(array)
@@ -301,13 +303,13 @@ class InMemory:
 
     def values(self, values: Any) -> Floats:
         """Return a column, an expression or an array as numbers, one for each row that the fit rests on."""
-        if isinstance(values, str):
-            pieces = [_evaluated(frame, values) for frame in self.pool.frames]
+        if is_function(values):
+            pieces = [evaluated(values, frame) for frame in self.pool.frames]
             if not pieces:
                 raise MismatchError(
-                    f"The fit knows biases only, and no column {values!r}. Give a value for each row.",
+                    f"The fit knows biases only, and no column {name_of(values)!r}. Give a value for each row.",
                     expected=("array",),
-                    got=(values,),
+                    got=(name_of(values),),
                 )
             array = np.concatenate(pieces)
         else:
@@ -319,7 +321,7 @@ class InMemory:
                 expected=(len(self),),
                 got=array.shape,
             )
-        return self.in_fit(array, values if isinstance(values, str) else None)
+        return self.in_fit(array, name_of(values) if is_function(values) else None)
 
     def in_fit(self, values: Floats, name: str | None = None) -> Floats:
         """Return values of the rows that the fit rests on, or refuse those that are not numbers."""
@@ -403,7 +405,9 @@ class InMemory:
             for k, model in self.joint.families.items():
                 bias, theta = self.pool.biases[k], model.scale @ self.theta[self.joint.places[k]]
                 assert isinstance(bias, ParametricBias)
-                logs[:, sampled.index(k)] += users_log_omega(bias, frame, theta, str(self.names[k]))
+                place = sampled.index(k)
+                allowed = logs[:, place] > -np.inf
+                logs[:, place] += users_log_omega(bias, frame, theta, str(self.names[k]), allowed)
                 fixed[k] = bias.at(theta.tolist())
         known = self.prepared.known
         return logs, np.empty((len(logs), 0)) if known is None else values_on_frame(known, frame, fixed)
@@ -478,9 +482,3 @@ def _missing_in(column: NDArray[Any]) -> int:
         return int(np.count_nonzero(~np.isfinite(column)))
     empty = column.dtype.kind == "O" and all(not hasattr(value, "__len__") and is_missing(value) for value in column)
     return len(column) if empty else 0
-
-
-def _evaluated(frame: Frame, text: str) -> NDArray[Any]:
-    if text in frame.columns and frame.column(text).dtype.kind in "fiub":
-        return frame.column(text)
-    return frame.evaluate([where(text)])[0]

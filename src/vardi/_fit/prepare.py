@@ -1,4 +1,4 @@
-"""A pool and what is known -> the rows that are solved: known biases, families of those with parameters, known columns."""
+"""A pool and what is known -> the rows that are solved: known biases, families of the others, known columns."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from vardi._inputs.known import Known, PoolTable, as_known
 from vardi._inputs.known_on_rows import reduced, values_on
 from vardi._inputs.pool import Pool, show
 from vardi._rows import Rows, as_rows
+from vardi._rows.cells import with_levels
 from vardi._rows.contract import Floats, Integers
 from vardi._rows.families import Function, Model, as_model
 from vardi._rows.joint import Joint, KnownColumns
@@ -37,6 +38,8 @@ class Prepared:
         The known functions on the rows.
     directions : ndarray of shape (m, r)
         Which combinations of the known functions are linearly independent.
+    pool : Pool or None
+        The pool, where rows told more of its biases: the categories that have a parameter.
     """
 
     rows: Rows
@@ -44,6 +47,7 @@ class Prepared:
     known: Known | None = None
     values: Floats = field(default_factory=lambda: np.empty((0, 0)))
     directions: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    pool: Pool | None = None
 
 
 def prepare(pool: Pool, omega: Any, kept: NDArray[np.bool_], known: Any, *, log: bool) -> Prepared:
@@ -55,7 +59,8 @@ def prepare(pool: Pool, omega: Any, kept: NDArray[np.bool_], known: Any, *, log:
     if known is None and not parametric:
         return Prepared(rows_of(pool, omega, kept, log=log))
     given = None if known is None else as_known(known, pool.names, PoolTable(pool))
-    families = _families(pool, parametric, kept)
+    pool = _with_levels(pool, parametric, kept, omega)
+    families = _families(pool, kept)
     H = np.empty((int(kept.sum()), 0)) if given is None else values_on(given, pool, omega, log=log)[kept]
     also = [*H.T, *(column for model in families.values() for column in getattr(model, "z", np.empty((0, 0))).T)]
     opaque = any(isinstance(model, Function) for model in families.values())
@@ -66,7 +71,7 @@ def prepare(pool: Pool, omega: Any, kept: NDArray[np.bool_], known: Any, *, log:
     if first is not None:
         H, families = H[first], {k: model.subset(first) for k, model in families.items()}
     columns, directions = _known_columns(given, H, families)
-    return Prepared(rows, Joint(rows, families, columns), given, H, directions)
+    return Prepared(rows, Joint(rows, families, columns), given, H, directions, pool)
 
 
 def rows_of(pool: Pool, omega: Any, kept: NDArray[np.bool_], *, log: bool, also: Any = ()) -> Rows:
@@ -84,7 +89,8 @@ def counted(pool: Pool) -> NDArray[np.bool_]:
     return np.ones(len(pool), bool) if pool.counts is None else pool.counts > 0
 
 
-def _families(pool: Pool, parametric: dict[int, ParametricBias], kept: NDArray[np.bool_]) -> dict[int, Model]:
+def _with_levels(pool: Pool, parametric: dict[int, ParametricBias], kept: NDArray[np.bool_], omega: Any) -> Pool:
+    """Return the pool with the values that biases by category have a parameter for."""
     sizes = np.bincount(pool.source[kept], minlength=len(pool.names))
     absent = [k for k in parametric if not sizes[k]]
     if absent:
@@ -95,8 +101,21 @@ def _families(pool: Pool, parametric: dict[int, ParametricBias], kept: NDArray[n
             sample=str(pool.names[absent[0]]),
             parameters=bias.names,
         )
+    counts = kept.astype(np.float64) if pool.counts is None else pool.counts
+    biases = list(pool.biases)
+    for k, bias in parametric.items():
+        matters = np.where(kept, counts, 0.0) * (np.asarray(omega[k]) > 0)
+        biases[k] = with_levels(bias, pool.frames, matters, pool.source == k, str(pool.names[k]))
+    return replace(pool, biases=tuple(biases))
+
+
+def _families(pool: Pool, kept: NDArray[np.bool_]) -> dict[int, Model]:
     counts = None if pool.counts is None else pool.counts[kept]
-    return {k: as_model(bias, pool.frames, kept, counts, str(pool.names[k])) for k, bias in parametric.items()}
+    return {
+        k: as_model(bias, pool.frames, kept, counts, str(pool.names[k]))
+        for k, bias in enumerate(pool.biases)
+        if isinstance(bias, ParametricBias)
+    }
 
 
 def _representatives(rows: Rows) -> Integers | None:

@@ -28,6 +28,7 @@ from vardi._estimate.tangent import Tangent, estimates_of
 from vardi._estimate.torch_batches import torch_sampler, torch_weights
 from vardi._fit import parameters
 from vardi._fit.known import check_known, joined
+from vardi._inputs.frames.functions import is_function, name_of
 from vardi._inputs.old_names import shares_attribute
 from vardi._inputs.pool import Name
 from vardi._machine.atomic_write import require_writable, whole_file
@@ -121,8 +122,9 @@ class DebiasedSample:
 
         Parameters
         ----------
-        values : str or array
-            A column, an expression of columns (``"price > 30"`` is a share), or a value for each row of the pool.
+        values : str, expression or array
+            A column, an expression of columns (``"price > 30"`` is a share), one of Polars or narwhals, or a value for
+            each row of the pool.
         level : float
             Coverage of the interval.
 
@@ -148,12 +150,12 @@ class DebiasedSample:
 
         Parameters
         ----------
-        matrix : array of shape (n, m), column, expression, or list of these two
+        matrix : array of shape (n, m), column, expression (text, Polars or narwhals), or list of these two
             The functions.
         level : float
             Coverage of each interval.
         """
-        matrix = [matrix] if isinstance(matrix, str) else matrix
+        matrix = [matrix] if is_function(matrix) else matrix
         return self._estimates(self.held.matrix(matrix), level)
 
     def _estimates(self, functions: Any, level: float) -> Estimates:
@@ -300,7 +302,7 @@ class DebiasedSample:
 
         Parameters
         ----------
-        statistic : str, array, list of these, callable or None
+        statistic : str, expression, array, list of these, callable or None
             A column, an expression or a value for each row, of which the debiased mean is taken; several of these; or
             a function of the weights (pool order, times how often each row was drawn, mean 1). None gives the log
             normalisers alone.
@@ -424,7 +426,8 @@ class DebiasedSample:
         question = Question.of(self.held, gammas, samples, kind, threshold, trusted=self.trust.errors_hold)
         numbers = self.held.values(values)
         estimate = self._estimates(numbers[:, None], 0.95)[0]
-        return question.answer(Mean(numbers), estimate, f"mean of {values if isinstance(values, str) else 'values'}")
+        what = name_of(values) if is_function(values) else "values"
+        return question.answer(Mean(numbers), estimate, f"mean of {what}")
 
     def bounds(self, delta: float = 0.05) -> Bounds:
         """Return the paper's finite-sample constants for this fit, and a certificate that is of use.

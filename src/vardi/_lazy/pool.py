@@ -11,6 +11,7 @@ import numpy as np
 
 from vardi._inputs.frames.names import require_read_as_names
 from vardi._inputs.pool import Name, Pool, as_biases, as_named, require_biases_for, show
+from vardi._lazy.expressions import is_computable, on_frame
 from vardi._lazy.memory import most_cells
 from vardi._lazy.subsample import Thinned, thinned
 from vardi._lazy.survey import COUNTED, Draft, Survey, survey
@@ -138,7 +139,7 @@ def lazy_pool(
     names = tuple(by_name) if label is not None else (*named, *(name for name in by_name if name not in named))
     biases = tuple(by_name[name] for name in names)
     for name, bias in zip(names, biases, strict=True):
-        if not isinstance(bias, ExpressionBias):
+        if not is_computable(bias):
             raise InvalidBiasError(
                 f"The bias of {str(name)!r} is {bias}, which an engine cannot compute. Give an expression in text, or "
                 "collect the frame first.",
@@ -185,10 +186,12 @@ def _surveyed(
         frame: nw.LazyFrame[Any] = nw.from_native(native).lazy()
     schema = schema_of(frame, sample)
     require_read_as_names(schema, frame.implementation)
-    needed = dict.fromkeys([*(column for bias in biases for column in bias.columns), *filter(None, (label, counts))])
-    require_columns(tuple(needed), schema)
     if any(column.startswith(PREFIX) for column in schema):
         raise MismatchError(f"Columns that begin with {PREFIX!r} are ours. Rename them.", expected=(), got=schema)
+    frame, biases = on_frame(frame, biases, sample)
+    schema = schema_of(frame, sample)
+    needed = dict.fromkeys([*(column for bias in biases for column in bias.columns), *filter(None, (label, counts))])
+    require_columns(tuple(needed), schema)
     if counts is not None and not (schema[counts].is_numeric() or schema[counts] == nw.Boolean):
         raise MismatchError(
             f"counts holds {schema[counts]}, and counts are numbers. Give how many rows each row stands for.",
@@ -271,7 +274,7 @@ def expression(part: Part, bias: Bias, target: NarwhalsTarget, missing: Mapping[
     if compiled.known is not None:
         unknown = int(part.sums(None, [(~compiled.known).cast(nw.Int64)])[0])
         if unknown:
-            columns = {column: missing[column] for column in bias.columns if column in missing}
+            columns = {c: missing[c] for c in bias.columns if c in missing and not c.startswith(PREFIX)}
             counted = ", ".join(f"{column!r} ({count})" for column, count in columns.items())
             of_sample = "" if name is None else f" on rows of sample {str(name)!r}"
             if not columns:

@@ -12,11 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit
 
 from vardi._inputs.frames import Frame
+from vardi._rows.cells import dummies, require_seen
 from vardi._rows.contract import Floats
 from vardi.biases import ExpressionBias, FunctionFamily, ParametricBias
+from vardi.biases._expressions.cells import Cells
 from vardi.errors import InvalidBiasError, UnidentifiedParametersError, number_of_rows
 
 STEP = 3e-3  # how much log omega changes at most in a difference
@@ -70,7 +73,7 @@ class Model(Protocol):
 
 @dataclass(frozen=True)
 class Linear:
-    """A tilt, a power or steps: log omega = theta'z."""
+    """A tilt, a power, steps or cells: log omega = theta'z."""
 
     names: tuple[str, ...]
     z: Floats
@@ -292,7 +295,7 @@ def as_model(bias: ParametricBias, frames: tuple[Frame, ...], kept: Any, counts:
     if isinstance(family, FunctionFamily):
         return Function(family, frames, sample, kept)
     columns = columns_of(bias, frames, sample)[kept]
-    if family.kind == "steps":
+    if isinstance(family, Cells) or family.kind == "steps":
         p = columns.shape[1]
         return Linear(family.names, columns, np.zeros(p), np.ones(p))
     mean = np.average(columns, axis=0, weights=counts)
@@ -314,6 +317,8 @@ def columns_of(bias: ParametricBias, frames: Sequence[Frame], sample: str) -> Fl
     """Return what a family's parameters multiply (the intercept apart), for all rows of some frames."""
     family = bias.family
     assert not isinstance(family, FunctionFamily)
+    if isinstance(family, Cells):
+        return dummies(bias, frames, sample)[0]
     nodes = family.intervals()[1:] if family.kind == "steps" else family.terms
     expressions = [ExpressionBias(node) for node in nodes]
     parts = [np.column_stack(frame.evaluate(expressions, sample)).astype(np.float64) for frame in frames]
@@ -325,10 +330,19 @@ def columns_of(bias: ParametricBias, frames: Sequence[Frame], sample: str) -> Fl
     return columns
 
 
-def users_log_omega(bias: ParametricBias, frame: Frame, parameters: Floats, sample: str) -> Floats:
-    """Return log omega of the family at the user's parameters, for rows that need not be of the pool."""
+def users_log_omega(
+    bias: ParametricBias, frame: Frame, parameters: Floats, sample: str, matters: NDArray[np.bool_]
+) -> Floats:
+    """Return log omega of the family at the user's parameters, for rows that need not be of the pool.
+
+    It must be known on the rows where it matters; on others the known factor of the bias is zero.
+    """
     if isinstance(bias.family, FunctionFamily):
         return Function(bias.family, (frame,), sample, slice(None)).log_omega(parameters)
+    if isinstance(bias.family, Cells):
+        columns, places = dummies(bias, (frame,), sample)
+        require_seen(bias, frame, places, matters, sample)
+        return np.asarray(columns @ parameters)
     columns = columns_of(bias, (frame,), sample)
     if bias.family.kind == "logistic":
         return -np.logaddexp(0.0, -(parameters[0] + columns @ parameters[1:]))

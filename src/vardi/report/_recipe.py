@@ -8,8 +8,7 @@ from importlib.metadata import version
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from vardi.biases import Bias, ExpressionBias, ParametricBias
-from vardi.biases._expressions.families import Family
+from vardi.biases import Bias, ExpressionBias, FunctionFamily, ParametricBias
 from vardi.report._content import Recipe, SampleRow
 from vardi.report._numbers import rows_text
 
@@ -106,7 +105,9 @@ def _are_texts(variables: Any) -> bool:
 
 def _has_text(bias: Bias) -> bool:
     """Tell whether the text of a bias reads back."""
-    return isinstance(bias, ExpressionBias) or (isinstance(bias, ParametricBias) and isinstance(bias.family, Family))
+    if isinstance(bias, ParametricBias):
+        return _has_text(bias.known) and not isinstance(bias.family, FunctionFamily)
+    return isinstance(bias, ExpressionBias)
 
 
 def _is_labelled(fit: DebiasedSample, given: int) -> bool:
