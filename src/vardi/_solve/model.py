@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from vardi._inputs.known import Known
 from vardi._inputs.known_on_rows import out_of_reach
 from vardi._inputs.pool import Name
+from vardi._machine.threads import single_threaded_blas
 from vardi._rows.base import Rows
 from vardi._rows.contract import Floats, Integers
 from vardi._rows.joint import Joint
@@ -28,6 +30,7 @@ from vardi._solve.parameters import (
 from vardi.errors import ConvergenceError, InvalidKnownError, NotIdentifiableError
 
 MANY = 10_000  # rows from which a few of them are looked at first
+SMALL = 2_000_000  # numbers (rows times coordinates) up to which threads of linear algebra only wait for one another
 FEW = 50  # rows of each sample that mostly show that all are linked
 JOINED = 1e-8  # of the means of known functions in groups: below it the groups cannot be told apart
 EMPTY = 1e-9  # mass of a group from which on it is gone
@@ -96,6 +99,19 @@ def solve_joint(
     verdict : Verdict
         Of the overlap.
     """
+    with single_threaded_blas() if len(joint) * len(joint.coordinates) <= SMALL else nullcontext():
+        return _solved(joint, names, known, values, verdict, tol, max_iterations)
+
+
+def _solved(
+    joint: Joint,
+    names: Sequence[Name],
+    known: Known | None,
+    values: Floats,
+    verdict: Verdict,
+    tol: float,
+    max_iterations: int,
+) -> JointFit:
     groups = weak_groups(joint.base, verdict) if known is not None else np.where(joint.sizes > 0, 0, -1)
     if known is None:
         verdict.require()
@@ -238,8 +254,8 @@ def _require_joined(joint: Joint, v: Floats, groups: Integers, verdict: Verdict,
     more = "" if len(loose) <= 3 else f" (there are {len(loose)} such groups)"
     raise NotIdentifiableError(
         f"Overlap leaves the samples in {count} groups, and the known values do not say how much of the population "
-        f"each of these stands for: it is open for {wanted}{more}. Give the share of what such a group can draw, by the "
-        "name of its sample or as a condition, or a mean that differs between the groups.",
+        f"each of these stands for: it is open for {wanted}{more}. Give the share of what such a group can draw, by "
+        "the name of its sample or as a condition, or a mean that differs between the groups.",
         groups=verdict.groups,
         verdict=verdict,
     )
