@@ -7,7 +7,7 @@ With :math:`g_i = h(z_i) - \tau` weights that meet exact values exist if and onl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -48,13 +48,9 @@ def values_on(known: Known, pool: Pool, omega: Any, *, log: bool) -> Floats:
     """
     H = np.empty((len(pool), len(known)))
     places = [j for j, h in enumerate(known.functions) if isinstance(h, Bias)]
-    asked = replace(
-        pool,
-        names=tuple(known.labels[j] for j in places),
-        biases=tuple(h for h in known.functions if isinstance(h, Bias)),
-    )
+    functions = [h for h in known.functions if isinstance(h, Bias)]
     try:
-        evaluated = asked.values() if places else []
+        evaluated = pool.evaluate(functions, [known.labels[j] for j in places]) if places else []
     except MissingValuesError as error:
         raise _missing(known, error) from error
     for j, values in zip(places, evaluated, strict=True):

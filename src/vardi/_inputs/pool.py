@@ -60,7 +60,11 @@ class Pool:
 
     def values(self) -> list[NDArray[Any]]:
         """Return for each bias its values on all rows."""
-        factors = [bias.factors if isinstance(bias, ProductBias) else (bias,) for bias in self.biases]
+        return self.evaluate(self.biases, self.names)
+
+    def evaluate(self, biases: Sequence[Bias], names: Sequence[Name]) -> list[NDArray[Any]]:
+        """Return the values of any functions on all rows; the names are for messages."""
+        factors = [bias.factors if isinstance(bias, ProductBias) else (bias,) for bias in biases]
         functions = list(dict.fromkeys(part for parts in factors for part in parts if not isinstance(part, ValuesBias)))
         self._require_memory(functions)
         samples = [str(name) for name in self.names] if len(self.frames) > 1 else [None]
@@ -68,7 +72,7 @@ class Pool:
         known = {function: _joined(piece) for function, *piece in zip(functions, *pieces, strict=True)}
         return [
             _product([self._given(part, name) if isinstance(part, ValuesBias) else known[part] for part in parts])
-            for name, parts in zip(self.names, factors, strict=True)
+            for name, parts in zip(names, factors, strict=True)
         ]
 
     def _require_memory(self, functions: Sequence[Bias]) -> None:
