@@ -362,6 +362,18 @@ def test_known_shares_are_said():
     assert "The samples share no rows." in to_html(report)
 
 
+def test_the_recipe_gives_known_values_back_as_they_were_given():
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"x": rng.gamma(3.0, size=60), "s": rng.choice(["f", "m"], 60)})
+    known = {"x > 2.5": 0.5, "s": {"f": 0.5, "m": 0.5}}
+    fit = vardi.debias({"all": rows}, {"all": 1}, known=known)
+    code = compute(fit).recipe.code
+    start = code.index("known = {")
+    found = {}
+    exec(code[start : code.index("\n}", start) + 2], found)
+    assert found["known"] == known
+
+
 # --- variables
 
 
