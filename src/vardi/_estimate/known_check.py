@@ -75,7 +75,7 @@ class KnownCheck:
     df: int
     pvalue: float
     residual: float
-    samples: tuple[str, ...] = ()
+    samples: tuple[str, ...]
 
     @property
     def contradicted(self) -> bool:
