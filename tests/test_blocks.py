@@ -184,7 +184,9 @@ def test_rows_of_some_samples_are_gathered_where_they_are_not_kept() -> None:
 @pytest.mark.parametrize("kind", [in_file, in_blocks])
 def test_known_shares(kind: Any, tmp_path: Path) -> None:
     x, omega, source = windows()
-    fit, expected = both(kind(omega, tmp_path), omega, source, known={"0": 0.42})
+    fit, expected = both(
+        kind(omega, tmp_path), omega, source, known={"0": 0.84}
+    )  # 0.42 of the population, in a scale of 2
     assert_same(fit, expected, x)
     assert fit.known.pvalue == pytest.approx(expected.known.pvalue, rel=1e-8)
 

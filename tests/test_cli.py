@@ -75,11 +75,11 @@ def test_fit_names_columns_that_are_left_out(small):
 
 def test_fit_shows_known_shares_and_parameters(folder):
     with Path("study.toml").open("a") as study:
-        study.write("[shares]\n'CHAS == 1' = 0.07\n")
+        study.write("[known]\n'CHAS == 1' = 0.07\n")
     shown = run("fit", "study.toml").stdout
-    assert re.search(r"shares +1 known share is met to", shown)
+    assert re.search(r"known +1 known value is met to", shown)
     text = (
-        Path("study.toml").read_text().split("[shares]")[0].replace("MEDV <= 22", "(MEDV <= 22) * exponential_tilt(RM)")
+        Path("study.toml").read_text().split("[known]")[0].replace("MEDV <= 22", "(MEDV <= 22) * exponential_tilt(RM)")
     )
     Path("study.toml").write_text(text)
     result = run("fit", "study.toml")
@@ -335,49 +335,52 @@ def test_check_says_no_where_samples_contradict_their_biases(folder):
 
 @pytest.mark.parametrize("engine", ["memory", "polars"])
 def test_check_says_no_where_samples_contradict_known_shares(folder, engine):
-    (folder / "study.toml").write_text(f'engine = "{engine}"\n{STUDY}[shares]\nagency = 0.9\n')
+    (folder / "study.toml").write_text(f'engine = "{engine}"\n{STUDY}[known]\nagency = 0.9\n')
     result = run("check", "study.toml")
     assert result.exit_code == 1
-    assert "✗ The samples contradict the shares (chi2 = " in result.stdout
-    assert "A bias or a share is wrong, or they speak of different populations." in result.stdout
+    assert "✗ The samples contradict what is known (chi2 = " in result.stdout
+    assert "A bias or a known value is wrong, or they speak of different populations." in result.stdout
     assert re.search(
-        r"^share of  known  by the samples\nagency      0\.9   0\.590 ± 0\.049$", result.stdout, re.MULTILINE
+        r"^mean of  known  by the samples\nagency     0\.9   0\.590 ± 0\.049$", result.stdout, re.MULTILINE
     )
     assert result.stderr == ""
     found = json.loads(run("check", "study.toml", "--json").stdout)
-    assert (found["passed"], found["shares_check"]["contradicted"]) == (False, True)
+    assert (found["passed"], found["known_check"]["contradicted"]) == (False, True)
     (folder / "study.toml").write_text(STUDY)
     seen = vardi.study.read("study.toml").fit().expectation("MEDV <= 22")
-    (line,) = found["shares_check"]["lines"]
-    assert (line["cell"], line["known"]) == ("agency", 0.9)
+    (line,) = found["known_check"]["lines"]
+    assert (line["label"], line["known"]) == ("agency", 0.9)
     assert (line["estimated"], line["stderr"]) == pytest.approx((seen.value, seen.stderr), rel=1e-9)
-    assert "vardi check lists the shares." in found["warnings"][0]
+    assert "vardi check lists the known values." in found["warnings"][0]
 
 
 def test_check_says_yes_to_known_shares_or_that_they_cannot_be_tested(folder):
-    assert json.loads(run("check", "study.toml", "--json").stdout)["shares_check"] is None
-    (folder / "study.toml").write_text(f"{STUDY}[shares]\nagency = 0.56\n")
+    assert json.loads(run("check", "study.toml", "--json").stdout)["known_check"] is None
+    (folder / "study.toml").write_text(f"{STUDY}[known]\nagency = 0.56\n")
     result = run("check", "study.toml")
     assert result.exit_code == 0
-    assert "✓ The samples do not contradict the shares" in result.stdout
+    assert "✓ The samples do not contradict what is known" in result.stdout
     (folder / "national.csv").write_text("MEDV,RM,LSTAT\n30,6,4\n40,7,5\n")
     apart = STUDY.replace('"1"', '"MEDV > 22"')
-    (folder / "study.toml").write_text(f"{apart}[shares]\nagency = 0.56\nnational = 0.44\n")
+    (folder / "study.toml").write_text(f"{apart}[known]\nagency = 0.56\nnational = 0.44\n")
     result = run("check", "study.toml")
-    assert "– The samples say nothing of the shares on their own, so these cannot be tested." in result.stdout
+    assert "– The samples say nothing on their own of what is known, so it cannot be tested." in result.stdout
     assert re.search(r"^agency +0\.56 +not told$", result.stdout, re.MULTILINE)
 
 
 def test_fit_says_once_that_shares_are_contradicted(folder):
-    (folder / "study.toml").write_text(f"{STUDY}[shares]\nagency = 0.9\n")
+    (folder / "study.toml").write_text(f"{STUDY}[known]\nagency = 0.9\n")
     result = run("fit", "study.toml")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout.count("The samples contradict the shares") == 1
-    assert "The weights meet the shares all the same. vardi check lists the shares." in result.stdout
+    assert result.stdout.count("The samples contradict what is known") == 1
+    assert (
+        "The weights meet known values that the samples contradict. vardi check lists the known values."
+        in result.stdout
+    )
     quiet = run("fit", "study.toml", "--quiet")
     assert quiet.stdout == ""
-    assert quiet.stderr.startswith("warning: The samples contradict the shares")
-    assert "fit.shares" not in quiet.stderr
+    assert quiet.stderr.startswith("warning: The samples contradict what is known")
+    assert "fit.known" not in quiet.stderr
 
 
 def test_check_of_a_lazy_study_says_what_it_left_out(folder):

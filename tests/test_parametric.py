@@ -584,9 +584,9 @@ def test_bad_input_is_refused(samples):
         fit_of(samples, "(x > 0) * logistic(x)")
     with pytest.raises(vardi.MismatchError, match="on_unidentified='largest' leaves samples out"):
         fit_of(samples, FAMILIES["logistic"], on_unidentified="largest")
-    with pytest.raises(vardi.MismatchError, match="Known shares beside biases with parameters"):
+    with pytest.raises(vardi.MismatchError, match="Known values beside biases with parameters"):
         fit_of(samples, FAMILIES["logistic"], known={"x > 0": 0.5})
-    with pytest.raises(vardi.MismatchError, match="Known shares beside biases with parameters"):
+    with pytest.raises(vardi.MismatchError, match="Known values beside biases with parameters"):
         vardi.identify(samples, {"reference": 1, "panel": "logistic(x)"}, known={"x > 0": 0.5})
     lazy = {key: pl.LazyFrame(rows.to_dict("list")) for key, rows in samples.items()}
     for ask in (vardi.debias, vardi.identify):

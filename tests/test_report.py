@@ -357,9 +357,21 @@ def test_known_shares_are_said():
     samples = {"north": rng.uniform(0, 5, 80), "south": rng.uniform(5.1, 14, 90)}
     fit = vardi.debias(samples, {"north": "x <= 5", "south": "x > 5"}, known={"north": 0.25})
     report = compute(fit)
-    assert "Known shares were used. The samples say nothing of the shares on their own" in said(report)
-    assert "shares = {\n    'north': 0.25,\n}\nfit = vardi.debias(samples, biases, shares=shares)" in report.recipe.code
+    assert "Known values were used. The samples say nothing on their own of what is known" in said(report)
+    assert "known = {\n    'north': 0.25,\n}\nfit = vardi.debias(samples, biases, known=known)" in report.recipe.code
     assert "The samples share no rows." in to_html(report)
+
+
+def test_the_recipe_gives_known_values_back_as_they_were_given():
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"x": rng.gamma(3.0, size=60), "s": rng.choice(["f", "m"], 60)})
+    known = {"x > 2.5": 0.5, "s": {"f": 0.5, "m": 0.5}}
+    fit = vardi.debias({"all": rows}, {"all": 1}, known=known)
+    code = compute(fit).recipe.code
+    start = code.index("known = {")
+    found = {}
+    exec(code[start : code.index("\n}", start) + 2], found)
+    assert found["known"] == known
 
 
 # --- variables

@@ -198,7 +198,7 @@ def watched(tmp_path_factory):
     for text in EXPRESSIONS:
         bias = json.dumps(text)
         study(f'engine = "duckdb"\n{plain}[sources.b]\ndata = "b.csv"\nbias = {bias}\n')
-        study(f'variables = [{bias}]\n{plain}[sources.b]\ndata = "b.csv"\nbias = 1\n[shares]\n{bias} = 0.5\n')
+        study(f'variables = [{bias}]\n{plain}[sources.b]\ndata = "b.csv"\nbias = 1\n[known]\n{bias} = 0.5\n')
     study(f'{plain}[sources."__import__(\'os\').system(\'true\')"]\ndata = "b.csv"\nbias = "x"\n')
     study(f'import = "os"\npython = "open(1)"\n{plain}')
     given = folder / "given.json"

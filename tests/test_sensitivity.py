@@ -740,8 +740,8 @@ def test_shares():
     samples = {"a": rng.uniform(0, 0.6, 50), "b": rng.uniform(0.3, 1, 40)}
     fit = vardi.debias(samples, {"a": "x < 0.6", "b": "x > 0.3"}, known={"x < 0.5": 0.5})
     text = (
-        "Sensitivity to wrong biases is for weights that follow from the biases alone, and these meet known shares "
-        "besides, which would hold whatever the biases are. Debias without shares to see it."
+        "Sensitivity to wrong biases is for weights that follow from the biases alone, and these meet known values "
+        "besides, which would hold whatever the biases are. Debias without known= to see it."
     )
     refused(vardi.VardiError, text, lambda: fit.sensitivity("x"))
     X = np.concatenate(list(samples.values()))

@@ -11,7 +11,7 @@ from vardi._estimate.bounds import Bounds
 from vardi._estimate.cdf import Band, DebiasedCdf
 from vardi._estimate.diagnostics import Diagnostics
 from vardi._estimate.estimates import Estimate, Estimates
-from vardi._estimate.known_check import KnownCheck, KnownLine
+from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.likelihood_ratio import LikelihoodRatio
 from vardi._estimate.sensitivity import Sensitivity
 from vardi._fit.debias import debias, debias_matrix, identify
@@ -102,7 +102,6 @@ __all__ = [
     "InvalidCountsError",
     "InvalidKnownError",
     "KnownCheck",
-    "KnownLine",
     "LikelihoodRatio",
     "MismatchError",
     "MissingValuesError",

@@ -19,7 +19,7 @@ _EQUATIONS = FIT + "test_the_equations_hold_written_by_hand"
 _ONE_FIT = FIT + "test_a_matrix_a_frame_and_a_log_matrix_give_one_fit"
 _IDENTIFY = FIT + "test_identify_agrees_with_a_search_by_hand"
 _DRAWS = FIT + "test_draws_repeat_and_come_from_rows_with_weight"
-_SHARES = FIT + "test_known_shares_are_met_exactly"
+_KNOWN = FIT + "test_known_shares_are_met_exactly"
 _WINDOWS = FIT + "test_windows_stand_for_their_matrix"
 _PARAMETERS = FIT + "test_parameters_follow_the_unit_of_their_column"
 _AFFINE = ESTIMATE + "test_a_mean_follows_an_affine_map"
@@ -99,7 +99,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     **dict.fromkeys([f"DebiasedSample.{name}" for name in ("numeric_columns", "trust")], (_WEIGHTS,)),
     **dict.fromkeys([f"DebiasedSample.{name}" for name in ("omegas", "log_omegas", "w")], (_EQUATIONS,)),
-    "DebiasedSample.shares": (_SHARES,),
+    **dict.fromkeys(["DebiasedSample.known", "DebiasedSample.shares"], (_KNOWN,)),
     "DebiasedSample.parameters": (_PARAMETERS,),
     "DebiasedSample.weigh": (FIT + "test_weigh_gives_the_rows_of_the_pool_their_weights",),
     "DebiasedSample.sample": (_DRAWS,),
@@ -127,9 +127,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     # results
     **dict.fromkeys(["Solution"], (_EQUATIONS, _VALUES)),
     **dict.fromkeys(["Verdict", "Verdict.links", "Verdict.require", "Verdict.error"], (_IDENTIFY,)),
-    **dict.fromkeys(
-        ["SharesCheck", "SharesCheck.contradicted", "SharesCheck.summary", "SharesCheck.verdict"], (_SHARES,)
-    ),
+    **dict.fromkeys(["KnownCheck", "KnownCheck.contradicted", "KnownCheck.summary", "KnownCheck.verdict"], (_KNOWN,)),
     "Estimate": (_ARITHMETIC, _LEVELS),
     **dict.fromkeys([f"Estimate.{name}" for name in ("at", "z", "interval", "level")], (_LEVELS,)),
     **dict.fromkeys(

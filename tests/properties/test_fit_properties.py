@@ -1,4 +1,4 @@
-"""What holds for every fit: weights, normalisers, verdicts, draws, known shares, parameters."""
+"""What holds for every fit: weights, normalisers, verdicts, draws, known values, parameters."""
 
 from __future__ import annotations
 
@@ -186,6 +186,7 @@ def test_known_shares_are_met_exactly(one, low, first):
     assert isinstance(fit.known.contradicted, bool)
     assert str(fit.known.summary())
     assert str(fit.known.verdict)
+    assert not hasattr(fit, "shares")
 
 
 @given(seeds, st.floats(0.1, 10.0), st.floats(-5.0, 5.0))

@@ -24,9 +24,9 @@ CLASSES = (
     "Estimate",
     "Estimates",
     "GaussianMixture",
+    "KnownCheck",
     "ParametricSample",
     "Sensitivity",
-    "SharesCheck",
     "Verdict",
     "Windows",
 )

@@ -48,9 +48,9 @@ def values_on(known: Known, pool: Pool, omega: Any, *, log: bool) -> Floats:
     """
     H = np.empty((len(pool), len(known)))
     places = [j for j, h in enumerate(known.functions) if isinstance(h, Bias)]
-    asked = [h for h in known.functions if isinstance(h, Bias)]
+    functions = [h for h in known.functions if isinstance(h, Bias)]
     try:
-        evaluated = pool.evaluate(asked, [known.labels[j] for j in places]) if places else []
+        evaluated = pool.evaluate(functions, [known.labels[j] for j in places]) if places else []
     except MissingValuesError as error:
         raise _missing(known, error) from error
     for j, values in zip(places, evaluated, strict=True):

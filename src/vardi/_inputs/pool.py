@@ -63,7 +63,7 @@ class Pool:
         return self.evaluate(self.biases, self.names)
 
     def evaluate(self, biases: Sequence[Bias], names: Sequence[Name]) -> list[NDArray[Any]]:
-        """Return the values of biases, or of other functions of the rows, on all rows; names are for messages."""
+        """Return the values of any functions on all rows; the names are for messages."""
         factors = [bias.factors if isinstance(bias, ProductBias) else (bias,) for bias in biases]
         functions = list(dict.fromkeys(part for parts in factors for part in parts if not isinstance(part, ValuesBias)))
         self._require_memory(functions)
