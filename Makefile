@@ -44,7 +44,7 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.bench  ## peers side by side, written to benchmarks/RESULTS.md
-	$(BIN)/vardi bench
+	$(BIN)/python -m benchmarks
 
 docs: $(VENV)/.dev  ## the site, into docs/_build/html; a warning is an error
 	$(BIN)/sphinx-build -E -W --keep-going -q -b html docs docs/_build/html

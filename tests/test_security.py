@@ -51,8 +51,6 @@ FORBIDDEN_MODULES = {
     "codeop",
     "webbrowser",
 }
-EXCEPTIONS = {("bench/_process.py", "subprocess")}
-"""``vardi bench`` measures the memory of a solve in a process of its own, of this Python and with fixed arguments."""
 
 
 def modules():
@@ -69,7 +67,7 @@ def imported(tree):
 
 def test_the_source_imports_nothing_that_runs_code_or_reaches_out():
     found = {(name, module) for name, tree in modules().items() for module in imported(tree)}
-    assert {pair for pair in found if pair[1] in FORBIDDEN_MODULES} == EXCEPTIONS
+    assert not {pair for pair in found if pair[1] in FORBIDDEN_MODULES}
 
 
 def test_the_source_calls_nothing_that_runs_text():
