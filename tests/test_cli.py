@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -10,6 +11,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,7 @@ from typer.testing import CliRunner
 import vardi
 from vardi.cli import main
 from vardi.cli._app import app
+from vardi.cli._console import progress
 from vardi.cli._demo import FILES, STUDY
 from vardi.cli._init import quoted, quoted_key
 from vardi.cli._options import complete_study
@@ -719,12 +722,22 @@ def test_a_study_whose_name_is_no_utf8(small):
         assert (result.exit_code, result.stderr) == (3, "error: w\ufffd.csv is no name in UTF-8. Name another file.\n")
 
 
-def on_terminal(arguments, **environment):
-    """Run a program with a terminal of 80 columns, and return what appears on it."""
+WITHOUT_PROGRESS = """
+import sys
+from vardi.cli import _console, main
+
+_console.DELAY = 1e6  # or a busy machine would show how far the work is
+sys.exit(main())
+"""
+
+
+def on_terminal(*arguments, **environment):
+    """Run a command with a terminal of 80 columns, and return what appears on it."""
     ours, theirs = pty.openpty()
     clean = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR")}
     environment = {**clean, "COLUMNS": "80", "TERM": "xterm", **environment}
-    process = subprocess.Popen(arguments, stdout=theirs, stderr=theirs, stdin=theirs, env=environment)
+    command = [sys.executable, "-c", WITHOUT_PROGRESS, *arguments]
+    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs, env=environment)
     os.close(theirs)
     printed = b""
     try:
@@ -737,15 +750,44 @@ def on_terminal(arguments, **environment):
     return printed.decode()
 
 
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize("takes_long", [False, True])
+def test_progress_is_shown_once_the_work_takes_long(monkeypatch, takes_long, hidden):
+    class Timer(threading.Timer):
+        """A clock by which the delay is over at once, or never."""
+
+        def start(self):
+            assert self.interval == 1.0
+            if takes_long:
+                self.function()
+
+        def join(self):
+            pass
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with progress(hidden=hidden, timer=Timer) as stage:
+        stage("solving", 1, 2)
+    shown = sys.stderr.getvalue()
+    assert ("solving" in shown) == (takes_long and not hidden)
+    if hidden:
+        assert shown == ""
+
+
 def test_colours_on_a_terminal_unless_no_color(folder):
     (folder / "study.toml").write_text(STUDY.replace("MEDV <= 22", "MEDV <= 20"))
     colour = re.compile("\x1b\\[[0-9;]*3[0-9]")
-    assert colour.search(on_terminal([*VARDI, "check", "study.toml"]))
-    assert not colour.search(on_terminal([*VARDI, "check", "study.toml"], NO_COLOR="1"))
+    assert colour.search(on_terminal("check", "study.toml"))
+    assert not colour.search(on_terminal("check", "study.toml", NO_COLOR="1"))
 
 
 def test_tables_fit_a_terminal_of_80_columns(folder):
-    printed = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", on_terminal([*VARDI, "fit", "study.toml"]))
+    printed = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", on_terminal("fit", "study.toml"))
     lines = printed.replace("\r", "").splitlines()
     assert max(map(len, lines)) <= 80
     assert any(line.split() == ["agency", "200", "MEDV", "<=", "22", "0.590", "±", "0.049", "45.6%"] for line in lines)
@@ -770,7 +812,7 @@ def test_a_narrow_terminal_folds_names_and_cuts_nothing(folder, width):
     (folder / "study.toml").write_text(STUDY.replace("sources.national", "sources.national_household_survey"))
     shown = {}
     for command in ("fit", "check"):
-        printed = on_terminal([*VARDI, command, "study.toml"], COLUMNS=str(width), NO_COLOR="1")
+        printed = on_terminal(command, "study.toml", COLUMNS=str(width), NO_COLOR="1")
         shown[command] = [
             line.rstrip() for line in re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", printed).replace("\r", "").splitlines()
         ]
@@ -878,7 +920,7 @@ def test_an_interrupted_fit_leaves_a_clean_line_and_no_files(folder):
     assert process.stderr is not None
     assert process.stderr.readline() == "solving\n"
     process.send_signal(signal.SIGINT)
-    printed, said = process.communicate(timeout=30)
+    printed, said = process.communicate()
     assert process.returncode == 130
     assert said == "interrupted: no file was written.\n"
     assert printed == ""
