@@ -203,7 +203,7 @@ def watched(tmp_path_factory):
     given.write_text(json.dumps([EXPRESSIONS, studies, engines]))
     script = folder / "watch.py"
     script.write_text(WATCH)
-    done = subprocess.run([sys.executable, str(script), str(given)], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, str(script), str(given)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     outcomes, of_texts, of_studies = json.loads(done.stdout.splitlines()[-1])
     return folder, outcomes, of_texts, of_studies
