@@ -252,9 +252,7 @@ def test_the_number_of_threads_changes_nothing():
     for threads in (1, 2, 5):
         environment = {**os.environ, "LOKY_MAX_CPU_COUNT": str(threads), "OMP_NUM_THREADS": str(threads)}
         program = textwrap.dedent(code).replace("JOBS", str(threads))
-        done = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, env=environment
-        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
         assert done.returncode == 0, done.stderr
         answers[threads] = np.array([float.fromhex(number) for number in done.stdout.split()])
     assert_allclose(answers[2], answers[1], rtol=1e-12, atol=1e-12)
