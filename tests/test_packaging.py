@@ -71,6 +71,7 @@ def test_sdist_can_be_tested(built):
         names = {name.partition("/")[2] for name in archive.getnames()}
     there = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff", "LICENSE", "pyproject.toml", "Makefile")
     there += ("src/vardi/py.typed", "tests/conftest.py", "examples/house_prices.py", "docs/conf.py", "docs/index.md")
+    there += ("benchmarks/__main__.py", "benchmarks/RESULTS.md")
     assert not set(there) - names
     assert not [name for name in names if any(cache in name for cache in CACHES)]
 

@@ -273,7 +273,7 @@ def test_marks_in_a_table(short):
 
 def _vardi(*arguments, **options):
     return subprocess.run(
-        [sys.executable, "-m", "vardi", *arguments], capture_output=True, text=True, timeout=300, check=False, **options
+        [sys.executable, "-m", "vardi", *arguments], capture_output=True, text=True, check=False, **options
     )
 
 
@@ -314,7 +314,7 @@ def test_the_command_refuses_a_name_with_the_nearest():
 
 
 def test_an_interrupted_command_goes_on_where_it_stopped(tmp_path):
-    arguments = ["paper", "norm", "--runs", "40", "--trees", "10", "--jobs", "2", "-o", str(tmp_path)]
+    arguments = ["paper", "norm", "--runs", "900", "--trees", "10", "--jobs", "2", "-o", str(tmp_path)]
     running = subprocess.Popen(
         [sys.executable, "-m", "vardi", *arguments],
         stdout=subprocess.PIPE,
@@ -323,17 +323,15 @@ def test_an_interrupted_command_goes_on_where_it_stopped(tmp_path):
         start_new_session=True,  # so that Ctrl-C reaches its workers too, and not these tests
     )
     finished = tmp_path / "runs" / "norm"
-    for _ in range(1200):
-        if finished.exists() and len(list(finished.glob("0*.json"))) >= 2:
-            break
+    while running.poll() is None and not all((finished / f"000{run}.json").exists() for run in range(2)):
         time.sleep(0.1)
     os.killpg(running.pid, signal.SIGINT)
-    _, said = running.communicate(timeout=60)
+    _, said = running.communicate()
     assert running.returncode == 130
     assert "finished runs are kept in" in said
     assert "Traceback" not in said
     kept = {path.name: path.read_bytes() for path in finished.glob("0*.json")}
-    assert 2 <= len(kept) < 40
+    assert 2 <= len(kept) < 900
     assert not (tmp_path / "tables").exists()
     runs = run_all([EXPERIMENTS["norm"]], 2, tmp_path / "runs", Settings(trees=10))
     assert {path.name: path.read_bytes() for path in finished.glob("0*.json")} == kept

@@ -27,6 +27,7 @@ class Settings:
     patience: float = 240.0
 
     def rows(self, n: int, *, least: int = 1) -> int:
+        """Return how many rows a design of n rows has here."""
         return max(n // self.shrink, least)
 
 
@@ -56,6 +57,7 @@ class Target:
 
     @property
     def verdict(self) -> str:
+        """Say whether the bar and the goal are reached."""
         if self.measured is None:
             return "not measured"
         if self.bar is None and self.goal is None:

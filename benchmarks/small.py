@@ -7,9 +7,9 @@ from importlib import import_module
 import numpy as np
 
 import vardi
-from vardi.bench._peers import installed
-from vardi.bench._records import Record, Report, Settings, Target
-from vardi.bench._timing import median_seconds
+from benchmarks.peers import installed
+from benchmarks.records import Record, Report, Settings, Target
+from benchmarks.timing import median_seconds
 
 CALLS = 1000
 BIASES = {"agency": "price <= 22", "national": 1}

@@ -15,8 +15,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 import vardi
-from vardi.bench._problems import Floats, Integers, Problem
-from vardi.bench._timing import Contestant
+from benchmarks.problems import Floats, Integers, Problem
+from benchmarks.timing import Contestant
 
 LogOmegas = Floats
 VARDI = "vardi"

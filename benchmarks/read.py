@@ -6,11 +6,11 @@ from functools import partial
 
 import numpy as np
 
-from vardi.bench._dense import record, speedup
-from vardi.bench._peers import VARDI, ours, threads
-from vardi.bench._problems import Floats, oscillators
-from vardi.bench._records import Record, Report, Settings, Target
-from vardi.bench._timing import Contestant, race
+from benchmarks.dense import record, speedup
+from benchmarks.peers import VARDI, ours, threads
+from benchmarks.problems import Floats, oscillators
+from benchmarks.records import Record, Report, Settings, Target
+from benchmarks.timing import Contestant, race
 
 CASES = ((1_000_000, 10, 6.0, 4.0), (200_000, 100, 20.0, 10.0))
 READ = "one read (NumPy)"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from vardi.bench._peers import PEERS, VARDI, Peer, contestants, lbfgs, ours
-from vardi.bench._problems import Problem, oscillators, residual
-from vardi.bench._records import Record, Report, Settings, Target
-from vardi.bench._timing import Contestant, Timing, race
+from benchmarks.peers import PEERS, VARDI, Peer, contestants, lbfgs, ours
+from benchmarks.problems import Problem, oscillators, residual
+from benchmarks.records import Record, Report, Settings, Target
+from benchmarks.timing import Contestant, Timing, race
 
 SIZES = ((200_000, 50), (1_000_000, 10))
 SOLVED = 1e-6  # residual up to which a peer counts: far looser than what vardi is held to, in the peers' favour
@@ -86,6 +86,7 @@ def peer_records(
 
 
 def record(work: str, timing: Timing, problem: Problem, note: str = "") -> Record:
+    """Return the time of one contestant, and how well it solved the problem."""
     if timing.failure:
         return Record(work, timing.who, note="; ".join(filter(None, [timing.failure, note])))
     took = f"best of {timing.calls}"

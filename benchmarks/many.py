@@ -1,4 +1,4 @@
-"""Thousands of samples: ``python -m vardi.bench._many DESIGN K ROWS``."""
+"""Thousands of samples: ``python -m benchmarks.many DESIGN K ROWS``."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 from scipy import sparse
 
 import vardi
-from vardi.bench._peers import VARDI
-from vardi.bench._process import forget_peak, in_fresh_process, peak, resident
-from vardi.bench._records import Record, Report, Settings
+from benchmarks.peers import VARDI
+from benchmarks.process import forget_peak, in_fresh_process, peak, resident
+from benchmarks.records import Record, Report, Settings
 
 OVERLAP = 5.0  # biases that cover a row, on average
 
@@ -30,7 +30,7 @@ def many(settings: Settings) -> Report:
         K = settings.rows(K, least=20)
         n = settings.rows(n, least=20 * K if design != "windows" else K)
         work = f"{about}: n = {n:,}, K = {K:,}"
-        probe = in_fresh_process("_many", design, K, n)
+        probe = in_fresh_process("many", design, K, n)
         if "failed" in probe:
             records.append(Record(work, VARDI, note=f"failed: {probe['failed']}"))
             continue

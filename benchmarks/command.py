@@ -1,4 +1,4 @@
-"""``vardi bench``: vardi beside its peers, in one run on one machine."""
+"""The command line of the benchmarks: names and options -> a page, and a picture beside it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from typing import Annotated
 
 import typer
 
+from benchmarks.draw import draw
+from benchmarks.peers import installed
+from benchmarks.records import Settings
+from benchmarks.run import BENCHMARKS, failed, run
+from vardi._machine.atomic_write import whole_file
 from vardi.cli._console import complain, progress, show_files, show_plain
+from vardi.cli._files import require_free
 from vardi.cli._guard import NO, guarded
 from vardi.cli._options import Quiet
 from vardi.errors import StudyError, suggest
@@ -15,7 +21,17 @@ from vardi.errors import StudyError, suggest
 RESULTS = Path("benchmarks") / "RESULTS.md"
 """Where a complete run goes when it is started from a clone."""
 
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 
+
+@app.command(
+    epilog="\b\nExamples:\n  python -m benchmarks --quick\n  python -m benchmarks dense-log growth --output results.md"
+)
 @guarded
 def bench(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Which ones; all by default.")] = None,
@@ -33,10 +49,6 @@ def bench(
     --output is given. Beside a page goes a picture, if matplotlib is installed. A peer that is not installed is a line
     of the page: pip install 'vardi[bench]'.
     """
-    from vardi._machine.atomic_write import whole_file
-    from vardi.bench import BENCHMARKS, Settings, draw, failed, installed, run
-    from vardi.cli._files import require_free
-
     for name in names or ():
         if name not in BENCHMARKS:
             known = ", ".join(BENCHMARKS)
@@ -80,4 +92,4 @@ def _command(names: list[str], *, quick: bool, full: bool, shrink: int | None, r
     """Return what was asked for, without where it was written."""
     flags = [flag for flag, given in (("--quick", quick), ("--full", full)) if given]
     numbers = [f"{flag} {number}" for flag, number in (("--shrink", shrink), ("--repeats", repeats)) if number]
-    return " ".join(["vardi bench", *names, *flags, *numbers])
+    return " ".join(["python -m benchmarks", *names, *flags, *numbers])

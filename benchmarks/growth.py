@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vardi.bench._dense import record
-from vardi.bench._peers import VARDI, ours
-from vardi.bench._problems import oscillators
-from vardi.bench._records import Record, Report, Settings, Target
-from vardi.bench._timing import race
+from benchmarks.dense import record
+from benchmarks.peers import VARDI, ours
+from benchmarks.problems import oscillators
+from benchmarks.records import Record, Report, Settings, Target
+from benchmarks.timing import race
 
 ROWS = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000)
 STATES = (5, 10, 20, 50, 100, 200)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_info
 
-from vardi.bench._records import Record, Report, Settings, Target
+from benchmarks.records import Record, Report, Settings, Target
 
 PACKAGES = (
     "vardi",

@@ -24,16 +24,20 @@ class Problem:
 
     @property
     def label(self) -> str:
+        """Return the size, as pages say it."""
         return "n = {:,}, K = {}".format(*self.matrix.shape)
 
     @property
     def sizes(self) -> Integers:
+        """Return the number of rows of each sample."""
         return np.bincount(self.source, minlength=self.matrix.shape[1])
 
     def exp(self) -> Problem:
+        """Return the problem with omega given, from one with log omega."""
         return Problem(np.exp(self.matrix), self.source)
 
     def log(self) -> Problem:
+        """Return the problem with log omega given, from one with omega."""
         with np.errstate(divide="ignore"):
             return Problem(np.log(self.matrix), self.source)
 

@@ -1,4 +1,4 @@
-"""A matrix on disk that is read in blocks, at growing n: ``python -m vardi.bench._blocks FILE ROWS BATCHES``.
+"""A matrix on disk that is read in blocks, at growing n: ``python -m benchmarks.blocks FILE ROWS BATCHES``.
 
 The states are as many as those of the largest data set that users of pymbar asked for (its issue 574: K = 309, n = 9.27
 million, 23 GB as float64).
@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 import vardi
-from vardi.bench._peers import VARDI
-from vardi.bench._process import in_fresh_process, watched_memory
-from vardi.bench._records import Record, Report, Settings, Target
+from benchmarks.peers import VARDI
+from benchmarks.process import in_fresh_process, watched_memory
+from benchmarks.records import Record, Report, Settings, Target
 
 STATES = 309
 ROWS = 1500  # of each state in a batch
@@ -32,7 +32,7 @@ def blocks(settings: Settings) -> Report:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log_omega.npy"
         write_oscillators(path, rows, max(batches))
-        found = [in_fresh_process("_blocks", path, rows, count) for count in batches]
+        found = [in_fresh_process("blocks", path, rows, count) for count in batches]
     records = [_record(STATES * rows * count, probe) for count, probe in zip(batches, found, strict=True)]
     return Report(
         "blocks",

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 import vardi
-from vardi.bench._peers import VARDI, installed
-from vardi.bench._records import Record, Report, Settings, Target
-from vardi.bench._timing import Contestant, Timing, race
+from benchmarks.peers import VARDI, installed
+from benchmarks.records import Record, Report, Settings, Target
+from benchmarks.timing import Contestant, Timing, race
 
 ROWS = 50_000_000
 CHUNK = 1_000_000  # rows that are made and written at once

@@ -1,4 +1,4 @@
-"""Passes and memory of a fit in an engine, as the table grows: ``python -m vardi.bench._lazy ENGINE KIND FILE``."""
+"""Passes and memory of a fit in an engine, as the table grows: ``python -m benchmarks.lazy ENGINE KIND FILE``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import vardi
-from vardi.bench._parquet import BIASES, ENGINES, write_table
-from vardi.bench._peers import VARDI, installed
-from vardi.bench._process import in_fresh_process, peak
-from vardi.bench._records import Record, Report, Settings, Target
+from benchmarks.parquet import BIASES, ENGINES, write_table
+from benchmarks.peers import VARDI, installed
+from benchmarks.process import in_fresh_process, peak
+from benchmarks.records import Record, Report, Settings, Target
 
 ROWS = (10_000_000, 100_000_000)
 # Not those that the rows were drawn with: what is measured does not depend on that.
@@ -35,7 +35,7 @@ def lazy(settings: Settings) -> Report:
                 write_table(path, n)
         for who in engines:
             for kind in KINDS:
-                found = [in_fresh_process("_lazy", who, kind, path) for path in paths]
+                found = [in_fresh_process("lazy", who, kind, path) for path in paths]
                 records += [_record(f"{who}, {kind}, n = {n:,}", probe) for n, probe in zip(sizes, found, strict=True)]
                 targets += _targets(f"{who}, {kind}", found)
     return Report(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from vardi.bench._dense import fastest, peer_records, record, speedup
-from vardi.bench._peers import FASTMBAR, PYMBAR, PYMBAR_ROBUST, VARDI, contestants, ours
-from vardi.bench._problems import Problem, intervals
-from vardi.bench._records import Record, Report, Settings, Target
-from vardi.bench._timing import race
+from benchmarks.dense import fastest, peer_records, record, speedup
+from benchmarks.peers import FASTMBAR, PYMBAR, PYMBAR_ROBUST, VARDI, contestants, ours
+from benchmarks.problems import Problem, intervals
+from benchmarks.records import Record, Report, Settings, Target
+from benchmarks.timing import race
 
 ROWS = 10_000_000
 SCALED = 10  # how many times fewer rows the peers get, unless all is run in full

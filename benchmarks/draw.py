@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from vardi.bench._records import Report, Target
+from benchmarks.records import Report, Target
 
 COLOUR, PALE, MISSED = "#1f5fa8", "#9aa5b1", "#b3261e"
 

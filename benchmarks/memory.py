@@ -1,4 +1,4 @@
-"""Extra memory of a dense solve, each in a process of its own: ``python -m vardi.bench._memory WHO FORM n K``."""
+"""Extra memory of a dense solve, each in a process of its own: ``python -m benchmarks.memory WHO FORM n K``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from vardi.bench._peers import FASTMBAR, PYMBAR, VARDI, ours
-from vardi.bench._problems import oscillators
-from vardi.bench._process import forget_peak, in_fresh_process, peak, resident
-from vardi.bench._records import Record, Report, Settings, Target
+from benchmarks.peers import FASTMBAR, PYMBAR, VARDI, ours
+from benchmarks.problems import oscillators
+from benchmarks.process import forget_peak, in_fresh_process, peak, resident
+from benchmarks.records import Record, Report, Settings, Target
 
 SIZES = ((200_000, 50), (1_000_000, 10), (1_000_000, 50))
 PEER_SIZE = SIZES[1]
@@ -49,7 +49,7 @@ def _work(form: str, n: int, K: int) -> str:
 
 
 def _measure(who: str, form: str, n: int, K: int) -> Record:
-    probe = in_fresh_process("_memory", who, form, n, K)
+    probe = in_fresh_process("memory", who, form, n, K)
     if "failed" in probe:
         return Record(_work(form, n, K), who, note=f"failed: {probe['failed']}")
     note = (

@@ -12,6 +12,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Contestant:
+    """A call that is timed beside others, and whose it is."""
+
     who: str
     call: Callable[[], Any]
 

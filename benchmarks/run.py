@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
-from vardi.bench._blocks import blocks
-from vardi.bench._dense import dense_log, dense_omega
-from vardi.bench._growth import growth
-from vardi.bench._indicator import indicator
-from vardi.bench._lazy import lazy
-from vardi.bench._many import many
-from vardi.bench._memory import memory
-from vardi.bench._parquet import parquet
-from vardi.bench._read import read
-from vardi.bench._records import Report, Settings
-from vardi.bench._render import render
-from vardi.bench._small import small
+from benchmarks.blocks import blocks
+from benchmarks.dense import dense_log, dense_omega
+from benchmarks.growth import growth
+from benchmarks.indicator import indicator
+from benchmarks.lazy import lazy
+from benchmarks.many import many
+from benchmarks.memory import memory
+from benchmarks.parquet import parquet
+from benchmarks.read import read
+from benchmarks.records import Report, Settings
+from benchmarks.render import render
+from benchmarks.small import small
 
 BENCHMARKS: dict[str, Callable[[Settings], Report]] = {
     "dense-log": dense_log,
@@ -54,7 +54,7 @@ def run(
     on_start : callable
         Called with the name and the position of each benchmark before it runs.
     picture : str, optional
-        File beside the page that :func:`~vardi.bench.draw` will draw.
+        File beside the page that :func:`benchmarks.draw.draw` will draw.
     """
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     reports = []
