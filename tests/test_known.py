@@ -16,7 +16,6 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import vardi
 from vardi._rows import choose
-from vardi._shares.raking import basis_of, rake
 from vardi.learn import inference
 
 RNG = np.random.default_rng(85)

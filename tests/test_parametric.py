@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit, logsumexp
-
-import vardi
-from vardi._inputs.pool import as_pool
 from vardi._parametric.likelihood import Likelihood
 from vardi._parametric.ratio import _maximum
 from vardi._parametric.setup import Setup
+
+import vardi
+from vardi._inputs.pool import as_pool
 from vardi._rows.families import as_model
 
 FAMILIES = {

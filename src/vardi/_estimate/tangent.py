@@ -89,6 +89,10 @@ class Hessian:
             b[states] = np.column_stack([laplacian.solve(column) for column in a[states].T])
         return b
 
+    def gap(self) -> float:
+        """Return the smallest spectral gap of a group; 1 where no two samples are compared."""
+        return min((laplacian.gap()[0] for states, laplacian in self._blocks if states.sum() > 1), default=1.0)
+
     @cached_property
     def _blocks(self) -> list[tuple[NDArray[np.bool_], Laplacian]]:
         """The Laplacian of each group of two samples or more; a sample alone has nothing to be compared with."""

@@ -107,7 +107,7 @@ class InMemory:
     @cached_property
     def tangent(self) -> Tangent:
         """The solution as a map from functions on rows to estimates."""
-        hessian = Hessian(self.rows, self.solution.u)
+        hessian = Hessian(self.rows, self.solution.u, self.groups)
         if self.joint is None:
             measure = WeightedRows(self.rows, self.solution.u, self.row_weights, self.source, self.counts)
             return Tangent(measure, hessian, hessian)
@@ -388,6 +388,8 @@ class InMemory:
                 sample=None,
                 rows=uncovered[:10],
             )
+        if self.groups is not None and self.groups.max() > 0:
+            self._require_one_group(logs > -np.inf, self.groups[sampled])
         weights = np.exp(-log_mass)
         if self.joint is not None and self.prepared.known is not None:
             weights = self._with_known(log_mass, H)
@@ -422,11 +424,34 @@ class InMemory:
         with np.errstate(divide="ignore"):
             return (values if log else np.log(values)), np.exp(H) if log else H
 
+    @staticmethod
+    def _require_one_group(allowed: NDArray[np.bool_], groups: Integers) -> None:
+        """Refuse new rows that samples of several groups could have drawn: the pool has none to weigh them by."""
+        several = [allowed[:, groups == label].any(axis=1) for label in range(int(groups.max()) + 1)]
+        between = np.flatnonzero(np.sum(several, axis=0) > 1)
+        if len(between):
+            raise ImpossibleRowError(
+                f"{len(between)} of the new rows (the first is row {between[0]}) could have been drawn by samples of "
+                "several groups, of which no row of the pool could: nothing says how these weigh there. Leave them "
+                "out, or narrow the biases to what was drawn.",
+                sample=None,
+                rows=between[:10],
+            )
+
     def _with_known(self, log_mass: Floats, H: Floats) -> Floats:
         """Return 1 / S with the known functions in it, or refuse rows on which S is not above zero."""
         joint, known = self.joint, self.prepared.known
         assert joint is not None
         assert known is not None
+        for column, place in known.margins:
+            strange = np.flatnonzero(H[:, place].sum(axis=1) != 1.0)
+            if len(strange):
+                raise ImpossibleRowError(
+                    f"{len(strange)} of the new rows (the first is row {strange[0]}) have a value of {column!r} that has "
+                    "no known share, so nothing is known of their weight. Weigh rows with the values of the margin.",
+                    sample=None,
+                    rows=strange[:10],
+                )
         at = joint.coordinates
         means = joint.known.means + joint.known.root @ self.point[at.epsilon]
         terms = (H @ self.prepared.directions - means) * self.point[at.mu]

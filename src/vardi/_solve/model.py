@@ -64,7 +64,8 @@ class JointFit:
     solution : Solution
         At the known values and the estimated parameters.
     alone : ndarray or None
-        The point without known values; None where overlap does not join the samples, or parameters need these values.
+        The point without known values, each group that overlap joins on its own scale; None where only these values
+        tell the parameters.
     groups : ndarray of int
         The group of each bias within which overlap compares the samples; -1 for a state without rows.
     """
@@ -129,7 +130,7 @@ def _solved(
     if joint.families:
         require_identified(joint, walk.at, names)
         warn_of_vague_parameters(joint, walk.at, names, stacklevel=6)
-    without = start if known is not None and identified and groups.max() == 0 else None
+    without = start if known is not None and identified else None
     return JointFit(_solution(joint, walk, groups), without, groups)
 
 
