@@ -230,6 +230,28 @@ class _Labels:
         whole[self.sampled] = a
         return self.influence.hessian.solve(whole)[self.sampled]
 
+    def cross(self, y: Floats) -> Floats:
+        """Return the information between a feature y and all that was fitted, of shape (K, K + p)."""
+        w = np.bincount(self.kind, self.counts * y, minlength=len(self.P))
+        columns = [_information(self.P, w)]
+        for k, t in self.influence.measure.gradients().items():
+            place = int(np.searchsorted(self.sampled, k))
+            moved = (w * self.P[:, place])[:, None] * t
+            block = -self.P.T @ moved
+            block[place] += moved.sum(axis=0)
+            columns.append(block)
+        return np.hstack(columns)
+
+    def solve_fitted(self, a: Floats) -> Floats:
+        """Return the inverse information of all that was fitted times a, of shape (K + p, m)."""
+        K, at = self.K, self.influence.measure.coordinates
+        if not at.parameters:
+            return self.solve(a)
+        whole = np.zeros((len(at), a.shape[1]))
+        whole[self.sampled], whole[at.theta] = a[:K], a[K:]
+        solved = self.influence.jacobian.solve(whole)
+        return np.vstack([solved[self.sampled], solved[at.theta]])
+
 
 class _Cells:
     """A column cut into cells that hold about as many rows each; few distinct values are a cell each."""
@@ -271,12 +293,12 @@ def _features(values: Floats, labels: _Labels, kind: str) -> Floats:
 def _score(labels: _Labels, h: Floats) -> tuple[float, Floats, int]:
     """Return the statistic, the p-values of each sample and of all together, and the degrees of freedom."""
     J, K = h.shape[1], labels.K
-    M_h0 = np.concatenate([labels.information(h_j) for h_j in h.T])
+    M_h0 = np.concatenate([labels.cross(h_j) for h_j in h.T])
     M = np.empty((J, K, J, K))
     for j in range(J):
         for l in range(j + 1):
             M[j, :, l] = M[l, :, j] = labels.information(h[:, j] * h[:, l])
-    V = M - (M_h0 @ labels.solve(M_h0.T)).reshape(M.shape)
+    V = M - (M_h0 @ labels.solve_fitted(M_h0.T)).reshape(M.shape)
     least = RANK * np.maximum(np.einsum("jkjk->jk", M), 1.0)
     U = h.T @ labels.residual
     parts = [_chi2(U[:, k], V[:, k, :, k], least[:, k]) for k in range(K)]

@@ -11,17 +11,16 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from scipy.special import chdtrc
 
 from vardi._estimate.known_check import KnownCheck, known_lines
 from vardi._estimate.tangent import Tangent
+from vardi._fit.memory import tangent_at
 from vardi._inputs.known import Known
 from vardi._rows.contract import Floats
 from vardi._rows.joint import Joint, KnownColumns
-from vardi._rows.weighted import WeightedRows
 from vardi._solve.identify import Verdict, joined_verdict
 from vardi._solve.joint import At
 from vardi._solve.parameters import alone, held_of
@@ -108,14 +107,6 @@ def _alone(held: Any) -> Tangent | None:
         known = KnownColumns(members[:, 1:], masses[1:], np.empty((groups - 1, 0)), {})
     joint = Joint(joint.base, joint.families, known)
     return tangent_at(joint, np.append(v, np.zeros(len(known.means))), held)
-
-
-def tangent_at(joint: Joint, v: Floats, held: Any) -> Tangent:
-    """Return the tangent at another point of the rows of a fit."""
-    weights, scale = joint.weights(v)
-    v = joint.rescaled(v, scale)
-    measure = WeightedRows(joint, v, weights, held.source, held.counts)
-    return Tangent(measure, At.of(joint, v, held_of(joint)).jacobian, held.tangent.hessian)
 
 
 def _test_of_multipliers(held: Any) -> tuple[float, int]:

@@ -30,6 +30,7 @@ from vardi._rows.weighted import Weighed, WeightedRows
 from vardi._solve.identify import Verdict, judge
 from vardi._solve.joint import At
 from vardi._solve.newton import Solution, newton
+from vardi._solve.parameters import alone as without_known
 from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit, refit_joint, refit_plain
 from vardi._values import as_array, as_numbers
@@ -37,6 +38,15 @@ from vardi.biases import Bias, ParametricBias
 from vardi.errors import ImpossibleRowError, InvalidBiasError, MismatchError, TooLargeError, VardiError
 
 TILTS = 2**28  # numbers, one for each row and bias, up to which they are all held at once
+
+
+def tangent_at(joint: Joint, v: Floats, held: InMemory) -> Tangent:
+    """Return the tangent at another point of the rows of a fit."""
+    weights, scale = joint.weights(v)
+    v, at = joint.rescaled(v, scale), joint.coordinates
+    measure = WeightedRows(joint, v, weights, held.source, held.counts)
+    hessian = Hessian(joint.rows_at(v[at.theta]), v[at.u] - joint.shift(v[at.theta]), held.groups)
+    return Tangent(measure, At.of(joint, v, held_of(joint)).jacobian, hessian)
 
 
 class InMemory:
@@ -170,14 +180,25 @@ class InMemory:
 
     def check_biases(self, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
         """Test the declared biases by what overlap alone says: known values have no part in it."""
-        if self.joint is not None and self.joint.families:
-            return untested(
-                "some of them have parameters that were fitted to these rows, and the law of the test is for biases "
-                "that are known. Test a richer family by test_parameters, or fix the parameters with .at(...) at "
-                "values from elsewhere."
-            )
         values = {name: self.values(value) for name, value in asked.items()}
-        return check_biases(self.overlap_tangent, self.names, values, **options)
+        if self.joint is None or not self.joint.families:
+            return check_biases(self.overlap_tangent, self.names, values, **options)
+        if options.get("method", "score") != "score":
+            raise MismatchError(
+                "The law of the ks tests is for biases that are known, and these have parameters that were fitted to "
+                "the same rows. Use method='score', which knows of them, or fix the parameters with .at(...).",
+                expected=("score",),
+                got=(options["method"],),
+            )
+        without = self.point if self.prepared.known is None else self.alone
+        if without is None:
+            return untested(
+                "only the known values tell the parameters of a bias, so that the samples alone fit any column these "
+                "speak of. Look at fit.known, which compares all known values with one another."
+            )
+        joint = without_known(self.joint)
+        tangent = tangent_at(joint, without[: len(joint.coordinates)], self)
+        return check_biases(tangent, self.names, values, **options)
 
     def bounds(self, delta: float) -> Bounds:
         """Return the paper's finite-sample constants, whose theory is of known biases that overlap alone joins."""
@@ -447,8 +468,9 @@ class InMemory:
             strange = np.flatnonzero(H[:, place].sum(axis=1) != 1.0)
             if len(strange):
                 raise ImpossibleRowError(
-                    f"{len(strange)} of the new rows (the first is row {strange[0]}) have a value of {column!r} that has "
-                    "no known share, so nothing is known of their weight. Weigh rows with the values of the margin.",
+                    f"{len(strange)} of the new rows (the first is row {strange[0]}) have a value of {column!r} that "
+                    "has no known share, so nothing is known of their weight. Weigh rows with the values of the "
+                    "margin.",
                     sample=None,
                     rows=strange[:10],
                 )

@@ -130,6 +130,10 @@ class Rows(ABC):
         p = self.mix(v, np.eye(len(self.sizes)))
         return p, p
 
+    def gradients(self, v: Floats) -> dict[int, Floats]:
+        """Return the gradients of biases with parameters: there are none."""
+        return {}
+
     def along(self, v: Floats, b: Floats) -> tuple[Floats, dict[int, Floats]]:
         """Return what parameters of biases move along b: nothing, since there are none."""
         return np.zeros(len(self)), {}

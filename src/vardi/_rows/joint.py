@@ -136,10 +136,14 @@ class Joint:
         p = at.rows.mix(at.u, np.eye(len(self.sizes))) * at.ratio[:, None]
         return np.column_stack([p, at.beside]), np.column_stack([p, at.scores])
 
+    def gradients(self, v: Floats) -> dict[int, Floats]:
+        """Return t = grad log omega of each bias with parameters."""
+        return self.at(v).gradients
+
     def along(self, v: Floats, b: Floats) -> tuple[Floats, dict[int, Floats]]:
         """Return b_theta't of each row for its own bias, and for each bias with parameters."""
         theta = b[self.coordinates.theta]
-        along = {k: t @ theta[self.places[k]] for k, t in self.at(v).gradients.items()}
+        along = {k: t @ theta[self.places[k]] for k, t in self.gradients(v).items()}
         own = np.zeros(len(self))
         for k, values in along.items():
             own += np.where(self.source == k, values, 0.0)
