@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy.special import chdtrc
