@@ -12,6 +12,7 @@ BIAS = "properties/test_bias_properties.py::"
 LEARN = "properties/test_learn_properties.py::"
 OUTPUT = "properties/test_output_properties.py::"
 STUDY = "properties/test_study_fuzz.py::"
+EXPRESSIONS = "test_library_expressions.py::"
 INVARIANCE = "test_invariances.py::"
 
 _WEIGHTS = FIT + "test_weights_probabilities_and_what_is_counted_from_them"
@@ -88,6 +89,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "cells": (BIAS + "test_cells_at_their_parameters_are_a_factor_for_each_value",),
     "where": (_ANY_TEXT, _READS_BACK, "test_expressions.py::test_round_trip"),
     "biases.as_bias": (_ALGEBRA,),
+    "biases.FrameExpressionBias": (EXPRESSIONS + "test_values", EXPRESSIONS + "test_missing_values_are_never_false"),
     **dict.fromkeys(["biases.ExpressionBias", "biases.ProductBias", "biases.ValuesBias"], (_ALGEBRA, _READS_BACK)),
     **dict.fromkeys(["biases.FunctionBias", "biases.FunctionFamily", "biases.ParametricBias"], (_FAMILIES, _ALGEBRA)),
     **dict.fromkeys(["Bias", "Bias.columns"], (_ALGEBRA, _READS_BACK)),

@@ -45,10 +45,10 @@ def debias(
         Rows are a NumPy array (columns ``x``, or ``x0``, ``x1``, ...), a frame of pandas, Polars or PyArrow, or a lazy
         frame (Polars, DuckDB, Ibis, Spark): then only sums leave the engine, and ``weights`` is a lazy frame.
     biases : mapping from name to bias, or list of biases
-        A number, an expression in text, a :class:`~vardi.biases.Bias`, a function of the rows, or an array with a value
-        for each row of the pool. A bias whose name no sample has describes a state that was not sampled: its normaliser
-        is estimated all the same. Biases with parameters, such as :func:`vardi.logistic`, are estimated too, beside at
-        least one sample whose bias is known.
+        A number, an expression in text, one of Polars or narwhals, a :class:`~vardi.biases.Bias`, a function of the
+        rows, or an array with a value for each row of the pool. A bias whose name no sample has describes a state that
+        was not sampled: its normaliser is estimated all the same. Biases with parameters, such as
+        :func:`vardi.logistic`, are estimated too, beside at least one sample whose bias is known.
     source : str or array of labels, optional
         For one frame that holds all samples: the column with the label of each row's sample, or the labels themselves.
     counts : array, mapping from name to array, or str, optional

@@ -42,6 +42,13 @@ def evaluate_expression(bias: FrameExpressionBias, rows: nw.DataFrame[Any], samp
     result = computed(bias, data, sample)
     if not read and len(result) == n > 1:  # a pattern of columns, which may read any
         read = tuple(data.columns)
+    if len(result) not in (1, n):
+        raise MismatchError(
+            f"The expression {bias}{_of(sample)} gives {number_of_rows(len(result))} for {n}. Give one that has a "
+            "value for each row.",
+            expected=(n,),
+            got=(len(result),),
+        )
     missing = _missing(data, read)
     if missing and data.implementation.is_pandas():
         data = _nullable(data)
@@ -51,13 +58,6 @@ def evaluate_expression(bias: FrameExpressionBias, rows: nw.DataFrame[Any], samp
         if unknown:
             raise unknown_expression(bias, unknown, missing, sample)
     numbers = np.asarray(result.cast(nw.Float64).to_numpy(), np.float64)
-    if len(numbers) not in (1, n):
-        raise MismatchError(
-            f"The expression {bias}{_of(sample)} gives {number_of_rows(len(numbers))} for {n}. Give one that has a "
-            "value for each row.",
-            expected=(n,),
-            got=(len(numbers),),
-        )
     require_by_row(bias, data, numbers, sample)
     values: np.ndarray = numbers.astype(bool) if result.dtype == nw.Boolean else numbers
     return values if len(values) == n else np.full(n, values[0])
