@@ -20,13 +20,15 @@ from vardi._estimate.bias_test import BiasCheck
 from vardi._estimate.bootstrap import Bootstrap, Progress, bootstrap
 from vardi._estimate.bounds import Bounds
 from vardi._estimate.cdf import DebiasedCdf
-from vardi._estimate.diagnostics import Diagnostics, diagnose
 from vardi._estimate.estimates import Estimate, Estimates, not_finite
 from vardi._estimate.reliability import Trust, require_trust, warn_of_single_rows
 from vardi._estimate.resampling import Kind
 from vardi._estimate.sensitivity import GAMMAS, Mean, Question, Sensitivity
 from vardi._estimate.sensitivity import Kind as ErrorKind
 from vardi._estimate.tangent import Influence
+from vardi._facts.diagnostics import Diagnostics, diagnose
+from vardi._facts.parts import Parts
+from vardi._fit.parts import MemoryParts
 from vardi._inputs.frames import Frame, as_frame, concat
 from vardi._inputs.pool import Name, Pool, in_order, is_missing
 from vardi._machine.atomic_write import require_writable, whole_file
@@ -505,6 +507,11 @@ class DebiasedSample:
         whole = self._pool.whole()
         missing = {} if whole is None else {name: _missing_in(whole.column(name)) for name in whole.columns}
         return {name: count for name, count in missing.items() if count}
+
+    @property
+    def parts(self) -> Parts:
+        """What accounts of the fit ask of the holder of its rows; see :mod:`vardi._facts.parts`."""
+        return MemoryParts(self)
 
     def summary(self) -> str:
         """Return what a person wants to know first, in one screen."""

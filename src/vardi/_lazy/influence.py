@@ -28,13 +28,17 @@ class LazyInfluence(Influence):
 
     def query(self, functions: Functions, level: float, *, trusted: bool, names: Sequence[str] = ()) -> Estimates:
         """Return the expectations of expressions, given for each part; of those with names all values are checked."""
-        eta, projected = self._moments(functions, names)
-        b = self.solve(projected)
+        eta, phi = self.phi(functions, names)
         covariance = np.zeros((len(eta), len(eta)))
         for part in self.pool.parts:
-            phi = [self._phi(f, float(eta[j]), b[:, j]) for j, f in enumerate(functions(part))]
-            covariance += self._within(part, phi)
+            covariance += self._within(part, phi(part))
         return Estimates(eta, covariance if trusted else np.full_like(covariance, np.nan), level)
+
+    def phi(self, functions: Functions, names: Sequence[str] = ()) -> tuple[Floats, Functions]:
+        """Return the expectations of expressions, and their influence values as expressions of each part."""
+        eta, projected = self._moments(functions, names)
+        b = self.solve(projected)
+        return eta, lambda part: [self._phi(f, float(eta[j]), b[:, j]) for j, f in enumerate(functions(part))]
 
     def model_query(self, functions: Functions) -> tuple[Floats, Floats]:
         """Return expectations, and their covariance in the model's own form (MBAR's)."""
@@ -43,7 +47,7 @@ class LazyInfluence(Influence):
         squares = np.zeros((m, m))
         for part in self.pool.parts:
             rg = [(f - float(e)) / nw.col(f"{PREFIX}S") for f, e in zip(functions(part), eta, strict=True)]
-            columns, g = _as_columns(rg)
+            columns, g = as_columns(rg)
             terms = [g[i] * g[j] * part.count for i in range(m) for j in range(m)]
             squares += part.sums(self.u, terms, columns).reshape(m, m)
         return eta, (squares + projected.T @ self.solve(projected)) / self.n**2
@@ -55,7 +59,7 @@ class LazyInfluence(Influence):
         eta, endless = np.zeros(m), np.zeros(len(names))
         for part, f in asked:
             terms = [one * part.count / nw.col(f"{PREFIX}S") for one in f]
-            terms += [_is_endless(one) for one, _ in zip(f, names, strict=False)]
+            terms += [is_endless(one) for one, _ in zip(f, names, strict=False)]
             found = part.sums(self.u, terms)
             eta += found[:m] / self.n
             endless += found[m:]
@@ -65,7 +69,7 @@ class LazyInfluence(Influence):
         projected = np.zeros((len(self.u), m))
         for part, f in asked:
             rg = [(one - float(e)) * part.count / nw.col(f"{PREFIX}S") for one, e in zip(f, eta, strict=True)]
-            columns, g = _as_columns(rg)
+            columns, g = as_columns(rg)
             terms = [one * nw.col(f"{PREFIX}p_{k}") for k in sampled for one in g]
             projected[sampled] += part.sums(self.u, terms, columns).reshape(len(sampled), m)
         return eta, projected
@@ -79,7 +83,7 @@ class LazyInfluence(Influence):
     def _within(self, part: Part, phi: Sequence[nw.Expr]) -> Floats:
         """Return what a part adds to the covariance: the deviations of phi within its samples."""
         m = len(phi)
-        columns, phi = _as_columns(phi)
+        columns, phi = as_columns(phi)
         upper = [(i, j) for i in range(m) for j in range(i, m)]
         queries = {f"s_{j}": (phi[j] * part.count).sum() for j in range(m)}
         queries |= {f"q_{i}_{j}": (phi[i] * phi[j] * part.count).sum() for i, j in upper}
@@ -92,12 +96,12 @@ class LazyInfluence(Influence):
         return np.triu(covariance) + np.triu(covariance, 1).T
 
 
-def _as_columns(values: Sequence[nw.Expr]) -> tuple[list[nw.Expr], list[nw.Expr]]:
+def as_columns(values: Sequence[nw.Expr]) -> tuple[list[nw.Expr], list[nw.Expr]]:
     """Return values as columns to be put on a frame, and the columns to be read from it."""
     names = [f"{PREFIX}value_{j}" for j in range(len(values))]
     return [value.alias(name) for value, name in zip(values, names, strict=True)], [nw.col(name) for name in names]
 
 
-def _is_endless(f: nw.Expr) -> nw.Expr:
+def is_endless(f: nw.Expr) -> nw.Expr:
     """Return 1 where a value is no finite number, else 0; a null, as of a quotient by zero in Spark, is none."""
     return nw.when(f.abs() < float("inf")).then(nw.lit(0.0)).otherwise(nw.lit(1.0))

@@ -15,13 +15,14 @@ from vardi._estimate.reliability import Trust, require_trust
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.pool import Name
 from vardi._lazy.influence import LazyInfluence
+from vardi._lazy.parts import EngineParts
 from vardi._lazy.pool import LazyPool, expression, missing_values
 from vardi._rows.contract import Floats
 from vardi._rows.engine.asking import answering, schema_of
 from vardi._rows.engine.lazy_rows import COUNT, OMEGA, PREFIX, LazyRows, Part, with_probabilities
 from vardi._solve.identify import Verdict, judge
 from vardi._solve.newton import Solution
-from vardi.biases import ExpressionBias, where
+from vardi.biases import where
 from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
 from vardi.errors import MismatchError, NeedsRowsError
 
@@ -102,6 +103,11 @@ class LazyDebiasedSample(DebiasedSample):
         """How far standard errors can be trusted: overlap over the weakest cut."""
         return Trust.of(self._influence, self.solution, self.names, tail=False)
 
+    @property
+    def parts(self) -> EngineParts:
+        """What accounts of the fit ask of its engine."""
+        return EngineParts(self)
+
     def sample(self, n: int, seed: Any = None, *, replace: bool = True) -> NoReturn:
         """Refuse: drawing rows would move them."""
         _needs_rows("Drawing rows")
@@ -120,38 +126,19 @@ class LazyDebiasedSample(DebiasedSample):
 
     def _query(self, texts: Sequence[str], level: float) -> Estimates:
         require_trust(self)
-        compiled = {id(part): [self._compiled(part, text) for text in texts] for part in self._lazy.parts}
+        compiled = {id(part): self._functions(part, texts) for part in self._lazy.parts}
         trusted = self.trust.errors_hold
         return self._influence.query(lambda part: compiled[id(part)], level, trusted=trusted, names=texts)
 
-    def _compiled(self, part: Part, text: str) -> nw.Expr:
-        """Return a column or an expression of a part, or refuse one with missing values."""
+    def _functions(self, part: Part, texts: Sequence[str]) -> list[nw.Expr]:
+        """Return columns and expressions of a part, or refuse those with missing values, looked for by one query."""
         schema = nw.Schema({k: v for k, v in schema_of(part.frame, part.name).items() if not k.startswith(PREFIX)})
-        bias = where(f"`{text}`" if text in schema else text)
-        assert isinstance(bias, ExpressionBias)
+        biases = [where(f"`{text}`" if text in schema else text) for text in texts]
+        columns = tuple(dict.fromkeys(name for bias in biases for name in bias.columns))
+        require_columns(columns, schema)
         target = NarwhalsTarget(schema)
-        require_columns(bias.columns, schema)
-        missing = missing_values(part, target, bias.columns)
-        return expression(part, bias, target, missing, None)
-
-    @cached_property
-    def _numeric_schema(self) -> tuple[str, ...]:
-        """The numeric columns that all parts have, those that the biases read first; values may be missing."""
-        schemas = [schema_of(part.frame, part.name) for part in self._lazy.parts]
-        numeric = [
-            name
-            for name in schemas[0]
-            if not name.startswith(PREFIX) and all(name in one and one[name].is_numeric() for one in schemas)
-        ]
-        read = {name for bias in self._pool.biases for name in bias.columns}
-        return tuple(sorted(numeric, key=lambda name: name not in read))
-
-    def _pooled_means(self, texts: Sequence[str]) -> Floats:
-        """Return the means of columns and expressions over the pool as it came."""
-        total = np.zeros(len(texts))
-        for part in self._lazy.parts:
-            total += part.sums(None, [self._compiled(part, text) * part.count for text in texts])
-        return total / float(self._rows.sizes.sum())
+        missing = missing_values(part, target, columns)
+        return [expression(part, bias, target, missing, None) for bias in biases]
 
     def _biases_of(self, part: Part) -> list[nw.Expr]:
         return [nw.col(OMEGA.format(k)) for k in range(len(self.names))]
@@ -227,7 +214,7 @@ class LazyCdf(DebiasedCdf):
     @cached_property
     def _compiled(self) -> list[tuple[Part, nw.Expr]]:
         """The column as an expression of each part, checked once."""
-        return [(part, self._fit._compiled(part, self._column)) for part in self._fit._lazy.parts]
+        return [(part, self._fit._functions(part, [self._column])[0]) for part in self._fit._lazy.parts]
 
     def __call__(self, t: Any, level: float = 0.95) -> Any:
         """Return F(t): an Estimate for a number, Estimates for several."""

@@ -185,8 +185,8 @@ class LazyAnchoredInfluence(LazyInfluence):
         """The Hessian in counts, a block for each group."""
         return self.memory.laplacian
 
-    def query(self, functions: Functions, level: float, *, trusted: bool, names: Sequence[str] = ()) -> Estimates:
-        """Return the expectations of expressions, given for each part."""
+    def phi(self, functions: Functions, names: Sequence[str] = ()) -> tuple[Floats, Functions]:
+        """Return the expectations of expressions, and the influence values of what is left after the regression."""
         y = self._controls()
         m = len(functions(self.pool.parts[0]))
         sums = np.zeros(len(y) * m)
@@ -202,7 +202,7 @@ class LazyAnchoredInfluence(LazyInfluence):
                 for j, f in enumerate(functions(part))
             ]
 
-        return super().query(residuals, level, trusted=trusted, names=names)
+        return super().phi(residuals, names)
 
     def _controls(self) -> list[nw.Expr]:
         """Return the cells in the coordinates of the basis, of mean zero."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from typing import Any, NoReturn
 
 import numpy as np
@@ -25,7 +24,7 @@ from vardi._parametric.setup import Setup
 from vardi._rows import Checks, Rows
 from vardi._rows.contract import Floats
 from vardi._solve.newton import Solution, newton
-from vardi._texts import cut, show
+from vardi._texts import show
 from vardi.biases import Bias, ParametricBias
 from vardi.errors import ImpossibleRowError, MismatchError, VardiError, suggest
 
@@ -209,27 +208,6 @@ class ParametricSample(DebiasedSample):
             "The finite-sample bounds are for biases that are known, and some of these have estimated parameters. Fix "
             "them with .at(...) to see the bounds as if they were."
         )
-
-    def summary(self) -> str:
-        """Return what a person wants to know first, in one screen."""
-        lines = [super().summary(), "", f"{'parameter':<30}  {'estimate':>38}"]
-        for name, parameters in self.parameters.items():
-            lines += [
-                f"{cut(f'{name}: {parameter}', 30):<30}  {estimate!s:>38}" for parameter, estimate in parameters.items()
-            ]
-        return "\n".join([*lines, self._solved()])
-
-    def _repr_html_(self) -> str:
-        body = "".join(
-            f"<tr><th>{escape(f'{name}: {parameter}')}</th><td>{escape(str(estimate))}</td></tr>"
-            for name, parameters in self.parameters.items()
-            for parameter, estimate in parameters.items()
-        )
-        head = "<thead><tr><th>parameter</th><th>estimate</th></tr></thead>"
-        return f"{super()._repr_html_()}<div><table>{head}<tbody>{body}</tbody></table><p>{self._solved()}</p></div>"
-
-    def _solved(self) -> str:
-        return f"The likelihood is at its maximum: its gradient is {self._scored.score:.0e} of its standard error."
 
     @cached_property
     def _influence(self) -> ParametricInfluence:
