@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vardi
+from vardi.cli._summary import study_account
 from vardi.study import _data as study_data
 from vardi.study import _engines as study_engines
 from vardi.study import parse, read
 from vardi.study._engines import _database, _relation
 from vardi.study._locate import key_lines, line_of
-from vardi.study._means import variable_lines
 from vardi.study._outputs import draw, weights_frame, write_weights
 
 AGENCY = '[sources.agency]\ndata = "agency.csv"\nbias = "MEDV <= 22"\n'
@@ -746,7 +746,7 @@ def test_labels_that_are_numbers_stay_numbers_for_the_study(tmp_path, houses, en
     found = weights(study, tmp_path)
     assert found.columns == ["source", "row", "weight"]
     assert found["source"].to_list() == ["0"] * 200 + ["1"] * 100
-    (line,) = variable_lines(opened, fit)
+    (line,) = study_account(opened, fit).variables
     assert line.debiased == pytest.approx(np.average(rows[variable], weights=found["weight"]), rel=1e-9)
     known = {"RM > 6": 0.6} if reads == "share" else None
     expected = vardi.debias(houses.samples, houses.biases, known=known).weights

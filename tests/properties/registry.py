@@ -119,7 +119,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "DebiasedSample.check_biases": (_CHECK,),
     "DebiasedSample.diagnostics": (_DIAGNOSTICS,),
     "DebiasedSample.summary": (_PRINTED,),
-    "DebiasedSample.report": (_REPORTED,),
+    **dict.fromkeys(["DebiasedSample.parts", "DebiasedSample.report"], (_REPORTED,)),
     **dict.fromkeys(["DebiasedSample.torch_sampler", "DebiasedSample.torch_weights"], (_TORCH,)),
     "ParametricSample": (_PARAMETERS,),
     **dict.fromkeys(
@@ -147,7 +147,9 @@ TESTS: dict[str, tuple[str, ...]] = {
         ["Sensitivity", *(f"Sensitivity.{name}" for name in ("interval", "note", "sharp", "tipping_point"))],
         (_SENSITIVITY,),
     ),
-    **dict.fromkeys(["BiasCheck", "BiasCheck.reason", "BiasCheck.summary"], (_CHECK,)),
+    **dict.fromkeys(
+        ["BiasCheck", *(f"BiasCheck.{name}" for name in ("outcome", "reason", "summary", "worst_first"))], (_CHECK,)
+    ),
     **dict.fromkeys(
         ["Diagnostics", "Diagnostics.summary", "Diagnostics.to_frame", "Diagnostics.warnings"], (_DIAGNOSTICS,)
     ),

@@ -24,11 +24,11 @@ from threadpoolctl import threadpool_limits
 from vardi._estimate.estimates import Estimate, quantile_of_normal
 from vardi._estimate.resampling import Kind, Plan, group_codes, make_plan
 from vardi._inputs.frames.functions import is_function, name_of
-from vardi._inputs.pool import show
 from vardi._rows import Rows
 from vardi._rows.contract import Floats
 from vardi._solve.identify import Name
 from vardi._solve.refit import Refit
+from vardi._texts import show
 from vardi.errors import (
     MismatchError,
     NotIdentifiableError,

@@ -9,8 +9,8 @@ from typing import Any
 
 from vardi._estimate.estimates import with_digits_of
 from vardi._inputs.known import Known
-from vardi._inputs.pool import cut
 from vardi._rows.contract import Floats
+from vardi._texts import cut
 from vardi.biases import Bias
 
 CONTRADICTED = 0.01  # p-value below which a warning is given

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vardi._estimate.tangent import Tangent
-from vardi._inputs.pool import Name, show
+from vardi._inputs.pool import Name
 from vardi._rows.contract import Floats, Integers
+from vardi._rows.variance import Strata
 from vardi._solve.newton import Solution
+from vardi._texts import show
 from vardi.errors import WeakOverlapWarning
 
 if TYPE_CHECKING:
@@ -130,15 +132,27 @@ def _tail(influence: Tangent) -> tuple[float, np.ndarray]:
     return float((logs[1:] - logs[0]).mean()), largest[-10:]
 
 
+def single_rows(strata: Strata, squares: Floats) -> tuple[Floats, Integers]:
+    """Return the largest share of each variance that one row carries, and which row that is.
+
+    Parameters
+    ----------
+    strata : Strata
+        Sample and count of each row.
+    squares : ndarray of shape (n, m)
+        Squared deviations of influence values, with the variance as their sum. A row that stands for many is not one
+        row: each of those has its part.
+    """
+    total = squares.sum(axis=0)
+    if strata.counts is not None:
+        squares = squares / np.maximum(strata.counts, 1.0)[:, None]
+    return np.divide(squares.max(axis=0), total, out=np.zeros(len(total)), where=total > 0), squares.argmax(axis=0)
+
+
 def warn_of_single_rows(fit: DebiasedSample, influence_values: Floats) -> None:
     """Warn where one row carries much of a variance: the error then rests on that row."""
     strata = fit._influence.strata
-    squares = strata.centred(influence_values) ** 2
-    total = squares.sum(axis=0)
-    if strata.counts is not None:  # a row that stands for many is not one row
-        squares = squares / np.maximum(strata.counts, 1.0)[:, None]
-    rows = squares.argmax(axis=0)
-    shares = np.divide(squares.max(axis=0), total, out=np.zeros(len(total)), where=total > 0)
+    shares, rows = single_rows(strata, strata.centred(influence_values) ** 2)
     worst = int(shares.argmax())
     if shares[worst] > CARRIES:
         row = int(rows[worst])

@@ -16,6 +16,7 @@ from vardi._estimate.bounds import Bounds, bounds
 from vardi._estimate.cdf import PoolSteps
 from vardi._estimate.estimates import not_finite
 from vardi._estimate.tangent import Hessian, Influence, Tangent
+from vardi._fit.parts import MemoryParts
 from vardi._fit.prepare import Prepared
 from vardi._inputs.frames import Frame, as_frame, concat
 from vardi._inputs.frames.functions import evaluated, is_function, name_of
@@ -199,6 +200,10 @@ class InMemory:
         joint = without_known(self.joint)
         tangent = tangent_at(joint, without[: len(joint.coordinates)], self)
         return check_biases(tangent, self.names, values, **options)
+
+    def parts(self, fit: Any) -> MemoryParts:
+        """Return what accounts of a fit ask of its rows."""
+        return MemoryParts(fit)
 
     def bounds(self, delta: float) -> Bounds:
         """Return the paper's finite-sample constants, whose theory is of known biases that overlap alone joins."""

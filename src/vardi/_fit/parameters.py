@@ -10,10 +10,11 @@ import numpy as np
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.likelihood_ratio import LikelihoodRatio, declared, no_bias
 from vardi._estimate.tangent import estimates_of
-from vardi._inputs.pool import Name, show
+from vardi._inputs.pool import Name
 from vardi._rows.contract import Floats
 from vardi._rows.joint import Joint
 from vardi._solve.parameters import alone
+from vardi._texts import show
 from vardi.biases import Bias, ParametricBias
 from vardi.errors import MismatchError, VardiError, suggest
 

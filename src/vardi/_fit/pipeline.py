@@ -13,12 +13,13 @@ from vardi._fit.known import as_identified, warn_of_contradiction
 from vardi._fit.memory import InMemory
 from vardi._fit.prepare import Prepared, counted, prepare
 from vardi._fit.sample import DebiasedSample
-from vardi._inputs.pool import Pool, show
+from vardi._inputs.pool import Pool
 from vardi._rows import Rows
 from vardi._solve.identify import Verdict, joined_verdict, judge
 from vardi._solve.model import joined_groups, solve_joint, solve_plain
 from vardi._solve.newton import Solution
 from vardi._solve.parameters import unknown_everywhere
+from vardi._texts import show
 from vardi.errors import DroppedSamplesWarning, MismatchError, NotIdentifiableError
 
 OnUnidentified = Literal["raise", "largest"]

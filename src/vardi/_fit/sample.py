@@ -15,7 +15,6 @@ from vardi._estimate.bias_test import BiasCheck
 from vardi._estimate.bootstrap import Bootstrap, Progress, bootstrap
 from vardi._estimate.bounds import Bounds
 from vardi._estimate.cdf import DebiasedCdf
-from vardi._estimate.diagnostics import Diagnostics, diagnose
 from vardi._estimate.draws import Method
 from vardi._estimate.estimates import Estimate, Estimates
 from vardi._estimate.known_check import KnownCheck
@@ -26,6 +25,8 @@ from vardi._estimate.sensitivity import GAMMAS, Mean, Question, Sensitivity
 from vardi._estimate.sensitivity import Kind as ErrorKind
 from vardi._estimate.tangent import Tangent, estimates_of
 from vardi._estimate.torch_batches import torch_sampler, torch_weights
+from vardi._facts.diagnostics import Diagnostics, diagnose
+from vardi._facts.parts import Parts
 from vardi._fit import parameters
 from vardi._fit.known import check_known, joined
 from vardi._inputs.frames.functions import is_function, name_of
@@ -468,6 +469,11 @@ class DebiasedSample:
     def numeric_columns(self) -> tuple[str, ...]:
         """The numeric columns of the pool without missing values, those that the biases read first."""
         return self.held.numeric_columns
+
+    @property
+    def parts(self) -> Parts:
+        """What accounts of the fit ask of the holder of its rows; see :mod:`vardi._facts.parts`."""
+        return self.held.parts(self)
 
     def summary(self) -> str:
         """Return what a person wants to know first, in one screen."""

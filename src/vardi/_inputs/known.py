@@ -25,8 +25,9 @@ from vardi._inputs.known_numbers import (
     value_of,
     without_sum,
 )
-from vardi._inputs.pool import Name, Pool, is_missing, no_labels, show, twin
+from vardi._inputs.pool import Name, Pool, is_missing, no_labels, twin
 from vardi._rows.contract import Floats
+from vardi._texts import show
 from vardi._values import as_numbers
 from vardi.biases import Bias, ExpressionBias, ParametricBias, isin, where
 from vardi.biases._expressions import is_condition

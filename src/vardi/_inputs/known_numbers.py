@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from vardi._inputs.pool import show
 from vardi._rows.contract import Floats
+from vardi._texts import show
 from vardi.errors import InvalidKnownError, MismatchError
 
 Scale: TypeAlias = Literal["number", "share", "normaliser"]

@@ -18,8 +18,9 @@ from scipy.special import chdtrc
 
 from vardi._inputs.frames import Frame
 from vardi._inputs.known import Known
-from vardi._inputs.pool import Pool, show
+from vardi._inputs.pool import Pool
 from vardi._rows.contract import Floats
+from vardi._texts import show
 from vardi.biases import Bias, ExpressionBias
 from vardi.biases._expressions import is_condition
 from vardi.errors import InvalidKnownError, MissingValuesError

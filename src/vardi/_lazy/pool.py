@@ -9,12 +9,25 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
+from vardi._inputs.frames.evaluate import unknown_value
 from vardi._inputs.frames.names import require_read_as_names
-from vardi._inputs.pool import Name, Pool, as_biases, as_named, require_biases_for, show
-from vardi._lazy.expressions import is_computable, on_frame
+from vardi._inputs.pool import Name, Pool, as_biases, as_named, require_biases_for
 from vardi._lazy.memory import most_cells
 from vardi._lazy.subsample import Thinned, thinned
 from vardi._lazy.survey import COUNTED, Draft, Survey, survey
+from vardi._refusals import (
+    MOST,
+    counts_of_a_kind,
+    empty_pool,
+    empty_samples,
+    impossible_rows,
+    invalid_bias,
+    invalid_counts,
+    missing_counts,
+    missing_labels,
+    too_many,
+    unknown_label,
+)
 from vardi._rows.contract import Floats
 from vardi._rows.dense import Dense
 from vardi._rows.engine.asking import answering, schema_of
@@ -23,16 +36,7 @@ from vardi._solve.identify import connected
 from vardi._solve.newton import GAP, solve
 from vardi.biases import Bias, ExpressionBias
 from vardi.biases._expressions.compile import NarwhalsTarget, compile_node, require_columns
-from vardi.errors import (
-    EmptySampleError,
-    ImpossibleRowError,
-    InvalidBiasError,
-    InvalidCountsError,
-    MismatchError,
-    MissingValuesError,
-    number_of_rows,
-    suggest,
-)
+from vardi.errors import InvalidBiasError, MismatchError
 
 WORTHWHILE = 4  # rows for each distinct one from which it pays to collapse them
 
@@ -139,7 +143,7 @@ def lazy_pool(
     names = tuple(by_name) if label is not None else (*named, *(name for name in by_name if name not in named))
     biases = tuple(by_name[name] for name in names)
     for name, bias in zip(names, biases, strict=True):
-        if not is_computable(bias):
+        if not isinstance(bias, ExpressionBias):
             raise InvalidBiasError(
                 f"The bias of {str(name)!r} is {bias}, which an engine cannot compute. Give an expression in text, or "
                 "collect the frame first.",
@@ -186,18 +190,12 @@ def _surveyed(
         frame: nw.LazyFrame[Any] = nw.from_native(native).lazy()
     schema = schema_of(frame, sample)
     require_read_as_names(schema, frame.implementation)
-    if any(column.startswith(PREFIX) for column in schema):
-        raise MismatchError(f"Columns that begin with {PREFIX!r} are ours. Rename them.", expected=(), got=schema)
-    frame, biases = on_frame(frame, biases, sample)
-    schema = schema_of(frame, sample)
     needed = dict.fromkeys([*(column for bias in biases for column in bias.columns), *filter(None, (label, counts))])
     require_columns(tuple(needed), schema)
+    if any(column.startswith(PREFIX) for column in schema):
+        raise MismatchError(f"Columns that begin with {PREFIX!r} are ours. Rename them.", expected=(), got=schema)
     if counts is not None and not (schema[counts].is_numeric() or schema[counts] == nw.Boolean):
-        raise MismatchError(
-            f"counts holds {schema[counts]}, and counts are numbers. Give how many rows each row stands for.",
-            expected=("numbers",),
-            got=(str(schema[counts]),),
-        )
+        raise counts_of_a_kind(schema[counts])
     bare = Part(frame, label, codes, counts is not None, name=sample)
     target = NarwhalsTarget(schema)
     draft = _draft(bare, biases, target, counts, {}, tuple(needed))
@@ -252,17 +250,9 @@ def _present(column: str, target: NarwhalsTarget) -> nw.Expr:
 
 def _require_labels_and_counts(missing: Mapping[str, int], label: str | None, counts: str | None) -> None:
     if label is not None and label in missing:
-        raise MissingValuesError(
-            f"No label in {label!r} for {number_of_rows(missing[label])}, so it is unknown which sample they belong "
-            "to. Fill the labels, or take these rows out.",
-            columns={label: missing[label]},
-        )
+        raise missing_labels(label, missing[label])
     if counts is not None and counts in missing:
-        raise MissingValuesError(
-            f"The counts in {counts!r} are missing in {number_of_rows(missing[counts])}. Fill them in, or take these "
-            "rows out.",
-            columns={counts: missing[counts]},
-        )
+        raise missing_counts(counts, missing[counts])
 
 
 def expression(part: Part, bias: Bias, target: NarwhalsTarget, missing: Mapping[str, int], name: Name) -> nw.Expr:
@@ -274,21 +264,7 @@ def expression(part: Part, bias: Bias, target: NarwhalsTarget, missing: Mapping[
     if compiled.known is not None:
         unknown = int(part.sums(None, [(~compiled.known).cast(nw.Int64)])[0])
         if unknown:
-            columns = {c: missing[c] for c in bias.columns if c in missing and not c.startswith(PREFIX)}
-            counted = ", ".join(f"{column!r} ({count})" for column, count in columns.items())
-            of_sample = "" if name is None else f" on rows of sample {str(name)!r}"
-            if not columns:
-                raise InvalidBiasError(
-                    f"The bias {bias}{of_sample} compares NaN on {number_of_rows(unknown)}: a logarithm, root, power "
-                    "or quotient has no value there. Exclude such rows by a condition.",
-                    sample="" if name is None else str(name),
-                )
-            raise MissingValuesError(
-                f"The bias {bias}{of_sample} is unknown on {number_of_rows(unknown)}, since there are missing values "
-                f"in {counted}. A missing value is neither true nor false. Fill or drop these rows, or say what holds "
-                "for them.",
-                columns=columns,
-            )
+            raise unknown_value(bias, name, unknown, missing)
     return compiled.value.cast(nw.Float64)
 
 
@@ -303,11 +279,7 @@ def missing_values(part: Part, target: NarwhalsTarget, columns: Sequence[str]) -
 def _refuse_counts(part: Part, counts: str) -> None:
     count = nw.col(COUNT)
     low, high = part.ask(lambda frame: frame.select(count.min().alias("a"), count.max().alias("b"))).row(0)
-    raise InvalidCountsError(
-        f"The counts in {counts!r} run from {low} to {high}. A count says how many rows a row stands for, so it "
-        "is a finite number, zero or more.",
-        rows=(),
-    )
+    raise invalid_counts(f"The counts in {counts!r} run from {low} to {high}")
 
 
 def _require_known_labels(labels: Sequence[Any], label: str | None, codes: Mapping[Any, int]) -> None:
@@ -315,12 +287,7 @@ def _require_known_labels(labels: Sequence[Any], label: str | None, codes: Mappi
     found = [] if label is None else list(dict.fromkeys(labels))
     strangers = [value for value in found if value not in codes]
     if strangers:
-        raise MismatchError(
-            f"Label {str(strangers[0])!r} of {label!r} has no bias. The labels are {show(found)}, the biases "
-            f"{show(codes)}.{suggest(strangers[0], codes)} Give each label a bias.",
-            expected=codes,
-            got=found,
-        )
+        raise unknown_label(strangers[0], str(label), found, codes)
 
 
 def _checked(pool: LazyPool, surveys: Sequence[Survey]) -> LazyPool:
@@ -330,16 +297,12 @@ def _checked(pool: LazyPool, surveys: Sequence[Survey]) -> LazyPool:
     matrices, sources, counts = [], [], []
     for part, every in zip(pool.parts, surveys, strict=True):
         if not part.codes:
-            raise EmptySampleError("The pool has no rows. Give at least one row of one sample.")
+            raise empty_pool()
         found = every.of((every.status == COUNTED) & (every.counts > 0))
         source = np.array([part.codes[label] for label in found.labels], np.int64)
         for code in part.codes.values():
             if not (source == code).any():
-                raise EmptySampleError(
-                    f"No rows in {str(pool.names[code])!r}. Leave an empty sample out of the samples; its bias may "
-                    "stay, and its normaliser is estimated all the same.",
-                    samples=(str(pool.names[code]),),
-                )
+                raise empty_samples([pool.names[code]])
             mine = found.of(source == code)
             _require_values(mine, pool.names, code)
             sizes[code] += mine.counts.sum()
@@ -350,6 +313,8 @@ def _checked(pool: LazyPool, surveys: Sequence[Survey]) -> LazyPool:
         sources.append(source)
         counts.append(found.counts)
     _require_own(sizes, reach, pool.names)
+    if sizes.sum() > MOST:
+        raise too_many(sizes.sum())
     cells = None
     if all(found.cells for found in surveys):
         matrix, source = np.concatenate(matrices), np.concatenate(sources)
@@ -364,12 +329,7 @@ def _require_values(mine: Survey, names: Sequence[Name], code: int) -> None:
         low, high = mine.low[:, k], mine.high[:, k]
         if not ((low >= 0) & (high < np.inf)).all():
             value = "NaN" if np.isnan(low).any() else float(low.min()) if low.min() < 0 else float(high.max())
-            raise InvalidBiasError(
-                f"The bias of {str(name)!r} is {value} at some rows of {str(names[code])!r}. A bias says how much "
-                "likelier a unit is to be drawn, so it must be a finite number, zero or more. Correct the bias, or "
-                "take these rows out.",
-                sample=str(name),
-            )
+            raise invalid_bias(name, value, f"some rows of {str(names[code])!r}")
 
 
 def _require_own(sizes: Floats, reach: Floats, names: Sequence[Name]) -> None:
@@ -377,10 +337,4 @@ def _require_own(sizes: Floats, reach: Floats, names: Sequence[Name]) -> None:
     impossible = np.flatnonzero((np.diag(reach) < sizes) & (sizes > 0))
     if len(impossible):
         k = int(impossible[0])
-        raise ImpossibleRowError(
-            f"Sample {str(names[k])!r} holds {number_of_rows(sizes[k] - reach[k, k])} that its own bias forbids. A "
-            "unit with bias 0 cannot have been drawn, so the declared bias is wrong, or these rows belong to another "
-            "sample. Correct the bias, or take them out.",
-            sample=str(names[k]),
-            rows=(),
-        )
+        raise impossible_rows(names[k], sizes[k] - reach[k, k])

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from vardi._inputs.pool import Name, show
+from vardi._inputs.pool import Name
 from vardi._rows.contract import Floats
 from vardi._rows.families import Logistic
 from vardi._rows.grouping import stratified
 from vardi._rows.joint import Joint, KnownColumns
 from vardi._solve.identify import Verdict
 from vardi._solve.joint import FAR, At, Walk, descend, hold
+from vardi._texts import show
 from vardi.errors import UnidentifiedParametersError, WeakParametersWarning
 
 LEFT = 1e-6  # share of the information on a direction that other parameters leave, below which it is not determined

@@ -6,53 +6,50 @@ import math
 from collections.abc import Sequence
 
 from vardi._estimate.reliability import CARRIES, DOUBTED, Trust
-from vardi.report._content import Advice, NextRow, Overlap, SampleRow, VariableRow
-from vardi.report._numbers import count, names_text, rows_text, share
+from vardi._facts.account import Account, SampleFacts
+from vardi._facts.columns import ColumnFacts
+from vardi._facts.links import Overlap
+from vardi._facts.numbers import rows_text, share
+from vardi._texts import count, show
+from vardi.report._content import Advice, NextRow
 
 TENTH = 0.1  # of the pool: how many more rows are thought of
 MOST_NEXT = 20
 
 
-def next_rows(samples: Sequence[SampleRow], variables: Sequence[VariableRow]) -> tuple[NextRow, ...]:
+def next_rows(found: Account) -> tuple[NextRow, ...]:
     r"""Return for each variable where more rows help most.
 
     The variance is a sum over samples, :math:`V = \sum_k V_k` with :math:`V_k \propto 1 / n_k`: with m more rows of
     sample k it is at most :math:`V - V_k m / (n_k + m)`.
     """
-    used = [sample for sample in samples if sample.rows]
-    more = max(round(TENTH * sum(sample.rows for sample in used)), 1)
-    found = []
-    for variable in variables[:MOST_NEXT]:
-        if variable.stderr is None or not variable.carried:
+    used, more = found.sampled, max(round(TENTH * found.rows), 1)
+    following = []
+    for variable in found.variables[:MOST_NEXT]:
+        if math.isnan(variable.stderr) or not variable.carried:
             continue
         saved = [part * more / (sample.rows + more) for part, sample in zip(variable.carried, used, strict=True)]
         best = max(range(len(used)), key=saved.__getitem__)
         then = variable.stderr * math.sqrt(max(1.0 - saved[best], 0.0))
-        found.append(NextRow(variable.name, used[best].name, float(more), variable.stderr, then))
-    return tuple(found)
+        following.append(NextRow(variable.name, used[best].name, float(more), variable.stderr, then))
+    return tuple(following)
 
 
-def advice(
-    trust: Trust,
-    overlap: Overlap,
-    samples: Sequence[SampleRow],
-    variables: Sequence[VariableRow],
-    following: Sequence[NextRow],
-) -> tuple[Advice, ...]:
+def advice(found: Account, overlap: Overlap, following: Sequence[NextRow]) -> tuple[Advice, ...]:
     """Return what to collect, most urgent first."""
     return (
         *_bridge(overlap),
-        *_tail(trust),
-        *_single(variables),
+        *_tail(found.trust),
+        *_single(found.variables),
         *_largest_gain(following),
-        *_heaviest(samples),
+        *_heaviest(found.sampled),
         *_weakest_link(overlap),
     )
 
 
 def _bridge(overlap: Overlap) -> list[Advice]:
     """Return how much is missing to a comparison that carries standard errors."""
-    if overlap.bridging is None or overlap.bridging >= DOUBTED:
+    if not overlap.bridging < DOUBTED:  # nor where there is no cut
         return []
     times = DOUBTED / overlap.bridging if overlap.bridging > 0 else math.inf
     how_many = f"about {times:.1f} times as many as there are" if times < 1000 else "many times as many as there are"
@@ -67,7 +64,7 @@ def _bridge(overlap: Overlap) -> list[Advice]:
 def _weakest_link(overlap: Overlap) -> list[Advice]:
     """Return where the comparison would break first, though it holds."""
     weakest = next((link for link in overlap.links if link.weakest), None)
-    if weakest is None or overlap.bridging is None or overlap.bridging < DOUBTED:
+    if weakest is None or not overlap.bridging >= DOUBTED:
         return []
     return [
         Advice(
@@ -78,7 +75,7 @@ def _weakest_link(overlap: Overlap) -> list[Advice]:
 
 
 def _sides(overlap: Overlap) -> str:
-    return " and ".join(names_text(side, 3) for side in overlap.cut)
+    return " and ".join(show(side, 3) for side in overlap.cut)
 
 
 def _tail(trust: Trust) -> list[Advice]:
@@ -87,20 +84,20 @@ def _tail(trust: Trust) -> list[Advice]:
     return [
         Advice(
             "A sample that covers the rows of large weight.",
-            f"The largest weights, of {names_text([str(name) for name in trust.blame])}, have tail index "
+            f"The largest weights, of {show(trust.blame)}, have tail index "
             f"{trust.tail_index:.2f}; from 0.5 on no number of rows gives a finite variance.",
         )
     ]
 
 
-def _single(variables: Sequence[VariableRow]) -> list[Advice]:
-    carried = [v.name for v in variables if v.largest_row is not None and v.largest_row > CARRIES]
+def _single(variables: Sequence[ColumnFacts]) -> list[Advice]:
+    carried = [variable.name for variable in variables if variable.rests_on_one_row]
     if not carried:
         return []
     return [
         Advice(
             "More rows like the single ones that errors rest on.",
-            f"One row carries more than {CARRIES:.0%} of the variance of {names_text(carried)}.",
+            f"One row carries more than {CARRIES:.0%} of the variance of {show(carried)}.",
         )
     ]
 
@@ -123,11 +120,10 @@ def _largest_gain(following: Sequence[NextRow]) -> list[Advice]:
     ]
 
 
-def _heaviest(samples: Sequence[SampleRow]) -> list[Advice]:
+def _heaviest(sampled: Sequence[SampleFacts]) -> list[Advice]:
     """Return the sample whose rows stand for most of the population each, where it stands out."""
-    known = [sample for sample in samples if sample.rows and sample.share > 0]
-    heavy = [sample for sample in known if sample.weight_share > 2.0 * sample.share]
-    if not heavy or len(known) < 2:
+    heavy = [sample for sample in sampled if sample.weight_share > 2.0 * sample.share]
+    if not heavy or len(sampled) < 2:
         return []
     most = max(heavy, key=lambda sample: sample.weight_share / sample.share)
     return [

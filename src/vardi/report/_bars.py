@@ -6,9 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vardi._facts.account import SampleFacts
+from vardi._facts.columns import ColumnFacts
+from vardi._facts.numbers import interval, number, rows_text, share, with_error
+from vardi._facts.weights import Weights
+from vardi._texts import count
 from vardi.report._axes import Tick, ticks
-from vardi.report._content import SampleRow, VariableRow, Weights
-from vardi.report._numbers import count, interval, number, rows_text, share, with_error
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ class Pair:
     weight: float
 
 
-def pairs(samples: Sequence[SampleRow]) -> tuple[Pair, ...]:
+def pairs(samples: Sequence[SampleFacts]) -> tuple[Pair, ...]:
     """Put the shares of all samples on one scale."""
     longest = max(max(sample.share, sample.weight_share) for sample in samples)
     return tuple(
@@ -138,23 +141,23 @@ class Dumbbell:
 
     before: float
     after: float
-    low: float | None
-    high: float | None
+    low: float
+    high: float
     title: str
 
 
 @dataclass(frozen=True)
 class Dumbbells:
-    """Changes of means in standard deviations, on one scale; a place for each variable, None where not known."""
+    """Changes of means in standard deviations, on one scale; a place for each variable, None for a constant."""
 
     rows: tuple[Dumbbell | None, ...]
     ticks: tuple[Tick, ...]
 
 
-def dumbbells(variables: Sequence[VariableRow]) -> Dumbbells:
+def dumbbells(variables: Sequence[ColumnFacts]) -> Dumbbells:
     """Put all changes on one scale of standard deviations."""
     spans = [_span(variable) for variable in variables]
-    ends = [end for span in spans if span is not None for end in span]
+    ends = [end for span in spans if span is not None for end in span if math.isfinite(end)]
     low, high = min([-0.1, *ends]), max([0.1, *ends])
     margin = 0.06 * (high - low)
     low, high = low - margin, high + margin
@@ -162,40 +165,27 @@ def dumbbells(variables: Sequence[VariableRow]) -> Dumbbells:
     def place(value: float) -> float:
         return round(100.0 * (value - low) / (high - low), 2)
 
-    rows: list[Dumbbell | None] = []
-    for variable, span in zip(variables, spans, strict=True):
-        if span is None:
-            rows.append(None)
-            continue
-        after, left, right = span
-        known = variable.stderr is not None
-        rows.append(
-            Dumbbell(
-                place(0.0),
-                place(after),
-                place(left) if known else None,
-                place(right) if known else None,
-                title(variable),
-            )
-        )
+    rows = (
+        span and Dumbbell(place(0.0), place(span[0]), place(span[1]), place(span[2]), title(variable))
+        for variable, span in zip(variables, spans, strict=True)
+    )
     return Dumbbells(tuple(rows), tuple(Tick(place(at), text) for at, text in ticks(low, high, 5)))
 
 
-def title(variable: VariableRow) -> str:
+def title(variable: ColumnFacts) -> str:
     """Return a variable, before and after, in words."""
     before = share(variable.pooled) if variable.is_share else number(variable.pooled)
     after = with_error(variable.debiased, variable.stderr, percent=variable.is_share)
-    worth = "" if variable.worth is None else f", worth {rows_text(round(variable.worth))} without bias"
+    known = not math.isnan(variable.stderr)
+    worth = f", worth {rows_text(round(variable.worth))} without bias" if known and variable.worth < math.inf else ""
     text = f"{variable.name}: {before} in the pool, {after} in the population{worth}"
-    if variable.low is not None and variable.high is not None and variable.stderr:
+    if known and variable.stderr:
         text += f" (95%: {interval(variable.low, variable.high, variable.stderr, percent=variable.is_share)})"
     return text
 
 
-def _span(variable: VariableRow) -> tuple[float, float, float] | None:
-    if variable.shift is None or not variable.spread:
+def _span(variable: ColumnFacts) -> tuple[float, float, float] | None:
+    if not variable.spread:
         return None
-    half = 0.0
-    if variable.low is not None and variable.high is not None:
-        half = (variable.high - variable.low) / 2.0 / variable.spread
+    half = variable.high / 2.0 / variable.spread - variable.low / 2.0 / variable.spread
     return variable.shift, variable.shift - half, variable.shift + half

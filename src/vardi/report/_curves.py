@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from vardi._facts.distributions import Distribution
+from vardi._facts.numbers import number, share
 from vardi.report._axes import Tick, ticks
-from vardi.report._content import Distribution
-from vardi.report._numbers import number, share
 
 HOVERS = 48  # places of a distribution function that answer when they are pointed at
 

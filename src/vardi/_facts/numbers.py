@@ -3,50 +3,46 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from vardi._estimate.estimates import with_digits_of
+from vardi._texts import number_of_rows
 
 MINUS = "\N{MINUS SIGN}"
 
 
-def count(rows: float) -> str:
-    """Return a number of rows.
-
-    >>> count(1234.0), count(12.25), count(1e6)
-    ('1,234', '12.2', '1,000,000')
-    """
-    return f"{rows:,.0f}" if rows == int(rows) or rows >= 100 else f"{rows:,.1f}"
+def plain(text: str) -> str:
+    """Return a text with the minus sign of a keyboard, for terminals."""
+    return text.replace(MINUS, "-")
 
 
 def rows_text(rows: float) -> str:
-    """Return ``1 row`` or ``2 rows``."""
-    return f"{count(rows)} {'row' if rows == 1 else 'rows'}"
+    """Return ``1 row`` or ``1,234 rows``."""
+    return number_of_rows(rows, grouped=True)
 
 
-def number(value: float) -> str:
-    """Return a number to four digits.
+def number(value: float, digits: int = 4) -> str:
+    """Return a number to a few digits.
 
-    >>> number(0.5786912), number(-1234567.0), number(1e-9), number(3.0 - 1e-15)
-    ('0.5787', '−1,235,000', '1.000e−09', '3')
+    >>> number(0.5786912), number(-1234567.0), number(1e-9), number(3.0 - 1e-15), number(0.5786912, 5)
+    ('0.5787', '−1,235,000', '1.000e−09', '3', '0.57869')
     """
     if not math.isfinite(value):
         return str(value)
     if abs(value) < 1e6 and abs(value - round(value)) <= 1e-9 * abs(value):
         return _signed(f"{round(value):,}")
     if not 1e-4 <= abs(value) < 1e9:
-        return _signed(f"{value:.3e}")
-    decimals = 3 - math.floor(math.log10(abs(value)))
+        return _signed(f"{value:.{digits - 1}e}")
+    decimals = digits - 1 - math.floor(math.log10(abs(value)))
     return _signed(f"{round(value, decimals):,.{max(decimals, 0)}f}")
 
 
-def with_error(value: float, stderr: float | None, *, percent: bool = False) -> str:
+def with_error(value: float, stderr: float, *, percent: bool = False) -> str:
     """Return a number with two digits of its error; alone where it has none.
 
     >>> with_error(-23.2157, 0.9712), with_error(0.2512, 0.0123, percent=True), with_error(188336.0, 4614.0)
     ('−23.22 ± 0.97', '25.1% ± 1.2', '188,336 ± 4,614')
     """
-    if stderr is None or not stderr > 1e-9 * abs(value):
+    if not stderr > 1e-9 * abs(value):
         return share(value) if percent else number(value)
     scale = 100.0 if percent else 1.0
     value_text, error_text = with_digits_of(scale * stderr, scale * value, scale * stderr)
@@ -75,27 +71,15 @@ def share(value: float) -> str:
     return f"{value:.1%}" if abs(value) >= 0.001 else f"{100 * value:.1g}%"
 
 
-def pvalue(value: float | None) -> str:
+def pvalue(value: float) -> str:
     """Return a p-value.
 
-    >>> pvalue(0.2217), pvalue(3e-9), pvalue(None)
+    >>> pvalue(0.2217), pvalue(3e-9), pvalue(math.nan)
     ('0.22', 'below 0.0001', 'not testable')
     """
-    if value is None:
+    if math.isnan(value):
         return "not testable"
     return "below 0.0001" if value < 1e-4 else f"{value:.2g}"
-
-
-def names_text(names: Sequence[str], most: int = 6) -> str:
-    """Return names as a list in a sentence.
-
-    >>> names_text(["a"]), names_text(["a", "b", "c"]), names_text(list("abcdefgh"), 3)
-    ("'a'", "'a', 'b' and 'c'", "'a', 'b', 'c' and 5 more")
-    """
-    quoted = [f"'{name}'" for name in names]
-    if len(quoted) > most:
-        return f"{', '.join(quoted[:most])} and {len(quoted) - most} more"
-    return " and ".join(part for part in (", ".join(quoted[:-1]), quoted[-1]) if part)
 
 
 def _grouped(text: str) -> str:
