@@ -149,6 +149,8 @@ class ColumnSums:
         The largest share of that variance that one row carries.
     within : ndarray of shape (K, m), or (0, m)
         By how much that variance falls with one more row of each bias, where asked for.
+    known : ndarray of shape (m,)
+        What the errors of known values add to that variance.
     """
 
     pooled: Floats
@@ -159,6 +161,7 @@ class ColumnSums:
     carried: Floats
     largest: Floats
     within: Floats
+    known: Floats
 
     def facts(
         self, columns: Sequence[str], sizes: Mapping[Name, float], *, trusted: bool, exponents: Sequence[int] = ()
@@ -167,7 +170,7 @@ class ColumnSums:
         facts, n, sampled = [], sum(sizes.values()), np.array(list(sizes.values())) > 0
         spread = np.where(np.sqrt(self.variance) > CONSTANT * self.size, np.sqrt(self.variance), 0.0)
         for j, column in enumerate(columns):
-            V = float(self.carried[:, j].sum()) if spread[j] > 0 else 0.0
+            V = float(self.carried[:, j].sum() + self.known[j]) if spread[j] > 0 else 0.0
             units = np.array([self.pooled[j], self.debiased[j], math.sqrt(V), spread[j]])
             before, after, stderr, deviation = np.ldexp(units, exponents[j] if exponents else 0).tolist()
             if not trusted or not math.isfinite(abs(after) + quantile_of_normal(0.95) * stderr):
@@ -230,7 +233,8 @@ def _sums(influence: Tangent, f: Floats, ones: Floats, laws: Floats) -> ColumnSu
     strata, n = influence.strata, influence.n
     counts = np.ones(len(f)) if strata.counts is None else strata.counts
     mass = counts * influence.weights / n
-    eta, phi = influence.of(f)
+    eta, moved = influence.influence(f)
+    phi = moved.values
     squares = strata.centred(phi) ** 2
     return ColumnSums(
         pooled=counts @ f / n,
@@ -241,4 +245,5 @@ def _sums(influence: Tangent, f: Floats, ones: Floats, laws: Floats) -> ColumnSu
         carried=np.asarray(membership(strata.source, len(influence.u), None) @ squares),
         largest=single_rows(strata, squares)[0],
         within=np.maximum(laws.T @ phi**2 - (laws.T @ phi) ** 2, 0.0) / n**2,
+        known=(moved.beyond**2).sum(axis=0) / n**2,
     )
