@@ -20,11 +20,12 @@ from vardi._fit.pipeline import (
     fit_parametric,
     joined,
     judged,
+    lazy_rows_of,
     rows_of,
 )
 from vardi._fit.sample import DebiasedSample
+from vardi._inputs.engine import any_lazy, as_lazy_pool
 from vardi._inputs.pool import Name, Pool, as_biases, as_named, as_pool, matrix_pool
-from vardi._lazy import any_lazy, as_lazy_pool
 from vardi._parametric import Setup, has_parameters
 from vardi._rows import Windows
 from vardi._rows.readers import as_reader
@@ -216,7 +217,11 @@ def identify(samples: Any, biases: Any, *, source: Any = None, counts: Any = Non
     _require_rows_for_parameters(samples, biases)
     if any_lazy(samples):
         lazy = as_lazy_pool(samples, biases, source=source, counts=counts)
-        return judge(lazy.rows(), lazy.names) if shares is None else joined(lambda: anchored_lazy_pool(lazy, shares))
+        return (
+            judge(lazy_rows_of(lazy), lazy.names)
+            if shares is None
+            else joined(lambda: anchored_lazy_pool(lazy, shares))
+        )
     pool = as_pool(samples, biases, source=source, counts=counts)
     if has_parameters(pool):
         if shares is not None:

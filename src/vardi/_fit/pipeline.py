@@ -13,13 +13,17 @@ from numpy.typing import NDArray
 from vardi._anchored import AnchoredSample
 from vardi._blocked import BlockedSample
 from vardi._fit.sample import DebiasedSample
+from vardi._inputs.engine import LazyPool
+from vardi._inputs.engine.part import Part
 from vardi._inputs.pool import Pool, show
-from vardi._lazy import LazyDebiasedSample, LazyPool
+from vardi._lazy import LazyDebiasedSample
 from vardi._lazy.shares import LazyAnchoredSample, LazyTable, collapse, with_cells
 from vardi._parametric import ParametricSample, Setup, estimate, warn_of_vague_parameters
 from vardi._rows import Rows, as_rows
 from vardi._rows.blocks import Blocks
-from vardi._rows.engine.lazy_rows import Part
+from vardi._rows.contract import Floats
+from vardi._rows.dense import Dense
+from vardi._rows.engine.choose import plain_rows
 from vardi._shares import Anchor, SharesCheck, anchored_rows, as_cells, find_groups, members_of
 from vardi._shares.anchor import alone, merged
 from vardi._shares.cells import PoolTable, require_rows_in
@@ -60,7 +64,7 @@ def fit(
 
 
 def fit_lazy(pool: LazyPool, on_unidentified: OnUnidentified, tol: float, max_iterations: int) -> DebiasedSample:
-    rows = pool.rows()
+    rows = lazy_rows_of(pool)
     fitted = _solve(pool, rows, tol, max_iterations)
     if not isinstance(fitted, Solution):
         if on_unidentified == "largest":
@@ -71,6 +75,20 @@ def fit_lazy(pool: LazyPool, on_unidentified: OnUnidentified, tol: float, max_it
         raise fitted.error()
     weights, shift = rows.weights(fitted.u)
     return LazyDebiasedSample(pool, rows, replace(fitted, u=fitted.u + shift), weights)
+
+
+def lazy_rows_of(pool: LazyPool) -> Any:
+    """Return the distinct rows in memory, or the rows where they are if there are too many of them."""
+    return plain_rows(pool, _start)
+
+
+def _start(few: Dense) -> Floats:
+    """Return u of a small part of the rows, solved, or as near as can be where it does not determine it."""
+    if connected(few.reach(), few.sizes):
+        solution = solve(few, tol=1e-6)
+        if solution.gap >= GAP:
+            return solution.u
+    return few.start()
 
 
 def fit_parametric(pool: Pool, on_unidentified: OnUnidentified, tol: float, max_iterations: int) -> DebiasedSample:

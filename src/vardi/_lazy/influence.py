@@ -11,9 +11,10 @@ import numpy as np
 from vardi._estimate.estimates import Estimates, not_finite
 from vardi._estimate.tangent import Influence
 from vardi._estimate.variance import Strata
-from vardi._lazy.pool import LazyPool
+from vardi._inputs.engine.part import PREFIX, Change, Part
+from vardi._inputs.engine.pool import LazyPool
 from vardi._rows.contract import Floats
-from vardi._rows.engine.lazy_rows import PREFIX, Part
+from vardi._rows.engine.lazy_rows import probabilities
 
 Functions = Callable[[Part], Sequence[nw.Expr]]
 
@@ -45,7 +46,7 @@ class LazyInfluence(Influence):
             rg = [(f - float(e)) / nw.col(f"{PREFIX}S") for f, e in zip(functions(part), eta, strict=True)]
             columns, g = _as_columns(rg)
             terms = [g[i] * g[j] * part.count for i in range(m) for j in range(m)]
-            squares += part.sums(self.u, terms, columns).reshape(m, m)
+            squares += part.sums(terms, probabilities(self.u), columns).reshape(m, m)
         return eta, (squares + projected.T @ self.solve(projected)) / self.n**2
 
     def _moments(self, functions: Functions, names: Sequence[str] = ()) -> tuple[Floats, Floats]:
@@ -56,7 +57,7 @@ class LazyInfluence(Influence):
         for part, f in asked:
             terms = [one * part.count / nw.col(f"{PREFIX}S") for one in f]
             terms += [_is_endless(one) for one, _ in zip(f, names, strict=False)]
-            found = part.sums(self.u, terms)
+            found = part.sums(terms, probabilities(self.u))
             eta += found[:m] / self.n
             endless += found[m:]
         if endless.any():
@@ -67,7 +68,7 @@ class LazyInfluence(Influence):
             rg = [(one - float(e)) * part.count / nw.col(f"{PREFIX}S") for one, e in zip(f, eta, strict=True)]
             columns, g = _as_columns(rg)
             terms = [one * nw.col(f"{PREFIX}p_{k}") for k in sampled for one in g]
-            projected[sampled] += part.sums(self.u, terms, columns).reshape(len(sampled), m)
+            projected[sampled] += part.sums(terms, probabilities(self.u), columns).reshape(len(sampled), m)
         return eta, projected
 
     def _phi(self, f: nw.Expr, eta: float, b: Floats) -> nw.Expr:
@@ -84,7 +85,7 @@ class LazyInfluence(Influence):
         queries = {f"s_{j}": (phi[j] * part.count).sum() for j in range(m)}
         queries |= {f"q_{i}_{j}": (phi[i] * phi[j] * part.count).sum() for i, j in upper}
         covariance = np.zeros((m, m))
-        for code, row in part.by_sample(queries, self.u, columns):
+        for code, row in part.by_sample(queries, probabilities(self.u), columns):
             size = self.rows.sizes[code]
             for i, j in upper:
                 within = row[f"q_{i}_{j}"] - row[f"s_{i}"] * row[f"s_{j}"] / size
@@ -92,10 +93,10 @@ class LazyInfluence(Influence):
         return np.triu(covariance) + np.triu(covariance, 1).T
 
 
-def _as_columns(values: Sequence[nw.Expr]) -> tuple[list[nw.Expr], list[nw.Expr]]:
-    """Return values as columns to be put on a frame, and the columns to be read from it."""
-    names = [f"{PREFIX}value_{j}" for j in range(len(values))]
-    return [value.alias(name) for value, name in zip(values, names, strict=True)], [nw.col(name) for name in names]
+def _as_columns(values: Sequence[nw.Expr]) -> tuple[Change, list[nw.Expr]]:
+    """Return what puts values on a frame as columns, and the columns to be read from it."""
+    named = {f"{PREFIX}value_{j}": value for j, value in enumerate(values)}
+    return (lambda frame: frame.with_columns(**named)), [nw.col(name) for name in named]
 
 
 def _is_endless(f: nw.Expr) -> nw.Expr:

@@ -13,12 +13,14 @@ from vardi._estimate.cdf import DebiasedCdf, points_of
 from vardi._estimate.estimates import Estimate, Estimates
 from vardi._estimate.reliability import Trust, require_trust
 from vardi._fit.sample import DebiasedSample
+from vardi._inputs.engine.asking import answering, schema_of
+from vardi._inputs.engine.columns import expression, missing_values
+from vardi._inputs.engine.part import COUNT, OMEGA, PREFIX, Part
+from vardi._inputs.engine.pool import LazyPool
 from vardi._inputs.pool import Name
 from vardi._lazy.influence import LazyInfluence
-from vardi._lazy.pool import LazyPool, expression, missing_values
 from vardi._rows.contract import Floats
-from vardi._rows.engine.asking import answering, schema_of
-from vardi._rows.engine.lazy_rows import COUNT, OMEGA, PREFIX, LazyRows, Part, with_probabilities
+from vardi._rows.engine.lazy_rows import LazyRows, probabilities
 from vardi._solve.identify import Verdict, judge
 from vardi._solve.newton import Solution
 from vardi.biases import ExpressionBias, where
@@ -79,7 +81,7 @@ class LazyDebiasedSample(DebiasedSample):
         shares = np.zeros(len(self.names))
         for part in self._lazy.parts:
             mass = (part.count / nw.col(f"{PREFIX}S")).sum()
-            for code, row in part.by_sample({"mass": mass}, self.solution.u):
+            for code, row in part.by_sample({"mass": mass}, probabilities(self.solution.u)):
                 shares[code] += row["mass"]
         return dict(zip(self.names, (shares / shares.sum()).tolist(), strict=True))
 
@@ -88,7 +90,7 @@ class LazyDebiasedSample(DebiasedSample):
         squares = 0.0
         for part in self._lazy.parts:
             term = part.count / (nw.col(f"{PREFIX}S") * nw.col(f"{PREFIX}S"))
-            squares += float(part.sums(self.solution.u, [term])[0])
+            squares += float(part.sums([term], probabilities(self.solution.u))[0])
         return float(self._rows.sizes.sum() ** 2 / squares)
 
     def identify(self) -> Verdict:
@@ -150,7 +152,7 @@ class LazyDebiasedSample(DebiasedSample):
         """Return the means of columns and expressions over the pool as it came."""
         total = np.zeros(len(texts))
         for part in self._lazy.parts:
-            total += part.sums(None, [self._compiled(part, text) * part.count for text in texts])
+            total += part.sums([self._compiled(part, text) * part.count for text in texts])
         return total / float(self._rows.sizes.sum())
 
     def _biases_of(self, part: Part) -> list[nw.Expr]:
@@ -170,7 +172,7 @@ class LazyDebiasedSample(DebiasedSample):
                     got=(name,),
                 )
             with answering(part.name):
-                frame = with_probabilities(rows, self.solution.u).with_columns(value.alias(name))
+                frame = probabilities(self.solution.u)(rows).with_columns(value.alias(name))
                 ours = [column for column in schema_of(frame, part.name) if column.startswith(PREFIX)]
                 frames.append(frame.drop(*ours).to_native())
         if self._lazy.parts[0].label is not None:
@@ -275,5 +277,5 @@ class LazyCdf(DebiasedCdf):
         for part, x in self._compiled:
             r = part.count / nw.col(f"{PREFIX}S")
             terms = [(x <= float(point)).cast(nw.Float64) * r for point in points]
-            total += part.sums(self._fit.solution.u, terms)
+            total += part.sums(terms, probabilities(self._fit.solution.u))
         return total / influence.n

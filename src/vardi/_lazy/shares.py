@@ -20,15 +20,20 @@ from vardi._anchored import AnchoredSample, within_groups
 from vardi._estimate.estimates import Estimate, Estimates
 from vardi._estimate.reliability import Trust, require_trust
 from vardi._fit.sample import DebiasedSample
+from vardi._inputs.engine.asking import schema_of
+from vardi._inputs.engine.columns import expression, missing_values
+from vardi._inputs.engine.distinct import distinct_rows
+from vardi._inputs.engine.memory import most_cells
+from vardi._inputs.engine.part import OMEGA, PREFIX, Part
+from vardi._inputs.engine.pool import LazyPool
 from vardi._inputs.pool import Name
 from vardi._lazy.influence import Functions, LazyInfluence
-from vardi._lazy.memory import most_cells
-from vardi._lazy.pool import LazyPool, expression, missing_values
 from vardi._lazy.sample import LazyDebiasedSample
 from vardi._rows import Rows
 from vardi._rows.contract import Floats
-from vardi._rows.engine.asking import schema_of
-from vardi._rows.engine.lazy_rows import OMEGA, PREFIX, Part, cells
+from vardi._rows.dense import Dense
+from vardi._rows.engine.lazy_rows import probabilities
+from vardi._rows.engine.subsample import thinned
 from vardi._shares import Anchor, AnchoredInfluence, Cell, Refit
 from vardi._shares.cells import indicator, support
 from vardi._solve.identify import Verdict
@@ -86,8 +91,9 @@ def collapse(pool: LazyPool, parts: Sequence[Part], given: Sequence[Cell]) -> tu
     """Return the distinct rows of biases and cells, and which cells each is in."""
     K = len(pool.names)
     collapsed, limit = None, most_cells(K + len(given))
-    if pool.cells is not None or pool.lengths.sum() <= limit or pool.thinned().distinct <= limit:
-        collapsed = cells(parts, K, limit, [CELL.format(j) for j in range(len(given))])
+    if pool.distinct is not None or pool.lengths.sum() <= limit or thinned(pool).distinct <= limit:
+        columns = [*(OMEGA.format(k) for k in range(K)), *(CELL.format(j) for j in range(len(given)))]
+        collapsed = distinct_rows(parts, columns, limit)
     if collapsed is None:
         raise NeedsRowsError(
             f"Known shares need the distinct values of the biases in memory, and there are more than {limit:,} of "
@@ -100,7 +106,7 @@ def collapse(pool: LazyPool, parts: Sequence[Part], given: Sequence[Cell]) -> tu
         else indicator(collapsed.matrix[:, K + j], cell)
         for j, cell in enumerate(given)
     ]
-    return collapsed.with_rows(matrix, collapsed.source, collapsed.counts), np.column_stack(members)
+    return Dense(matrix, collapsed.source, collapsed.counts), np.column_stack(members)
 
 
 class LazyAnchoredSample(LazyDebiasedSample, AnchoredSample):
@@ -193,7 +199,7 @@ class LazyAnchoredInfluence(LazyInfluence):
         for part in self.pool.parts:
             r = part.count / nw.col(f"{PREFIX}S")
             terms = [control * f * r for control in y for f in functions(part)]
-            sums += part.sums(self.u, terms) if terms else 0.0
+            sums += part.sums(terms, probabilities(self.u)) if terms else 0.0
         B = self.memory.coefficients(sums.reshape(len(y), m) / self.n)
 
         def residuals(part: Part) -> list[nw.Expr]:

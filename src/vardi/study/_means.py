@@ -37,5 +37,5 @@ def _means(fit: DebiasedSample, names: list[str]) -> Floats:
 def _lazy_means(fit: LazyDebiasedSample, names: list[str]) -> Floats:
     total = np.zeros(len(names))
     for part in fit._lazy.parts:
-        total += part.sums(None, [fit._compiled(part, name) * part.count for name in names])
+        total += part.sums([fit._compiled(part, name) * part.count for name in names])
     return total / fit._rows.sizes.sum()
