@@ -10,9 +10,9 @@ import numpy as np
 
 from vardi._inputs.pool import Name, show
 from vardi._parametric.likelihood import Likelihood, Point
-from vardi._parametric.models import Logistic
 from vardi._parametric.scoring import FAR, Scored, search, solve
 from vardi._rows.contract import Floats
+from vardi._rows.families import Logistic
 from vardi._solve.identify import Verdict
 from vardi._solve.newton import Solution
 from vardi.errors import ConvergenceError, UnidentifiedParametersError, WeakParametersWarning

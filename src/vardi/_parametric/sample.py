@@ -18,12 +18,12 @@ from vardi._fit.sample import DebiasedSample
 from vardi._inputs.frames import as_frame
 from vardi._inputs.pool import Name, cut, show
 from vardi._parametric.influence import ParametricCdf, ParametricInfluence
-from vardi._parametric.models import users_log_omega
 from vardi._parametric.ratio import LikelihoodRatio, declared, no_bias
 from vardi._parametric.scoring import Scored, maximise
 from vardi._parametric.setup import Setup
 from vardi._rows import Checks, Rows
 from vardi._rows.contract import Floats
+from vardi._rows.families import users_log_omega
 from vardi._solve.newton import Solution, newton
 from vardi.biases import Bias, ParametricBias
 from vardi.errors import ImpossibleRowError, MismatchError, VardiError, suggest

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from vardi._parametric.likelihood import Likelihood, Point
-from vardi._parametric.models import Logistic
 from vardi._rows.contract import Floats
+from vardi._rows.families import Logistic
 from vardi._rows.grouping import stratified
 
 SCORE, ENOUGH = 1e-9, 1e-5  # of the gradient, in standard errors of it: what is sought, and what will do

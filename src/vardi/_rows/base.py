@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -196,6 +197,16 @@ class Rows(ABC):
         return type(self)(
             matrix, source, counts, log=self.log, moderate=self.moderate, positive=self.positive, inverse=None
         )
+
+    def with_counts(self, counts: Floats) -> Self:
+        """Return the same rows, counted otherwise; what was scaled serves again."""
+        rows = copy.copy(self)
+        rows.counts, rows.sizes = counts, sizes_of(self.source, len(self.sizes), counts)
+        rows._recount()
+        return rows
+
+    def _recount(self) -> None:  # noqa: B027 (most holders have nothing to forget)
+        """Forget what depends on counts."""
 
     @property
     def _plain(self) -> Any:

@@ -106,6 +106,10 @@ class Blocks(Dense):
         """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
         return super().reach() if self._reach is None else self._reach
 
+    def _recount(self) -> None:
+        super()._recount()
+        self._reach = None
+
     def start(self) -> Floats:
         """Return a first u, from the rows that are in memory."""
         return self.subsample(FRACTION, least=LEAST).start()

@@ -91,8 +91,8 @@ class JointSums:
     r"""All that the estimator needs of the rows at a point v = (u, theta, mu, epsilon).
 
     Row i has :math:`S_i(v) = \sum_l e^{u_l}\omega_l(z_i;\theta) + \mu'(g(z_i) - R\varepsilon)` and is seen as
-    :math:`x_i = \nabla S_i / S_i`. The objective is :math:`\sum_i c_i \log S_i - \sum_i c_i \log\omega_{s_i}(z_i;\theta)
-    - n'u + \varepsilon'\varepsilon / 2`.
+    :math:`x_i = \nabla S_i / S_i`. The objective is :math:`\sum_i c_i (\log S_i - \log\omega_{s_i}(z_i;\theta)) - n'u +
+    \varepsilon'\varepsilon / 2`.
 
     Attributes
     ----------

@@ -29,6 +29,9 @@ class Dense(Rows):
         """Whether reading the rows costs more than forming their gram: exps do."""
         return self.log and not self._is_small
 
+    def _recount(self) -> None:
+        self._reciprocals = None
+
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
         """Return log_mass, shares and gram at u, in one pass over the rows."""
         scaled = self._scale(u)

@@ -114,6 +114,10 @@ class Intervals(Rows):
         self._counts = np.bincount(self._cell, counts, minlength=len(edges) - 1).astype(np.float64)
         self._nodes = _nodes(self._low, self._high, 1 << (len(self._counts) - 1).bit_length())
 
+    def _recount(self) -> None:
+        cells = len(self._counts)
+        self._counts = np.bincount(self._cell, self.counts, minlength=cells).astype(np.float64)
+
     @property
     def additions(self) -> int:
         """How many numbers a sum adds one after the other: up a binary tree, and the nodes of a window."""

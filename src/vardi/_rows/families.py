@@ -58,6 +58,9 @@ class Model(Protocol):
     def offset(self, theta: Floats) -> float:
         """Return what to add for log omega on the user's scale."""
 
+    def offset_gradient(self, theta: Floats) -> Floats:
+        """Return its derivatives by theta."""
+
     def users_gradient(self, theta: Floats) -> Floats:
         """Return the derivatives of log omega on the user's scale by the user's parameters."""
 
@@ -99,6 +102,10 @@ class Linear:
     def offset(self, theta: Floats) -> float:
         """Return what the means of the columns add."""
         return float(theta @ (self.mean / self.deviation))
+
+    def offset_gradient(self, theta: Floats) -> Floats:
+        """Return the means of the columns, in deviations."""
+        return self.mean / self.deviation
 
     def users_gradient(self, theta: Floats) -> Floats:
         """Return the columns as they are."""
@@ -157,6 +164,10 @@ class Logistic:
     def offset(self, theta: Floats) -> float:
         """Return zero: the curve is the same on either scale."""
         return 0.0
+
+    def offset_gradient(self, theta: Floats) -> Floats:
+        """Return zeros."""
+        return np.zeros(len(theta))
 
     def users_gradient(self, theta: Floats) -> Floats:
         """Return (1 - omega) (1, x) for the columns x as they are."""
@@ -234,6 +245,10 @@ class Function:
     def offset(self, theta: Floats) -> float:
         """Return zero."""
         return 0.0
+
+    def offset_gradient(self, theta: Floats) -> Floats:
+        """Return zeros."""
+        return np.zeros(len(theta))
 
     def users_gradient(self, theta: Floats) -> Floats:
         """Return the gradient."""
