@@ -11,8 +11,11 @@ from vardi._inputs.engine.distinct import DistinctRows, distinct_rows
 from vardi._inputs.engine.memory import most_cells
 from vardi._rows.contract import Floats
 from vardi._rows.dense import Dense
+from vardi._rows.engine.joint import EngineRows
 from vardi._rows.engine.lazy_rows import LazyRows
+from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.subsample import thinned
+from vardi._rows.joint import Joint, KnownColumns
 
 if TYPE_CHECKING:
     from vardi._inputs.engine.pool import LazyPool
@@ -53,3 +56,26 @@ def few_rows(pool: LazyPool) -> tuple[DistinctRows, bool]:
 def as_dense(rows: DistinctRows, K: int) -> Dense:
     """Return rows with the biases among their columns."""
     return Dense(np.ascontiguousarray(rows.matrix[:, :K]), rows.source, rows.counts)
+
+
+def joint_rows(pool: LazyPool, model: EngineModel, found: DistinctRows, *, is_all: bool) -> Joint | EngineRows:
+    """Return rows with parameters and known moments: in memory, if these are all distinct rows, or in their engine."""
+    few = _in_memory(pool, model, found)
+    if is_all:
+        return few
+    base = as_dense(found, len(pool.names)).standing_for(pool.sizes)
+    return EngineRows(model, lambda: Joint(base, few.families, few.known))
+
+
+def functions_on(pool: LazyPool, rows: DistinctRows) -> Floats:
+    """Return the functions whose means are known on some rows, of shape (n, M); of a bias its known factor."""
+    columns = list(pool.declared.columns)
+    return rows.matrix[:, [columns.index(name) for name in pool.declared.function_columns]]
+
+
+def _in_memory(pool: LazyPool, model: EngineModel, rows: DistinctRows) -> Joint:
+    columns, known = list(pool.declared.columns), model.known
+    features = [columns.index(name) for names in pool.declared.features.values() for name in names]
+    values = functions_on(pool, rows) @ known.directions if len(known.means) else np.empty((len(rows), 0))
+    families = model.families_on(rows.matrix[:, features])
+    return Joint(as_dense(rows, len(pool.names)), families, KnownColumns(values, known.means, known.root, known.moving))

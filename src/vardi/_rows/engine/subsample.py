@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.distinct import DistinctRows, distinct_rows, first_rows
-from vardi._inputs.engine.part import PREFIX, Change, Part
+from vardi._inputs.engine.distinct import DistinctRows, distinct_rows, first_rows, matrix_of
+from vardi._inputs.engine.part import PREFIX, Change, Floats, Integers, Part
 
 if TYPE_CHECKING:
     from vardi._inputs.engine.pool import LazyPool
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 ROWS = 200_000  # rows of all samples together
 NUMBERS = 4_000_000  # and numbers in them
 FIRST = 2_000  # rows of a sample of which none was drawn
+ENDS = 2  # rows at an end of a known function that no row drawn reaches
 SPREAD = 2.0**30  # how finely the logs of values are cut
 DIGITS = f"{PREFIX}digits"
 
@@ -77,8 +78,33 @@ def thinned(pool: LazyPool) -> Thinned:
                 matrices.append(first)
                 sources.append(np.full(len(first), code))
                 counts.append(np.ones(len(first)))
+    for part in pool.parts:
+        matrix, source = _ends(pool, part, np.concatenate(matrices))
+        matrices.append(matrix)
+        sources.append(source)
+        counts.append(np.ones(len(source)))
     rows = DistinctRows(np.concatenate(matrices), np.concatenate(sources), np.concatenate(counts))
     return Thinned(rows, distinct)
+
+
+def _ends(pool: LazyPool, part: Part, drawn: Floats) -> tuple[Floats, Integers]:
+    """Return a row or two at each end of a known function that no drawn row reaches, lest it look constant."""
+    columns = list(pool.declared.columns)
+    found, source = [np.empty((0, len(columns)))], [np.empty(0, np.int64)]
+    for name in dict.fromkeys(pool.declared.function_columns):
+        j = columns.index(name)
+        for end, reached in ((pool.lows[j], drawn[:, j].min()), (pool.highs[j], drawn[:, j].max())):
+            if end == reached:
+                continue
+            rows = part.ask(partial(_at_end, name, float(end), [*columns, *filter(None, [part.label])]))
+            labels = [None] * len(rows) if part.label is None else rows.get_column(part.label).to_list()
+            found.append(matrix_of(rows, columns))
+            source.append(np.array([part.codes[label] for label in labels], np.int64))
+    return np.concatenate(found), np.concatenate(source)
+
+
+def _at_end(name: str, end: float, columns: list[str], frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    return frame.filter(nw.col(name) == end).select(*columns).head(ENDS)
 
 
 def _digits(pool: LazyPool) -> nw.Expr:
