@@ -14,7 +14,7 @@ from vardi._estimate.reliability import Trust
 from vardi._estimate.tangent import Influence
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.frames import as_frame
-from vardi._inputs.pool import Name, Pool, show
+from vardi._inputs.pool import Name, Pool
 from vardi._rows import Rows
 from vardi._rows.contract import Floats, Integers
 from vardi._shares import Anchor, AnchoredInfluence, Refit, SharesCheck, check_shares
@@ -22,6 +22,7 @@ from vardi._shares.anchor import raked_log_omegas
 from vardi._shares.cells import members_of_frame
 from vardi._solve.identify import Verdict, joined_verdict, judge
 from vardi._solve.newton import Solution
+from vardi._texts import show
 from vardi.errors import ImpossibleRowError, MismatchError, VardiError
 
 

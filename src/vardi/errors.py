@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any
+
+from vardi._texts import number_of_rows as number_of_rows  # noqa: PLC0414  # where messages take it from
+from vardi._texts import suggest as suggest  # noqa: PLC0414
 
 if TYPE_CHECKING:
     from vardi._solve.identify import Verdict
@@ -299,15 +301,3 @@ class ContradictedSharesWarning(VardiWarning):
 
 class DroppedSamplesWarning(VardiWarning):
     """Samples were left out because they cannot be compared with the others."""
-
-
-def suggest(name: object, names: Iterable[object]) -> str:
-    """Return ``" Did you mean 'x'?"`` for the nearest of names, or an empty text."""
-    near = difflib.get_close_matches(str(name), [str(other) for other in names], n=1)
-    return f" Did you mean '{near[0]}'?" if near else ""
-
-
-def number_of_rows(count: float) -> str:
-    """Return ``1 row`` or ``2 rows``."""
-    number = str(int(count)) if count == int(count) else f"{count:g}"
-    return f"{number} row" if count == 1 else f"{number} rows"

@@ -21,18 +21,19 @@ import numpy as np
 from scipy.special import chdtrc
 
 from vardi._estimate.tangent import Influence
-from vardi._inputs.pool import Name, cut, show
+from vardi._inputs.pool import Name
 from vardi._machine.threads import map_blocks
 from vardi._rows.contract import Floats, Integers
 from vardi._rows.grouping import membership
 from vardi._solve.newton import newton
+from vardi._texts import WIDTH, Outcome, cut, more, outcome, show, width_of
 from vardi.errors import MismatchError, suggest
 
 RANK = 1e-8  # eigenvalues of the scaled information, and information in rows, that are not told from zero
 FIFTHS, REGIONS, GRID = 5, 10, 200  # cells of a column: as features, to seek the worst in, for distances between cdfs
 INFORMED = 1.0  # information, in rows, from which the z of a region is near a normal variable
 ALONE = 0.999  # probability of its own sample from which a row says nothing of the others
-BATCH, SHOWN, WIDTH = 10_000_000, 12, 80  # multipliers drawn at once; samples and columns of a summary
+BATCH, SHOWN = 10_000_000, 12  # multipliers drawn at once; samples of a summary
 METHODS = {"score": 0, "ks": 999, "ks-bootstrap": 199}  # each with its draws
 CAVEAT = "Errors of a bias where no other sample could draw stay invisible, and a large p-value is no validation."
 
@@ -88,21 +89,30 @@ class BiasCheck:
     untested: dict[Name, float]
     reason: str = ""
 
+    @property
+    def outcome(self) -> Outcome:
+        """What the p-value says of the declared biases: contradicted, doubtful or not contradicted."""
+        return outcome(self.pvalue)
+
+    @property
+    def worst_first(self) -> list[Name]:
+        """The samples, those that fit worst first, and at the end those that cannot be tested."""
+        return sorted(self.by_sample, key=lambda name: (math.isnan(self.by_sample[name]), self.by_sample[name]))
+
     def summary(self) -> str:
         """Return the check in at most 80 columns, the samples that fit worst first."""
         if self.reason:
             return textwrap.fill(f"The declared biases cannot be tested: {self.reason} {CAVEAT}", WIDTH)
-        verdict = "contradicted" if self.pvalue < 0.01 else "doubtful" if self.pvalue < 0.05 else "not contradicted"
         scale = f"chi2 = {self.statistic:.4g}, df = {self.df}" if self.df else f"distance {self.statistic:.3g}"
-        said = f"p = {self.pvalue:.2g}: the declared biases are {verdict} ({self.method} test of "
+        said = f"p = {self.pvalue:.2g}: the declared biases are {self.outcome} ({self.method} test of "
         said += f"{', '.join(self.columns)}; {scale})." + (f" Most apart: {self.worst}." if self.worst else "")
-        ordered = sorted(self.by_sample, key=lambda name: (math.isnan(self.by_sample[name]), self.by_sample[name]))
-        width = min(max(len("sample"), *(len(str(name)) for name in ordered)), 30)
+        ordered = self.worst_first
+        width = width_of("sample", ordered, 30)
         table = [f"{'sample':<{width}}  {'p-value':>8}  {'rows that no other could draw':>30}"]
         for name in ordered[:SHOWN]:
             numbers = f"{self.by_sample[name]:>8.2g}  {self.untested[name]:>30.0%}"
-            table.append(f"{cut(str(name), width):<{width}}  {numbers}")
-        table += [f"... and {len(ordered) - SHOWN} more"] if len(ordered) > SHOWN else []
+            table.append(f"{cut(name, width):<{width}}  {numbers}")
+        table += more(ordered, SHOWN)
         return "\n".join([textwrap.fill(said, WIDTH), "", *table, "", textwrap.fill(CAVEAT, WIDTH)])
 
     __str__ = summary

@@ -23,12 +23,12 @@ from threadpoolctl import threadpool_limits
 
 from vardi._estimate.estimates import Estimate, quantile_of_normal
 from vardi._estimate.resampling import Kind, Plan, group_codes, make_plan
-from vardi._inputs.pool import show
 from vardi._rows import Rows
 from vardi._rows.contract import Floats, Integers
 from vardi._shares.anchor import raked_log_omegas
 from vardi._solve.identify import Name, connected, strong_groups
 from vardi._solve.newton import newton
+from vardi._texts import show
 from vardi.errors import (
     MismatchError,
     NotIdentifiableError,

@@ -23,10 +23,11 @@ from scipy import sparse
 
 from vardi._estimate.reliability import CARRIES, Trust
 from vardi._estimate.tangent import Influence
-from vardi._inputs.pool import Name, cut
+from vardi._inputs.pool import Name
 from vardi._rows.contract import Floats
 from vardi._rows.start import widest_tree
 from vardi._solve.identify import Verdict
+from vardi._texts import cut
 
 if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vardi._estimate.tangent import Influence
-from vardi._inputs.pool import Name, show
+from vardi._inputs.pool import Name
 from vardi._rows.contract import Floats
 from vardi._solve.newton import Solution
+from vardi._texts import show
 from vardi.errors import WeakOverlapWarning
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vardi._estimate.estimates import Estimate, with_digits_of
-from vardi._inputs.pool import Name, cut
+from vardi._inputs.pool import Name
 from vardi._shares import SharesCheck
+from vardi._texts import cut
 from vardi.biases import everywhere
 from vardi.errors import WeakOverlapWarning
 

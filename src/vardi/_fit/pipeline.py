@@ -15,7 +15,7 @@ from vardi._blocked import BlockedSample
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.engine import LazyPool
 from vardi._inputs.engine.part import Part
-from vardi._inputs.pool import Pool, show
+from vardi._inputs.pool import Pool
 from vardi._lazy import LazyDebiasedSample
 from vardi._lazy.shares import LazyAnchoredSample, LazyTable, collapse, with_cells
 from vardi._parametric import ParametricSample, Setup, estimate, warn_of_vague_parameters
@@ -30,6 +30,7 @@ from vardi._shares.cells import PoolTable, require_rows_in
 from vardi._shares.raking import infeasible
 from vardi._solve.identify import Verdict, connected, cut_verdict, joined_verdict, judge
 from vardi._solve.newton import GAP, Solution, solve
+from vardi._texts import show
 from vardi.errors import (
     ContradictedSharesWarning,
     ConvergenceError,

@@ -11,23 +11,26 @@ from numpy.typing import NDArray
 
 from vardi._inputs.frames import Frame, as_frame, concat
 from vardi._machine.memory import require_memory
+from vardi._refusals import (
+    MOST,
+    counts_of_a_kind,
+    empty_pool,
+    empty_samples,
+    invalid_counts,
+    missing_counts,
+    missing_labels,
+    too_many,
+    unknown_label,
+)
 from vardi._rows.contract import Floats, Integers
+from vardi._texts import LISTED, show
 from vardi._values import as_array, belongs_elsewhere, index_of, read_only
 from vardi.biases import Bias, ExpressionBias, ProductBias, ValuesBias, as_bias
 from vardi.biases._expressions import is_condition
-from vardi.errors import (
-    EmptySampleError,
-    InvalidBiasError,
-    InvalidCountsError,
-    MismatchError,
-    MissingValuesError,
-    number_of_rows,
-    suggest,
-)
+from vardi.errors import EmptySampleError, InvalidBiasError, MismatchError, number_of_rows, suggest
 
 Name = Hashable
 
-MOST = 1e150  # whose square is a float
 NEAREST = 300  # samples up to which every pair is looked at for the nearest
 
 
@@ -149,7 +152,8 @@ def as_pool(samples: Any, biases: Any, *, source: Any = None, counts: Any = None
     require_biases_for(named, by_name)
     frames = tuple(as_frame(rows) for rows in named.values())
     empty = [name for name, frame in zip(named, frames, strict=True) if not len(frame)]
-    _refuse_empty(empty)
+    if empty:
+        raise empty_samples(empty)
     names = (*named, *(name for name in by_name if name not in named))
     codes = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames])
     if isinstance(counts, Mapping):
@@ -169,7 +173,7 @@ def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
         )
     frame, by_name = as_frame(rows), as_named(biases, "biases")
     if not len(frame):
-        raise EmptySampleError("The pool has no rows. Give at least one row of one sample.")
+        raise empty_pool()
     labels = frame.column(source) if isinstance(source, str) else _labels(in_order(source, (frame,), "source"))
     _require_length("source", labels, len(frame), "label")
     if isinstance(biases, list | tuple):  # which are named by their place
@@ -185,17 +189,9 @@ def _with_rows(pool: Pool) -> Pool:
     if pool.counts is not None:
         there = np.bincount(pool.source, minlength=len(pool.names)) > 0
         counted = np.bincount(pool.source, pool.counts, minlength=len(pool.names)) > 0
-        _refuse_empty([pool.names[k] for k in np.flatnonzero(there & ~counted).tolist()])
+        if (there & ~counted).any():
+            raise empty_samples([pool.names[k] for k in np.flatnonzero(there & ~counted).tolist()])
     return pool
-
-
-def _refuse_empty(names: Sequence[Name]) -> None:
-    if names:
-        raise EmptySampleError(
-            f"No rows in {show(names)}. Leave an empty sample out of the samples; its bias may stay, and its "
-            "normaliser is estimated all the same.",
-            samples=map(str, names),
-        )
 
 
 def in_order(values: Any, frames: Sequence[Frame], what: str) -> Any:
@@ -303,18 +299,8 @@ def _codes(labels: NDArray[Any], names: Mapping[Name, Any], column: str) -> Inte
     strangers = labels[codes < 0].tolist()
     missing = sum(is_missing(label) for label in strangers)
     if missing:
-        raise MissingValuesError(
-            f"No label in {column!r} for {number_of_rows(missing)}, so it is unknown which sample they belong to. "
-            "Fill the labels, or take these rows out.",
-            columns={column: missing},
-        )
-    found = dict.fromkeys(labels.tolist())
-    raise MismatchError(
-        f"Label {str(strangers[0])!r} of {column!r} has no bias. The labels are {show(found)}, the biases "
-        f"{show(names)}.{_twin(strangers[0], names) or suggest(strangers[0], names)} Give each label a bias.",
-        expected=names,
-        got=found,
-    )
+        raise missing_labels(column, missing)
+    raise unknown_label(strangers[0], column, dict.fromkeys(labels.tolist()), names)
 
 
 def _labels(source: Any) -> NDArray[Any]:
@@ -331,14 +317,6 @@ def _as_names(labels: NDArray[Any]) -> NDArray[Any]:
         str(label) if isinstance(label, int) and not isinstance(label, bool) else label for label in labels.tolist()
     ]
     return np.fromiter(whole, dtype=object, count=len(whole))
-
-
-def _twin(label: Any, names: Iterable[Name]) -> str:
-    """Say that a label differs from the name of a bias by its type only, where it does."""
-    for name in names:
-        if str(name) == str(label):
-            return f" One is {type(label).__name__} and the other {type(name).__name__}: make them the same."
-    return ""
 
 
 def is_missing(label: Any) -> bool:
@@ -389,26 +367,14 @@ def _counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats | None:
         counts = _counts_of_column(counts, frames)
     values = as_array(counts, "counts")
     if values.dtype.kind not in "iufb":
-        raise MismatchError(
-            f"counts holds {values.dtype}, and counts are numbers. Give how many rows each row stands for.",
-            expected=("numbers",),
-            got=(str(values.dtype),),
-        )
+        raise counts_of_a_kind(values.dtype)
     values = values.astype(np.float64)
     _require_length("counts", values, n, "count")
     bad = np.flatnonzero(~((values >= 0) & (values < np.inf)))
     if len(bad):
-        raise InvalidCountsError(
-            f"The count of row {bad[0]} of the pool is {values[bad[0]]}. A count says how many rows a row stands for, "
-            "so it is a finite number, zero or more.",
-            rows=bad[:10],
-        )
+        raise invalid_counts(f"The count of row {bad[0]} of the pool is {values[bad[0]]}", bad[:LISTED])
     if values.sum() > MOST:
-        raise InvalidCountsError(
-            f"The counts add up to {values.sum():.3g}, and squares of that are beyond floating point. Divide them "
-            "all by one number: weights stay the same, and errors are those of as many rows as the counts say.",
-            rows=(),
-        )
+        raise too_many(values.sum())
     return values
 
 
@@ -418,14 +384,6 @@ def _counts_of_column(name: str, frames: Sequence[Frame]) -> NDArray[Any]:
     if missing:
         raise missing_counts(name, missing)
     return counts
-
-
-def missing_counts(name: str, count: int) -> MissingValuesError:
-    """Return the error for missing values in a column of counts."""
-    return MissingValuesError(
-        f"The counts in {name!r} are missing in {number_of_rows(count)}. Fill them in, or take these rows out.",
-        columns={name: count},
-    )
 
 
 def _require_length(what: str, values: NDArray[Any], n: int, unit: str) -> None:
@@ -445,23 +403,3 @@ def _product(factors: Sequence[NDArray[Any]]) -> NDArray[Any]:
     if len(factors) == 1:
         return factors[0]
     return np.asarray(np.prod([np.asarray(factor, np.float64) for factor in factors], axis=0))
-
-
-def show(names: Iterable[Name]) -> str:
-    """Return names as a person reads them, the first ten of many."""
-    shown = [repr(str(name)) for name in names]
-    return (", ".join(shown[:10]) or "none") + (f" and {len(shown) - 10} more" if len(shown) > 10 else "")
-
-
-def cut(text: str, width: int) -> str:
-    """Return a text in at most so many letters; its middle gives way, so that both ends still tell names apart.
-
-    Examples
-    --------
-    >>> cut("household_survey_north", 15)
-    'househo…y_north'
-    """
-    if len(text) <= width:
-        return text
-    tail = (width - 1) // 2
-    return f"{text[: width - 1 - tail]}…{text[-tail:]}"

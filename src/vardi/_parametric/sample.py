@@ -16,7 +16,7 @@ from vardi._estimate.estimates import Estimate, Estimates
 from vardi._estimate.reliability import require_trust
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.frames import as_frame
-from vardi._inputs.pool import Name, cut, show
+from vardi._inputs.pool import Name
 from vardi._parametric.influence import ParametricCdf, ParametricInfluence
 from vardi._parametric.ratio import LikelihoodRatio, declared, no_bias
 from vardi._parametric.scoring import Scored, maximise
@@ -25,6 +25,7 @@ from vardi._rows import Checks, Rows
 from vardi._rows.contract import Floats
 from vardi._rows.families import users_log_omega
 from vardi._solve.newton import Solution, newton
+from vardi._texts import cut, show
 from vardi.biases import Bias, ParametricBias
 from vardi.errors import ImpossibleRowError, MismatchError, VardiError, suggest
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.pool import Pool, show
+from vardi._inputs.pool import Pool
 from vardi._parametric.estimate import unknown_everywhere
 from vardi._parametric.likelihood import Likelihood
 from vardi._rows import Checks, Rows
@@ -15,6 +15,7 @@ from vardi._rows.contract import Floats, Integers
 from vardi._rows.dense import Dense
 from vardi._rows.families import as_model
 from vardi._solve.identify import Verdict
+from vardi._texts import show
 from vardi.biases import ParametricBias
 from vardi.errors import UnidentifiedParametersError
 

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._inputs.frames import Frame
-from vardi._inputs.pool import Name, Pool, no_labels, show
+from vardi._inputs.pool import Name, Pool, no_labels
+from vardi._texts import show
 from vardi.biases import Bias, isin, where
 from vardi.errors import InvalidSharesError, MismatchError, MissingValuesError, number_of_rows, suggest
 

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from vardi._estimate.bias_test import _chi2 as chi_square
-from vardi._inputs.pool import cut
 from vardi._rows import Rows
 from vardi._shares.anchor import Anchor, Refit
 from vardi._shares.influence import AnchoredInfluence
+from vardi._texts import WIDTH, cut, more, outcome, width_of
 
-CONTRADICTED = 0.01  # p-value below which a warning is given
 SHOWN = 12
-WIDTH = 80
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ class SharesCheck:
     @property
     def contradicted(self) -> bool:
         """Whether the samples contradict the shares, at one per cent."""
-        return self.pvalue < CONTRADICTED
+        return outcome(self.pvalue) == "contradicted"
 
     @property
     def verdict(self) -> str:
@@ -85,7 +83,7 @@ class SharesCheck:
 
     def summary(self) -> str:
         """Return the check in at most 80 columns."""
-        width = min(max(len("share of"), *(len(line.cell) for line in self.lines)), WIDTH - 40)
+        width = width_of("share of", (line.cell for line in self.lines), WIDTH - 40)
         table = [f"{'share of':<{width}}  {'known':>8}  {'by the samples':>18}  {'z':>6}"]
         for line in self.lines[:SHOWN]:
             if line.stderr > 0:
@@ -93,9 +91,7 @@ class SharesCheck:
             else:
                 seen, z = ("no error" if math.isnan(line.stderr) else "not told"), ""
             table.append(f"{cut(line.cell, width):<{width}}  {line.known:>8.4f}  {seen:>18}  {z:>6}".rstrip())
-        if len(self.lines) > SHOWN:
-            table.append(f"... and {len(self.lines) - SHOWN} more")
-        return "\n".join([textwrap.fill(self.verdict, WIDTH), "", *table])
+        return "\n".join([textwrap.fill(self.verdict, WIDTH), "", *table, *more(self.lines, SHOWN)])
 
     __str__ = summary
 

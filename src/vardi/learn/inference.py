@@ -23,10 +23,9 @@ from vardi._estimate.variance import Strata
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.frames import as_frame
 from vardi._rows.contract import Floats
+from vardi._texts import WIDTH
 from vardi.errors import MismatchError, MissingValuesError, VardiError, suggest
 from vardi.learn._glm import Equations, Family, family_of
-
-WIDTH = 80
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,9 +13,10 @@ from scipy import sparse
 from vardi._fit.debias import debias
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.frames import Frame, NarwhalsFrame, NumpyFrame, as_frame
-from vardi._inputs.pool import Name, as_biases, as_named, in_order, show
+from vardi._inputs.pool import Name, as_biases, as_named, in_order
 from vardi._rows.contract import Integers
 from vardi._shares.cells import cell_biases
+from vardi._texts import show
 from vardi.biases import Bias
 from vardi.errors import MismatchError, suggest
 

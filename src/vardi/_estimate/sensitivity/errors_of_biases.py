@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.pool import Name, show
+from vardi._inputs.pool import Name
 from vardi._rows.contract import Floats
+from vardi._texts import show
 from vardi.errors import MismatchError, suggest
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ from functools import cached_property
 import narwhals as nw
 
 from vardi._inputs.engine.part import FEATURE, FUNCTION, OMEGA, Part
+from vardi._inputs.frames.evaluate import unknown_value
 from vardi.biases import Bias, ExpressionBias, FunctionFamily, ParametricBias
 from vardi.biases._expressions.compile import Compiled, NarwhalsTarget, compile_node
 from vardi.biases._expressions.nodes import Call
-from vardi.errors import InvalidBiasError, MissingValuesError, NeedsRowsError, number_of_rows
+from vardi.errors import InvalidBiasError, NeedsRowsError
 
 
 @dataclass(frozen=True)
@@ -123,21 +124,7 @@ def expression(
     if compiled.known is not None:
         unknown = int(part.sums([(~compiled.known).cast(nw.Int64)])[0])
         if unknown:
-            columns = {column: missing[column] for column in bias.columns if column in missing}
-            counted = ", ".join(f"{column!r} ({count})" for column, count in columns.items())
-            of_sample = "" if name is None else f" on rows of sample {str(name)!r}"
-            if not columns:
-                raise InvalidBiasError(
-                    f"The bias {bias}{of_sample} compares NaN on {number_of_rows(unknown)}: a logarithm, root, power "
-                    "or quotient has no value there. Exclude such rows by a condition.",
-                    sample="" if name is None else str(name),
-                )
-            raise MissingValuesError(
-                f"The bias {bias}{of_sample} is unknown on {number_of_rows(unknown)}, since there are missing values "
-                f"in {counted}. A missing value is neither true nor false. Fill or drop these rows, or say what holds "
-                "for them.",
-                columns=columns,
-            )
+            raise unknown_value(bias, name, unknown, missing)
     return as_floats(compiled)
 
 

@@ -10,32 +10,30 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.asking import answering, schema_of
-from vardi._inputs.engine.columns import (
-    Declared,
-    as_floats,
-    compiled_bias,
-    expression,
-    missing_values,
-)
+from vardi._inputs.engine.columns import Declared, as_floats, compiled_bias, expression, missing_values
 from vardi._inputs.engine.distinct import DistinctRows
 from vardi._inputs.engine.memory import most_cells
 from vardi._inputs.engine.part import COUNT, PREFIX, Floats, Part
 from vardi._inputs.engine.survey import COUNTED, Draft, Survey, survey
 from vardi._inputs.engine.table import EngineTable
 from vardi._inputs.frames.names import require_read_as_names
-from vardi._inputs.pool import Name, Pool, as_biases, as_named, require_biases_for, show
+from vardi._inputs.pool import Name, Pool, as_biases, as_named, require_biases_for
+from vardi._refusals import (
+    MOST,
+    counts_of_a_kind,
+    empty_pool,
+    empty_samples,
+    impossible_rows,
+    invalid_bias,
+    invalid_counts,
+    missing_counts,
+    missing_labels,
+    too_many,
+    unknown_label,
+)
 from vardi.biases import Bias
 from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
-from vardi.errors import (
-    EmptySampleError,
-    ImpossibleRowError,
-    InvalidBiasError,
-    InvalidCountsError,
-    MismatchError,
-    MissingValuesError,
-    number_of_rows,
-    suggest,
-)
+from vardi.errors import InvalidBiasError, MismatchError
 
 
 def any_lazy(samples: Any) -> bool:
@@ -188,11 +186,7 @@ def _surveyed(bare: Part, declared: Declared, counts: str | None, limit: int) ->
     needed = tuple(dict.fromkeys([*declared.reads, *filter(None, (label, counts))]))
     require_columns(needed, schema)
     if counts is not None and not (schema[counts].is_numeric() or schema[counts] == nw.Boolean):
-        raise MismatchError(
-            f"counts holds {schema[counts]}, and counts are numbers. Give how many rows each row stands for.",
-            expected=("numbers",),
-            got=(str(schema[counts]),),
-        )
+        raise counts_of_a_kind(schema[counts])
     target = NarwhalsTarget(schema)
     draft = _draft(bare, declared, target, counts, {}, needed)
     found = survey(draft, limit)
@@ -243,27 +237,15 @@ def _present(column: str, target: NarwhalsTarget) -> nw.Expr:
 
 def _require_labels_and_counts(missing: Mapping[str, int], label: str | None, counts: str | None) -> None:
     if label is not None and label in missing:
-        raise MissingValuesError(
-            f"No label in {label!r} for {number_of_rows(missing[label])}, so it is unknown which sample they belong "
-            "to. Fill the labels, or take these rows out.",
-            columns={label: missing[label]},
-        )
+        raise missing_labels(label, missing[label])
     if counts is not None and counts in missing:
-        raise MissingValuesError(
-            f"The counts in {counts!r} are missing in {number_of_rows(missing[counts])}. Fill them in, or take these "
-            "rows out.",
-            columns={counts: missing[counts]},
-        )
+        raise missing_counts(counts, missing[counts])
 
 
 def _refuse_counts(part: Part, counts: str) -> None:
     count = nw.col(COUNT)
     low, high = part.ask(lambda frame: frame.select(count.min().alias("a"), count.max().alias("b"))).row(0)
-    raise InvalidCountsError(
-        f"The counts in {counts!r} run from {low} to {high}. A count says how many rows a row stands for, so it "
-        "is a finite number, zero or more.",
-        rows=(),
-    )
+    raise invalid_counts(f"The counts in {counts!r} run from {low} to {high}")
 
 
 def _require_known_labels(labels: Sequence[Any], label: str | None, codes: Mapping[Any, int]) -> None:
@@ -271,12 +253,7 @@ def _require_known_labels(labels: Sequence[Any], label: str | None, codes: Mappi
     found = [] if label is None else list(dict.fromkeys(labels))
     strangers = [value for value in found if value not in codes]
     if strangers:
-        raise MismatchError(
-            f"Label {str(strangers[0])!r} of {label!r} has no bias. The labels are {show(found)}, the biases "
-            f"{show(codes)}.{suggest(strangers[0], codes)} Give each label a bias.",
-            expected=codes,
-            got=found,
-        )
+        raise unknown_label(strangers[0], str(label), found, codes)
 
 
 def _checked(pool: LazyPool, surveys: Sequence[Survey]) -> LazyPool:
@@ -287,16 +264,12 @@ def _checked(pool: LazyPool, surveys: Sequence[Survey]) -> LazyPool:
     matrices, sources, counts = [], [], []
     for part, every in zip(pool.parts, surveys, strict=True):
         if not part.codes:
-            raise EmptySampleError("The pool has no rows. Give at least one row of one sample.")
+            raise empty_pool()
         found = every.of((every.status == COUNTED) & (every.counts > 0))
         source = np.array([part.codes[label] for label in found.labels], np.int64)
         for code in part.codes.values():
             if not (source == code).any():
-                raise EmptySampleError(
-                    f"No rows in {str(pool.names[code])!r}. Leave an empty sample out of the samples; its bias may "
-                    "stay, and its normaliser is estimated all the same.",
-                    samples=(str(pool.names[code]),),
-                )
+                raise empty_samples([pool.names[code]])
             mine = found.of(source == code)
             _require_values(mine, pool.declared, code)
             sizes[code] += mine.counts.sum()
@@ -307,6 +280,8 @@ def _checked(pool: LazyPool, surveys: Sequence[Survey]) -> LazyPool:
         sources.append(source)
         counts.append(found.counts)
     _require_own(sizes, reach, pool.names)
+    if sizes.sum() > MOST:
+        raise too_many(sizes.sum())
     distinct = None
     if all(found.cells for found in surveys):
         distinct = DistinctRows.in_order(np.concatenate(matrices), np.concatenate(sources), np.concatenate(counts))
@@ -317,27 +292,24 @@ def _require_values(mine: Survey, declared: Declared, code: int) -> None:
     """Refuse a bias that is negative, and any column that is NaN or infinite, on some row of a sample."""
     owners = {name: k for k, names in declared.features.items() for name in names}
     for j, (column, holds) in enumerate(declared.columns.items()):
-        low, high, rows = mine.low[:, j], mine.high[:, j], f"at some rows of {declared.names[code]!r}"
+        low, high, rows = mine.low[:, j], mine.high[:, j], f"some rows of {declared.names[code]!r}"
         is_bias = j < len(declared.biases)
         if ((low >= 0 if is_bias else low > -np.inf) & (high < np.inf)).all():
             continue
         bottom = low.min() < 0 if is_bias else low.min() == -np.inf
         value = "NaN" if np.isnan(low).any() else float(low.min()) if bottom else float(high.max())
         if is_bias:
-            raise InvalidBiasError(
-                f"The bias of {declared.names[j]!r} is {value} {rows}. A bias says how much likelier a unit is to be "
-                "drawn, so it must be a finite number, zero or more. Correct the bias, or take these rows out.",
-                sample=declared.names[j],
-            )
+            raise invalid_bias(declared.names[j], value, rows)
         if column in owners:
             name, bias = declared.names[owners[column]], declared.biases[owners[column]]
             raise InvalidBiasError(
-                f"The bias {bias} of {name!r} reads {holds}, which is {value} {rows}. A bias needs finite numbers, and "
-                "a power a column above zero, on the rows of every sample. Correct the column, or take these rows out.",
+                f"The bias {bias} of {name!r} reads {holds}, which is {value} at {rows}. A bias needs finite numbers, "
+                "and a power a column above zero, on the rows of every sample. Correct the column, or take these rows "
+                "out.",
                 sample=name,
             )
         raise InvalidBiasError(
-            f"{holds}, whose mean is known, is {value} {rows}, and no weights can meet that. Correct the column, or "
+            f"{holds}, whose mean is known, is {value} at {rows}, and no weights can meet that. Correct the column, or "
             "take these rows out.",
             sample=str(holds),
         )
@@ -348,10 +320,4 @@ def _require_own(sizes: Floats, reach: Floats, names: Sequence[Name]) -> None:
     impossible = np.flatnonzero((np.diag(reach) < sizes) & (sizes > 0))
     if len(impossible):
         k = int(impossible[0])
-        raise ImpossibleRowError(
-            f"Sample {str(names[k])!r} holds {number_of_rows(sizes[k] - reach[k, k])} that its own bias forbids. A "
-            "unit with bias 0 cannot have been drawn, so the declared bias is wrong, or these rows belong to another "
-            "sample. Correct the bias, or take them out.",
-            sample=str(names[k]),
-            rows=(),
-        )
+        raise impossible_rows(names[k], sizes[k] - reach[k, k])
