@@ -21,7 +21,7 @@ from vardi._estimate.bootstrap import Bootstrap, Progress, bootstrap
 from vardi._estimate.bounds import Bounds
 from vardi._estimate.cdf import DebiasedCdf
 from vardi._estimate.diagnostics import Diagnostics, diagnose
-from vardi._estimate.estimates import Estimate, Estimates, not_finite
+from vardi._estimate.estimates import Estimate, Estimates
 from vardi._estimate.reliability import Trust, require_trust, warn_of_single_rows
 from vardi._estimate.resampling import Kind
 from vardi._estimate.sensitivity import GAMMAS, Mean, Question, Sensitivity
@@ -31,6 +31,7 @@ from vardi._inputs.frames import Frame, as_frame, concat
 from vardi._inputs.pool import Name, Pool, in_order, is_missing
 from vardi._machine.atomic_write import require_writable, whole_file
 from vardi._machine.memory import require_memory
+from vardi._refusals import not_finite
 from vardi._rows import Checks, Rows
 from vardi._rows.contract import Floats, Integers
 from vardi._shares import Anchor, SharesCheck

@@ -8,11 +8,12 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from vardi._estimate.estimates import Estimates, not_finite
+from vardi._estimate.estimates import Estimates
 from vardi._estimate.tangent import Influence
 from vardi._estimate.variance import Strata
 from vardi._inputs.engine.part import PREFIX, Change, Part
 from vardi._inputs.engine.pool import LazyPool
+from vardi._refusals import not_finite
 from vardi._rows.contract import Floats
 from vardi._rows.engine.lazy_rows import probabilities
 

@@ -119,13 +119,26 @@ def expression(
     part: Part, bias: Bias, target: NarwhalsTarget, missing: Mapping[str, int], name: object = None
 ) -> nw.Expr:
     """Return a bias or another expression for an engine, or refuse one that is unknown on some rows."""
-    assert isinstance(bias, ExpressionBias)
-    compiled = compiled_bias(bias, target, missing)
-    if compiled.known is not None:
-        unknown = int(part.sums([(~compiled.known).cast(nw.Int64)])[0])
+    return expressions(part, [bias], target, missing, name)[0]
+
+
+def expressions(
+    part: Part, biases: Sequence[Bias], target: NarwhalsTarget, missing: Mapping[str, int], name: object = None
+) -> list[nw.Expr]:
+    """Return expressions for an engine, or refuse the first that is unknown on some rows, by one query for all."""
+    compiled = [compiled_bias(bias, target, missing) for bias in biases if isinstance(bias, ExpressionBias)]
+    assert len(compiled) == len(biases)
+    doubtful = {
+        j: (~one.known).cast(nw.Int64)
+        for j, one in enumerate(compiled)
+        if one.known is not None and not isinstance(one.value, float)
+    }
+    for j, unknown in zip(doubtful, part.sums(list(doubtful.values())), strict=True):
         if unknown:
-            raise unknown_value(bias, name, unknown, missing)
-    return as_floats(compiled)
+            bias = biases[j]
+            assert isinstance(bias, ExpressionBias)
+            raise unknown_value(bias, name, int(unknown), missing)
+    return [as_floats(one) for one in compiled]
 
 
 def missing_values(part: Part, target: NarwhalsTarget, columns: Sequence[str]) -> dict[str, int]:

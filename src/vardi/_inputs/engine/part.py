@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -113,9 +113,13 @@ class Part:
         """Ask for the sums of expressions, of which columns that the changes make may be a part, all in one query."""
         if not terms:
             return np.empty(0)
-        named = [term.sum().alias(str(place)) for place, term in enumerate(terms)]
-        answer = self.ask(lambda frame: _changed(frame, changes).select(*named))
-        return np.array([np.nan if total is None else total for total in answer.row(0)], np.float64)
+        found = self.aggregates({str(place): term.sum() for place, term in enumerate(terms)}, *changes)
+        return np.array([np.nan if total is None else total for total in found.values()], np.float64)
+
+    def aggregates(self, expressions: Mapping[str, nw.Expr], *changes: Change | None) -> dict[str, Any]:
+        """Ask for aggregates over all rows of the part, in one query."""
+        named = [expression.alias(name) for name, expression in expressions.items()]
+        return self.ask(lambda frame: _changed(frame, changes).select(*named)).rows(named=True)[0]
 
 
 def _changed(frame: nw.LazyFrame[Any], changes: Sequence[Change | None]) -> nw.LazyFrame[Any]:
