@@ -165,3 +165,13 @@ def impossible_rows(sample: object, count: float, first: str = "", rows: Iterabl
         sample=str(sample),
         rows=rows,
     )
+
+
+def not_finite(count: int, name: str | None) -> MissingValuesError:
+    """Refuse values without a mean, some of them being missing or infinite."""
+    return MissingValuesError(
+        f"{count} of the values {'' if name is None else f'of {name!r} '}are missing or infinite, so nothing can be "
+        "said of the population from them. Fill them in, or ask for the mean over the rows that have one: a ratio of "
+        "two expectations.",
+        columns={"values" if name is None else name: count},
+    )

@@ -21,7 +21,7 @@ from refusals import REFUSALS
 from spark_cluster import PATIENCE, descendants
 
 import vardi
-from vardi._lazy import subsample
+from vardi._rows.engine import subsample
 
 pytest.importorskip("pyspark", reason="Spark's tests need pyspark: pip install 'vardi[spark]'")
 

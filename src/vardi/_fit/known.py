@@ -18,13 +18,12 @@ from scipy.special import chdtrc
 
 from vardi._estimate.known_check import KnownCheck, known_lines
 from vardi._estimate.tangent import Tangent
-from vardi._fit.memory import tangent_at
 from vardi._inputs.known import Known
 from vardi._rows.contract import Floats
 from vardi._rows.joint import Joint, KnownColumns
 from vardi._solve.identify import Verdict, joined_verdict
 from vardi._solve.joint import At
-from vardi._solve.parameters import alone, held_of
+from vardi._solve.parameters import held_of
 from vardi.errors import ContradictedKnownWarning
 
 RANK = 1e-8  # relative size of an eigenvalue of a covariance from which a direction counts
@@ -39,7 +38,7 @@ def check_known(held: Any, *, trusted: bool) -> KnownCheck | None:
     tangent = _alone(held)
     values, covariance = known.values, np.zeros((len(known), len(known)))
     if tangent is not None:
-        values, influence = tangent.influence(held.joint.spread(held.prepared.values))
+        values, influence = tangent.influence(held.known_on_rows())
         covariance = influence.covariance()
     variances, least = np.diag(covariance), _least(held)
     stderr = np.where(variances > least, np.sqrt(np.maximum(variances, 0.0)), 0.0)
@@ -94,30 +93,29 @@ def _alone(held: Any) -> Tangent | None:
     """Return the samples without known values, but for the masses of groups; None where these tell parameters."""
     if held.alone is None:
         return None
-    joint: Joint = held.joint
-    v, known = held.alone[: joint.coordinates.theta.stop], KnownColumns.none(len(joint))
-    groups = int(held.groups.max()) + 1
-    if groups > 1:
-        members = np.eye(groups)[held.groups[joint.source]]
-        masses, rows = held.masses @ members, alone(joint)
-        weights, _ = rows.weights(v)
-        counts = np.ones(len(joint)) if joint.counts is None else joint.counts
-        shift = np.log((counts * weights) @ members / joint.sizes.sum() / masses)
-        v = v.copy()
-        v[: len(shift[held.groups])] += np.where(held.groups >= 0, shift[held.groups], 0.0)
-        known = KnownColumns(members[:, 1:], masses[1:], np.empty((groups - 1, 0)), {})
-    joint = Joint(joint.base, joint.families, known)
-    return tangent_at(joint, np.append(v, np.zeros(len(known.means))), held)
+    joint = held.joint
+    v = held.alone[: joint.coordinates.theta.stop]
+    if held.groups.max() <= 0:
+        return held.tangent_of(joint.without_known(), v)
+    members = np.eye(int(held.groups.max()) + 1)[held.groups[joint.source]]
+    counts = np.ones(len(joint)) if joint.counts is None else joint.counts
+    masses, alone_masses = (
+        (counts * weights) @ members / joint.sizes.sum()
+        for weights in (joint.weights(held.point)[0], joint.without_known().weights(v)[0])
+    )
+    v = v.copy()
+    v[: joint.coordinates.samples] += np.append(np.log(alone_masses / masses), 0.0)[held.groups]
+    known = KnownColumns(members[:, 1:], masses[1:], np.empty((len(masses) - 1, 0)), {})
+    return held.tangent_of(Joint(joint.base, joint.families, known), np.append(v, np.zeros(len(known.means))))
 
 
 def _test_of_multipliers(held: Any) -> tuple[float, int]:
     """Return the statistic of mu = 0, and its degrees of freedom."""
-    joint: Joint = held.joint
-    at, v = joint.coordinates, held.point.copy()
+    at, v = held.joint.coordinates, held.point.copy()
     v[at.mu] = v[at.epsilon] = 0.0
-    tangent = tangent_at(joint, v, held)
-    influence = tangent.of_coordinates(np.eye(len(at))[:, at.mu], held.nothing(at.known))
-    scale = At.of(joint, v, held_of(joint)).scale[at.mu]
+    tangent = held.tangent_of(held.joint, v)
+    influence = tangent.of_coordinates(np.eye(len(at))[:, at.mu], held.none_on_rows(at.known))
+    scale = At.of(held.joint, v, held_of(held.joint)).scale[at.mu]
     covariance = influence.covariance() * np.outer(scale, scale)
     values, vectors = np.linalg.eigh(covariance)
     kept = values > RANK * max(float(values.max(initial=0.0)), 1.0)

@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 from vardi._estimate.bias_test import BiasCheck, check_biases, untested
 from vardi._estimate.bounds import Bounds, bounds
 from vardi._estimate.cdf import PoolSteps
-from vardi._estimate.estimates import not_finite
+from vardi._estimate.reliability import single_rows, weight_tail
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.parts import MemoryParts
 from vardi._fit.prepare import Prepared
@@ -23,6 +23,7 @@ from vardi._inputs.frames.functions import evaluated, is_function, name_of
 from vardi._inputs.known_on_rows import values_on_frame
 from vardi._inputs.pool import Name, Pool, in_order, is_missing
 from vardi._machine.memory import require_memory
+from vardi._refusals import not_finite
 from vardi._rows import Checks, Rows
 from vardi._rows.contract import Floats, Integers
 from vardi._rows.families import users_log_omega
@@ -31,23 +32,13 @@ from vardi._rows.weighted import Weighed, WeightedRows
 from vardi._solve.identify import Verdict, judge
 from vardi._solve.joint import At
 from vardi._solve.newton import Solution, newton
-from vardi._solve.parameters import alone as without_known
 from vardi._solve.parameters import held_of
-from vardi._solve.refit import Refit, refit_joint, refit_plain
+from vardi._solve.refit import Refit, refit
 from vardi._values import as_array, as_numbers
 from vardi.biases import Bias, ParametricBias
 from vardi.errors import ImpossibleRowError, InvalidBiasError, MismatchError, TooLargeError, VardiError
 
 TILTS = 2**28  # numbers, one for each row and bias, up to which they are all held at once
-
-
-def tangent_at(joint: Joint, v: Floats, held: InMemory) -> Tangent:
-    """Return the tangent at another point of the rows of a fit."""
-    weights, scale = joint.weights(v)
-    v, at = joint.rescaled(v, scale), joint.coordinates
-    measure = WeightedRows(joint, v, weights, held.source, held.counts)
-    hessian = Hessian(joint.rows_at(v[at.theta]), v[at.u] - joint.shift(v[at.theta]), held.groups)
-    return Tangent(measure, At.of(joint, v, held_of(joint)).jacobian, hessian)
 
 
 class InMemory:
@@ -125,6 +116,14 @@ class InMemory:
         measure = WeightedRows(self.joint, self.point, self.row_weights, self.source, self.counts)
         return Tangent(measure, At.of(self.joint, self.point, held_of(self.joint)).jacobian, hessian)
 
+    def tangent_of(self, joint: Joint, v: Floats) -> Tangent:
+        """Return the tangent at another point of the same rows."""
+        weights, scale = joint.weights(v)
+        v, at = joint.rescaled(v, scale), joint.coordinates
+        hessian = Hessian(joint.rows_at(v[at.theta]), v[at.u] - joint.shift(v[at.theta]), self.groups)
+        measure = WeightedRows(joint, v, weights, self.source, self.counts)
+        return Tangent(measure, At.of(joint, v, held_of(joint)).jacobian, hessian)
+
     @cached_property
     def weights(self) -> Floats:
         """The weight of each row of the pool; 0 for those that were left out."""
@@ -163,9 +162,7 @@ class InMemory:
 
     def refit(self, counts: Floats, *, tol: float, may_part: bool) -> Refit:
         """Solve again for other counts of the rows."""
-        if self.joint is None:
-            return refit_plain(self.rows.with_counts(counts), self.solution.u, tol=tol, may_part=may_part)
-        return refit_joint(self.joint.with_counts(counts), self.point, tol=tol)
+        return refit(self.rows, self.joint, self.solution.u, self.point, counts, tol=tol, may_part=may_part)
 
     def log_omega_covariance(self) -> Floats:
         r"""Return :math:`\sum_i \pi_i^2 g_i g_i' + a'H^+a / n` (MBAR's form), which single rows do not trouble.
@@ -197,8 +194,8 @@ class InMemory:
                 "only the known values tell the parameters of a bias, so that the samples alone fit any column these "
                 "speak of. Look at fit.known, which compares all known values with one another."
             )
-        joint = without_known(self.joint)
-        tangent = tangent_at(joint, without[: len(joint.coordinates)], self)
+        joint = self.joint.without_known()
+        tangent = self.tangent_of(joint, without[: len(joint.coordinates)])
         return check_biases(tangent, self.names, values, **options)
 
     def parts(self, fit: Any) -> MemoryParts:
@@ -278,6 +275,12 @@ class InMemory:
         """Return m functions that are zero on every row."""
         return np.zeros((len(self.source), m))
 
+    none_on_rows = nothing
+
+    def known_on_rows(self) -> Floats:
+        """Return the known functions on the rows of the pool."""
+        return self.rows.spread(self.prepared.values)
+
     def measured_known(self) -> Floats:
         """Return the means of the known functions under the weights."""
         return np.asarray(self.masses @ self.known_values())
@@ -356,6 +359,20 @@ class InMemory:
         if bad:
             raise not_finite(bad, name)
         return values
+
+    def tail(self) -> tuple[float, list[int]]:
+        """Return the tail index of the weights, and the samples of the largest."""
+        return weight_tail(self.tangent.weights, self.source)
+
+    def single_rows(self, influence: Influence) -> tuple[Floats, list[str]]:
+        """Return the largest share of each variance that one row carries, and which row that is, in words."""
+        strata = self.tangent.strata
+        shares, rows = single_rows(strata, strata.centred(influence.values) ** 2)
+        places = rows if self.kept is None else np.flatnonzero(self.kept)[rows]
+        return shares, [
+            f"Row {place} of the pool, of {str(self.names[self.source[row]])!r},"
+            for place, row in zip(places.tolist(), rows.tolist(), strict=True)
+        ]
 
     def steps(self, values: Any) -> PoolSteps:
         """Return where the distribution function of something steps."""

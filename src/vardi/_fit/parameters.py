@@ -13,7 +13,6 @@ from vardi._estimate.tangent import estimates_of
 from vardi._inputs.pool import Name
 from vardi._rows.contract import Floats
 from vardi._rows.joint import Joint
-from vardi._solve.parameters import alone
 from vardi._texts import show
 from vardi.biases import Bias, ParametricBias
 from vardi.errors import MismatchError, VardiError, suggest
@@ -74,7 +73,7 @@ def test_values(held: Any, name: Name, values: Mapping[str, float]) -> Likelihoo
 
 def _likelihood(held: Any) -> tuple[Joint, Floats]:
     """Return the rows without known values, and the maximum of their likelihood; known values say no more of it."""
-    joint = alone(held.joint)
+    joint = held.joint.without_known()
     if held.prepared.known is None:
         return joint, held.point
     if held.alone is None:

@@ -132,7 +132,16 @@ def _known_columns(known: Known | None, H: Floats, families: dict[int, Model]) -
     """Return known functions that are linearly independent over the rows, and which combinations of all they are."""
     if known is None:
         return KnownColumns.none(len(H)), np.empty((0, 0))
-    moving = {j: h for j, h in enumerate(known.functions) if isinstance(h, int) and h in families}
+    directions, root, moving = independent(known, H, set(families))
+    return KnownColumns(H @ directions, known.values @ directions, root, moving), directions
+
+
+def independent(known: Known, H: Floats, parametric: set[int]) -> tuple[Floats, Floats, dict[int, int]]:
+    """Return which combinations of known functions are used, a root of their covariance, and which have parameters.
+
+    A function that is a bias with parameters is one by itself, since it moves with these.
+    """
+    moving = {j: h for j, h in enumerate(known.functions) if isinstance(h, int) and h in parametric}
     fixed = np.array([j for j in range(len(known)) if j not in moving], np.int64)
     part = replace(
         known,
@@ -146,13 +155,7 @@ def _known_columns(known: Known | None, H: Floats, families: dict[int, Model]) -
     directions = np.zeros((len(known), inside.shape[1] + len(moving)))
     directions[fixed, : inside.shape[1]] = inside
     directions[list(moving), inside.shape[1] + np.arange(len(moving))] = 1.0
-    covariance = directions.T @ known.covariance @ directions
-    variances, axes = np.linalg.eigh(covariance)
+    variances, axes = np.linalg.eigh(directions.T @ known.covariance @ directions)
     kept = variances > RANK * max(float(np.abs(variances).max(initial=0.0)), 1e-300)
-    columns = KnownColumns(
-        H @ directions,
-        known.values @ directions,
-        axes[:, kept] * np.sqrt(variances[kept]),
-        {inside.shape[1] + i: k for i, k in enumerate(moving.values())},
-    )
-    return columns, directions
+    root = axes[:, kept] * np.sqrt(variances[kept])
+    return directions, root, {inside.shape[1] + i: k for i, k in enumerate(moving.values())}

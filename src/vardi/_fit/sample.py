@@ -163,7 +163,7 @@ class DebiasedSample:
         require_trust(self, stacklevel=4)
         estimates = self.held.tangent.estimates(functions, level, trusted=self.trust.errors_hold)
         if self.trust.errors_hold and estimates.influence is not None:
-            warn_of_single_rows(self, estimates.influence.values)
+            warn_of_single_rows(*self.held.single_rows(estimates.influence))
         return estimates
 
     def cdf(self, column: Any) -> DebiasedCdf:
@@ -270,7 +270,7 @@ class DebiasedSample:
     @cached_property
     def trust(self) -> Trust:
         """How far standard errors can be trusted: overlap over the weakest cut, and the tail of the weights."""
-        return Trust.of(self.held.tangent, self.solution, self.names, self.held.groups)
+        return Trust.of(self.held.tangent, self.solution, self.names, self.held.tail(), self.held.groups)
 
     def identify(self) -> Verdict:
         """Tell through which rows the samples are compared; kappa is measured by the debiased weights."""

@@ -20,6 +20,7 @@ from vardi._rows.cells import dummies, require_seen
 from vardi._rows.contract import Floats
 from vardi.biases import ExpressionBias, FunctionFamily, ParametricBias
 from vardi.biases._expressions.cells import Cells
+from vardi.biases._expressions.families import Family
 from vardi.errors import InvalidBiasError, UnidentifiedParametersError, number_of_rows
 
 STEP = 3e-3  # how much log omega changes at most in a difference
@@ -296,10 +297,15 @@ def as_model(bias: ParametricBias, frames: tuple[Frame, ...], kept: Any, counts:
         return Function(family, frames, sample, kept)
     columns = columns_of(bias, frames, sample)[kept]
     if isinstance(family, Cells) or family.kind == "steps":
-        p = columns.shape[1]
-        return Linear(family.names, columns, np.zeros(p), np.ones(p))
+        return model_on(bias, columns, np.zeros(columns.shape[1]), np.ones(columns.shape[1]), sample)
     mean = np.average(columns, axis=0, weights=counts)
-    deviation = np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=counts))
+    return model_on(bias, columns, mean, np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=counts)), sample)
+
+
+def model_on(bias: ParametricBias, columns: Floats, mean: Floats, deviation: Floats, sample: str) -> Linear | Logistic:
+    """Return a family on rows whose columns are brought to mean 0 and deviation 1, or refuse one that never varies."""
+    family = bias.family
+    assert not isinstance(family, FunctionFamily)
     flat = np.flatnonzero(~(deviation > 1e-12 * np.abs(mean)))
     slopes = family.names[-columns.shape[1] :]
     if len(flat):
@@ -309,7 +315,7 @@ def as_model(bias: ParametricBias, frames: tuple[Frame, ...], kept: Any, counts:
             sample=sample,
             parameters=[slopes[j] for j in flat],
         )
-    kind = Logistic if family.kind == "logistic" else Linear
+    kind = Logistic if isinstance(family, Family) and family.kind == "logistic" else Linear
     return kind(family.names, (columns - mean) / deviation, mean, deviation)
 
 

@@ -172,6 +172,10 @@ class Joint:
         """Return the same rows, counted otherwise."""
         return Joint(self.base.with_counts(counts), self.families, self.known)
 
+    def without_known(self) -> Joint:
+        """Return the same rows with nothing known of the population."""
+        return Joint(self.base, self.families, KnownColumns.none(len(self)))
+
     def with_values(self, means: Floats) -> Joint:
         """Return the same rows with other known values."""
         joint = Joint(self.base, self.families, replace(self.known, means=means))

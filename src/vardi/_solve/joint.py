@@ -38,8 +38,9 @@ class JointRows(Protocol):
     """What the solver needs of rows with parameters or known moments."""
 
     sizes: Floats
-    coordinates: Coordinates
 
+    @property
+    def coordinates(self) -> Coordinates: ...
     def joint_sums(self, v: Floats) -> JointSums: ...
     def with_values(self, means: Floats) -> Self: ...
     @property

@@ -15,12 +15,12 @@ from vardi._inputs.pool import Name
 from vardi._machine.threads import single_threaded_blas
 from vardi._rows.base import Rows
 from vardi._rows.contract import Floats, Integers
+from vardi._rows.engine.joint import EngineRows
 from vardi._rows.joint import Joint
 from vardi._solve.identify import Verdict, connected, cut_verdict, group_text, judge, weak_groups
-from vardi._solve.joint import Walk, meet, stationary
+from vardi._solve.joint import Walk, descend, meet, stationary
 from vardi._solve.newton import GAP, Solution, newton, solve
 from vardi._solve.parameters import (
-    alone,
     held_of,
     require_identified,
     search,
@@ -134,6 +134,39 @@ def _solved(
     return JointFit(_solution(joint, walk, groups), without, groups)
 
 
+def solve_in_engine(
+    rows: EngineRows,
+    names: Sequence[Name],
+    known: Known | None,
+    values: Floats,
+    verdict: Verdict,
+    *,
+    tol: float,
+    max_iterations: int,
+) -> JointFit:
+    """Solve where the rows are, from the solution of a small part of them in memory."""
+    few = solve_joint(rows.few, names, known, values, verdict, tol=1e-6, max_iterations=max_iterations)
+    held = held_of(rows.few)
+    assert few.solution.point is not None
+    walk = meet(rows, few.solution.point, held, tol=tol, most=max_iterations)
+    if not walk.converged:
+        raise ConvergenceError(
+            f"The equations hold to {walk.at.residual:.1e} only after {walk.iterations} steps, and {tol:.0e} was asked "
+            "for. Collect the columns you need and debias them in memory to see more.",
+            solution=replace(few.solution, converged=False),
+        )
+    without = few.alone
+    if without is not None:
+        own = rows.without_known()
+        without = without[: len(own.coordinates)]
+        without = (descend(own, without, held) if rows.families else stationary(own, without, held, tol=tol)).v
+    _, shift = rows.weights(walk.v)
+    v, at = rows.rescaled(walk.v, shift), rows.coordinates
+    u = v[at.u] - rows.shift(v[at.theta])
+    solution = replace(few.solution, u=u, point=v, weights=None, iterations=walk.iterations)
+    return JointFit(replace(solution, residual=walk.at.residual, step=walk.step), without, few.groups)
+
+
 def joined_groups(joint: Joint, names: Sequence[Name], verdict: Verdict, tol: float = 1e-6) -> Integers:
     """Return the groups that overlap leaves, or say which of them known values do not join."""
     groups = weak_groups(joint.base, verdict)
@@ -152,7 +185,7 @@ def _without_known(
     if joint.families:
         walk = search(joint, max_iterations)
         try:
-            require_identified(alone(joint), walk.at, names)
+            require_identified(joint.without_known(), walk.at, names)
             identified = True
         except NotIdentifiableError:
             if not at.known:

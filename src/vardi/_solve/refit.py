@@ -34,6 +34,22 @@ class Refit:
     labels: Integers = field(default_factory=lambda: np.empty(0, np.int64))
 
 
+def refit(
+    rows: Rows,
+    joint: Joint | None,
+    u: Floats,
+    point: Floats,
+    counts: Floats,
+    *,
+    tol: float,
+    may_part: bool,
+) -> Refit:
+    """Solve again for other counts of the rows, from a solution on."""
+    if joint is None:
+        return refit_plain(rows.with_counts(counts), u, tol=tol, may_part=may_part)
+    return refit_joint(joint.with_counts(counts), point, tol=tol)
+
+
 def refit_plain(rows: Rows, u: Floats, *, tol: float, may_part: bool) -> Refit:
     """Solve for known biases alone."""
     sampled = rows.sizes > 0

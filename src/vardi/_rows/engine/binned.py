@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import narwhals as nw
 import numpy as np
 
+from vardi._inputs.engine.part import PREFIX, Part
 from vardi._rows.contract import Floats, Integers
-from vardi._rows.engine.lazy_rows import PREFIX, Part, with_probabilities
+from vardi._rows.engine.moments import EngineMoments
 
 FINE = 400  # bins of a weight that grows by a factor of e
 LEAST = 800  # minus the log of a weight below all others
@@ -19,16 +20,16 @@ BINS = 1000  # of a column, on either side of its centre
 BIN, COUNTS, MASS, VALUE = (f"{PREFIX}{name}" for name in ("bin", "counts", "mass", "value"))
 
 
-def weights_in_bins(parts: Sequence[Part], u: Floats) -> tuple[Floats, Integers, Floats]:
+def weights_in_bins(at: EngineMoments) -> tuple[Floats, Integers, Floats]:
     """Return mean weight, sample and count of the rows of each sample whose weights are nearly equal."""
-    bins = ((LEAST - nw.col(f"{PREFIX}S").log()) * FINE).cast(nw.Int64)
-    found = [(code, row) for part in parts for code, row in _asked(part, u, nw.lit(0.0), bins, by_sample=True)]
+    bins = ((LEAST + at.point.weight.log()) * FINE).cast(nw.Int64)
+    found = [(code, row) for part in at.parts for code, row in _asked(at, part, nw.lit(0.0), bins, by_sample=True)]
     counts, mass = (np.array([row[name] for _, row in found], np.float64) for name in (COUNTS, MASS))
     return mass / counts, np.array([code for code, _ in found], np.int64), counts
 
 
 def values_in_bins(
-    parts: Sequence[Part], u: Floats, function: Callable[[Part], nw.Expr], centre: float, scale: float
+    at: EngineMoments, function: Callable[[Part], nw.Expr], centre: float, scale: float
 ) -> tuple[Floats, Floats, Floats]:
     r"""Return the largest value, the count and the weight of the rows in each bin of a function, in its order.
 
@@ -38,8 +39,8 @@ def values_in_bins(
     z = (nw.col(VALUE) - centre) / scale
     bins = ((z / (z.abs() + 1.0) + 1.0) * BINS).cast(nw.Int64)
     total: dict[int, list[float]] = defaultdict(lambda: [-np.inf, 0.0, 0.0])
-    for part in parts:
-        for _, row in _asked(part, u, function(part), bins, by_sample=False):
+    for part in at.parts:
+        for _, row in _asked(at, part, function(part), bins, by_sample=False):
             known = total[row[BIN]]
             known[:] = max(known[0], row[VALUE]), known[1] + row[COUNTS], known[2] + row[MASS]
     x, counts, mass = np.array([total[place] for place in sorted(total)], np.float64).T
@@ -47,15 +48,15 @@ def values_in_bins(
 
 
 def _asked(
-    part: Part, u: Floats, value: nw.Expr, bins: nw.Expr, *, by_sample: bool
+    at: EngineMoments, part: Part, value: nw.Expr, bins: nw.Expr, *, by_sample: bool
 ) -> list[tuple[int, dict[str, Any]]]:
     """Ask for count, weight and largest value of the rows in each bin; with the position of their sample."""
     label = part.label if by_sample else None
-    columns = {VALUE: value, COUNTS: part.count, MASS: part.count / nw.col(f"{PREFIX}S")}
+    columns = {VALUE: value, COUNTS: part.count, MASS: part.times_count(at.point.weight)}
     sums = (nw.col(VALUE).max(), nw.col(COUNTS).sum(), nw.col(MASS).sum())
 
     def query(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        weighed = with_probabilities(frame, u).with_columns(**columns).with_columns(bins.alias(BIN))
+        weighed = at.point(frame).with_columns(**columns).with_columns(bins.alias(BIN))
         return weighed.group_by(*filter(None, (label, BIN))).agg(*sums)
 
     rows = part.ask(query).rows(named=True)

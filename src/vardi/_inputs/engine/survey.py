@@ -1,8 +1,9 @@
 """One query for each frame tells all there is to check of it and, where biases are conditions, its distinct rows.
 
 Rows are grouped by their label and by integers made of truth values: whether a value is missing or a bias unknown,
-whether the count is one, and, where all biases are made of conditions, which of the conditions hold. Engines group by
-integers several times faster than by floats. Where something is wrong the caller asks more, to say what.
+whether the count is one, and, where all that a fit reads (biases, features, known functions) is made of conditions,
+which of the conditions hold. Engines group by integers several times faster than by floats. Where something is wrong
+the caller asks more, to say what.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._rows.contract import Floats, Integers
-from vardi._rows.engine.lazy_rows import COUNT, OMEGA, PREFIX, Part
-from vardi.biases._expressions.compile import NarwhalsTarget, compile_node
+from vardi._inputs.engine.columns import compiled_bias
+from vardi._inputs.engine.part import COUNT, PREFIX, Floats, Integers, Part
+from vardi.biases import ExpressionBias
+from vardi.biases._expressions.compile import NarwhalsTarget
 from vardi.biases._expressions.nodes import Column, Constant, Node, children, is_condition
 from vardi.biases._expressions.targets import Kind
 
@@ -39,8 +41,10 @@ class Draft:
         The frame with its columns; all labels there could be.
     target : NarwhalsTarget
         The columns as they came.
-    nodes : tuple of Node
-        The biases.
+    columns : dict of str to ExpressionBias
+        What the fit reads: each column of ours with what it holds, the biases first.
+    states : int
+        How many biases there are.
     missing : tuple of str
         Columns that are known to have missing values, with which the biases were compiled.
     certain : tuple of nw.Expr
@@ -49,7 +53,8 @@ class Draft:
 
     part: Part
     target: NarwhalsTarget
-    nodes: tuple[Node, ...]
+    columns: dict[str, ExpressionBias]
+    states: int
     missing: tuple[str, ...]
     certain: tuple[nw.Expr, ...]
 
@@ -68,12 +73,12 @@ class Survey:
         0 where the count is zero, 1 where it is above, and more where it is no count.
     counts, rows : ndarray
         How many rows the rows of each group stand for, and how many they are.
-    low, high : ndarray of shape (groups, K)
-        Smallest and largest value of each bias; NaN where one is NaN.
+    low, high : ndarray of shape (groups, columns)
+        Smallest and largest value of each column; NaN where one is NaN.
     reach : ndarray of shape (groups, K)
         How many rows of each group each bias could have drawn.
     cells : bool
-        Whether all rows of a group are equal in their biases.
+        Whether all rows of a group are equal in all columns.
     """
 
     labels: list[Any]
@@ -110,10 +115,10 @@ def survey(draft: Draft, limit: int) -> Survey:
 
 
 def _conditions(draft: Draft) -> tuple[Node, ...] | None:
-    """Return the conditions that all biases are made of, each once; None where a bias reads numbers as well."""
+    """Return the conditions that all columns are made of, each once; None where one reads numbers as well."""
     found: dict[Node, None] = {}
-    for node in draft.nodes:
-        below = _conditions_in(node, draft.target)
+    for bias in draft.columns.values():
+        below = _conditions_in(bias.node, draft.target)
         if below is None:
             return None
         found |= dict.fromkeys(below)
@@ -138,35 +143,38 @@ def _conditions_in(node: Node, target: NarwhalsTarget) -> tuple[Node, ...] | Non
 
 def _cells(draft: Draft, conditions: Sequence[Node], limit: int) -> Survey | None:
     """Group by the conditions; None where there are more groups than the limit."""
-    bits = [compile_node(node, draft.target, draft.missing).value for node in conditions]
-    others = {k: node for k, node in enumerate(draft.nodes) if node not in conditions}
-    queries = {f"{PREFIX}value_{k}": (nw.col(OMEGA.format(k)), "max") for k in others}
+    bits = [compiled_bias(ExpressionBias(node), draft.target, draft.missing).value for node in conditions]
+    others = [name for name, bias in draft.columns.items() if bias.node not in conditions]
+    queries = {f"{PREFIX}value_{name}": (nw.col(name), "max") for name in others}
     asked = _ask(draft, bits, queries, limit)
     if len(asked.labels) > limit:
         return None
     place = {node: j for j, node in enumerate(conditions)}
     values = [
-        asked.floats(f"{PREFIX}value_{k}") if k in others else asked.bits[FLAGS + place[node]].astype(np.float64)
-        for k, node in enumerate(draft.nodes)
+        asked.floats(f"{PREFIX}value_{name}")
+        if name in others
+        else asked.bits[FLAGS + place[bias.node]].astype(np.float64)
+        for name, bias in draft.columns.items()
     ]
     matrix = np.column_stack(values)
-    reach = asked.counts[:, None] * (matrix > 0)
+    reach = asked.counts[:, None] * (matrix[:, : draft.states] > 0)
     return Survey(*asked.flags, asked.counts, asked.rows, matrix, matrix, reach, cells=True)
 
 
 def _ranges(draft: Draft) -> Survey:
-    """Group by labels and flags only, and ask for the range of each bias."""
-    K = len(draft.nodes)
+    """Group by labels and flags only, and ask for the range of each column."""
     queries = {}
-    for k in range(K):
-        omega = nw.col(OMEGA.format(k))
-        queries[f"{PREFIX}low_{k}"] = (omega, "min")
-        queries[f"{PREFIX}high_{k}"] = (omega, "max")
-        queries[f"{PREFIX}nan_{k}"] = (NarwhalsTarget.is_nan(omega).cast(nw.Int64), "sum")
-        queries[f"{PREFIX}reach_{k}"] = ((omega > 0).cast(nw.Float64) * draft.part.count, "sum")
+    for j, name in enumerate(draft.columns):
+        column = nw.col(name)
+        queries[f"{PREFIX}low_{j}"] = (column, "min")
+        queries[f"{PREFIX}high_{j}"] = (column, "max")
+        queries[f"{PREFIX}nan_{j}"] = (NarwhalsTarget.is_nan(column).cast(nw.Int64), "sum")
+        if j < draft.states:
+            queries[f"{PREFIX}reach_{j}"] = (draft.part.times_count((column > 0).cast(nw.Float64)), "sum")
     asked = _ask(draft, [], queries, None)
+    of_columns, of_states = range(len(draft.columns)), range(draft.states)
     nan, low, high, reach = (
-        np.column_stack([asked.floats(f"{PREFIX}{what}_{k}") for k in range(K)])
+        np.column_stack([asked.floats(f"{PREFIX}{what}_{j}") for j in (of_states if what == "reach" else of_columns)])
         for what in ("nan", "low", "high", "reach")
     )
     low, high = (np.where(nan > 0, np.nan, end) for end in (low, high))

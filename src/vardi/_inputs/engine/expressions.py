@@ -16,6 +16,8 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
+from vardi._inputs.engine.asking import answering, collected, schema_of
+from vardi._inputs.engine.part import PREFIX
 from vardi._inputs.frames.library_expressions import (
     columns_read,
     computed,
@@ -23,8 +25,6 @@ from vardi._inputs.frames.library_expressions import (
     require_by_row,
     require_one_column,
 )
-from vardi._rows.engine.asking import answering, collected, schema_of
-from vardi._rows.engine.lazy_rows import PREFIX
 from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, ProductBias
 from vardi.biases._expressions.nodes import Column
 from vardi.biases._expressions.targets import NarwhalsTarget

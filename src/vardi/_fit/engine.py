@@ -1,0 +1,354 @@
+"""A solved fit whose rows stay in their engine: what the questions of a DebiasedSample ask of it, as queries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from vardi._estimate.bias_test import BiasCheck
+from vardi._estimate.bounds import Bounds
+from vardi._estimate.engine_steps import EngineSteps
+from vardi._estimate.reliability import BLAMED, ROWS, TAIL
+from vardi._estimate.tangent import Hessian, Influence, Tangent
+from vardi._fit.engine_parts import EngineParts
+from vardi._fit.prepare import Prepared
+from vardi._inputs.engine.pool import LazyPool
+from vardi._inputs.frames.functions import is_function, name_of
+from vardi._inputs.pool import Name
+from vardi._refusals import needs_rows
+from vardi._rows.contract import Floats, Integers
+from vardi._rows.engine.functions import ZERO, EngineFunction, compiled_functions
+from vardi._rows.engine.joint import EngineOverlaps
+from vardi._rows.engine.model import EngineModel
+from vardi._rows.engine.moments import EngineMoments
+from vardi._rows.engine.tail import weight_tail
+from vardi._rows.engine.weights import (
+    largest_deviations,
+    overlap,
+    pooled_means,
+    probabilities_column,
+    products,
+    weights_by_sample,
+    weights_column,
+)
+from vardi._rows.weighted import WeightedRows
+from vardi._solve.identify import Verdict, judge
+from vardi._solve.joint import At
+from vardi._solve.newton import Solution
+from vardi._solve.parameters import held_of
+from vardi._solve.refit import Refit, refit
+from vardi.biases import where
+
+
+class InEngine:
+    """Lazy frames with their weights as expressions.
+
+    Parameters
+    ----------
+    pool : LazyPool
+        The frames.
+    model : EngineModel
+        What depends on which coordinates of a point.
+    prepared : Prepared
+        What was solved: rows with known biases and, with parameters or known values, the joint rows; each in memory
+        where equal rows were collapsed, and otherwise in the engine.
+    solution : Solution
+        How.
+    alone : ndarray or None
+        The point that the samples give on their own, without known values.
+    groups : ndarray of int or None
+        Groups of samples that known values join.
+    """
+
+    in_memory = False
+    kept = None
+
+    def __init__(
+        self,
+        pool: LazyPool,
+        model: EngineModel,
+        prepared: Prepared,
+        solution: Solution,
+        alone: Floats | None = None,
+        groups: Integers | None = None,
+    ) -> None:
+        self.pool, self.model, self.prepared, self.solution = pool, model, prepared, solution
+        self.alone, self.groups = alone, groups
+        self.joint: Any = prepared.joint
+        self.names: tuple[Name, ...] = pool.names
+        self.collapsed = hasattr(prepared.rows, "matrix")  # equal rows were collapsed, and are in memory
+        self.rows: Any = prepared.rows
+        if self.collapsed and self.joint is not None:
+            self.rows = self.joint.rows_at(self.theta)
+
+    def __len__(self) -> int:
+        return len(self.pool)
+
+    @property
+    def point(self) -> Floats:
+        """All coordinates of the solution."""
+        return self.solution.u if self.solution.point is None else self.solution.point
+
+    @property
+    def theta(self) -> Floats:
+        """The parameters, as the solver has them."""
+        return self.point[self.model.coordinates.theta]
+
+    @cached_property
+    def measure(self) -> EngineMoments:
+        """The frames at the solution."""
+        return EngineMoments(self.model, self.point)
+
+    @cached_property
+    def tangent(self) -> Tangent:
+        """The solution as a map from functions on rows to estimates."""
+        hessian = Hessian(self._overlaps(self.joint, self.point), self.solution.u, self.groups)
+        if self.joint is None:
+            return Tangent(self.measure, hessian, hessian)
+        return Tangent(self.measure, At.of(self.joint, self.point, held_of(self.joint)).jacobian, hessian)
+
+    def _overlaps(self, joint: Any, v: Floats) -> Any:
+        """Return what answers sums at u with parameters at those of a point."""
+        if joint is None:
+            return self.rows
+        theta = v[joint.coordinates.theta]
+        return joint.rows_at(theta) if self.collapsed else EngineOverlaps(joint, theta)
+
+    # weights
+
+    @property
+    def weights(self) -> Any:
+        """The user's lazy frames with a column of weights."""
+        return self._by_name(weights_column(self.measure))
+
+    @property
+    def probabilities(self) -> Any:
+        """The user's lazy frames with a column of probabilities."""
+        return self._by_name(probabilities_column(self.measure))
+
+    def column(self, frames: Any, name: str) -> Any:
+        """Return frames as they are: they have the column."""
+        return frames
+
+    def _by_name(self, frames: Sequence[Any]) -> Any:
+        if self.pool.parts[0].label is not None:
+            return frames[0]
+        sampled = [next(iter(part.codes.values())) for part in self.pool.parts]
+        return {self.names[k]: frame for k, frame in zip(sampled, frames, strict=True)}
+
+    @cached_property
+    def log_omegas(self) -> Floats:
+        """The log of each normaliser."""
+        sizes, u = self.rows.sizes, self.solution.u
+        if sizes.all():
+            return np.log(sizes / sizes.sum()) - u
+        with np.errstate(divide="ignore"):
+            return np.log(self.measure.mean(self.bias_functions()))
+
+    @cached_property
+    def _weight_sums(self) -> Any:
+        return weights_by_sample(self.measure)
+
+    def weight_shares(self) -> Floats:
+        """Return the share of the weight that the rows of each sample carry."""
+        return np.asarray(self._weight_sums.shares)
+
+    def effective_rows(self) -> float:
+        """Return Kish's effective number of rows."""
+        return float(self._weight_sums.effective)
+
+    def judge(self) -> Verdict:
+        """Judge the overlap, measured by the weights."""
+        return judge(_Weighed(self), self.names)
+
+    # functions of the rows
+
+    def functions(self, values: Any) -> list[EngineFunction]:
+        """Return one column or expression as a function of the rows."""
+        return self.matrix([values])
+
+    def matrix(self, values: Any) -> list[EngineFunction]:
+        """Return several columns or expressions as functions of the rows."""
+        if not isinstance(values, list | tuple) or not all(is_function(part) for part in values):
+            raise needs_rows("An expectation of values that are not columns")
+        schema = self.pool.parts[0].schema
+        texts = [
+            where(f"`{value}`" if value in schema else value) if isinstance(value, str) else value for value in values
+        ]
+        return compiled_functions(self.model.parts, texts, [name_of(value) for value in values])
+
+    values = functions
+
+    def nothing(self, m: int) -> list[EngineFunction]:
+        """Return m functions that are zero on every row."""
+        return [ZERO] * m
+
+    def bias_functions(self) -> list[EngineFunction]:
+        """Return the biases at the estimated parameters, on the user's scale."""
+        return [EngineFunction(self._bias(k)) for k in range(len(self.names))]
+
+    def _bias(self, k: int) -> Any:
+        return lambda part: self.measure.point.users_bias(k)
+
+    def bias_influence(self) -> Influence:
+        r"""Return the influence on each :math:`\log\Omega_k`: by the weights, and by parameters of the bias itself."""
+        moved = self._moved_biases()
+        _, influence = self.tangent.influence(self.bias_functions(), moved)
+        return influence @ np.diag(np.exp(-self.log_omegas))
+
+    def _moved_biases(self) -> Floats | None:
+        if not self.model.families:
+            return None
+        at, point = self.model.coordinates, self.measure.point
+        moved = np.zeros((len(at), len(self.names)))
+        for k, family in self.model.families.items():
+            place = self.model.places[k]
+            bias = EngineFunction(self._bias(k))
+            means = self.measure.mean([_times(bias, t) for t in point.gradient(k)])
+            omega = float(np.exp(self.log_omegas[k]))
+            whole = means + omega * family.offset_gradient(self.theta[place])
+            moved[at.theta.start + place.start : at.theta.start + place.stop, k] = self.tangent.n * whole
+        return moved
+
+    def log_omega_covariance(self) -> Floats:
+        """Return the covariance of the log normalisers, relative to the population."""
+        if self.joint is not None:
+            return self.bias_influence().covariance()
+        omegas = np.exp(self.log_omegas)
+        functions = self.bias_functions()
+        a = self.measure.against(functions, omegas)
+        squares = products(self.measure, functions, omegas)
+        covariance = (squares + a.T @ self.tangent.hessian.solve(a)) / self.tangent.n**2
+        return np.asarray(covariance / np.outer(omegas, omegas))
+
+    def pooled_means(self, functions: Sequence[EngineFunction]) -> Floats:
+        """Return means over the pool as it came."""
+        return pooled_means(self.measure, functions)
+
+    def tail(self) -> tuple[float, list[int]]:
+        """Return the tail index of the weights, and the samples of the largest."""
+        return weight_tail(self.measure, TAIL, ROWS, BLAMED)
+
+    def single_rows(self, influence: Influence) -> tuple[Floats, list[str]]:
+        """Return the largest share of each variance that one row carries, and of which sample that is, in words."""
+        sizes, n = self.rows.sizes, self.tangent.n
+        centres = influence.b[: len(sizes)]  # the means under the fitted laws
+        squares = largest_deviations(self.measure, influence.values, centres)
+        factor = np.where(sizes > 1, sizes / np.maximum(sizes - 1.0, 1.0), 1.0)[:, None] / n**2
+        variances = np.diag(influence.covariance())
+        shares = np.divide(squares * factor, variances, out=np.zeros(squares.shape), where=variances > 0)
+        return shares.max(axis=0), [f"One row of {str(self.names[k])!r}" for k in shares.argmax(axis=0).tolist()]
+
+    def steps(self, values: Any) -> EngineSteps:
+        """Return where the distribution function of something steps."""
+        return EngineSteps(self.measure, self.functions(values)[0])
+
+    @cached_property
+    def numeric_columns(self) -> tuple[str, ...]:
+        """None: a mean of a column takes a pass over all rows, so that none is computed unless it is asked for."""
+        return ()
+
+    @property
+    def gaps(self) -> dict[str, int]:
+        """Nothing: it takes a pass to count missing values."""
+        return {}
+
+    # what is known
+
+    def tangent_of(self, joint: Any, v: Floats) -> Tangent:
+        """Return the tangent at another point of the same rows: of the distinct ones, where these are in memory."""
+        weights, scale = joint.weights(v)
+        v, at = joint.rescaled(v, scale), joint.coordinates
+        u = v[at.u] - joint.shift(v[at.theta])
+        hessian = Hessian(self._overlaps(joint, v), u, self.groups)
+        measure: Any = EngineMoments(joint.model, v) if not self.collapsed else None
+        if measure is None:
+            measure = WeightedRows(joint, v, weights, joint.source, joint.counts)
+        return Tangent(measure, At.of(joint, v, held_of(joint)).jacobian, hessian)
+
+    def known_on_rows(self) -> Any:
+        """Return the known functions, for ``tangent_of``."""
+        return self.prepared.values if self.collapsed else self.known_functions_of_rows()
+
+    def none_on_rows(self, m: int) -> Any:
+        """Return m functions that are zero on every row, for ``tangent_of``."""
+        return np.zeros((len(self.rows), m)) if self.collapsed else self.nothing(m)
+
+    def known_values(self) -> Floats:
+        """Return the known functions on the rows as they were solved, where these are in memory."""
+        return self.prepared.values
+
+    def measured_known(self) -> Floats:
+        """Return the means of the known functions under the weights."""
+        return self.measure.mean(self.known_functions_of_rows())
+
+    def moved_known(self) -> Floats:
+        """Return the known values, moved by as much as their errors let them."""
+        known = self.prepared.known
+        assert known is not None
+        moved = self.model.known.root @ self.point[self.model.coordinates.epsilon]
+        return known.values + np.linalg.pinv(self.prepared.directions.T) @ moved
+
+    def known_functions_of_rows(self) -> list[EngineFunction]:
+        """Return the known functions as functions of the rows."""
+        known, columns = self.prepared.known, self.pool.declared.function_columns
+        assert known is not None
+        moving = self.pool.declared.moving
+        return [
+            EngineFunction(self._bias(moving[j])) if j in moving else EngineFunction(_column(name))
+            for j, name in enumerate(columns)
+        ]
+
+    # what takes rows
+
+    def refit(self, counts: Floats, *, tol: float, may_part: bool) -> Refit:
+        """Solve again for other counts of the distinct rows."""
+        return refit(self.rows, self.joint, self.solution.u, self.point, counts, tol=tol, may_part=may_part)
+
+    def parts(self, fit: Any) -> EngineParts:
+        """Return what accounts of a fit ask of its rows."""
+        return EngineParts(fit)
+
+    def draw(self, n: int, seed: Any, *, replace: bool) -> Any:
+        """Draw rows by weight."""
+        raise needs_rows("Drawing rows")
+
+    def check_biases(self, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
+        """Test the declared biases."""
+        raise needs_rows("check_biases()")
+
+    def bounds(self, delta: float) -> Bounds:
+        """Refuse: the constants are extremes over rows."""
+        raise needs_rows("bounds()")
+
+    def weigh(self, rows: Any) -> Any:
+        """Return the weight of rows that need not be of the pool."""
+        raise needs_rows("weigh()")
+
+
+class _Weighed:
+    """Rows of an engine whose overlap is measured by the weights."""
+
+    def __init__(self, held: InEngine) -> None:
+        self._held, self.sizes = held, held.rows.sizes
+
+    def masses(self) -> Floats:
+        return np.empty(0)
+
+    def reach(self) -> Any:
+        return self._held.rows.reach()
+
+    def overlap(self, mass: Floats) -> Floats:
+        return overlap(self._held.measure)
+
+
+def _column(name: str) -> Any:
+    return lambda part: nw.col(name)
+
+
+def _times(function: EngineFunction, factor: nw.Expr) -> EngineFunction:
+    return EngineFunction(lambda part: function(part) * factor)
