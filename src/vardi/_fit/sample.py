@@ -23,7 +23,7 @@ from vardi._estimate.reliability import Trust, require_trust, warn_of_single_row
 from vardi._estimate.resampling import Kind
 from vardi._estimate.sensitivity import GAMMAS, Mean, Question, Sensitivity
 from vardi._estimate.sensitivity import Kind as ErrorKind
-from vardi._estimate.tangent import Tangent, estimates_of
+from vardi._estimate.tangent import estimates_of
 from vardi._estimate.torch_batches import torch_sampler, torch_weights
 from vardi._facts.diagnostics import Diagnostics, diagnose
 from vardi._facts.parts import Parts
@@ -52,7 +52,7 @@ class DebiasedSample:
     """
 
     def __init__(self, held: Any) -> None:
-        self.held = held
+        self.held = held  # rows with their weights, in memory or in an engine
         self.solution: Solution = held.solution
         self.names: tuple[Name, ...] = held.names
 
@@ -541,47 +541,3 @@ class DebiasedSample:
         from vardi._facts.summary import summarize, to_html
 
         return to_html(summarize(self))
-
-    # what other modules of the package still ask for by these names
-
-    @property
-    def _pool(self) -> Any:
-        return self.held.pool
-
-    @property
-    def _rows(self) -> Any:
-        return self.held.rows
-
-    @property
-    def _kept(self) -> Any:
-        return self.held.kept
-
-    @property
-    def _influence(self) -> Tangent:
-        return self.held.tangent
-
-    @property
-    def _row_weights(self) -> Floats:
-        return self.held.row_weights
-
-    @property
-    def _weights(self) -> Floats:
-        return self.held.weights
-
-    @property
-    def _probabilities(self) -> Floats:
-        return self.held.probabilities
-
-    @property
-    def _log_omegas(self) -> Floats:
-        return self.held.log_omegas
-
-    @property
-    def _gaps(self) -> dict[str, int]:
-        return self.held.gaps
-
-    def _tilts(self, log_omegas: Floats) -> Floats:
-        return self.held.tilts()
-
-    def _values(self, values: Any) -> Floats:
-        return self.held.values(values)
