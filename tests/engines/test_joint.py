@@ -79,7 +79,8 @@ def test_every_sum_is_that_of_the_formulas(engine, parts, form, asked):
 
 @pytest.mark.parametrize("engine", ["ibis", "spark"], indirect=True)
 def test_every_sum_in_other_engines(engine):
-    given = problem(EVERYTHING, "labels counts")
+    parts = "known state logistic" if engine.name == "spark" else EVERYTHING  # Spark compiles every sum
+    given = problem(parts, "labels counts")
     v = point(given)
     same(rows_of(given, engine).joint_sums(v), given.dense(v).sums())
 
