@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from vardi._inputs.engine.part import Change, Part, with_columns
 from vardi._rows.contract import Coordinates, Floats, Integers, JointSums
+from vardi._rows.dense import Dense
+from vardi._rows.engine.lazy_rows import LazyRows
 from vardi._rows.engine.model import EngineFamily, EngineModel
-from vardi._rows.engine.point import FITTED, REFUSED, REST, EnginePoint
+from vardi._rows.engine.point import FITTED, REFUSED, REST, EnginePoint, parts_at
 from vardi._rows.joint import Joint
 
 Terms: TypeAlias = dict[Hashable, nw.Expr]
@@ -77,10 +79,12 @@ class EngineRows:
         The frames, the families and what is known.
     few : callable
         Returns a small part of the rows in memory, for a start.
+    reach : ndarray of shape (K, K), optional
+        Counts of rows of sample l (columns) that bias k (rows) could have drawn.
     """
 
-    def __init__(self, model: EngineModel, few: Callable[[], Joint]) -> None:
-        self.model, self._few = model, few
+    def __init__(self, model: EngineModel, few: Callable[[], Joint], reach: Floats | None = None) -> None:
+        self.model, self._few, self._reach = model, few, reach
         self.sizes = model.sizes
         self._last: Last | None = None
 
@@ -123,7 +127,7 @@ class EngineRows:
     def with_values(self, means: Floats) -> EngineRows:
         """Return the same rows with other known values."""
         model = replace(self.model, known=replace(self.model.known, means=means))
-        rows = EngineRows(model, lambda: self.few.with_values(means))
+        rows = EngineRows(model, lambda: self.few.with_values(means), self._reach)
         if "_own_features" in self.__dict__:
             rows.__dict__["_own_features"] = self._own_features
         return rows
@@ -131,6 +135,14 @@ class EngineRows:
     def shift(self, theta: Floats) -> Floats:
         """Return what log omega has more on the user's scale, for each bias."""
         return self.model.shift(theta)
+
+    def rows_at(self, theta: Floats) -> LazyRows:
+        """Return the rows with all biases at theta, on the user's scale."""
+        assert self._reach is not None
+        parts = parts_at(self.model, theta)
+        few = self.few.rows_at(theta)
+        assert isinstance(few, Dense)
+        return LazyRows(parts, self.coordinates.samples, self.sizes, self._reach, few, few.start)
 
     def weights(self, v: Floats) -> tuple[Floats, float]:
         """Return no weights, which stay in the engine, and the log of the scale at which they have mean 1."""

@@ -77,6 +77,33 @@ def overlap(at: EngineMoments) -> Floats:
     return np.maximum(found, found.T)
 
 
+class WeighedRows:
+    """Rows as a verdict looks at them: their overlap measured by the weights at a solution.
+
+    Parameters
+    ----------
+    at : EngineMoments
+        The rows at the solution.
+    reach : ndarray of shape (K, K)
+        Counts of rows of sample l (columns) that bias k (rows) could have drawn.
+    """
+
+    def __init__(self, at: EngineMoments, reach: Floats) -> None:
+        self._at, self._reach, self.sizes = at, reach, at.sizes
+
+    def masses(self) -> Floats:
+        """Return nothing: the engine knows the weights."""
+        return np.empty(0)
+
+    def reach(self) -> Floats:
+        """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
+        return self._reach
+
+    def overlap(self, mass: Floats | None = None) -> Floats:
+        """Return the masses of the rows that both of two biases could have drawn."""
+        return overlap(self._at)
+
+
 def pooled_means(at: EngineMoments, functions: Sequence[EngineFunction]) -> Floats:
     """Return the means of functions over the pool as it came, without weights."""
     total = np.zeros(len(functions))
