@@ -14,7 +14,10 @@ from scipy.special import logsumexp
 from vardi._estimate.bias_test import BiasCheck, check_biases, untested
 from vardi._estimate.bounds import Bounds, bounds
 from vardi._estimate.cdf import PoolSteps
+from vardi._estimate.estimates import Estimate
 from vardi._estimate.reliability import single_rows, weight_tail
+from vardi._estimate.sensitivity.errors_of_biases import Errors
+from vardi._estimate.sensitivity.linear import slope
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.parts import MemoryParts
 from vardi._fit.prepare import Prepared
@@ -374,6 +377,11 @@ class InMemory:
             for place, row in zip(places.tolist(), rows.tolist(), strict=True)
         ]
 
+    def sensitivity(self, estimate: Estimate, errors: Errors) -> float:
+        """Return what an estimate moves at worst, for each unit of log Gamma."""
+        assert estimate.influence is not None
+        return slope(self.tangent.measure, estimate.influence, errors)
+
     def steps(self, values: Any) -> PoolSteps:
         """Return where the distribution function of something steps."""
         return PoolSteps(self.tangent.measure, self.values(values))
@@ -399,9 +407,17 @@ class InMemory:
         read = {name for bias in self.pool.biases for name in bias.columns}
         return tuple(sorted((name for name in numeric if name not in self.gaps), key=lambda name: name not in read))
 
-    def draw(self, n: int, seed: int | np.random.Generator | None, *, replace: bool) -> Any:
+    def draw(
+        self, n: int, seed: int | np.random.Generator | None, *, replace: bool | None, identity: str | None = None
+    ) -> Any:
         """Draw rows by weight: in the user's library, or their positions for a fit of a matrix."""
-        drawn = self.positions(n, seed, replace=replace)
+        if identity is not None:
+            raise MismatchError(
+                "id= names what identifies a row in an engine, and these rows are in memory, where their places do.",
+                expected=(None,),
+                got=(identity,),
+            )
+        drawn = self.positions(n, seed, replace=replace is not False)
         return drawn if not self.pool.frames else concat(self.pool.frames).take(drawn)
 
     def positions(self, n: int, seed: int | np.random.Generator | None, *, replace: bool) -> Integers:

@@ -237,7 +237,14 @@ class DebiasedSample:
         """
         return self.held.weigh(rows)
 
-    def sample(self, n: int, seed: int | np.random.Generator | None = None, *, replace: bool = True) -> Any:
+    def sample(
+        self,
+        n: int,
+        seed: int | np.random.Generator | None = None,
+        *,
+        replace: bool | None = None,
+        id: str | None = None,
+    ) -> Any:
         """Draw rows from the debiased sample: what a sample without bias could have been.
 
         Parameters
@@ -246,18 +253,23 @@ class DebiasedSample:
             How many rows.
         seed : int or Generator, optional
             For the same draw again.
-        replace : bool
-            Whether a row may be drawn more than once. Without replacement rows are drawn one after the other, so that
-            large weights come less often than their share; :class:`vardi.DebiasedResampler` has draws that keep it.
+        replace : bool, optional
+            Whether a row may be drawn more than once: by default yes in memory, and no in an engine, which draws the
+            rows with the smallest E / pi, E exponential from a hash of seed and row. Without replacement rows are
+            drawn one after the other, so that large weights come less often than their share;
+            :class:`vardi.DebiasedResampler` has draws that keep it.
+        id : str, optional
+            In an engine: the column that identifies a row, where the engine has no row number of its own.
 
         Returns
         -------
         array or frame
-            The rows, in the user's library; for a fit of a matrix their positions.
+            The rows, in the user's library; for a fit of a matrix their positions; of lazy frames a lazy frame, by name
+            where each sample has its own.
         """
         if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 0:
             raise MismatchError(f"{n!r} rows cannot be drawn. Give a whole number.", expected=("int",), got=(n,))
-        return self.held.draw(n, seed, replace=replace)
+        return self.held.draw(n, seed, replace=replace, identity=id)
 
     def torch_sampler(self, n: float | None = None, seed: int | None = None, *, method: Method = "multinomial") -> Any:
         """Return a ``torch.utils.data.Sampler`` that draws positions of rows by weight; see ``vardi.torch_batches``."""
@@ -425,10 +437,10 @@ class DebiasedSample:
         20 is reached at 1.453.
         """
         question = Question.of(self.held, gammas, samples, kind, threshold, trusted=self.trust.errors_hold)
-        numbers = self.held.values(values)
-        estimate = self._estimates(numbers[:, None], 0.95)[0]
+        functions = self.held.functions(values)
+        estimate = self._estimates(functions, 0.95)[0]
         what = name_of(values) if is_function(values) else "values"
-        return question.answer(Mean(numbers), estimate, f"mean of {what}")
+        return question.answer(Mean(functions), estimate, f"mean of {what}")
 
     def bounds(self, delta: float = 0.05) -> Bounds:
         """Return the paper's finite-sample constants for this fit, and a certificate that is of use.

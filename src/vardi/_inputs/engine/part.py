@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -42,7 +42,9 @@ class Part:
     counted : bool
         Whether there is a column of counts.
     whole : nw.LazyFrame or None
-        The frame with the rows whose count is 0 as well, where there is a column of counts.
+        The frame with rows that have no part in the fit as well: whose count is 0, or whose sample was left out.
+    belongs : nw.Expr or None
+        Where there is such a frame, which of its rows have a part.
     name : str or None
         Name of the sample, for messages; None where the frame holds all samples.
     """
@@ -52,6 +54,7 @@ class Part:
     codes: dict[Any, int]
     counted: bool
     whole: nw.LazyFrame[Any] | None = None
+    belongs: nw.Expr | None = None
     name: str | None = None
 
     def ask(self, build: Change) -> nw.DataFrame[Any]:
@@ -75,6 +78,18 @@ class Part:
     def count(self) -> nw.Expr:
         """How many rows a row stands for, as an expression."""
         return nw.col(COUNT) if self.counted else nw.lit(1.0)
+
+    def of_samples(self, codes: Collection[int]) -> Part:
+        """Return the part with the rows of some samples only, of which it has some."""
+        labels = {label: code for label, code in self.codes.items() if code in codes}
+        if len(labels) == len(self.codes):
+            return self
+        assert self.label is not None
+        chosen = nw.col(self.label).is_in(list(labels))
+        belongs = chosen if self.belongs is None else chosen & self.belongs
+        whole = self.frame if self.whole is None else self.whole
+        with answering(self.name):
+            return replace(self, frame=self.frame.filter(chosen), codes=labels, whole=whole, belongs=belongs)
 
     def times_count(self, term: nw.Expr) -> nw.Expr:
         """Return a term as often as the row counts."""

@@ -142,6 +142,8 @@ class LazyPool(Pool):
         Smallest and largest value of each column that was declared.
     distinct : DistinctRows or None
         The distinct rows, where the checks have brought them already.
+    dropped : tuple of Part
+        Frames of samples that were left out.
     """
 
     parts: tuple[Part, ...] = ()
@@ -153,9 +155,29 @@ class LazyPool(Pool):
     lows: Floats = field(default_factory=lambda: np.empty(0))
     highs: Floats = field(default_factory=lambda: np.empty(0))
     distinct: DistinctRows | None = None
+    dropped: tuple[Part, ...] = ()
 
     def __len__(self) -> int:
         return int(self.sizes.sum())
+
+    def of_samples(self, codes: Sequence[int]) -> LazyPool:
+        """Return the pool with the rows of some samples only; the others are states that were not sampled."""
+        kept = np.isin(np.arange(len(self.names)), codes)
+        is_left = [any(kept[code] for code in part.codes.values()) for part in self.parts]
+        pairs = list(zip(self.parts, is_left, strict=True))
+        distinct = self.distinct
+        if distinct is not None:
+            rows = kept[distinct.source]
+            distinct = DistinctRows(distinct.matrix[rows], distinct.source[rows], distinct.counts[rows])
+        return replace(
+            self,
+            parts=tuple(part.of_samples(codes) for part, is_in in pairs if is_in),
+            dropped=(*self.dropped, *(part for part, is_in in pairs if not is_in)),
+            sizes=np.where(kept, self.sizes, 0.0),
+            lengths=np.where(kept, self.lengths, 0.0),
+            reach=self.reach * kept,
+            distinct=distinct,
+        )
 
     def nearest(self, groups: Any) -> str:
         """Say nothing: it would take rows to tell which samples lie nearest."""
@@ -204,8 +226,9 @@ def _surveyed(bare: Part, declared: Declared, counts: str | None, limit: int) ->
     whole = draft.part.frame
     if counts is None:
         return replace(draft.part, codes=known), found
+    counted = nw.col(COUNT) > 0
     with answering(bare.name):
-        return replace(draft.part, frame=whole.filter(nw.col(COUNT) > 0), whole=whole, codes=known), found
+        return replace(draft.part, frame=whole.filter(counted), whole=whole, belongs=counted, codes=known), found
 
 
 def _draft(
