@@ -28,6 +28,7 @@ from vardi._estimate.sensitivity import Kind as ErrorKind
 from vardi._estimate.tangent import Influence
 from vardi._facts.diagnostics import Diagnostics, diagnose
 from vardi._facts.parts import Parts
+from vardi._facts.summary import summarize, to_html, to_text
 from vardi._fit.parts import MemoryParts
 from vardi._inputs.frames import Frame, as_frame, concat
 from vardi._inputs.pool import Name, Pool, in_order, is_missing
@@ -234,14 +235,12 @@ class DebiasedSample:
 
     def weight_shares(self) -> dict[Name, float]:
         """Return the share of the weight that the rows of each sample carry."""
-        mass = self._row_weights if self._rows.counts is None else self._row_weights * self._rows.counts
-        shares = np.bincount(self._rows.source, mass, minlength=len(self.names)) / mass.sum()
-        return dict(zip(self.names, shares.tolist(), strict=True))
+        mass = self.parts.weight_sums().mass
+        return dict(zip(self.names, (mass / mass.sum()).tolist(), strict=True))
 
     def effective_rows(self) -> float:
         r"""Return Kish's effective number of rows, :math:`1 / \sum_i \pi_i^2` (for rows that are counted once)."""
-        counts = np.ones(len(self._rows)) if self._rows.counts is None else self._rows.counts
-        return float((counts @ self._row_weights) ** 2 / (counts @ self._row_weights**2))
+        return self.parts.weight_sums().effective
 
     def weigh(self, rows: Any) -> Any:
         r"""Return the weight of rows that need not be of the pool: it is a function of the row.
@@ -515,8 +514,6 @@ class DebiasedSample:
 
     def summary(self) -> str:
         """Return what a person wants to know first, in one screen."""
-        from vardi._facts.summary import summarize, to_text
-
         return to_text(summarize(self))
 
     def report(
@@ -576,8 +573,6 @@ class DebiasedSample:
         return f"DebiasedSample({number_of_rows(len(self))} of {samples} sample{'' if samples == 1 else 's'})"
 
     def _repr_html_(self) -> str:
-        from vardi._facts.summary import summarize, to_html
-
         return to_html(summarize(self))
 
     @cached_property

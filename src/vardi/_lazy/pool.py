@@ -9,25 +9,13 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
+from vardi import _refusals as refusals
 from vardi._inputs.frames.evaluate import unknown_value
 from vardi._inputs.frames.names import require_read_as_names
 from vardi._inputs.pool import Name, Pool, as_biases, as_named, require_biases_for
 from vardi._lazy.memory import most_cells
 from vardi._lazy.subsample import Thinned, thinned
 from vardi._lazy.survey import COUNTED, Draft, Survey, survey
-from vardi._refusals import (
-    MOST,
-    counts_of_a_kind,
-    empty_pool,
-    empty_samples,
-    impossible_rows,
-    invalid_bias,
-    invalid_counts,
-    missing_counts,
-    missing_labels,
-    too_many,
-    unknown_label,
-)
 from vardi._rows.contract import Floats
 from vardi._rows.dense import Dense
 from vardi._rows.engine.asking import answering, schema_of
@@ -195,22 +183,30 @@ def _surveyed(
     if any(column.startswith(PREFIX) for column in schema):
         raise MismatchError(f"Columns that begin with {PREFIX!r} are ours. Rename them.", expected=(), got=schema)
     if counts is not None and not (schema[counts].is_numeric() or schema[counts] == nw.Boolean):
-        raise counts_of_a_kind(schema[counts])
+        raise refusals.counts_of_a_kind(schema[counts])
     bare = Part(frame, label, codes, counts is not None, name=sample)
     target = NarwhalsTarget(schema)
     draft = _draft(bare, biases, target, counts, {}, tuple(needed))
     found = survey(draft, limit)
     if found.doubtful.any():
         missing = missing_values(bare, target, tuple(needed))
-        _require_labels_and_counts(missing, label, counts)
+        if label in missing:
+            raise refusals.missing_labels(str(label), missing[str(label)])
+        if counts in missing:
+            raise refusals.missing_counts(str(counts), missing[str(counts)])
         for bias in biases:
             expression(bare, bias, target, missing, name)
         draft = _draft(bare, biases, target, counts, missing, ())
         found = survey(draft, limit)
-    _require_known_labels(found.labels, label, codes)
+    labels = dict.fromkeys(found.labels)
+    strangers = [value for value in labels if value not in codes]
+    if label is not None and strangers:
+        raise refusals.unknown_label(strangers[0], label, labels, codes)
     if counts is not None and (found.status > COUNTED).any():
-        _refuse_counts(draft.part, counts)
-    known = {value: codes[value] for value in dict.fromkeys(found.labels)} if label is not None else codes
+        count = nw.col(COUNT)
+        low, high = draft.part.ask(lambda frame: frame.select(count.min().alias("a"), count.max().alias("b"))).row(0)
+        raise refusals.invalid_counts(f"The counts in {counts!r} run from {low} to {high}")
+    known = {value: codes[value] for value in labels} if label is not None else codes
     whole = draft.part.frame
     if counts is None:
         return replace(draft.part, codes=known), found
@@ -248,13 +244,6 @@ def _present(column: str, target: NarwhalsTarget) -> nw.Expr:
     return nw.col(column) <= float("inf") if target.schema[column].is_float() else ~nw.col(column).is_null()
 
 
-def _require_labels_and_counts(missing: Mapping[str, int], label: str | None, counts: str | None) -> None:
-    if label is not None and label in missing:
-        raise missing_labels(label, missing[label])
-    if counts is not None and counts in missing:
-        raise missing_counts(counts, missing[counts])
-
-
 def expression(part: Part, bias: Bias, target: NarwhalsTarget, missing: Mapping[str, int], name: Name) -> nw.Expr:
     """Return a bias or another expression for an engine, or refuse one that is unknown on some rows."""
     assert isinstance(bias, ExpressionBias)
@@ -276,20 +265,6 @@ def missing_values(part: Part, target: NarwhalsTarget, columns: Sequence[str]) -
     return {column: int(count) for column, count in zip(columns, counts, strict=True) if count}
 
 
-def _refuse_counts(part: Part, counts: str) -> None:
-    count = nw.col(COUNT)
-    low, high = part.ask(lambda frame: frame.select(count.min().alias("a"), count.max().alias("b"))).row(0)
-    raise invalid_counts(f"The counts in {counts!r} run from {low} to {high}")
-
-
-def _require_known_labels(labels: Sequence[Any], label: str | None, codes: Mapping[Any, int]) -> None:
-    """Refuse a label without a bias."""
-    found = [] if label is None else list(dict.fromkeys(labels))
-    strangers = [value for value in found if value not in codes]
-    if strangers:
-        raise unknown_label(strangers[0], str(label), found, codes)
-
-
 def _checked(pool: LazyPool, surveys: Sequence[Survey]) -> LazyPool:
     """Return the pool with sizes, reach and distinct rows, after the surveys have shown that every bias is one."""
     K = len(pool.names)
@@ -297,12 +272,12 @@ def _checked(pool: LazyPool, surveys: Sequence[Survey]) -> LazyPool:
     matrices, sources, counts = [], [], []
     for part, every in zip(pool.parts, surveys, strict=True):
         if not part.codes:
-            raise empty_pool()
+            raise refusals.empty_pool()
         found = every.of((every.status == COUNTED) & (every.counts > 0))
         source = np.array([part.codes[label] for label in found.labels], np.int64)
         for code in part.codes.values():
             if not (source == code).any():
-                raise empty_samples([pool.names[code]])
+                raise refusals.empty_samples([pool.names[code]])
             mine = found.of(source == code)
             _require_values(mine, pool.names, code)
             sizes[code] += mine.counts.sum()
@@ -312,9 +287,12 @@ def _checked(pool: LazyPool, surveys: Sequence[Survey]) -> LazyPool:
         matrices.append(found.low)
         sources.append(source)
         counts.append(found.counts)
-    _require_own(sizes, reach, pool.names)
-    if sizes.sum() > MOST:
-        raise too_many(sizes.sum())
+    impossible = np.flatnonzero((np.diag(reach) < sizes) & (sizes > 0))
+    if len(impossible):
+        k = int(impossible[0])
+        raise refusals.impossible_rows(pool.names[k], sizes[k] - reach[k, k])
+    if sizes.sum() > refusals.MOST:
+        raise refusals.too_many(sizes.sum())
     cells = None
     if all(found.cells for found in surveys):
         matrix, source = np.concatenate(matrices), np.concatenate(sources)
@@ -329,12 +307,4 @@ def _require_values(mine: Survey, names: Sequence[Name], code: int) -> None:
         low, high = mine.low[:, k], mine.high[:, k]
         if not ((low >= 0) & (high < np.inf)).all():
             value = "NaN" if np.isnan(low).any() else float(low.min()) if low.min() < 0 else float(high.max())
-            raise invalid_bias(name, value, f"some rows of {str(names[code])!r}")
-
-
-def _require_own(sizes: Floats, reach: Floats, names: Sequence[Name]) -> None:
-    """Refuse rows that their own sample's bias forbids."""
-    impossible = np.flatnonzero((np.diag(reach) < sizes) & (sizes > 0))
-    if len(impossible):
-        k = int(impossible[0])
-        raise impossible_rows(names[k], sizes[k] - reach[k, k])
+            raise refusals.invalid_bias(name, value, f"some rows of {str(names[code])!r}")

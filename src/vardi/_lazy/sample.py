@@ -17,6 +17,7 @@ from vardi._inputs.pool import Name
 from vardi._lazy.influence import LazyInfluence
 from vardi._lazy.parts import EngineParts
 from vardi._lazy.pool import LazyPool, expression, missing_values
+from vardi._refusals import needs_rows
 from vardi._rows.contract import Floats
 from vardi._rows.engine.asking import answering, schema_of
 from vardi._rows.engine.lazy_rows import COUNT, OMEGA, PREFIX, LazyRows, Part, with_probabilities
@@ -24,7 +25,7 @@ from vardi._solve.identify import Verdict, judge
 from vardi._solve.newton import Solution
 from vardi.biases import where
 from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
-from vardi.errors import MismatchError, NeedsRowsError
+from vardi.errors import MismatchError
 
 POINTS = 32  # points at which a quantile search asks for the cdf at once
 
@@ -56,7 +57,7 @@ class LazyDebiasedSample(DebiasedSample):
         if isinstance(matrix, str):
             matrix = [matrix]
         if not isinstance(matrix, list | tuple) or not all(isinstance(text, str) for text in matrix):
-            _needs_rows("An expectation of values that are not columns")
+            raise needs_rows("An expectation of values that are not columns")
         return self._query(matrix, level)
 
     def log_normalisers(self, level: float = 0.95) -> dict[Name, Estimate]:
@@ -74,23 +75,6 @@ class LazyDebiasedSample(DebiasedSample):
         """Return the debiased distribution function of a column or an expression."""
         require_trust(self)
         return LazyCdf(self, column)
-
-    def weight_shares(self) -> dict[Name, float]:
-        """Return the share of the weight that the rows of each sample carry."""
-        shares = np.zeros(len(self.names))
-        for part in self._lazy.parts:
-            mass = (part.count / nw.col(f"{PREFIX}S")).sum()
-            for code, row in part.by_sample({"mass": mass}, self.solution.u):
-                shares[code] += row["mass"]
-        return dict(zip(self.names, (shares / shares.sum()).tolist(), strict=True))
-
-    def effective_rows(self) -> float:
-        """Return Kish's effective number of rows."""
-        squares = 0.0
-        for part in self._lazy.parts:
-            term = part.count / (nw.col(f"{PREFIX}S") * nw.col(f"{PREFIX}S"))
-            squares += float(part.sums(self.solution.u, [term])[0])
-        return float(self._rows.sizes.sum() ** 2 / squares)
 
     def identify(self) -> Verdict:
         """Tell through which rows the samples are compared."""
@@ -110,19 +94,19 @@ class LazyDebiasedSample(DebiasedSample):
 
     def sample(self, n: int, seed: Any = None, *, replace: bool = True) -> NoReturn:
         """Refuse: drawing rows would move them."""
-        _needs_rows("Drawing rows")
+        raise needs_rows("Drawing rows")
 
     def check_biases(self, columns: Any = None, **options: Any) -> NoReturn:
         """Refuse: the test compares rows."""
-        _needs_rows("check_biases()")
+        raise needs_rows("check_biases()")
 
     def bounds(self, delta: float = 0.05) -> NoReturn:
         """Refuse: the constants are extremes over rows."""
-        _needs_rows("bounds()")
+        raise needs_rows("bounds()")
 
     def diagnostics(self, columns: Any = None) -> NoReturn:
         """Refuse: most of it needs rows in memory."""
-        _needs_rows("diagnostics()")
+        raise needs_rows("diagnostics()")
 
     def _query(self, texts: Sequence[str], level: float) -> Estimates:
         require_trust(self)
@@ -186,12 +170,6 @@ class _Weighed:
         return self._rows.overlap(u=self._u)
 
 
-def _needs_rows(what: str) -> NoReturn:
-    raise NeedsRowsError(
-        f"{what} needs rows in memory, and these are in their engine. Collect the columns you need and debias them."
-    )
-
-
 def _ends(x: nw.Expr, low: float, high: float, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     """Ask for the smallest and the largest value in (low, high]."""
     inside = frame.select(x.alias("x"))
@@ -226,7 +204,7 @@ class LazyCdf(DebiasedCdf):
 
     def band(self, level: float = 0.95, **_: Any) -> NoReturn:
         """Refuse: multipliers need rows in memory."""
-        _needs_rows("A simultaneous band")
+        raise needs_rows("A simultaneous band")
 
     def _below(self, value: float) -> float:
         smallest, largest = self._range(-np.inf, np.inf)

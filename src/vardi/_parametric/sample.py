@@ -209,6 +209,16 @@ class ParametricSample(DebiasedSample):
             "them with .at(...) to see the bounds as if they were."
         )
 
+    def summary(self) -> str:
+        """Return what a person wants to know first, in one screen."""
+        return f"{super().summary()}\n{self._solved()}"
+
+    def _repr_html_(self) -> str:
+        return f"{super()._repr_html_()}<p>{self._solved()}</p>"
+
+    def _solved(self) -> str:
+        return f"The likelihood is at its maximum: its gradient is {self._scored.score:.0e} of its standard error."
+
     @cached_property
     def _influence(self) -> ParametricInfluence:
         kept = self._setup.kept
