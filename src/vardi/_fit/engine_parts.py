@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from vardi._estimate.cdf import Band
 from vardi._facts.choice import MOST_NUMERIC, note_on
 from vardi._facts.columns import Column, ColumnFacts, ColumnSums
-from vardi._facts.parts import ValueTable, WeightSums, WeightTable
+from vardi._facts.parts import Given, ValueTable, WeightSums, WeightTable
 from vardi._fit.parts import MemoryParts
 from vardi._inputs.engine.part import PREFIX, Part, with_columns
 from vardi._inputs.frames.functions import is_function
@@ -35,25 +36,10 @@ class EngineParts(MemoryParts):
         super().__init__(fit)
         self._at, self._parts = fit.held.measure, fit.held.model.parts
 
-    @property
-    def gaps(self) -> Mapping[str, int]:
-        return {}
-
-    @property
-    def costs(self) -> int:
-        return 0
-
-    @property
-    def unasked(self) -> tuple[str, ...]:
-        return self._columns["numeric"]
-
-    @property
-    def is_counted(self) -> bool:
-        return any(part.counted for part in self._parts)
-
-    @property
-    def is_labelled(self) -> bool:
-        return self._parts[0].label is not None
+    def given(self) -> Given:
+        counted, labelled = any(part.counted for part in self._parts), self._parts[0].label is not None
+        unasked = self._columns["numeric"]
+        return replace(super().given(), is_counted=counted, is_labelled=labelled, costs=0, unasked=unasked)
 
     def weight_sums(self) -> WeightSums:
         found = weights_by_sample(self._at)

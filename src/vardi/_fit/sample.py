@@ -27,6 +27,7 @@ from vardi._estimate.tangent import estimates_of
 from vardi._estimate.torch_batches import torch_sampler, torch_weights
 from vardi._facts.diagnostics import Diagnostics, diagnose
 from vardi._facts.parts import Parts
+from vardi._facts.summary import summarize, to_html, to_text
 from vardi._fit import parameters
 from vardi._fit.known import check_known, joined
 from vardi._inputs.frames.functions import is_function, name_of
@@ -207,11 +208,12 @@ class DebiasedSample:
 
     def weight_shares(self) -> dict[Name, float]:
         """Return the share of the weight that the rows of each sample carry."""
-        return dict(zip(self.names, self.held.weight_shares().tolist(), strict=True))
+        mass = self.parts.weight_sums().mass
+        return dict(zip(self.names, (mass / mass.sum()).tolist(), strict=True))
 
     def effective_rows(self) -> float:
         r"""Return Kish's effective number of rows, :math:`1 / \sum_i \pi_i^2` (for rows that are counted once)."""
-        return self.held.effective_rows()
+        return self.parts.weight_sums().effective
 
     def weigh(self, rows: Any) -> Any:
         r"""Return the weight of rows that need not be of the pool: it is a function of the row.
@@ -489,8 +491,6 @@ class DebiasedSample:
 
     def summary(self) -> str:
         """Return what a person wants to know first, in one screen."""
-        from vardi._facts.summary import summarize, to_text
-
         return to_text(summarize(self))
 
     def report(
@@ -550,6 +550,4 @@ class DebiasedSample:
         return f"DebiasedSample({number_of_rows(len(self))} of {samples} sample{'' if samples == 1 else 's'})"
 
     def _repr_html_(self) -> str:
-        from vardi._facts.summary import summarize, to_html
-
         return to_html(summarize(self))
