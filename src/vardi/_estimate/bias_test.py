@@ -404,7 +404,8 @@ def _further(worst: Worst | None, name: str, names: Sequence[Name], table: tuple
     observed, gap, information, low, high = table
     variance = np.stack([np.diag(M - M @ solve(M)) for M in information])
     z = np.where(variance >= INFORMED, gap / np.sqrt(np.maximum(variance, INFORMED)), 0.0)
-    j, k = np.unravel_index(int(np.abs(z).argmax()), z.shape)
+    largest = np.abs(z) >= np.abs(z).max() * (1.0 - 1e-9)  # of two samples each differs by as much: name the first
+    j, k = np.unravel_index(int(largest.argmax()), z.shape)
     if not z[j, k] or (worst is not None and abs(z[j, k]) <= abs(worst.z)):
         return worst
     seen = float(observed[j, k]), float(observed[j, k] - gap[j, k]), float(z[j, k])

@@ -132,12 +132,12 @@ class InEngine:
     @property
     def weights(self) -> Any:
         """The user's lazy frames with a column of weights."""
-        return self._by_name(weights_column(self.measure))
+        return self._by_name(weights_column(self.measure, self.pool.dropped))
 
     @property
     def probabilities(self) -> Any:
         """The user's lazy frames with a column of probabilities."""
-        return self._by_name(probabilities_column(self.measure))
+        return self._by_name(probabilities_column(self.measure, self.pool.dropped))
 
     def column(self, frames: Any, name: str) -> Any:
         """Return frames as they are: they have the column."""

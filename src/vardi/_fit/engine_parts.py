@@ -37,9 +37,16 @@ class EngineParts(MemoryParts):
         self._at, self._parts = fit.held.measure, fit.held.model.parts
 
     def given(self) -> Given:
-        counted, labelled = any(part.counted for part in self._parts), self._parts[0].label is not None
-        unasked = self._columns["numeric"]
-        return replace(super().given(), is_counted=counted, is_labelled=labelled, costs=0, unasked=unasked)
+        pool = self._pool
+        return replace(
+            super().given(),
+            is_counted=any(part.counted for part in self._parts),
+            is_labelled=self._parts[0].label is not None,
+            distinct=len(self._rows) if self._held.collapsed else None,
+            left_out={pool.names[k] for part in pool.dropped for k in part.codes.values()},
+            costs=0,
+            unasked=self._columns["numeric"],
+        )
 
     def weight_sums(self) -> WeightSums:
         found = weights_by_sample(self._at)
