@@ -107,7 +107,7 @@ KINDS = [in_file, in_columns, in_zarr, in_hdf5, in_hdf5_whole, in_blocks]
 def both(given: Any, matrix: np.ndarray, source: np.ndarray, **options: Any) -> tuple[Any, Any]:
     """Return the fit of what is read in blocks, and that of the same numbers in memory."""
     fit = vardi.debias_matrix(given, source, **options)
-    assert isinstance(fit._rows, Blocks)
+    assert isinstance(fit.held.rows, Blocks)
     return fit, vardi.debias_matrix(matrix, source, **options)
 
 
@@ -151,7 +151,7 @@ def test_float32_in_memory_is_summed_in_float64() -> None:
     x, log_omega, source = potentials()
     single = log_omega.astype(np.float32)
     fit = vardi.debias_matrix(single, source, log=True)
-    assert fit._rows.matrix.dtype == np.float32
+    assert fit.held.rows.matrix.dtype == np.float32
     assert_same(fit, vardi.debias_matrix(single.astype(np.float64), source, log=True), x)
 
 
@@ -166,15 +166,15 @@ def test_rows_to_start_from_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     x, omega, source = windows()
     monkeypatch.setattr(blocks, "GATHERED", 1000)
     fit, expected = both(ragged(omega), omega, source)
-    start = fit._rows.subsample(1.0, least=10**6)
+    start = fit.held.rows.subsample(1.0, least=10**6)
     assert len(start) <= 1000 / STATES
-    np.testing.assert_allclose(start.sizes, fit._rows.sizes)
+    np.testing.assert_allclose(start.sizes, fit.held.rows.sizes)
     assert_same(fit, expected, x)
 
 
 def test_rows_of_some_samples_are_gathered_where_they_are_not_kept() -> None:
     _, omega, source = windows()
-    rows = vardi.debias_matrix(ragged(omega), source)._rows
+    rows = vardi.debias_matrix(ragged(omega), source).held.rows
     missing = np.setdiff1d(np.flatnonzero(source == 1), rows._kept.rows)  # rows of one sample, none of which was kept
     part = rows.subset(np.sort(np.append(missing, np.flatnonzero(source == 2))))
     np.testing.assert_allclose(part.subsample(0.0, least=1).sizes, part.sizes)
@@ -218,7 +218,7 @@ def test_largest_group(kind: Any, tmp_path: Path) -> None:
         fit = vardi.debias_matrix(kind(omega, tmp_path), source, on_unidentified="largest")
     with pytest.warns(DroppedSamplesWarning):
         expected = vardi.debias_matrix(omega, source, on_unidentified="largest")
-    assert isinstance(fit._rows, Blocks)
+    assert isinstance(fit.held.rows, Blocks)
     np.testing.assert_allclose(fit.weights, expected.weights, rtol=1e-10)
     assert fit.expectation(x).stderr == pytest.approx(expected.expectation(x).stderr, rel=1e-10)
 
@@ -286,7 +286,7 @@ def test_answers_of_many_numbers_for_each_row_are_refused(monkeypatch: pytest.Mo
     with pytest.raises(NeedsRowsError, match=text):
         fit.check_biases({"x": x})
     with pytest.raises(NeedsRowsError, match=text):
-        fit._rows.log_omega()
+        fit.held.rows.log_omega()
     assert fit.expectation(x).stderr > 0
 
 
@@ -312,7 +312,7 @@ def test_data_are_read_a_few_times(kind: Any, problem: Any, tmp_path: Path, monk
     fits: list[Any] = []
     assert passes_of(lambda: fits.append(vardi.debias_matrix(given, source, log=log)), monkeypatch) <= 5
     assert passes_of(lambda: fits[0].weights, monkeypatch) == 0
-    assert passes_of(lambda: fits[0]._rows.reach(), monkeypatch) == 0
+    assert passes_of(lambda: fits[0].held.rows.reach(), monkeypatch) == 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakOverlapWarning)
         assert passes_of(lambda: fits[0].expectation(x), monkeypatch) == 3
@@ -365,7 +365,7 @@ def test_memory_map_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert isinstance(fit._rows, Blocks)
+    assert isinstance(fit.held.rows, Blocks)
     assert peak < given.nbytes  # of which it is half: arrays of n numbers, the rows to start from, a few blocks
 
 
@@ -385,7 +385,7 @@ def test_small_matrices_are_read_whole(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(choose, "IN_MEMORY", ROWS * STATES)
     for kind in (in_file, in_columns, in_blocks):
         fit = vardi.debias_matrix(kind(omega, tmp_path), source)
-        assert not isinstance(fit._rows, Blocks)
+        assert not isinstance(fit.held.rows, Blocks)
         assert_same(fit, vardi.debias_matrix(omega, source), x)
 
 

@@ -22,7 +22,7 @@ def houses():
 
 
 def test_effective_rows_are_kish(fit):
-    p = fit._probabilities
+    p = fit.held.probabilities
     assert_allclose(fit.diagnostics().effective, 1 / (p @ p))
 
 
@@ -43,7 +43,7 @@ def test_overlap_rows_sum_to_one_and_give_the_hessian(fit):
     diagnostics = fit.diagnostics()
     O = diagnostics.overlap
     assert_allclose(O.sum(axis=1), 1.0)
-    influence = fit._influence
+    influence = fit.held.tangent
     lam, n = influence.rows.sizes / influence.n, influence.n
     H = (np.diag(influence.sums.shares) - influence.sums.gram) / n
     assert_allclose(np.eye(3) - O, H / lam[:, None], atol=1e-12)
@@ -56,7 +56,7 @@ def test_columns_before_and_after(houses):
     column = houses.diagnostics(["MEDV"]).columns[0]
     design = vardi.datasets.house_prices(seed=0)
     x = np.concatenate([rows["MEDV"] for rows in design.samples.values()])
-    p = houses._probabilities
+    p = houses.held.probabilities
     estimate = houses.expectation("MEDV")
     variance = p @ (x - p @ x) ** 2
     assert_allclose(column.pooled, x.mean())
@@ -83,8 +83,8 @@ def test_gain_is_the_derivative_of_the_variance():
 
     def model_variance(counts):
         other = vardi.debias(design.samples, design.biases, counts=counts)
-        influence = other._influence
-        x = other._values("x")[:, None]
+        influence = other.held.tangent
+        x = other.held.values("x")[:, None]
         eta, _ = influence.of(x)
         return influence.model_covariance(influence.weights[:, None] * (x - eta))[0, 0]
 
@@ -132,7 +132,7 @@ def test_unsampled_and_collapsed():
     rng = np.random.default_rng(2)
     samples = {"low": rng.uniform(0, 0.6, 40_000), "high": rng.uniform(0.4, 1, 20_000)}
     fit = vardi.debias(samples, {"low": "x <= 0.6", "high": "x >= 0.4", "middle": "0.3 < x < 0.7"})
-    assert fit._rows.inverse is not None
+    assert fit.held.rows.inverse is not None
     diagnostics = fit.diagnostics()
     assert diagnostics.samples[2].rows == 0
     assert np.isnan(diagnostics.samples[2].largest_weight)

@@ -18,7 +18,7 @@ KINDS = ["indicator", "tilt", "power"]
 
 
 def check(fit: vardi.DebiasedSample, columns: dict[str, np.ndarray], **options) -> BiasCheck:
-    return check_biases(fit._influence, fit.names, columns, **options)
+    return check_biases(fit.held.tangent, fit.names, columns, **options)
 
 
 def simulated(kind: str, K: int = 3, n: int = 40, seed: int = 0) -> tuple[np.ndarray, np.ndarray, dict]:
@@ -84,7 +84,7 @@ def test_the_score_test_is_that_of_the_formulas(kind, K):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_score_compares_sample_means_with_fitted_ones(kind):
     omega, s, columns = simulated(kind)
-    labels = _Labels(vardi.debias_matrix(omega, s)._influence, "012")
+    labels = _Labels(vardi.debias_matrix(omega, s).held.tangent, "012")
     p = labels.P
     for k in range(3):
         tilted = p[:, k] / p[:, k].sum()
@@ -130,7 +130,7 @@ def test_the_multiplier_test_is_that_of_the_formulas(kind):
     assert np.bincount(s).min() >= 2
     fit = vardi.debias_matrix(omega, s)
     x, p = columns["z"], probabilities(fit, omega)
-    labels = _Labels(fit._influence, fit.names)
+    labels = _Labels(fit.held.tangent, fit.names)
     drawn = _multipliers(labels, [_Cells(x, labels, GRID)], 20, np.random.default_rng(5))
     xi = np.random.default_rng(5).standard_normal((45, 20))
     np.testing.assert_allclose(drawn, brute_multipliers(p, s, x, np.unique(x), xi), atol=1e-9)
@@ -145,7 +145,7 @@ def test_the_multiplier_test_is_that_of_the_formulas(kind):
 def test_refits_draw_each_sample_from_its_fitted_law():
     omega, s, columns = simulated("tilt", 2, 30)
     fit = vardi.debias_matrix(omega, s)
-    x, labels = columns["z"], _Labels(fit._influence, fit.names)
+    x, labels = columns["z"], _Labels(fit.held.tangent, fit.names)
     drawn = _refits(labels, [_Cells(x, labels, GRID)], 3, np.random.default_rng(1))
     rng = np.random.default_rng(1)
     p = probabilities(fit, omega)
@@ -237,7 +237,7 @@ def test_counts_are_replication(kind):
 def test_collapsed_rows_are_rows():
     d = vardi.datasets.strata(sizes=(9000, 4000, 4000), seed=2)
     fit = vardi.debias(d.samples, d.biases)
-    collapsed = fit._influence
+    collapsed = fit.held.tangent
     assert collapsed.rows.inverse is not None
     pool = np.concatenate(list(d.samples.values()))
     x = {"x": pool[:, 0], "y": pool[:, 1]}
@@ -393,7 +393,7 @@ def test_draws_that_cannot_be_fitted_count_against_rejection():
     omega = np.array([[1, 0]] * 10 + [[1, 1]] * 2 + [[0, 1]] * 10, float)
     s = np.repeat([0, 1], 11)
     fit = vardi.debias_matrix(omega, s)
-    labels = _Labels(fit._influence, fit.names)
+    labels = _Labels(fit.held.tangent, fit.names)
     drawn = _refits(labels, [_Cells(np.arange(22.0), labels, GRID)], 40, np.random.default_rng(0))
     assert np.isinf(drawn).any()
     assert np.isfinite(drawn).any()

@@ -48,7 +48,7 @@ def refitted(omega, source, f, delta):
 
 
 def slopes(fit, f, samples=None, kind="free"):
-    return Search(fit._influence, Mean(f), as_errors(fit, samples, kind)).base.slopes
+    return Search(fit.held.tangent, Mean(f), as_errors(fit.held, samples, kind)).base.slopes
 
 
 # ---------------------------------------------------------------- the derivative, and what is linear in it
@@ -153,7 +153,7 @@ def test_search_finds_the_exact_range_of_one_sample():
     rng = np.random.default_rng(1)
     omega, f = rng.uniform(0.2, 2.0, (50, 1)), rng.normal(size=50)
     fit = vardi.debias_matrix(omega, np.zeros(50, int))
-    search = Search(fit._influence, Mean(f), as_errors(fit, **FREE))
+    search = Search(fit.held.tangent, Mean(f), as_errors(fit.held, **FREE))
     sharp = fit.sensitivity(f, 2.5)
     start = End(sharp.estimate.value, sharp.estimate.influence)
     for side, end in ((-1, sharp.lower[0]), (1, sharp.upper[0])):
@@ -168,7 +168,7 @@ def test_ends_are_attained_by_biases_within_the_factor():
     design = small(n=60)
     fit = vardi.debias_matrix(design.omega, design.source)
     found = fit.sensitivity(design.z, [1.5, 3.0], samples=["0", "2"])
-    search = Search(fit._influence, Mean(design.z), as_errors(fit, ["0", "2"], "free"))
+    search = Search(fit.held.tangent, Mean(design.z), as_errors(fit.held, ["0", "2"], "free"))
     for side, ends in ((-1, found.lower), (1, found.upper)):
         end = End(found.estimate.value, found.estimate.influence)
         for gamma, value in zip([1.5, 3.0], ends, strict=True):
@@ -182,7 +182,7 @@ def test_ends_are_attained_by_biases_within_the_factor():
 def test_against_many_starts_of_another_optimiser():
     design = small(n=32)
     fit = vardi.debias_matrix(design.omega, design.source)
-    search = Search(fit._influence, Mean(design.z), as_errors(fit, **FREE))
+    search = Search(fit.held.tangent, Mean(design.z), as_errors(fit.held, **FREE))
     rng = np.random.default_rng(0)
 
     def negative(delta):
@@ -315,7 +315,7 @@ def test_collapsed_rows(monkeypatch, kind):
     apart = vardi.debias_matrix(design.omega, design.source)
     monkeypatch.setattr("vardi._rows.choose.SMALL", 0)
     collapsed = vardi.debias_matrix(design.omega, design.source)
-    assert len(collapsed._rows) < 20
+    assert len(collapsed.held.rows) < 20
     same(apart.sensitivity(f, [1.2, 2], kind=kind), collapsed.sensitivity(f, [1.2, 2], kind=kind))
 
 
@@ -396,7 +396,7 @@ def test_columns_of_many_samples_are_read_in_blocks(monkeypatch):
 def test_ends_have_the_errors_of_refits():
     design = small(n=200)
     fit = vardi.debias_matrix(design.omega, design.source)
-    search = Search(fit._influence, Mean(design.z), as_errors(fit, **FREE))
+    search = Search(fit.held.tangent, Mean(design.z), as_errors(fit.held, **FREE))
     found = fit.sensitivity(design.z, [1.0, 2.0])
     end = search.end(2.0, 1, End(found.estimate.value, found.estimate.influence))
     there = vardi.debias_matrix(design.omega * np.exp(end.point.errors), design.source).expectation(design.z)
@@ -546,7 +546,7 @@ def test_coefficient_of_a_fitted_model(houses):
 
 
 def houses_columns(fit):
-    whole = fit._pool.whole().native
+    whole = fit.held.pool.whole().native
     return whole[["RM", "LSTAT"]], whole["MEDV"]
 
 

@@ -22,7 +22,7 @@ STATEMENTS = ("proposition_1", "proposition_2", "proposition_3", "dkw")
 
 
 def of(fit: vardi.DebiasedSample, delta: float = 0.05) -> Bounds:
-    return bounds(fit._influence, fit.names, delta)
+    return bounds(fit.held.tangent, fit.names, delta)
 
 
 def same(a: Bounds, b: Bounds, rtol=1e-7):
@@ -180,7 +180,7 @@ def test_counts_are_replication(kind):
 def test_collapsed_rows_are_rows():
     d = vardi.datasets.strata(sizes=(9000, 4000, 4000), seed=2)
     fit = vardi.debias(d.samples, d.biases)
-    collapsed = fit._influence
+    collapsed = fit.held.tangent
     assert collapsed.rows.inverse is not None
     rows = Dense(collapsed.rows.matrix[collapsed.rows.inverse], collapsed.strata.source, moderate=True)
     plain = Influence(rows, collapsed.u, collapsed.weights, collapsed.strata.source, None)
