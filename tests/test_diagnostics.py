@@ -83,10 +83,11 @@ def test_gain_is_the_derivative_of_the_variance():
 
     def model_variance(counts):
         other = vardi.debias(design.samples, design.biases, counts=counts)
-        influence = other.held.tangent
-        x = other.held.values("x")[:, None]
-        eta, _ = influence.of(x)
-        return influence.model_covariance(influence.weights[:, None] * (x - eta))[0, 0]
+        tangent = other.held.tangent
+        x = other.held.values("x")
+        rg = tangent.weights * (x - other.expectation(x).value)
+        a = tangent.measure.project(rg[:, None])
+        return (counts @ rg**2 + (a.T @ tangent.jacobian.solve(a))[0, 0]) / tangent.n**2
 
     before = model_variance(np.ones(len(source)))
     for k, name in enumerate(design.samples):

@@ -11,8 +11,9 @@ from scipy import sparse, stats
 
 import vardi
 from vardi._estimate.bias_test import GRID, BiasCheck, Worst, _Cells, _Labels, _multipliers, _refits, check_biases
-from vardi._estimate.tangent import Influence
+from vardi._estimate.tangent import Hessian, Tangent
 from vardi._rows.dense import Dense
+from vardi._rows.weighted import WeightedRows
 
 KINDS = ["indicator", "tilt", "power"]
 
@@ -243,7 +244,9 @@ def test_collapsed_rows_are_rows():
     x = {"x": pool[:, 0], "y": pool[:, 1]}
     matrix = collapsed.rows.matrix[collapsed.rows.inverse]
     rows = Dense(matrix, collapsed.strata.source, moderate=True)
-    plain = Influence(rows, collapsed.u, collapsed.weights, collapsed.strata.source, None)
+    hessian = Hessian(rows, collapsed.u)
+    measure = WeightedRows(rows, collapsed.u, collapsed.weights, collapsed.strata.source, None)
+    plain = Tangent(measure, hessian, hessian)
     for options in ({}, {"features": "cells"}, {"method": "ks", "draws": 30}, {"method": "ks-bootstrap", "draws": 10}):
         same(check_biases(collapsed, fit.names, x, **options), check_biases(plain, fit.names, x, **options), rtol=1e-6)
 

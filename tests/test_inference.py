@@ -105,11 +105,11 @@ def test_influence_is_the_derivative_in_the_mass_of_a_row(name):
     frame, source, biases = pool()
     model, y = MODELS[name]
     fit = debiased(frame, source, biases)
-    result = inference(fit, model, ["x", "v"], y)
+    phi = inference(fit, model, ["x", "v"], y).influence.values
     eps = 1e-4
     for i in (0, 7, 130, 250, 319):
         mine = source == source[i]
-        centred = (result.influence[i] - result.influence[mine].mean(axis=0)) / len(frame)
+        centred = (phi[i] - phi[mine].mean(axis=0)) / len(frame)
         step = np.zeros(len(frame))
         step[mine] = -1.0 / mine.sum()
         step[i] += 1.0

@@ -12,8 +12,9 @@ from scipy import sparse
 
 import vardi
 from vardi._estimate.bounds import Bounds, _power, _second_eigenvalue, bounds
-from vardi._estimate.tangent import Influence
+from vardi._estimate.tangent import Hessian, Tangent
 from vardi._rows.dense import Dense
+from vardi._rows.weighted import WeightedRows
 from vardi._solve.laplacian import Laplacian
 
 KINDS = ["indicator", "tilt", "power"]
@@ -183,7 +184,9 @@ def test_collapsed_rows_are_rows():
     collapsed = fit.held.tangent
     assert collapsed.rows.inverse is not None
     rows = Dense(collapsed.rows.matrix[collapsed.rows.inverse], collapsed.strata.source, moderate=True)
-    plain = Influence(rows, collapsed.u, collapsed.weights, collapsed.strata.source, None)
+    hessian = Hessian(rows, collapsed.u)
+    measure = WeightedRows(rows, collapsed.u, collapsed.weights, collapsed.strata.source, None)
+    plain = Tangent(measure, hessian, hessian)
     same(bounds(plain, fit.names), of(fit))
 
 
