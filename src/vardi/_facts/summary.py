@@ -218,10 +218,8 @@ def gaps_text(gaps: dict[str, int]) -> str:
 def _solved(summary: Summary) -> str:
     steps = {0: "by pairs of samples", 1: "1 iteration"}.get(summary.iterations, f"{summary.iterations} iterations")
     collapsed = "" if summary.distinct is None else f" over {summary.distinct:,} distinct rows"
-    return (
-        f"{steps}{collapsed}: the equations hold to {summary.residual:.0e}, every ratio of weights to "
-        f"{summary.certificate:.0e}"
-    )
+    proved = "" if math.isnan(summary.certificate) else f", every ratio of weights to {summary.certificate:.0e}"
+    return f"{steps}{collapsed}: the equations hold to {summary.residual:.0e}{proved}"
 
 
 def _known(known: KnownCheck) -> str:

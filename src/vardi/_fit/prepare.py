@@ -1,4 +1,4 @@
-"""A pool and what is known -> the rows that are solved: known biases, families of those with parameters, known columns."""
+"""A pool and what is known -> the rows that are solved: known biases, families with parameters, known columns."""
 
 from __future__ import annotations
 

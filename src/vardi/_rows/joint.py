@@ -136,6 +136,22 @@ class Joint:
         p = at.rows.mix(at.u, np.eye(len(self.sizes))) * at.ratio[:, None]
         return np.column_stack([p, at.beside]), np.column_stack([p, at.scores])
 
+    def beside(self, v: Floats) -> tuple[Floats, Floats]:
+        """Return x_i and q_i of every row without the part of u, of shape (n, d - K)."""
+        at = self.at(v)
+        return at.beside, at.scores
+
+    def mean_gradients(self, v: Floats) -> Floats:
+        """Return the mean of the gradient of log omega_k under the fitted law of sample k, of shape (d, K)."""
+        at, point = self.coordinates, self.at(v)
+        counts = np.ones(len(self)) if self.counts is None else self.counts
+        means = np.zeros((len(at), at.samples))
+        for k, t in point.gradients.items():
+            place, theta = self.places[k], point.theta[self.places[k]]
+            mean = (counts * point._share(k)) @ t / self.sizes[k] + self.families[k].offset_gradient(theta)
+            means[at.theta, k][place] = mean
+        return means
+
     def along(self, v: Floats, b: Floats) -> tuple[Floats, dict[int, Floats]]:
         """Return b_theta't of each row for its own bias, and for each bias with parameters."""
         theta = b[self.coordinates.theta]

@@ -26,6 +26,7 @@ class RowsAtPoints(Protocol):
     def project(self, v: Floats, y: Floats) -> Floats: ...
     def mix(self, v: Floats, b: Floats) -> Floats: ...
     def seen(self, v: Floats) -> tuple[Floats, Floats]: ...
+    def beside(self, v: Floats) -> tuple[Floats, Floats]: ...
     def along(self, v: Floats, b: Floats) -> tuple[Floats, dict[int, Floats]]: ...
     def spread(self, values: NDArray[Any]) -> NDArray[Any]: ...
 
@@ -112,6 +113,11 @@ class WeightedRows:
     def against(self, functions: Floats | Weighed, eta: Floats) -> Floats:
         """Return a = sum_i c_i r_i (f_i - eta) x_i, of shape (d, m)."""
         return self.project(self._weighed(functions) - self.weights[:, None] * eta)
+
+    def squares(self, functions: Floats | Weighed, eta: Floats) -> Floats:
+        """Return sum_i c_i r_i^2 (f_i - eta) (f_i - eta)'."""
+        rg = self._weighed(functions) - self.weights[:, None] * eta
+        return np.asarray((rg.T * self.counts) @ rg)
 
     def influence(self, functions: Floats | Weighed, eta: Floats, b: Floats) -> Floats:
         """Return phi_i = r_i (f_i - eta) + q_i'b for every row of the pool."""

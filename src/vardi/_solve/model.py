@@ -238,8 +238,8 @@ def _require_joined(joint: Joint, v: Floats, groups: Integers, verdict: Verdict,
     more = "" if len(loose) <= 3 else f" (there are {len(loose)} such groups)"
     raise NotIdentifiableError(
         f"Overlap leaves the samples in {count} groups, and the known values do not say how much of the population "
-        f"each of these stands for: it is open for {wanted}{more}. Give the share of what such a group can draw, by the "
-        "name of its sample or as a condition, or a mean that differs between the groups.",
+        f"each of these stands for: it is open for {wanted}{more}. Give the share of what such a group can draw, by "
+        "the name of its sample or as a condition, or a mean that differs between the groups.",
         groups=verdict.groups,
         verdict=verdict,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -44,10 +45,8 @@ def _solution(fit: DebiasedSample) -> str:
     steps = {0: "Solved by pairs of samples", 1: "Solved in 1 Newton step"}.get(
         solution.iterations, f"Solved in {solution.iterations} Newton steps"
     )
-    return (
-        f"{steps}. The equations hold to {solution.residual:.0e}, and every ratio of weights to "
-        f"{solution.certificate:.0e}."
-    )
+    proved = "" if math.isnan(solution.certificate) else f", and every ratio of weights to {solution.certificate:.0e}"
+    return f"{steps}. The equations hold to {solution.residual:.0e}{proved}."
 
 
 def _code(fit: DebiasedSample, title: str | None, variables: Any, samples: Sequence[SampleRow]) -> str:
