@@ -86,6 +86,24 @@ def test_draws_of_the_bayesian_bootstrap_are_refits():
         np.testing.assert_allclose(boot.log_omegas[i], list(again.log_omegas.values()), atol=1e-9)
 
 
+@pytest.mark.parametrize("error", [None, 0.03])
+def test_known_values_with_an_error_are_drawn_too(error, tilts):
+    """Else the spread would leave out what the error of a known value adds."""
+    design = vardi.datasets.tilts(seed=1)
+    share = tilts.expectation("x > 0").value
+    known = {"x > 0": share if error is None else (share, error)}
+    fit = vardi.debias(design.samples, design.biases, known=known)
+    boot = fit.bootstrap(["x", "x > 0"], n=600)
+    x, above = fit.expectations(["x", "x > 0"])
+    assert boot.stderr[0] / x.stderr == pytest.approx(1.0, abs=0.1)
+    if error is None:
+        assert boot.stderr[1] < 1e-6
+    else:
+        assert boot.stderr[1] / above.stderr == pytest.approx(1.0, abs=0.1)
+        without = fit.held.tangent.measure.covariance(above.influence.values)[0, 0] ** 0.5
+        assert without < 0.8 * above.stderr
+
+
 # ---------------------------------------------------------------- what must not change a draw
 
 

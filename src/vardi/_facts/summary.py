@@ -51,6 +51,14 @@ class VariableLine:
 
 
 @dataclass(frozen=True)
+class ParameterLine:
+    """A parameter of a bias, and its estimate as a person reads it."""
+
+    name: str
+    estimate: str
+
+
+@dataclass(frozen=True)
 class Summary:
     """All numbers of the summary."""
 
@@ -70,6 +78,7 @@ class Summary:
     log_scale: bool
     known: KnownCheck | None = None
     unasked: tuple[str, ...] = ()
+    parameters: tuple[ParameterLine, ...] = ()
 
 
 def summarize(fit: DebiasedSample) -> Summary:
@@ -101,6 +110,11 @@ def summarize(fit: DebiasedSample) -> Summary:
         log_scale=log_scale,
         known=fit.known,
         unasked=getattr(fit, "_numeric_schema", ()),  # of a lazy fit, in whose engine each mean takes passes
+        parameters=tuple(
+            ParameterLine(f"{name}: {label}", str(estimate))
+            for name, own in fit.parameters.items()
+            for label, estimate in own.items()
+        ),
     )
 
 
@@ -155,6 +169,9 @@ def to_text(summary: Summary) -> str:
         ]
         if summary.more_variables:
             lines.append(f"... and {summary.more_variables} more")
+    if summary.parameters:
+        lines += ["", f"{'parameter':<30}  {'estimate':>38}"]
+        lines += [f"{cut(line.name, 30):<30}  {line.estimate:>38}" for line in summary.parameters]
     if summary.unasked and not summary.variables:
         lines += ["", *textwrap.wrap(unasked_text(summary.unasked), WIDTH, break_long_words=False)]
     if summary.gaps:
@@ -177,6 +194,9 @@ def to_html(summary: Summary) -> str:
         f"<td>{_with_error(line.debiased, line.stderr)}</td></tr>"
         for line in summary.variables
     )
+    parameters = "".join(
+        f"<tr><th>{escape(line.name)}</th><td>{escape(line.estimate)}</td></tr>" for line in summary.parameters
+    )
     return (
         "<div><p><b>DebiasedSample</b>: "
         f"{_rows(summary)}, effective {summary.effective:,.0f} of {summary.counted:,.0f}.<br>"
@@ -193,6 +213,11 @@ def to_html(summary: Summary) -> str:
             else ""
         )
         + (f"<p>... and {summary.more_variables} more</p>" if summary.more_variables else "")
+        + (
+            f"<table><thead><tr><th>parameter</th><th>estimate</th></tr></thead><tbody>{parameters}</tbody></table>"
+            if parameters
+            else ""
+        )
         + (f"<p>{escape(unasked_text(summary.unasked))}</p>" if summary.unasked and not variables else "")
         + (f"<p>{escape(gaps_text(summary.gaps))}</p>" if summary.gaps else "")
         + "".join(f"<p><b>Note</b>: {escape(doubt)}</p>" for doubt in summary.doubts)

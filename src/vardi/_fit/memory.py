@@ -151,11 +151,14 @@ class InMemory:
         mass = self.row_weights if self.rows.counts is None else self.row_weights * self.rows.counts
         return mass / mass.sum()
 
-    def refit(self, counts: Floats, *, tol: float, may_part: bool) -> Refit:
-        """Solve again for other counts of the rows."""
+    def refit(self, counts: Floats, *, tol: float, may_part: bool, rng: np.random.Generator | None = None) -> Refit:
+        """Solve again for other counts of the rows; known values with an error are drawn anew by rng."""
         if self.joint is None:
             return refit_plain(self.rows.with_counts(counts), self.solution.u, tol=tol, may_part=may_part)
-        return refit_joint(self.joint.with_counts(counts), self.point, tol=tol)
+        joint, uncertain = self.joint.with_counts(counts), self.joint.coordinates.uncertain
+        if rng is not None and uncertain:
+            joint = joint.with_values(joint.means + joint.known.root @ rng.standard_normal(uncertain))
+        return refit_joint(joint, self.point, tol=tol)
 
     def log_omega_covariance(self) -> Floats:
         r"""Return :math:`\sum_i \pi_i^2 g_i g_i' + a'H^+a / n` (MBAR's form), which single rows do not trouble.

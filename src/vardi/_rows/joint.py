@@ -182,7 +182,10 @@ class Joint:
 
     def with_counts(self, counts: Floats) -> Joint:
         """Return the same rows, counted otherwise."""
-        return Joint(self.base.with_counts(counts), self.families, self.known)
+        joint = Joint(self.base.with_counts(counts), self.families, self.known)
+        if self.families:
+            joint.logs = self.logs
+        return joint
 
     def with_values(self, means: Floats) -> Joint:
         """Return the same rows with other known values."""

@@ -10,9 +10,12 @@ from vardi._rows.base import Rows
 from vardi._rows.contract import Floats, Integers
 from vardi._rows.joint import Joint
 from vardi._solve.identify import connected, strong_groups
-from vardi._solve.joint import stationary
+from vardi._solve.joint import descend, meet, stationary
 from vardi._solve.newton import newton
-from vardi._solve.parameters import held_of
+from vardi._solve.parameters import alone, held_of
+
+DRAWN = 1e-4  # score of the parameters of a refit, far below the spread of any draw
+STILL = 1e-3  # length of the last step towards them
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,19 @@ def refit_plain(rows: Rows, u: Floats, *, tol: float, may_part: bool) -> Refit:
 
 
 def refit_joint(joint: Joint, v: Floats, *, tol: float) -> Refit:
-    """Solve with parameters and known moments."""
-    walk = stationary(joint, v, held_of(joint), tol=tol)
+    """Solve with parameters and known moments.
+
+    The parameters are sought downhill: near another solution steps that only make the gradient smaller may end at a
+    point that is no minimum.
+    """
+    at, held = joint.coordinates, held_of(joint)
+    if at.known:
+        walk = stationary(joint, v, held, tol=tol)
+        if not walk.converged:
+            first = descend(alone(joint), v[: at.mu.start], held, tol=DRAWN, settled=STILL)
+            walk = meet(joint, np.concatenate([first.v, np.zeros(at.known + at.uncertain)]), held, tol=tol)
+    else:
+        walk = descend(joint, v, held, tol=DRAWN, settled=STILL)
     if not walk.converged:
         return Refit(None, labels=np.zeros(int((joint.sizes > 0).sum()), np.int64))
     weights, _ = joint.weights(walk.v)

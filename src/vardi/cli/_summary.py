@@ -106,6 +106,7 @@ def summary_json(opened: OpenStudy, summary: Summary, parameters: Parameters) ->
         str(name): {one: {"value": found.value, "stderr": found.stderr} for one, found in own.items()}
         for name, own in parameters.items()
     }
+    del facts["parameters"]  # numbers for these, not texts
     return {**facts, "parameters": estimated} if estimated else facts
 
 
