@@ -781,6 +781,13 @@ def test_known_values_are_met_whatever_the_biases_are(kind, error):
         assert found.estimate.value - found.lower[0] == pytest.approx(half, rel=1e-6)
 
 
+def test_errors_of_known_values_are_part_of_those_of_the_ends():
+    design = vardi.datasets.length_bias(seed=0)
+    fit = vardi.debias(design.samples, design.biases, known={"x > 4": (0.25, 0.05)})
+    found = fit.sensitivity("x > 4", [1.0, 1.2])
+    np.testing.assert_allclose([found.lower_stderr, found.upper_stderr], found.estimate.stderr, rtol=1e-12)
+
+
 @pytest.mark.parametrize("kind", ["free", "common"])
 @pytest.mark.parametrize("known", [None, {"x > 1": 0.17}, {"x > 1": (0.17, 0.02), "x": 0.03}])
 def test_parameters_are_estimated_anew(known, kind):

@@ -15,6 +15,7 @@ from vardi._estimate.sensitivity.linear import slope
 from vardi._estimate.sensitivity.result import FURTHEST, Kind, Sensitivity, require_number
 from vardi._estimate.sensitivity.targets import Mean, Target
 from vardi._estimate.sensitivity.worst import End, Linear, Reweighed, Search, Worst
+from vardi._estimate.tangent import Influence
 from vardi._rows.contract import Floats
 from vardi.errors import MismatchError
 
@@ -78,8 +79,8 @@ class Question:
             upper=np.array([end.value for end in upper]),
             linear_lower=estimate.value - half,
             linear_upper=estimate.value + half,
-            lower_stderr=self._stderrs(lower),
-            upper_stderr=self._stderrs(upper),
+            lower_stderr=self._stderrs(lower, influence),
+            upper_stderr=self._stderrs(upper, influence),
             method=worst.method,
             kind="common" if errors.common else "free",
             samples=errors.names,
@@ -90,9 +91,11 @@ class Question:
             note=note,
         )
 
-    def _stderrs(self, ends: list[End]) -> Floats:
-        covariance = self.held.tangent.covariance
-        return np.array([math.sqrt(covariance(end.phi[:, None], trusted=self.trusted)[0, 0]) for end in ends])
+    def _stderrs(self, ends: list[End], influence: Influence) -> Floats:
+        """Return the errors of the ends: by the rows, and by known values as far as these have an error."""
+        tangent, beyond = self.held.tangent, float((influence.beyond**2).sum()) / self.held.tangent.n**2
+        variances = [tangent.covariance(end.phi[:, None], trusted=self.trusted)[0, 0] + beyond for end in ends]
+        return np.sqrt(np.array(variances))
 
 
 def _factors(gammas: float | Sequence[float]) -> Floats:
