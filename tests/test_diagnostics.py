@@ -162,3 +162,27 @@ def test_checks_of_huge_values():
     fit = vardi.debias(samples, {"plain": 1, "seen": "x"})
     x = np.concatenate([rows["x"] for rows in samples.values()])
     assert fit.check_biases({"x": x * 1e200}).pvalue == pytest.approx(fit.check_biases({"x": x}).pvalue, rel=1e-9)
+
+
+def test_a_row_that_stands_for_many_is_not_one_row():
+    """Diagnostics, report and expectations say the same of it."""
+    rng = np.random.default_rng(0)
+    x = np.append(rng.normal(size=200), 3.0)
+    counts = np.append(np.ones(200), 30.0)
+    fit = vardi.debias({"all": x}, {"all": 1}, counts=counts)
+    fit.expectation("x")  # without a warning that the error rests on one row
+    repeated = vardi.debias({"all": np.repeat(x, counts.astype(int))}, {"all": 1})
+    mine, other = (one.diagnostics(["x"]).columns[0].largest_row for one in (fit, repeated))
+    reported = vardi.report.compute(fit).variables[0].largest_row
+    assert mine == pytest.approx(other, rel=1e-9)
+    assert reported == pytest.approx(other, rel=1e-9)
+    assert mine < 0.05
+
+
+def test_known_values_with_an_error_are_part_of_every_error():
+    design = vardi.datasets.length_bias(seed=0)
+    fit = vardi.debias(design.samples, design.biases, known={"x > 4": (0.25, 0.05)})
+    wanted = fit.expectation("x > 4").stderr
+    column = fit.diagnostics(["x > 4"]).columns[0]
+    reported = vardi.report.compute(fit, variables=["x > 4"]).variables[0]
+    assert (column.stderr, reported.stderr) == pytest.approx((wanted, wanted), rel=1e-9)

@@ -315,7 +315,7 @@ def _columns(fit: DebiasedSample, names: Sequence[str], values: Floats) -> list[
                     0.0 if constant else float((eta[j] - pooled) / np.sqrt(variance)),
                     float(np.divide(variance, V)),
                     float(np.divide(influence.n * V, variance)),
-                    float(np.divide((centred[:, j] ** 2).max(), V)),
+                    float(np.divide((centred[:, j] ** 2 / np.maximum(counts, 1.0)).max(), V)),
                     dict(zip(fit.names, gains.tolist(), strict=True)),
                 )
             )

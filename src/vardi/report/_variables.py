@@ -43,8 +43,9 @@ def _batch(influence: Tangent, columns: Sequence[Column], *, trusted: bool) -> l
     sampled = np.flatnonzero(influence.sampled)
     exponents = [_exponent(column.values) for column in columns]
     values = np.column_stack([np.ldexp(column.values, -e) for column, e in zip(columns, exponents, strict=True)])
-    eta, phi = influence.of(values)
-    squares = strata.centred(phi) ** 2
+    eta, moved = influence.influence(values)
+    squares = strata.centred(moved.values) ** 2
+    known = (moved.beyond**2).sum(axis=0) / influence.n**2  # what known values with an error add
     mass = counts * influence.weights / influence.n
     rows = []
     for j, column in enumerate(columns):
@@ -52,7 +53,7 @@ def _batch(influence: Tangent, columns: Sequence[Column], *, trusted: bool) -> l
         spread = math.sqrt(float(mass @ (values[:, j] - eta[j]) ** 2))
         if spread <= CONSTANT * float(mass @ np.abs(values[:, j])):
             spread = 0.0
-        V = float(squares[:, j].sum()) if spread > 0 else 0.0
+        V = float(squares[:, j].sum() + known[j]) if spread > 0 else 0.0
         pooled, debiased = float(counts @ values[:, j] / influence.n), float(eta[j])
         by_sample = np.bincount(strata.source, squares[:, j], minlength=len(influence.u))[sampled]
         single = squares[:, j] / np.maximum(counts, 1.0)  # a row that stands for many is not one row
