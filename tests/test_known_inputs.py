@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression
+from vardi._lazy import as_lazy_pool
 from vardi._lazy.shares import LazyTable
 
 import vardi
 from vardi._inputs.known import Known, PoolTable, as_known, known_biases
 from vardi._inputs.pool import as_pool
-from vardi._lazy import as_lazy_pool
 
 NAMES = ("panel", "national", 7)
 ROWS = pd.DataFrame(

@@ -315,9 +315,9 @@ class InEngine:
 
     # what takes rows
 
-    def refit(self, counts: Floats, *, tol: float, may_part: bool) -> Refit:
-        """Solve again for other counts of the distinct rows."""
-        return refit(self.rows, self.joint, self.solution.u, self.point, counts, tol=tol, may_part=may_part)
+    def refit(self, counts: Floats, *, tol: float, may_part: bool, rng: np.random.Generator | None = None) -> Refit:
+        """Solve again for other counts of the distinct rows; known values with an error are drawn anew by rng."""
+        return refit(self.rows, self.joint, self.solution.u, self.point, counts, tol=tol, may_part=may_part, rng=rng)
 
     def parts(self, fit: Any) -> EngineParts:
         """Return what accounts of a fit ask of its rows."""
