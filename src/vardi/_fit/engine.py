@@ -17,6 +17,7 @@ from vardi._estimate.reliability import BLAMED, ROWS, TAIL
 from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.engine_parts import EngineParts
+from vardi._fit.new_rows import weigh
 from vardi._fit.prepare import Prepared
 from vardi._inputs.engine.pool import LazyPool
 from vardi._inputs.frames.functions import is_function, name_of
@@ -359,8 +360,8 @@ class InEngine:
         raise needs_rows("bounds()")
 
     def weigh(self, rows: Any) -> Any:
-        """Return the weight of rows that need not be of the pool."""
-        raise needs_rows("weigh()")
+        """Return the weight of rows in memory, which need not be of the pool."""
+        return weigh(self, rows)
 
 
 class _Weighed:
