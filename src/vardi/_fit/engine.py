@@ -16,6 +16,7 @@ from vardi._estimate.estimates import Estimate
 from vardi._estimate.reliability import BLAMED, ROWS, TAIL
 from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.tangent import Hessian, Influence, Tangent
+from vardi._fit.capabilities import refusal
 from vardi._fit.engine_parts import EngineParts
 from vardi._fit.new_rows import weigh
 from vardi._fit.prepare import Prepared
@@ -184,7 +185,7 @@ class InEngine:
     def matrix(self, values: Any) -> list[EngineFunction]:
         """Return several columns or expressions as functions of the rows."""
         if not isinstance(values, list | tuple) or not all(is_function(part) for part in values):
-            raise needs_rows("An expectation of values that are not columns")
+            raise refusal("means of arrays", "engine")
         schema = self.pool.parts[0].schema
         texts = [
             where(f"`{value}`" if value in schema else value) if isinstance(value, str) else value for value in values
@@ -326,13 +327,13 @@ class InEngine:
     def draw(self, n: int, seed: Any, *, replace: bool | None, identity: str | None = None) -> Any:
         """Draw rows by weight and without replacement, as lazy frames."""
         if replace:
-            raise needs_rows("Drawing rows with replacement")
+            raise refusal("draws with replacement", "engine")
         return self._by_name(drawn_rows(self.measure, n, seed, identity))
 
     def check_biases(self, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
         """Test the declared biases by the score test, whose sums an engine answers."""
         if options.get("method", "score") != "score":
-            raise needs_rows(f"check_biases(method={options['method']!r})")
+            raise refusal("ks tests", "engine")
         tangent, point = self.tangent, self.point
         if self.joint is not None and self.prepared.known is not None:
             if self.alone is None:
@@ -357,7 +358,7 @@ class InEngine:
 
     def bounds(self, delta: float) -> Bounds:
         """Refuse: the constants are extremes over rows."""
-        raise needs_rows("bounds()")
+        raise refusal("bounds", "engine")
 
     def weigh(self, rows: Any) -> Any:
         """Return the weight of rows in memory, which need not be of the pool."""

@@ -17,6 +17,7 @@ from vardi._estimate.reliability import single_rows, weight_tail
 from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.sensitivity.linear import slope
 from vardi._estimate.tangent import Hessian, Influence, Tangent
+from vardi._fit.capabilities import refusal
 from vardi._fit.new_rows import weigh
 from vardi._fit.parts import MemoryParts
 from vardi._fit.prepare import Prepared
@@ -36,7 +37,7 @@ from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit, refit
 from vardi._values import as_array
 from vardi.biases import Bias
-from vardi.errors import MismatchError, TooLargeError, VardiError
+from vardi.errors import MismatchError, TooLargeError
 
 TILTS = 2**28  # numbers, one for each row and bias, up to which they are all held at once
 
@@ -182,12 +183,7 @@ class InMemory:
         if self.joint is None or not self.joint.families:
             return check_biases(self.overlap_tangent, self.names, values, **options)
         if options.get("method", "score") != "score":
-            raise MismatchError(
-                "The law of the ks tests is for biases that are known, and these have parameters that were fitted to "
-                "the same rows. Use method='score', which knows of them, or fix the parameters with .at(...).",
-                expected=("score",),
-                got=(options["method"],),
-            )
+            raise refusal("ks tests", "rows in memory", "parameters")
         without = self.point if self.prepared.known is None else self.alone
         if without is None:
             return untested(
@@ -205,11 +201,7 @@ class InMemory:
     def bounds(self, delta: float) -> Bounds:
         """Return the paper's finite-sample constants, whose theory is of known biases that overlap alone joins."""
         if self.joint is not None:
-            more = "parameters that are estimated" if self.joint.families else "known values beside them"
-            raise VardiError(
-                f"The finite-sample bounds are for weights that follow from known biases alone, and these have {more}. "
-                "Debias without known values, and with parameters fixed by .at(...), to see the bounds as if they were."
-            )
+            raise refusal("bounds", "rows in memory", "both")
         return bounds(self.tangent, self.names, delta)
 
     @cached_property

@@ -17,6 +17,7 @@ from vardi.errors import EngineError, TooLargeError
 
 MOST_STEPS = 100_000  # distinct values that are brought into memory
 ROUNDING = 1e-12  # of a probability
+EDGE = 1e-9  # the same, of the ends of a band
 PLACE = f"{PREFIX}place"
 
 
@@ -146,7 +147,8 @@ class EngineDistribution:
         if steps is None:
             x = self._among_many(most, tail)
             return Steps(x, self.at_points(x))
-        inner = np.flatnonzero((steps.heights >= tail) & (steps.heights <= 1.0 - tail))
+        edge = tail - EDGE  # which a step may hit, but for rounding
+        inner = np.flatnonzero((steps.heights >= edge) & (steps.heights <= 1.0 - edge))
         inner = inner if len(inner) else np.arange(len(steps.x))
         chosen = inner[_evenly(len(inner), most)]
         return Steps(steps.x[chosen], steps.heights[chosen])
