@@ -21,7 +21,7 @@ from vardi._fit.engine_parts import EngineParts
 from vardi._fit.new_rows import weigh
 from vardi._fit.prepare import Prepared
 from vardi._inputs.engine.pool import LazyPool
-from vardi._inputs.frames.functions import is_function, name_of
+from vardi._inputs.frames.functions import bias_of, is_function, name_of
 from vardi._inputs.pool import Name
 from vardi._refusals import needs_rows
 from vardi._rows.contract import Floats, Integers
@@ -48,7 +48,6 @@ from vardi._solve.joint import At
 from vardi._solve.newton import Solution
 from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit, refit
-from vardi.biases import where
 
 ONLY_KNOWN = (
     "only the known values tell the parameters of a bias, so that the samples alone fit any column these speak of. "
@@ -187,10 +186,8 @@ class InEngine:
         if not isinstance(values, list | tuple) or not all(is_function(part) for part in values):
             raise refusal("means of arrays", "engine")
         schema = self.pool.parts[0].schema
-        texts = [
-            where(f"`{value}`" if value in schema else value) if isinstance(value, str) else value for value in values
-        ]
-        return compiled_functions(self.model.parts, texts, [name_of(value) for value in values])
+        functions = [bias_of(value, schema) for value in values]
+        return compiled_functions(self.model.parts, functions, [name_of(value) for value in values])
 
     values = functions
 
