@@ -18,11 +18,11 @@ from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import refusal
 from vardi._fit.engine_parts import EngineParts
+from vardi._fit.new_rows import weigh
 from vardi._fit.prepare import Prepared
 from vardi._inputs.engine.pool import LazyPool
-from vardi._inputs.frames.functions import is_function, name_of
+from vardi._inputs.frames.functions import bias_of, is_function, name_of
 from vardi._inputs.pool import Name
-from vardi._refusals import needs_rows
 from vardi._rows.contract import Floats, Integers
 from vardi._rows.engine.distribution import EngineDistribution
 from vardi._rows.engine.draw import drawn_rows
@@ -47,7 +47,6 @@ from vardi._solve.joint import At
 from vardi._solve.newton import Solution
 from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit, refit
-from vardi.biases import where
 
 ONLY_KNOWN = (
     "only the known values tell the parameters of a bias, so that the samples alone fit any column these speak of. "
@@ -186,10 +185,8 @@ class InEngine:
         if not isinstance(values, list | tuple) or not all(is_function(part) for part in values):
             raise refusal("means of arrays", "engine")
         schema = self.pool.parts[0].schema
-        texts = [
-            where(f"`{value}`" if value in schema else value) if isinstance(value, str) else value for value in values
-        ]
-        return compiled_functions(self.model.parts, texts, [name_of(value) for value in values])
+        functions = [bias_of(value, schema) for value in values]
+        return compiled_functions(self.model.parts, functions, [name_of(value) for value in values])
 
     values = functions
 
@@ -360,8 +357,8 @@ class InEngine:
         raise refusal("bounds", "engine")
 
     def weigh(self, rows: Any) -> Any:
-        """Return the weight of rows that need not be of the pool."""
-        raise needs_rows("weigh()")
+        """Return the weight of rows in memory, which need not be of the pool."""
+        return weigh(self, rows)
 
 
 class _Weighed:

@@ -19,8 +19,7 @@ from scipy.special import chdtrc
 from vardi._estimate.known_check import KnownCheck, known_lines
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.known import Known
-from vardi._rows.contract import Floats
-from vardi._rows.joint import Joint, KnownColumns
+from vardi._rows.contract import Floats, Integers
 from vardi._solve.identify import Verdict, joined_verdict
 from vardi._solve.joint import At
 from vardi._solve.parameters import held_of
@@ -86,7 +85,12 @@ def joined(held: Any) -> Verdict:
     verdict: Verdict = held.judge()
     if held.groups is None or held.groups.max() <= 0:
         return verdict
-    return joined_verdict(verdict, np.bincount(held.groups[held.rows.source], held.masses).astype(np.float64))
+    return joined_verdict(verdict, group_masses(held.groups, held.weight_shares()))
+
+
+def group_masses(groups: Integers, shares: Floats) -> Floats:
+    """Return the share of the weight that each group of samples carries; states without rows are in none."""
+    return np.bincount(groups[groups >= 0], shares[groups >= 0]).astype(np.float64)
 
 
 def _alone(held: Any) -> Tangent | None:
@@ -97,16 +101,13 @@ def _alone(held: Any) -> Tangent | None:
     v = held.alone[: joint.coordinates.theta.stop]
     if held.groups.max() <= 0:
         return held.tangent_of(joint.without_known(), v)
-    members = np.eye(int(held.groups.max()) + 1)[held.groups[joint.source]]
-    counts = np.ones(len(joint)) if joint.counts is None else joint.counts
-    masses, alone_masses = (
-        (counts * weights) @ members / joint.sizes.sum()
-        for weights in (joint.weights(held.point)[0], joint.without_known().weights(v)[0])
+    masses, alone = (
+        group_masses(held.groups, rows.weight_shares(point))
+        for rows, point in ((joint, held.point), (joint.without_known(), v))
     )
     v = v.copy()
-    v[: joint.coordinates.samples] += np.append(np.log(alone_masses / masses), 0.0)[held.groups]
-    known = KnownColumns(members[:, 1:], masses[1:], np.empty((len(masses) - 1, 0)), {})
-    return held.tangent_of(Joint(joint.base, joint.families, known), np.append(v, np.zeros(len(known.means))))
+    v[: joint.coordinates.samples] += np.append(np.log(alone / masses), 0.0)[held.groups]
+    return held.tangent_of(joint.with_groups(held.groups, masses), np.append(v, np.zeros(len(masses) - 1)))
 
 
 def _test_of_multipliers(held: Any) -> tuple[float, int]:

@@ -19,6 +19,7 @@ from vardi._rows.contract import Floats
 from vardi._rows.dense import Dense
 from vardi._rows.engine.choose import as_dense, few_rows, functions_on, joint_rows
 from vardi._rows.engine.lazy_rows import LazyRows
+from vardi._rows.engine.levels import with_levels
 from vardi._rows.engine.model import EngineKnown, EngineModel
 from vardi._rows.joint import Joint
 from vardi._solve.identify import Verdict, connected, joined_verdict, judge
@@ -30,6 +31,7 @@ from vardi.errors import NotIdentifiableError
 def open_pool(frames: OpenFrames, known: Any) -> tuple[LazyPool, Known | None]:
     """Put biases, features and known functions on the frames, and check them."""
     given = None if known is None else as_known(known, frames.names, frames.table)
+    frames = with_levels(frames)
     return frames.survey(() if given is None else given.functions), given
 
 

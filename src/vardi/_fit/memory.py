@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.special import logsumexp
 
 from vardi._estimate.bias_test import BiasCheck, check_biases, untested
 from vardi._estimate.bounds import Bounds, bounds
@@ -20,19 +18,18 @@ from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.sensitivity.linear import slope
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import refusal
+from vardi._fit.new_rows import weigh
 from vardi._fit.parts import MemoryParts
 from vardi._fit.prepare import Prepared
-from vardi._inputs.frames import Frame, as_frame, concat
+from vardi._inputs.frames import concat
 from vardi._inputs.frames.functions import evaluated, is_function, name_of
-from vardi._inputs.known_on_rows import values_on_frame
 from vardi._inputs.pool import Name, Pool, in_order, is_missing
 from vardi._machine.memory import require_memory
 from vardi._refusals import not_finite
-from vardi._rows import Checks, Rows
+from vardi._rows import Rows
 from vardi._rows.blocks import ANSWER, Blocks
 from vardi._rows.contract import Floats, Integers
 from vardi._rows.dense import Dense
-from vardi._rows.families import users_log_omega
 from vardi._rows.joint import Joint
 from vardi._rows.tilted import TiltedRows
 from vardi._rows.weighted import Weighed, WeightedRows
@@ -41,9 +38,9 @@ from vardi._solve.joint import At
 from vardi._solve.newton import Solution, newton
 from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit, refit
-from vardi._values import as_array, as_numbers
-from vardi.biases import Bias, ParametricBias
-from vardi.errors import ImpossibleRowError, InvalidBiasError, MismatchError, TooLargeError
+from vardi._values import as_array
+from vardi.biases import Bias
+from vardi.errors import MismatchError, TooLargeError
 
 TILTS = 2**28  # numbers, one for each row and bias, up to which they are all held at once
 
@@ -435,120 +432,7 @@ class InMemory:
 
     def weigh(self, rows: Any) -> Any:
         """Return the weight of rows that need not be of the pool."""
-        sampled = np.flatnonzero(self.rows.sizes > 0).tolist()  # the others have no part in the weight
-        frame = as_frame(rows) if self.pool.biases else None
-        logs, H = self._new_frame(frame, sampled) if frame is not None else self._new_matrix(rows, sampled)
-        log_mass = np.asarray(logsumexp(logs + self.solution.u[sampled], axis=1))
-        uncovered = np.flatnonzero(log_mass == -np.inf)
-        if len(uncovered):
-            raise ImpossibleRowError(
-                f"No sampled bias covers {len(uncovered)} of the new rows (the first is row {uncovered[0]}), so "
-                "nothing is known of their weight. The debiased sample speaks for the part of the population that "
-                "some sample could have drawn.",
-                sample=None,
-                rows=uncovered[:10],
-            )
-        if self.groups is not None and self.groups.max() > 0:
-            self._require_one_group(logs > -np.inf, self.groups[sampled])
-        weights = np.exp(-log_mass)
-        if self.joint is not None and self.prepared.known is not None:
-            weights = self._with_known(log_mass, H)
-        return weights if frame is None else frame.series(weights, "weight")
-
-    def _new_frame(self, frame: Frame, sampled: Sequence[int]) -> tuple[Floats, Floats]:
-        """Return log omega and the known functions of new rows."""
-        biases = [self.pool.biases[k] for k in sampled]
-        factors = frame.evaluate([bias.known if isinstance(bias, ParametricBias) else bias for bias in biases])
-        Checks([self.names[k] for k in sampled], False, whole="the new rows").columns(factors)
-        with np.errstate(divide="ignore"):
-            logs = np.log(np.column_stack([np.asarray(factor, np.float64) for factor in factors]))
-        fixed = list(self.pool.biases)
-        if self.joint is not None:
-            for k, model in self.joint.families.items():
-                bias, theta = self.pool.biases[k], model.scale @ self.theta[self.joint.places[k]]
-                assert isinstance(bias, ParametricBias)
-                place = sampled.index(k)
-                allowed = logs[:, place] > -np.inf
-                logs[:, place] += users_log_omega(bias, frame, theta, str(self.names[k]), allowed)
-                fixed[k] = bias.at(theta.tolist())
-        known = self.prepared.known
-        return logs, np.empty((len(logs), 0)) if known is None else values_on_frame(known, frame, fixed)
-
-    def _new_matrix(self, rows: Any, sampled: Sequence[int]) -> tuple[Floats, Floats]:
-        matrix, log, known = self._matrix(rows), self.rows.log, self.prepared.known
-        columns = [matrix[:, k] for k in sampled]
-        Checks([self.names[k] for k in sampled], log, whole="the new rows").columns(columns)
-        values = np.column_stack([np.asarray(column, np.float64) for column in columns])
-        states = [] if known is None else list(known.states)
-        H = matrix[:, states].astype(np.float64)
-        with np.errstate(divide="ignore"):
-            return (values if log else np.log(values)), np.exp(H) if log else H
-
-    @staticmethod
-    def _require_one_group(allowed: NDArray[np.bool_], groups: Integers) -> None:
-        """Refuse new rows that samples of several groups could have drawn: the pool has none to weigh them by."""
-        several = [allowed[:, groups == label].any(axis=1) for label in range(int(groups.max()) + 1)]
-        between = np.flatnonzero(np.sum(several, axis=0) > 1)
-        if len(between):
-            raise ImpossibleRowError(
-                f"{len(between)} of the new rows (the first is row {between[0]}) could have been drawn by samples of "
-                "several groups, of which no row of the pool could: nothing says how these weigh there. Leave them "
-                "out, or narrow the biases to what was drawn.",
-                sample=None,
-                rows=between[:10],
-            )
-
-    def _with_known(self, log_mass: Floats, H: Floats) -> Floats:
-        """Return 1 / S with the known functions in it, or refuse rows on which S is not above zero."""
-        joint, known = self.joint, self.prepared.known
-        assert joint is not None
-        assert known is not None
-        for column, place in known.margins:
-            strange = np.flatnonzero(H[:, place].sum(axis=1) != 1.0)
-            if len(strange):
-                raise ImpossibleRowError(
-                    f"{len(strange)} of the new rows (the first is row {strange[0]}) have a value of {column!r} that "
-                    "has no known share, so nothing is known of their weight. Weigh rows with the values of the "
-                    "margin.",
-                    sample=None,
-                    rows=strange[:10],
-                )
-        at = joint.coordinates
-        means = joint.known.means + joint.known.root @ self.point[at.epsilon]
-        terms = (H @ self.prepared.directions - means) * self.point[at.mu]
-        S = np.exp(log_mass) + terms.sum(axis=1)
-        bad = np.flatnonzero(~(S > 0))
-        if len(bad):
-            by = int(np.argmin(self.prepared.directions @ terms[bad[0]])) if len(known) > 1 else 0
-            raise ImpossibleRowError(
-                f"{len(bad)} of the new rows (the first is row {bad[0]}) have no weight: {known.labels[by]!r}, whose "
-                "mean is known, is further out on them than on any row of the pool, and the weights are positive on "
-                "the pool only. Weigh rows like those of the pool, or debias without that known value.",
-                sample=None,
-                rows=bad[:10],
-            )
-        return np.asarray(1.0 / S)
-
-    def _matrix(self, rows: Any) -> Floats:
-        """Return new rows of a matrix fit as an array; what a sparse one does not store is omega = 0."""
-        if sparse.issparse(rows):
-            stored = sparse.coo_array(rows)
-            matrix = np.full(stored.shape, -np.inf if self.rows.log else 0.0)
-            matrix[stored.row, stored.col] = stored.data
-        else:
-            array = as_array(rows, "The matrix of new rows")
-            numbers = as_numbers(array)
-            if numbers is None:
-                raise InvalidBiasError(f"The new rows hold {array.dtype}, and biases are numbers.", sample="")
-            matrix = numbers.astype(np.float64, copy=False)
-        if matrix.ndim != 2 or matrix.shape[1] != len(self.names):
-            raise MismatchError(
-                f"The new rows have shape {matrix.shape}. Give a matrix of biases with {len(self.names)} columns, as "
-                "in the fit.",
-                expected=(len(self.names),),
-                got=matrix.shape,
-            )
-        return matrix
+        return weigh(self, rows)
 
 
 def _numbers(array: NDArray[Any]) -> Floats:

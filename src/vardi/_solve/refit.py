@@ -48,7 +48,7 @@ def refit(
     may_part: bool,
     rng: np.random.Generator | None = None,
 ) -> Refit:
-    """Solve again for other counts of the rows, from a solution on; known values with an error are drawn anew by rng."""
+    """Solve again for other counts, from a solution on; known values with an error are drawn anew by rng."""
     if joint is None:
         return refit_plain(rows.with_counts(counts), u, tol=tol, may_part=may_part)
     joint = joint.with_counts(counts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import narwhals as nw
@@ -47,6 +47,9 @@ class Part:
         Where there is such a frame, which of its rows have a part.
     name : str or None
         Name of the sample, for messages; None where the frame holds all samples.
+    put : list of callable
+        What puts expressions of Polars and narwhals, that were asked for since, on the rows as columns. All copies of
+        a part have the same list, so that what one was asked for can be combined with what another one was.
     """
 
     frame: nw.LazyFrame[Any]
@@ -56,11 +59,18 @@ class Part:
     whole: nw.LazyFrame[Any] | None = None
     belongs: nw.Expr | None = None
     name: str | None = None
+    put: list[Change] = field(default_factory=list)
+
+    @property
+    def rows_as_asked(self) -> nw.LazyFrame[Any]:
+        """The frame with all columns that were put on it."""
+        with answering(self.name):
+            return _changed(self.frame, self.put)
 
     def ask(self, build: Change) -> nw.DataFrame[Any]:
         """Return the answer to a query of the rows: the only way that anything leaves the engine."""
         with answering(self.name):  # DuckDB complains while a query is built
-            return collected(build(self.frame), self.name)
+            return collected(build(_changed(self.frame, self.put)), self.name)
 
     def map(self, change: Change) -> Part:
         """Return the part with a change of columns made to its rows, and to those that do not count."""

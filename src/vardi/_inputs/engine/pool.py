@@ -12,6 +12,7 @@ import numpy as np
 from vardi._inputs.engine.asking import answering, schema_of
 from vardi._inputs.engine.columns import Declared, as_floats, compiled_bias, expression, missing_values
 from vardi._inputs.engine.distinct import DistinctRows
+from vardi._inputs.engine.expressions import on_frame
 from vardi._inputs.engine.memory import most_cells
 from vardi._inputs.engine.part import COUNT, PREFIX, Floats, Part
 from vardi._inputs.engine.survey import COUNTED, Draft, Survey, survey
@@ -31,7 +32,7 @@ from vardi._refusals import (
     too_many,
     unknown_label,
 )
-from vardi.biases import Bias
+from vardi.biases import Bias, ExpressionBias
 from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
 from vardi.errors import InvalidBiasError, MismatchError
 
@@ -204,20 +205,26 @@ def _opened(native: Any, label: str | None, codes: dict[Any, int], counts: str |
 
 def _surveyed(bare: Part, declared: Declared, counts: str | None, limit: int) -> tuple[Part, Survey]:
     """Return a frame with the columns of the fit and what one query tells of it, or refuse it."""
-    schema, label = bare.schema, bare.label
-    needed = tuple(dict.fromkeys([*declared.reads, *filter(None, (label, counts))]))
+    changes, found_biases = on_frame(bare.frame, tuple(declared.columns.values()), bare.name)
+    columns = dict(zip(declared.columns, found_biases, strict=True))
+    for change in changes:
+        bare = bare.map(change)
+    schema, label = schema_of(bare.frame, bare.name), bare.label
+    read = [column for bias in columns.values() for column in bias.columns]
+    needed = tuple(dict.fromkeys([*read, *filter(None, (label, counts))]))
     require_columns(needed, schema)
     if counts is not None and not (schema[counts].is_numeric() or schema[counts] == nw.Boolean):
         raise counts_of_a_kind(schema[counts])
     target = NarwhalsTarget(schema)
-    draft = _draft(bare, declared, target, counts, {}, needed)
+    states = len(declared.biases)
+    draft = _draft(bare, columns, states, target, counts, {}, needed)
     found = survey(draft, limit)
     if found.doubtful.any():
         missing = missing_values(bare, target, needed)
         _require_labels_and_counts(missing, label, counts)
-        for bias in declared.columns.values():
+        for bias in columns.values():
             expression(bare, bias, target, missing, bare.name)
-        draft = _draft(bare, declared, target, counts, missing, ())
+        draft = _draft(bare, columns, states, target, counts, missing, ())
         found = survey(draft, limit)
     _require_known_labels(found.labels, label, bare.codes)
     if counts is not None and (found.status > COUNTED).any():
@@ -233,7 +240,8 @@ def _surveyed(bare: Part, declared: Declared, counts: str | None, limit: int) ->
 
 def _draft(
     bare: Part,
-    declared: Declared,
+    held: dict[str, ExpressionBias],
+    states: int,
     target: NarwhalsTarget,
     counts: str | None,
     missing: Mapping[str, int],
@@ -241,7 +249,7 @@ def _draft(
 ) -> Draft:
     """Put all that was declared on a frame; with the columns needed doubt that they have no missing values."""
     columns, certain = {}, [_present(column, target) for column in needed]
-    for name, bias in declared.columns.items():
+    for name, bias in held.items():
         compiled = compiled_bias(bias, target, missing)
         columns[name] = as_floats(compiled)
         if compiled.known is not None and not missing:
@@ -250,7 +258,7 @@ def _draft(
         columns[COUNT] = nw.col(counts).cast(nw.Float64)
     with answering(bare.name):
         part = replace(bare, frame=bare.frame.with_columns(**columns))
-    return Draft(part, target, declared.columns, len(declared.biases), tuple(missing), tuple(certain))
+    return Draft(part, target, held, states, tuple(missing), tuple(certain))
 
 
 def _present(column: str, target: NarwhalsTarget) -> nw.Expr:

@@ -230,7 +230,7 @@ class EngineDistribution:
     def _numbered(self, low: float, high: float, most: int) -> Floats:
         """Return distinct values at evenly spaced places among those from low to high."""
         with answering():
-            frames = [part.frame.select(self.function(part).alias(VALUE)) for part in self.at.parts]
+            frames = [part.rows_as_asked.select(self.function(part).alias(VALUE)) for part in self.at.parts]
             frame = frames[0] if len(frames) == 1 else nw.concat(frames)
             inside = frame.filter((nw.col(VALUE) >= low) & (nw.col(VALUE) <= high)).unique()
             places = _evenly(int(collected(inside.select(nw.len().alias("n"))).item()), most).tolist()

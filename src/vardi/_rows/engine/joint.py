@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -16,11 +16,14 @@ from vardi._rows.contract import Coordinates, Floats, Integers, JointSums
 from vardi._rows.dense import Dense
 from vardi._rows.engine.lazy_rows import LazyRows
 from vardi._rows.engine.model import EngineFamily, EngineKnown, EngineModel
+from vardi._rows.engine.moments import EngineMoments
 from vardi._rows.engine.point import FITTED, REFUSED, REST, EnginePoint, parts_at
+from vardi._rows.engine.weights import weights_by_sample
 from vardi._rows.joint import Joint
 
 Terms: TypeAlias = dict[Hashable, nw.Expr]
 COUNTED = "__vardi_counted_{}"
+GROUP = "__vardi_group_{}"
 SAME = 1e-12  # how far points may be from a change of gauge of one another, relative to their size
 
 
@@ -127,6 +130,18 @@ class EngineRows:
     def without_known(self) -> EngineRows:
         """Return the same rows with nothing known of the population."""
         return EngineRows(replace(self.model, known=EngineKnown.none()), lambda: self.few.without_known(), self._reach)
+
+    def with_groups(self, groups: Integers, masses: Floats) -> EngineRows:
+        """Return the same rows of whose population only the shares of some groups of samples are known."""
+        columns = [GROUP.format(label) for label in range(1, len(masses))]
+        parts = tuple(_with_groups(part, groups, columns) for part in self.model.parts)
+        known = EngineKnown(tuple(columns), np.eye(len(columns)), masses[1:], np.empty((len(columns), 0)), {})
+        model = replace(self.model, parts=parts, known=known)
+        return EngineRows(model, lambda: self.few.with_groups(groups, masses), self._reach)
+
+    def weight_shares(self, v: Floats) -> Floats:
+        """Return the share of the weight that the rows of each sample carry at a point, by one query for each part."""
+        return weights_by_sample(EngineMoments(self.model, v)).shares
 
     def with_values(self, means: Floats) -> EngineRows:
         """Return the same rows with other known values."""
@@ -237,6 +252,16 @@ class EngineRows:
             for (k, j), value in zip(asked, part.sums(list(asked.values())), strict=True):
                 found[k][j] += value
         return found
+
+
+def _with_groups(part: Part, groups: Integers, columns: Sequence[str]) -> Part:
+    """Return a part with a column for each group but the first: 1 on the rows of its samples, 0 on others."""
+    found = {}
+    for label, name in enumerate(columns, start=1):
+        mine = [part.only(code, nw.lit(1.0)) for code in part.codes.values() if groups[code] == label]
+        found[name] = sum((one for one in mine if one is not None), start=nw.lit(0.0))
+    change = with_columns(found)
+    return part if change is None else part.map(change)
 
 
 def largest(sizes: Floats) -> int:
