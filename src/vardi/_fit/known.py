@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.special import chdtrc
@@ -20,7 +20,6 @@ from vardi._estimate.known_check import KnownCheck, known_lines
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.known import Known
 from vardi._rows.contract import Floats
-from vardi._rows.joint import Joint, KnownColumns
 from vardi._solve.identify import Verdict, joined_verdict
 from vardi._solve.joint import At
 from vardi._solve.parameters import held_of
@@ -84,29 +83,23 @@ def warn_of_contradiction(check: KnownCheck | None) -> None:
 def joined(held: Any) -> Verdict:
     """Return the verdict on the overlap, and on groups that known values join."""
     verdict: Verdict = held.judge()
-    if held.groups is None or held.groups.max() <= 0:
+    if held.joining is None:
         return verdict
-    return joined_verdict(verdict, np.bincount(held.groups[held.rows.source], held.masses).astype(np.float64))
+    return joined_verdict(verdict, held.joining, held.joint.masses_of(held.groups, held.point))
 
 
 def _alone(held: Any) -> Tangent | None:
     """Return the samples without known values, but for the masses of groups; None where these tell parameters."""
     if held.alone is None:
         return None
-    joint = held.joint
-    v = held.alone[: joint.coordinates.theta.stop]
-    if held.groups.max() <= 0:
-        return held.tangent_of(joint.without_known(), v)
-    members = np.eye(int(held.groups.max()) + 1)[held.groups[joint.source]]
-    counts = np.ones(len(joint)) if joint.counts is None else joint.counts
-    masses, alone_masses = (
-        (counts * weights) @ members / joint.sizes.sum()
-        for weights in (joint.weights(held.point)[0], joint.without_known().weights(v)[0])
-    )
+    joint, groups = held.joint, held.groups
+    v, own = held.alone[: joint.coordinates.theta.stop], joint.without_known()
+    if held.joining is None:
+        return cast(Tangent, held.tangent_of(own, v))
+    masses = joint.masses_of(groups, held.point)
     v = v.copy()
-    v[: joint.coordinates.samples] += np.append(np.log(alone_masses / masses), 0.0)[held.groups]
-    known = KnownColumns(members[:, 1:], masses[1:], np.empty((len(masses) - 1, 0)), {})
-    return held.tangent_of(Joint(joint.base, joint.families, known), np.append(v, np.zeros(len(known.means))))
+    v[: joint.coordinates.samples] += np.append(np.log(own.masses_of(groups, v) / masses), 0.0)[groups]
+    return cast(Tangent, held.tangent_of(joint.with_masses_of(groups, masses), np.append(v, np.zeros(len(masses) - 1))))
 
 
 def _test_of_multipliers(held: Any) -> tuple[float, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -19,6 +19,7 @@ from vardi._rows.joint import Joint
 
 Terms: TypeAlias = dict[Hashable, nw.Expr]
 COUNTED = "__vardi_counted_{}"
+GROUP = "__vardi_group_{}"
 SAME = 1e-12  # how far points may be from a change of gauge of one another, relative to their size
 
 
@@ -145,6 +146,21 @@ class EngineRows:
         """Return the same rows with nothing known of the population."""
         return EngineRows(replace(self.model, known=EngineKnown.none()), lambda: self.few)
 
+    def masses_of(self, groups: Integers, v: Floats) -> Floats:
+        """Return the share of the weight that each group of samples carries at a point, by a query for each part."""
+        point, masses = EnginePoint(self.model, v), np.zeros(int(groups.max()) + 1)
+        for part in self.model.parts:
+            for code, row in part.by_sample({"mass": part.times_count(point.weight).sum()}, point):
+                masses[groups[code]] += row["mass"]
+        return masses / masses.sum()
+
+    def with_masses_of(self, groups: Integers, masses: Floats) -> EngineRows:
+        """Return the same rows with nothing known but the masses of groups of samples."""
+        names = tuple(GROUP.format(label) for label in range(1, len(masses)))
+        known = EngineKnown(names, np.eye(len(names)), masses[1:], np.empty((len(names), 0)), {})
+        parts = tuple(_with_members(part, groups, names) for part in self.model.parts)
+        return EngineRows(replace(self.model, parts=parts, known=known), lambda: self.few)
+
     def with_values(self, means: Floats) -> EngineRows:
         """Return the same rows with other known values."""
         model = replace(self.model, known=replace(self.model.known, means=means))
@@ -246,6 +262,15 @@ class EngineRows:
             for (k, j), value in zip(asked, part.sums(list(asked.values())), strict=True):
                 found[k][j] += value
         return found
+
+
+def _with_members(part: Part, groups: Integers, names: Sequence[str]) -> Part:
+    """Return a part with a column for each group from the second on: 1 on the rows of its samples, else 0."""
+    columns = {}
+    for label, name in enumerate(names, 1):
+        mine = (part.only(k, nw.lit(1.0)) for k in np.flatnonzero(groups == label).tolist())
+        columns[name] = sum((one for one in mine if one is not None), start=nw.lit(0.0))
+    return part.map(lambda frame: frame.with_columns(**columns))
 
 
 def largest(sizes: Floats) -> int:
