@@ -33,7 +33,7 @@ from vardi._rows.dense import Dense
 from vardi._rows.joint import Joint
 from vardi._rows.tilted import TiltedRows
 from vardi._rows.weighted import Weighed, WeightedRows
-from vardi._solve.identify import Verdict, judge
+from vardi._solve.identify import Joining, Verdict, judge
 from vardi._solve.joint import At
 from vardi._solve.newton import Solution, newton
 from vardi._solve.parameters import held_of
@@ -62,6 +62,8 @@ class InMemory:
         The point that the samples give on their own, without known values.
     groups : ndarray of int or None
         Groups of samples that known values join.
+    joining : Joining or None
+        How they do.
     """
 
     def __init__(
@@ -72,10 +74,11 @@ class InMemory:
         solution: Solution,
         alone: Floats | None = None,
         groups: Integers | None = None,
+        joining: Joining | None = None,
     ) -> None:
         self.pool = pool if prepared.pool is None else prepared.pool
         self.kept, self.prepared, self.solution = kept, prepared, solution
-        self.alone, self.groups = alone, groups
+        self.alone, self.groups, self.joining = alone, groups, joining
         self.joint: Joint | None = prepared.joint
         self.names: tuple[Name, ...] = pool.names
         self.rows: Rows = prepared.rows if self.joint is None else self.joint.rows_at(self.theta)

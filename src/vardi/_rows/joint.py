@@ -195,25 +195,17 @@ class Joint:
         """Return the same rows with nothing known of the population."""
         return Joint(self.base, self.families, KnownColumns.none(len(self)))
 
-    def with_groups(self, groups: Integers, masses: Floats) -> Joint:
-        """Return the same rows of whose population only the shares of some groups of samples are known.
+    def masses_of(self, groups: Integers, v: Floats) -> Floats:
+        """Return the share of the weight that each group of samples carries at a point."""
+        weights, _ = self.weights(v)
+        mass = weights if self.counts is None else weights * self.counts
+        return np.bincount(groups[self.source], mass) / self.sizes.sum()
 
-        Parameters
-        ----------
-        groups : ndarray of int of shape (K,)
-            The group of each sample.
-        masses : ndarray of shape (g,)
-            The share of each group.
-        """
+    def with_masses_of(self, groups: Integers, masses: Floats) -> Joint:
+        """Return the same rows with nothing known but the masses of groups of samples."""
         members = np.eye(len(masses))[groups[self.source]]
         known = KnownColumns(members[:, 1:], masses[1:], np.empty((len(masses) - 1, 0)), {})
         return Joint(self.base, self.families, known)
-
-    def weight_shares(self, v: Floats) -> Floats:
-        """Return the share of the weight that the rows of each sample carry at a point."""
-        weights, _ = self.weights(v)
-        mass = weights if self.counts is None else weights * self.counts
-        return np.bincount(self.source, mass, minlength=len(self.sizes)).astype(np.float64) / mass.sum()
 
     def with_values(self, means: Floats) -> Joint:
         """Return the same rows with other known values."""
