@@ -29,8 +29,8 @@ from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.labels import EngineLabels
 from vardi._rows.grouping import membership
 from vardi._solve.newton import newton
-from vardi._texts import WIDTH, Outcome, cut, more, outcome, show, width_of
 from vardi.errors import MismatchError, suggest
+from vardi.errors._texts import WIDTH, Outcome, cut, more, outcome, show, width_of
 
 RANK = 1e-8  # eigenvalues of the scaled information, and information in rows, that are not told from zero
 FIFTHS, REGIONS, GRID = 5, 10, 200  # cells of a column: as features, to seek the worst in, for distances between cdfs

@@ -30,13 +30,13 @@ from vardi._rows import Rows
 from vardi._rows.contract import Floats
 from vardi._solve.identify import Name
 from vardi._solve.refit import Refit
-from vardi._texts import show
 from vardi.errors import (
     MismatchError,
     NotIdentifiableError,
     VardiWarning,
     WeakOverlapWarning,
 )
+from vardi.errors._texts import show
 
 TOLERANCE = 1e-6  # of a refit: far below the spread of any draw
 MOST_FAILED = 0.1  # share of draws without a fit from which their spread says nothing
