@@ -34,7 +34,7 @@ counts = "y"
 id = "s"
 [states.big]
 bias = "x > 2"
-[shares]
+[known]
 "x > 1" = 0.7
 s = {a = 0.5, b = 0.5}
 """
@@ -208,13 +208,13 @@ KEYS = [
         "states.z",
         "states.z.bias",
         "states.a.bias",
-        "shares",
-        "shares.x",
-        "shares.s",
-        "shares.s.a",
+        "known",
+        "known.x",
+        "known.s",
+        "known.s.a",
     ],
-    *["known_shares", "pool", "pool.data", "pool.source", "biases", "biases.a"],
-    'shares."x > 1"',
+    *["shares", "shares.x", "known_shares", "pool", "pool.data", "pool.source", "biases", "biases.a"],
+    'known."x > 1"',
     'sources.""',
     'sources."a b"',
     '""',
