@@ -15,12 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression
-from vardi._lazy.shares import LazyTable
 
 import vardi
+from vardi._inputs.engine.pool import open_frames
 from vardi._inputs.known import Known, PoolTable, as_known, known_biases
 from vardi._inputs.pool import as_pool
-from vardi._lazy import as_lazy_pool
 
 NAMES = ("panel", "national", 7)
 ROWS = pd.DataFrame(
@@ -129,7 +128,7 @@ def test_tables_agree(engine):
         found: Any = PoolTable(as_pool(samples, {"a": 1, "b": 1}))
     else:
         lazy = {name: pl.from_pandas(rows).lazy() for name, rows in samples.items()}
-        found = LazyTable(as_lazy_pool(lazy, {"a": 1, "b": 1}, source=None, counts=None))
+        found = open_frames(lazy, {"a": 1, "b": 1}, source=None, counts=None).table
     assert set(found.columns) == set(ROWS.columns)
     assert {column: found.kind(column) for column in found.columns} == {
         "age": "number",

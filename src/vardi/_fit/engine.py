@@ -42,7 +42,7 @@ from vardi._rows.engine.weights import (
     weights_column,
 )
 from vardi._rows.weighted import WeightedRows
-from vardi._solve.identify import Verdict, judge
+from vardi._solve.identify import Joining, Verdict, judge
 from vardi._solve.joint import At
 from vardi._solve.newton import Solution
 from vardi._solve.parameters import held_of
@@ -72,6 +72,8 @@ class InEngine:
         The point that the samples give on their own, without known values.
     groups : ndarray of int or None
         Groups of samples that known values join.
+    joining : Joining or None
+        How they do.
     """
 
     in_memory = False
@@ -85,9 +87,10 @@ class InEngine:
         solution: Solution,
         alone: Floats | None = None,
         groups: Integers | None = None,
+        joining: Joining | None = None,
     ) -> None:
         self.pool, self.model, self.prepared, self.solution = pool, model, prepared, solution
-        self.alone, self.groups = alone, groups
+        self.alone, self.groups, self.joining = alone, groups, joining
         self.joint: Any = prepared.joint
         self.names: tuple[Name, ...] = pool.names
         self.collapsed = hasattr(prepared.rows, "matrix")  # equal rows were collapsed, and are in memory
@@ -313,9 +316,9 @@ class InEngine:
 
     # what takes rows
 
-    def refit(self, counts: Floats, *, tol: float, may_part: bool) -> Refit:
-        """Solve again for other counts of the distinct rows."""
-        return refit(self.rows, self.joint, self.solution.u, self.point, counts, tol=tol, may_part=may_part)
+    def refit(self, counts: Floats, *, tol: float, may_part: bool, rng: np.random.Generator | None = None) -> Refit:
+        """Solve again for other counts of the distinct rows; known values with an error are drawn anew by rng."""
+        return refit(self.rows, self.joint, self.solution.u, self.point, counts, tol=tol, may_part=may_part, rng=rng)
 
     def parts(self, fit: Any) -> EngineParts:
         """Return what accounts of a fit ask of its rows."""

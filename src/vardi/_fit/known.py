@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.special import chdtrc
@@ -19,7 +19,7 @@ from scipy.special import chdtrc
 from vardi._estimate.known_check import KnownCheck, known_lines
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.known import Known
-from vardi._rows.contract import Floats, Integers
+from vardi._rows.contract import Floats
 from vardi._solve.identify import Verdict, joined_verdict
 from vardi._solve.joint import At
 from vardi._solve.parameters import held_of
@@ -83,31 +83,23 @@ def warn_of_contradiction(check: KnownCheck | None) -> None:
 def joined(held: Any) -> Verdict:
     """Return the verdict on the overlap, and on groups that known values join."""
     verdict: Verdict = held.judge()
-    if held.groups is None or held.groups.max() <= 0:
+    if held.joining is None:
         return verdict
-    return joined_verdict(verdict, group_masses(held.groups, held.weight_shares()))
-
-
-def group_masses(groups: Integers, shares: Floats) -> Floats:
-    """Return the share of the weight that each group of samples carries; states without rows are in none."""
-    return np.bincount(groups[groups >= 0], shares[groups >= 0]).astype(np.float64)
+    return joined_verdict(verdict, held.joining, held.joint.masses_of(held.groups, held.point))
 
 
 def _alone(held: Any) -> Tangent | None:
     """Return the samples without known values, but for the masses of groups; None where these tell parameters."""
     if held.alone is None:
         return None
-    joint = held.joint
-    v = held.alone[: joint.coordinates.theta.stop]
-    if held.groups.max() <= 0:
-        return held.tangent_of(joint.without_known(), v)
-    masses, alone = (
-        group_masses(held.groups, rows.weight_shares(point))
-        for rows, point in ((joint, held.point), (joint.without_known(), v))
-    )
+    joint, groups = held.joint, held.groups
+    v, own = held.alone[: joint.coordinates.theta.stop], joint.without_known()
+    if held.joining is None:
+        return cast(Tangent, held.tangent_of(own, v))
+    masses = joint.masses_of(groups, held.point)
     v = v.copy()
-    v[: joint.coordinates.samples] += np.append(np.log(alone / masses), 0.0)[held.groups]
-    return held.tangent_of(joint.with_groups(held.groups, masses), np.append(v, np.zeros(len(masses) - 1)))
+    v[: joint.coordinates.samples] += np.append(np.log(own.masses_of(groups, v) / masses), 0.0)[groups]
+    return cast(Tangent, held.tangent_of(joint.with_masses_of(groups, masses), np.append(v, np.zeros(len(masses) - 1))))
 
 
 def _test_of_multipliers(held: Any) -> tuple[float, int]:

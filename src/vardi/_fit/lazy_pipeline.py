@@ -23,7 +23,7 @@ from vardi._rows.engine.levels import with_levels
 from vardi._rows.engine.model import EngineKnown, EngineModel
 from vardi._rows.joint import Joint
 from vardi._solve.identify import Verdict, connected, joined_verdict, judge
-from vardi._solve.model import joined_groups, solve_in_engine, solve_joint, solve_plain
+from vardi._solve.model import joining_of, solve_in_engine, solve_joint, solve_plain
 from vardi._solve.newton import GAP, Solution, solve
 from vardi.errors import NotIdentifiableError
 
@@ -51,7 +51,7 @@ def fit_lazy(frames: OpenFrames, known: Any, on_unidentified: str, tol: float, m
     else:
         solved = solve_in_engine(joint, pool.names, given, values, verdict, tol=tol, max_iterations=max_iterations)
     prepared = Prepared(rows, joint, given, values, directions)  # type: ignore[arg-type]
-    fit = DebiasedSample(InEngine(pool, model, prepared, solved.solution, solved.alone, solved.groups))
+    fit = DebiasedSample(InEngine(pool, model, prepared, solved.solution, solved.alone, solved.groups, solved.joining))
     if given is not None:
         warn_of_contradiction(fit.known)
     return fit
@@ -83,12 +83,12 @@ def lazy_verdict_of(frames: OpenFrames, known: Any) -> Verdict:
     model, _, _ = _model(pool, given, found)
     joint = joint_rows(pool, model, found, is_all=is_all)
     try:
-        joined_groups(joint if isinstance(joint, Joint) else joint.few, pool.names, verdict)
+        joining = joining_of(joint if isinstance(joint, Joint) else joint.few, pool.names, verdict)
     except NotIdentifiableError as error:
         if error.verdict is None:
             raise
         return as_identified(error.verdict, str(error))
-    return joined_verdict(verdict, None)
+    return joined_verdict(verdict, joining)
 
 
 def _rows(pool: LazyPool, found: DistinctRows, *, is_all: bool) -> Any:

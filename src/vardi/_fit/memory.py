@@ -27,10 +27,13 @@ from vardi._inputs.pool import Name, Pool, in_order, is_missing
 from vardi._machine.memory import require_memory
 from vardi._refusals import not_finite
 from vardi._rows import Rows
+from vardi._rows.blocks import ANSWER, Blocks
 from vardi._rows.contract import Floats, Integers
+from vardi._rows.dense import Dense
 from vardi._rows.joint import Joint
+from vardi._rows.tilted import TiltedRows
 from vardi._rows.weighted import Weighed, WeightedRows
-from vardi._solve.identify import Verdict, judge
+from vardi._solve.identify import Joining, Verdict, judge
 from vardi._solve.joint import At
 from vardi._solve.newton import Solution, newton
 from vardi._solve.parameters import held_of
@@ -59,6 +62,8 @@ class InMemory:
         The point that the samples give on their own, without known values.
     groups : ndarray of int or None
         Groups of samples that known values join.
+    joining : Joining or None
+        How they do.
     """
 
     def __init__(
@@ -69,10 +74,11 @@ class InMemory:
         solution: Solution,
         alone: Floats | None = None,
         groups: Integers | None = None,
+        joining: Joining | None = None,
     ) -> None:
         self.pool = pool if prepared.pool is None else prepared.pool
         self.kept, self.prepared, self.solution = kept, prepared, solution
-        self.alone, self.groups = alone, groups
+        self.alone, self.groups, self.joining = alone, groups, joining
         self.joint: Joint | None = prepared.joint
         self.names: tuple[Name, ...] = pool.names
         self.rows: Rows = prepared.rows if self.joint is None else self.joint.rows_at(self.theta)
@@ -161,9 +167,9 @@ class InMemory:
         mass = self.row_weights if self.rows.counts is None else self.row_weights * self.rows.counts
         return mass / mass.sum()
 
-    def refit(self, counts: Floats, *, tol: float, may_part: bool) -> Refit:
-        """Solve again for other counts of the rows."""
-        return refit(self.rows, self.joint, self.solution.u, self.point, counts, tol=tol, may_part=may_part)
+    def refit(self, counts: Floats, *, tol: float, may_part: bool, rng: np.random.Generator | None = None) -> Refit:
+        """Solve again for other counts of the rows; known values with an error are drawn anew by rng."""
+        return refit(self.rows, self.joint, self.solution.u, self.point, counts, tol=tol, may_part=may_part, rng=rng)
 
     def log_omega_covariance(self) -> Floats:
         r"""Return :math:`\sum_i \pi_i^2 g_i g_i' + a'H^+a / n` (MBAR's form), which single rows do not trouble.
@@ -172,10 +178,11 @@ class InMemory:
         """
         if self.joint is not None:
             return self.bias_influence().covariance()
-        measure, hessian = self.tangent.measure, self.tangent.hessian
-        rg = self.tilts() - measure.weights[:, None]
-        projected = measure.project(rg)
-        return np.asarray(((rg.T * measure.counts) @ rg + projected.T @ hessian.solve(projected)) / measure.n**2)
+        tangent, functions = self._tilted
+        ones = np.ones(len(self.names))
+        a = tangent.measure.against(functions, ones)
+        squares = tangent.measure.squares(functions, ones)
+        return np.asarray((squares + a.T @ tangent.hessian.solve(a)) / tangent.n**2)
 
     def check_biases(self, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
         """Test the declared biases by what overlap alone says: known values have no part in it."""
@@ -235,19 +242,24 @@ class InMemory:
 
     def bias_influence(self) -> Influence:
         r"""Return the influence on each :math:`\log\Omega_k`: by the weights, and by parameters of the bias itself."""
-        tangent, joint = self.tangent, self.joint
-        moved = None
-        if joint is not None and joint.families:
-            at = joint.coordinates
-            moved = np.zeros((len(at), len(self.names)))
-            point = joint.at(self.point)
-            counts = np.ones(len(joint)) if joint.counts is None else joint.counts
-            for k, t in point.gradients.items():
-                place = slice(at.theta.start + joint.places[k].start, at.theta.start + joint.places[k].stop)
-                share = counts * point._share(k)
-                mean = share @ t / joint.sizes[k] + joint.families[k].offset_gradient(self.theta[joint.places[k]])
-                moved[place, k] = tangent.n * mean
-        return tangent.influence(Weighed(self.tilts()), moved)[1]
+        moved = None if self.joint is None else self.tangent.n * self.joint.mean_gradients(self.point)
+        tangent, functions = self._tilted
+        return tangent.influence(functions, moved)[1]
+
+    @property
+    def _tilted(self) -> tuple[Tangent, Any]:
+        """The functions omega_k / Omega_k, and the rows in whose language these are."""
+        K, most = len(self.names), ANSWER if isinstance(self.rows, Blocks) else TILTS
+        if isinstance(self.rows, Dense) and len(self.source) * K > most and K * K <= TILTS:
+            return self._summed, self._summed.measure.tilts
+        return self.tangent, Weighed(self.tilts())
+
+    @cached_property
+    def _summed(self) -> Tangent:
+        """The solution for functions of the biases alone, by one pass over rows that are too many for them all."""
+        tangent = self.tangent
+        assert isinstance(self.rows, Dense)
+        return Tangent(TiltedRows(self.rows, tangent.measure, self.log_omegas), tangent.jacobian, tangent.hessian)
 
     def tilts(self) -> Floats:
         """Return r_i omega_k(z_i) / Omega_k, the weight of row i under state k, for all rows and states."""

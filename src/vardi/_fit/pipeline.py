@@ -16,7 +16,7 @@ from vardi._fit.prepare import Prepared, counted, prepare
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.pool import Name, Pool
 from vardi._solve.identify import Verdict, joined_verdict, judge
-from vardi._solve.model import joined_groups, solve_joint, solve_plain
+from vardi._solve.model import joining_of, solve_joint, solve_plain
 from vardi._solve.newton import Solution
 from vardi._solve.parameters import unknown_everywhere
 from vardi._texts import show
@@ -64,8 +64,17 @@ def _fit_joint(
     found = solve_joint(
         joint, pool.names, prepared.known, prepared.values, verdict, tol=tol, max_iterations=max_iterations
     )
-    held = InMemory(pool, None if kept.all() else kept, prepared, found.solution, found.alone, found.groups)
-    fit = DebiasedSample(held)
+    fit = DebiasedSample(
+        InMemory(
+            pool,
+            None if kept.all() else kept,
+            prepared,
+            found.solution,
+            found.alone,
+            found.groups,
+            found.joining,
+        )
+    )
     if prepared.known is not None:
         warn_of_contradiction(fit.known)
     return fit
@@ -84,12 +93,12 @@ def verdict_of(pool: Pool, omega: Any, known: Any, *, log: bool) -> Verdict:
             return as_identified(verdict, str(unknown_everywhere([pool.names[k] for k in sampled], verdict)))
         return verdict
     try:
-        joined_groups(joint, pool.names, verdict)
+        joining = joining_of(joint, pool.names, verdict)
     except NotIdentifiableError as error:
         if error.verdict is None:
             raise
         return as_identified(error.verdict, str(error))
-    return joined_verdict(verdict, None)
+    return joined_verdict(verdict, joining)
 
 
 def first_theta(prepared: Prepared) -> NDArray[np.float64]:

@@ -140,6 +140,22 @@ class Joint:
         """Return t = grad log omega of each bias with parameters."""
         return self.at(v).gradients
 
+    def beside(self, v: Floats) -> tuple[Floats, Floats]:
+        """Return x_i and q_i of every row without the part of u, of shape (n, d - K)."""
+        at = self.at(v)
+        return at.beside, at.scores
+
+    def mean_gradients(self, v: Floats) -> Floats:
+        """Return the mean of the gradient of log omega_k under the fitted law of sample k, of shape (d, K)."""
+        at, point = self.coordinates, self.at(v)
+        counts = np.ones(len(self)) if self.counts is None else self.counts
+        means = np.zeros((len(at), at.samples))
+        for k, t in point.gradients.items():
+            place, theta = self.places[k], point.theta[self.places[k]]
+            mean = (counts * point._share(k)) @ t / self.sizes[k] + self.families[k].offset_gradient(theta)
+            means[at.theta, k][place] = mean
+        return means
+
     def along(self, v: Floats, b: Floats) -> tuple[Floats, dict[int, Floats]]:
         """Return b_theta't of each row for its own bias, and for each bias with parameters."""
         theta = b[self.coordinates.theta]
@@ -170,31 +186,26 @@ class Joint:
 
     def with_counts(self, counts: Floats) -> Joint:
         """Return the same rows, counted otherwise."""
-        return Joint(self.base.with_counts(counts), self.families, self.known)
+        joint = Joint(self.base.with_counts(counts), self.families, self.known)
+        if self.families:
+            joint.logs = self.logs
+        return joint
 
     def without_known(self) -> Joint:
         """Return the same rows with nothing known of the population."""
         return Joint(self.base, self.families, KnownColumns.none(len(self)))
 
-    def with_groups(self, groups: Integers, masses: Floats) -> Joint:
-        """Return the same rows of whose population only the shares of some groups of samples are known.
+    def masses_of(self, groups: Integers, v: Floats) -> Floats:
+        """Return the share of the weight that each group of samples carries at a point."""
+        weights, _ = self.weights(v)
+        mass = weights if self.counts is None else weights * self.counts
+        return np.bincount(groups[self.source], mass) / self.sizes.sum()
 
-        Parameters
-        ----------
-        groups : ndarray of int of shape (K,)
-            The group of each sample.
-        masses : ndarray of shape (g,)
-            The share of each group.
-        """
+    def with_masses_of(self, groups: Integers, masses: Floats) -> Joint:
+        """Return the same rows with nothing known but the masses of groups of samples."""
         members = np.eye(len(masses))[groups[self.source]]
         known = KnownColumns(members[:, 1:], masses[1:], np.empty((len(masses) - 1, 0)), {})
         return Joint(self.base, self.families, known)
-
-    def weight_shares(self, v: Floats) -> Floats:
-        """Return the share of the weight that the rows of each sample carry at a point."""
-        weights, _ = self.weights(v)
-        mass = weights if self.counts is None else weights * self.counts
-        return np.bincount(self.source, mass, minlength=len(self.sizes)).astype(np.float64) / mass.sum()
 
     def with_values(self, means: Floats) -> Joint:
         """Return the same rows with other known values."""

@@ -205,20 +205,34 @@ def cut_verdict(before: Verdict, side: Floats, gap: float) -> Verdict:
     return replace(before, identified=False, groups=groups, message=message)
 
 
-def joined_verdict(before: Verdict, masses: Floats | None) -> Verdict:
+@dataclass(frozen=True)
+class Joining:
+    """How known values join groups of samples that overlap does not compare.
+
+    Attributes
+    ----------
+    exact : bool
+        Whether functions that are constant within each group tell the mass of all, as shares of groups do; else the
+        masses are estimates, by means that differ between the groups.
+    condition : float
+        The condition number of (1, means of the known functions in each group): how much it amplifies their errors.
+    """
+
+    exact: bool
+    condition: float
+
+
+def joined_verdict(before: Verdict, joining: Joining | None, masses: Floats | None = None) -> Verdict:
     """Return the verdict on samples whose groups known values join; with the masses that these give them, if solved."""
-    if before.identified:
+    if before.identified or joining is None:
         return before
-    shown = before.groups[:6]
-    shares = (
-        ""
-        if masses is None
-        else "; ".join(f"{show(group)} {mass:.1%}" for group, mass in zip(shown, masses, strict=False))
-    )
-    more = "; ..." if len(before.groups) > 6 else ""
+    how = "exactly" if joining.exact else f"by estimate, with condition number {joining.condition:.3g}"
+    shown = zip(before.groups[:6], [] if masses is None else masses, strict=False)
+    shares = "; ".join(f"{show(group)} {mass:.1%}" for group, mass in shown)
+    more = "; ..." if shares and len(before.groups) > 6 else ""
     message = (
-        f"The samples fall into {len(before.groups)} groups that overlap does not compare, and the known values do"
-        f"{f' ({shares}{more})' if shares else ''}."
+        f"The samples fall into {len(before.groups)} groups that overlap does not compare; known values join them "
+        f"{how}{f': {shares}{more}' if shares else ''}."
     )
     return replace(before, identified=True, message=message)
 

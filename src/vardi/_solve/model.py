@@ -17,7 +17,7 @@ from vardi._rows.base import Rows
 from vardi._rows.contract import Floats, Integers
 from vardi._rows.engine.joint import EngineRows
 from vardi._rows.joint import Joint
-from vardi._solve.identify import Verdict, connected, cut_verdict, group_text, judge, weak_groups
+from vardi._solve.identify import Joining, Verdict, connected, cut_verdict, group_text, judge, weak_groups
 from vardi._solve.joint import Walk, descend, meet, stationary
 from vardi._solve.newton import GAP, Solution, newton, solve
 from vardi._solve.parameters import (
@@ -68,11 +68,14 @@ class JointFit:
         tell the parameters.
     groups : ndarray of int
         The group of each bias within which overlap compares the samples; -1 for a state without rows.
+    joining : Joining or None
+        How known values join the groups; None where there is one.
     """
 
     solution: Solution
     alone: Floats | None
     groups: Integers
+    joining: Joining | None = None
 
 
 def solve_joint(
@@ -119,11 +122,11 @@ def _solved(
         if len(joint.families) == int((joint.sizes > 0).sum()):
             raise unknown_everywhere([names[k] for k in joint.families], verdict)
     start, identified = _without_known(joint, names, groups, tol, max_iterations)
-    held = held_of(joint)
+    held, joining = held_of(joint), None
     if known is None:
         walk = _polished(joint, start, held, tol, max_iterations, names)
     else:
-        _require_joined(joint, start, groups, verdict, names)
+        joining = _joining(joint, start, groups, verdict)
         walk = meet(joint, start, held, tol=tol, most=max_iterations)
         if not walk.converged:
             raise _not_met(joint, walk, known, values, groups, names)
@@ -131,7 +134,7 @@ def _solved(
         require_identified(joint, walk.at, names)
         warn_of_vague_parameters(joint, walk.at, names, stacklevel=6)
     without = start if known is not None and identified else None
-    return JointFit(_solution(joint, walk, groups), without, groups)
+    return JointFit(_solution(joint, walk, groups), without, groups, joining)
 
 
 def solve_in_engine(
@@ -164,16 +167,16 @@ def solve_in_engine(
     v, at = rows.rescaled(walk.v, shift), rows.coordinates
     u = v[at.u] - rows.shift(v[at.theta])
     solution = replace(few.solution, u=u, point=v, weights=None, iterations=walk.iterations)
-    return JointFit(replace(solution, residual=walk.at.residual, step=walk.step), without, few.groups)
+    return replace(few, solution=replace(solution, residual=walk.at.residual, step=walk.step), alone=without)
 
 
-def joined_groups(joint: Joint, names: Sequence[Name], verdict: Verdict, tol: float = 1e-6) -> Integers:
-    """Return the groups that overlap leaves, or say which of them known values do not join."""
+def joining_of(joint: Joint, names: Sequence[Name], verdict: Verdict, tol: float = 1e-6) -> Joining | None:
+    """Return how known values join the groups that overlap leaves, or say which of them they do not join."""
     groups = weak_groups(joint.base, verdict)
-    if groups.max() > 0:
-        start, _ = _without_known(joint, names, groups, tol, 100)
-        _require_joined(joint, start, groups, verdict, names)
-    return groups
+    if groups.max() <= 0:
+        return None
+    start, _ = _without_known(joint, names, groups, tol, 100)
+    return _joining(joint, start, groups, verdict)
 
 
 def _without_known(
@@ -264,25 +267,24 @@ def _gap(rows: Rows, u: Floats, groups: Integers) -> tuple[float, Floats]:
     return smallest, cut
 
 
-def _require_joined(joint: Joint, v: Floats, groups: Integers, verdict: Verdict, names: Sequence[Name]) -> None:
-    """Refuse groups whose share of the population neither overlap nor known values tell."""
+def _joining(joint: Joint, v: Floats, groups: Integers, verdict: Verdict) -> Joining | None:
+    """Return how known values join groups, or refuse those whose share of the population nothing tells."""
     count = int(groups.max()) + 1
     if count == 1:
-        return
+        return None
     weights, _ = joint.weights(v)
-    counts = np.ones(len(joint)) if joint.counts is None else joint.counts
-    label = groups[joint.source]
-    mass = np.bincount(label, counts * weights, minlength=count)
+    mass = weights if joint.counts is None else weights * joint.counts
+    members = np.eye(count)[groups[joint.source]]
     g = joint.at(v).g
-    scale = np.where(np.ptp(g, axis=0) > 0, np.ptp(g, axis=0), 1.0)
-    means = np.column_stack(
-        [np.bincount(label, counts * weights * column, minlength=count) for column in (g / scale).T]
-    )
-    design = np.column_stack([np.ones(count), means / mass[:, None]])
-    values, left = np.linalg.svd(design)[1], np.linalg.svd(design)[0]
+    g = g / np.where(np.ptp(g, axis=0) > 0, np.ptp(g, axis=0), 1.0)
+    means = (members * mass[:, None]).T @ g / (mass @ members)[:, None]
+    left, values, _ = np.linalg.svd(np.column_stack([np.ones(count), means]))
     rank = int((values > JOINED * values[0]).sum())
     if rank == count:
-        return
+        within = g - members @ means
+        spread, axes = np.linalg.eigh((within * mass[:, None]).T @ within / mass.sum())
+        constant = np.column_stack([np.ones(count), means @ axes[:, spread < JOINED**2]])
+        return Joining(bool(np.linalg.matrix_rank(constant, JOINED) == count), float(values[0] / values[-1]))
     loose = np.flatnonzero(np.abs(left[:, rank:]).max(axis=1) > JOINED)
     wanted = " or ".join(group_text(verdict.groups[g]) for g in loose[:3])
     more = "" if len(loose) <= 3 else f" (there are {len(loose)} such groups)"

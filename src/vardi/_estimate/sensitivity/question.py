@@ -14,6 +14,7 @@ from vardi._estimate.sensitivity.errors_of_biases import Errors, as_errors
 from vardi._estimate.sensitivity.result import FURTHEST, Kind, Sensitivity, require_number
 from vardi._estimate.sensitivity.targets import Mean, Target
 from vardi._estimate.sensitivity.worst import End, Linear, Reweighed, Search, Worst
+from vardi._estimate.tangent import Influence
 from vardi._rows.contract import Floats
 from vardi.errors import MismatchError
 
@@ -79,8 +80,8 @@ class Question:
             upper=np.array([end.value for end in upper]),
             linear_lower=estimate.value - half,
             linear_upper=estimate.value + half,
-            lower_stderr=self._stderrs(lower, estimate),
-            upper_stderr=self._stderrs(upper, estimate),
+            lower_stderr=self._stderrs(lower, influence),
+            upper_stderr=self._stderrs(upper, influence),
             method=worst.method,
             kind="common" if errors.common else "free",
             samples=errors.names,
@@ -91,17 +92,11 @@ class Question:
             note=note,
         )
 
-    def _stderrs(self, ends: list[End], estimate: Estimate) -> Floats:
-        """Return the errors of ends: that of the estimate where its influence values are theirs."""
-        covariance = self.held.tangent.covariance
-        return np.array(
-            [
-                estimate.stderr
-                if end.point is None and end.phi is ends[0].phi
-                else math.sqrt(covariance(end.phi, trusted=self.trusted)[0, 0])
-                for end in ends
-            ]
-        )
+    def _stderrs(self, ends: list[End], influence: Influence) -> Floats:
+        """Return the errors of the ends: by the rows, and by known values as far as these have an error."""
+        tangent, beyond = self.held.tangent, float((influence.beyond**2).sum()) / self.held.tangent.n**2
+        variances = [tangent.covariance(end.phi, trusted=self.trusted)[0, 0] + beyond for end in ends]
+        return np.sqrt(np.array(variances))
 
 
 def _factors(gammas: float | Sequence[float]) -> Floats:

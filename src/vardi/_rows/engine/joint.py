@@ -16,9 +16,7 @@ from vardi._rows.contract import Coordinates, Floats, Integers, JointSums
 from vardi._rows.dense import Dense
 from vardi._rows.engine.lazy_rows import LazyRows
 from vardi._rows.engine.model import EngineFamily, EngineKnown, EngineModel
-from vardi._rows.engine.moments import EngineMoments
 from vardi._rows.engine.point import FITTED, REFUSED, REST, EnginePoint, parts_at
-from vardi._rows.engine.weights import weights_by_sample
 from vardi._rows.joint import Joint
 
 Terms: TypeAlias = dict[Hashable, nw.Expr]
@@ -131,17 +129,21 @@ class EngineRows:
         """Return the same rows with nothing known of the population."""
         return EngineRows(replace(self.model, known=EngineKnown.none()), lambda: self.few.without_known(), self._reach)
 
-    def with_groups(self, groups: Integers, masses: Floats) -> EngineRows:
-        """Return the same rows of whose population only the shares of some groups of samples are known."""
-        columns = [GROUP.format(label) for label in range(1, len(masses))]
-        parts = tuple(_with_groups(part, groups, columns) for part in self.model.parts)
-        known = EngineKnown(tuple(columns), np.eye(len(columns)), masses[1:], np.empty((len(columns), 0)), {})
-        model = replace(self.model, parts=parts, known=known)
-        return EngineRows(model, lambda: self.few.with_groups(groups, masses), self._reach)
+    def masses_of(self, groups: Integers, v: Floats) -> Floats:
+        """Return the share of the weight that each group of samples carries at a point, by a query for each part."""
+        point, masses = EnginePoint(self.model, v), np.zeros(int(groups.max()) + 1)
+        for part in self.model.parts:
+            for code, row in part.by_sample({"mass": part.times_count(point.weight).sum()}, point):
+                masses[groups[code]] += row["mass"]
+        return masses / masses.sum()
 
-    def weight_shares(self, v: Floats) -> Floats:
-        """Return the share of the weight that the rows of each sample carry at a point, by one query for each part."""
-        return weights_by_sample(EngineMoments(self.model, v)).shares
+    def with_masses_of(self, groups: Integers, masses: Floats) -> EngineRows:
+        """Return the same rows with nothing known but the masses of groups of samples."""
+        names = tuple(GROUP.format(label) for label in range(1, len(masses)))
+        known = EngineKnown(names, np.eye(len(names)), masses[1:], np.empty((len(names), 0)), {})
+        parts = tuple(_with_members(part, groups, names) for part in self.model.parts)
+        few = self.few.with_masses_of(groups, masses)
+        return EngineRows(replace(self.model, parts=parts, known=known), lambda: few, self._reach)
 
     def with_values(self, means: Floats) -> EngineRows:
         """Return the same rows with other known values."""
@@ -254,14 +256,13 @@ class EngineRows:
         return found
 
 
-def _with_groups(part: Part, groups: Integers, columns: Sequence[str]) -> Part:
-    """Return a part with a column for each group but the first: 1 on the rows of its samples, 0 on others."""
-    found = {}
-    for label, name in enumerate(columns, start=1):
-        mine = [part.only(code, nw.lit(1.0)) for code in part.codes.values() if groups[code] == label]
-        found[name] = sum((one for one in mine if one is not None), start=nw.lit(0.0))
-    change = with_columns(found)
-    return part if change is None else part.map(change)
+def _with_members(part: Part, groups: Integers, names: Sequence[str]) -> Part:
+    """Return a part with a column for each group from the second on: 1 on the rows of its samples, else 0."""
+    columns = {}
+    for label, name in enumerate(names, 1):
+        mine = (part.only(k, nw.lit(1.0)) for k in np.flatnonzero(groups == label).tolist())
+        columns[name] = sum((one for one in mine if one is not None), start=nw.lit(0.0))
+    return part.map(lambda frame: frame.with_columns(**columns))
 
 
 def largest(sizes: Floats) -> int:
