@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from vardi._types import Floats as Floats
 from vardi._types import Integers as Integers
 
