@@ -10,7 +10,6 @@ a declared bias. Where one sample alone can draw, p is 1 and nothing is tested.
 
 from __future__ import annotations
 
-import copy
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -372,14 +371,15 @@ def _multipliers(labels: _Labels, grids: Sequence[_Cells], draws: int, rng: np.r
 def _refits(labels: _Labels, grids: Sequence[_Cells], draws: int, rng: np.random.Generator) -> Floats:
     r"""Draw T_k from samples of the fitted laws, :math:`m_i p_{ik} / \lambda_k` on row i, each fitted anew."""
     law = np.cumsum(labels.P[labels.kind] * labels.counts[:, None], axis=0).T
-    star = copy.copy(labels.influence.rows)  # the same rows with other counts; labels matter through the sizes only
-    star.sizes = np.rint(star.sizes)
-    sizes: Floats = star.sizes[labels.sampled]
+    whole: Floats = np.rint(labels.influence.rows.sizes)
+    sizes = whole[labels.sampled]
     drawn = np.full((draws, labels.K), np.inf)  # what a draw that cannot be fitted counts as
     for T in drawn:
         picked = [p.searchsorted(p[-1] * rng.random(int(n_k)), "right") for n_k, p in zip(sizes, law, strict=True)]
         rows = np.array([np.bincount(row, minlength=len(labels.kind)) for row in picked], np.float64).T
-        star.counts = np.bincount(labels.kind, rows.sum(axis=1), minlength=len(labels.P)).astype(np.float64)
+        counts = np.bincount(labels.kind, rows.sum(axis=1), minlength=len(labels.P)).astype(np.float64)
+        star = labels.influence.rows.with_counts(counts)
+        star.sizes = whole  # labels matter through the sizes only
         solution = newton(star, labels.influence.u, tol=1e-6)
         if solution.converged:
             residual = labels.residual_of(rows, labels.probabilities(star, solution.u))
