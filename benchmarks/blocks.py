@@ -12,6 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -75,8 +76,8 @@ def write_oscillators(path: Path, rows: int, batches: int) -> None:
             ((x[:, None] - centre) ** 2 * (-spring / 2)).astype("<f4").tofile(file)
 
 
-def _probe(path: str, rows: int, batches: int) -> dict[str, Any]:
-    """Solve in this process, which was started for it."""
+def probe(path: str, rows: str, batches: str) -> dict[str, Any]:
+    """Solve in this process, which was started for it, from what its command line says."""
     from vardi._rows import readers
 
     passes, read = [0], readers.Reader.blocks
@@ -85,10 +86,9 @@ def _probe(path: str, rows: int, batches: int) -> dict[str, Any]:
         passes[0] += 1
         return read(self)
 
-    readers.Reader.blocks = counted  # type: ignore[method-assign]
-    matrix = np.load(path, mmap_mode="r")[: STATES * rows * batches]
-    source = np.tile(np.repeat(np.arange(STATES), rows), batches)
-    with watched_memory() as memory:
+    source = np.tile(np.repeat(np.arange(STATES), int(rows)), int(batches))
+    matrix = np.load(path, mmap_mode="r")[: len(source)]
+    with mock.patch.object(readers.Reader, "blocks", counted), watched_memory() as memory:
         seconds, processor = time.perf_counter(), time.process_time()
         fit = vardi.debias_matrix(matrix, source, log=True)
         seconds, processor = time.perf_counter() - seconds, time.process_time() - processor
@@ -103,4 +103,4 @@ def _probe(path: str, rows: int, batches: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(_probe(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))
+    print(json.dumps(probe(*sys.argv[1:])))

@@ -9,6 +9,7 @@ import time
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import vardi
 from benchmarks.parquet import BIASES, ENGINES, write_table
@@ -66,8 +67,8 @@ def _targets(what: str, found: list[dict[str, Any]]) -> list[Target]:
     ]
 
 
-def _probe(who: str, kind: str, path: str) -> dict[str, Any]:
-    """Fit in this process, which was started for it."""
+def probe(who: str, kind: str, path: str) -> dict[str, Any]:
+    """Fit in this process, which was started for it, from what its command line says."""
     import narwhals as nw
 
     queries, collect = [0], nw.LazyFrame.collect
@@ -76,7 +77,6 @@ def _probe(who: str, kind: str, path: str) -> dict[str, Any]:
         queries[0] += 1
         return collect(self, *arguments, **options)
 
-    nw.LazyFrame.collect = counted  # type: ignore[method-assign]
     if who == "DuckDB":
         connection = import_module("duckdb").connect()
         connection.execute("SET memory_limit = '1GB'")
@@ -84,11 +84,12 @@ def _probe(who: str, kind: str, path: str) -> dict[str, Any]:
         frame = connection.read_parquet(path)
     else:
         frame = import_module("polars").scan_parquet(path)
-    started = time.perf_counter()
-    fit = vardi.debias(frame, KINDS[kind], source="source")
-    seconds = time.perf_counter() - started
+    with mock.patch.object(nw.LazyFrame, "collect", counted):
+        started = time.perf_counter()
+        fit = vardi.debias(frame, KINDS[kind], source="source")
+        seconds = time.perf_counter() - started
     return {"seconds": seconds, "peak": peak(), "queries": queries[0], "residual": fit.solution.residual}
 
 
 if __name__ == "__main__":
-    print(json.dumps(_probe(*sys.argv[1:])))
+    print(json.dumps(probe(*sys.argv[1:])))

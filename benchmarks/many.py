@@ -73,14 +73,14 @@ DESIGNS: dict[str, Callable[[int, int], tuple[Any, np.ndarray, int]]] = {
 }
 
 
-def _probe(design: str, K: int, n: int) -> dict[str, Any]:
-    """Solve in this process, which was started for it."""
-    omega, source, pairs = DESIGNS[design](K, n)
+def probe(design: str, K: str, n: str) -> dict[str, Any]:
+    """Solve in this process, which was started for it, from what its command line says."""
+    omega, source, pairs = DESIGNS[design](int(K), int(n))
     before = resident()
     forget_peak()
     started = time.perf_counter()
     fit = vardi.debias_matrix(omega, source, log=design == "dense")
-    assert len(fit.weights) == n
+    assert len(fit.weights) == int(n)
     return {
         "seconds": time.perf_counter() - started,
         "extra": peak() - before,
@@ -90,4 +90,4 @@ def _probe(design: str, K: int, n: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(_probe(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))
+    print(json.dumps(probe(*sys.argv[1:])))

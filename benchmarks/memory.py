@@ -58,10 +58,10 @@ def _measure(who: str, form: str, n: int, K: int) -> Record:
     return Record(_work(form, n, K), who, None, None, probe["extra"] / probe["input"], note)
 
 
-def _probe(who: str, form: str, n: int, K: int) -> dict[str, int]:
-    """Solve in this process, which was started for it."""
-    size, solve = _solver(who, form, n, K)
-    _, tiny = _solver(who, form, 20 * K, K)
+def probe(who: str, form: str, n: str, K: str) -> dict[str, int]:
+    """Solve in this process, which was started for it, from what its command line says."""
+    size, solve = _solver(who, form, int(n), int(K))
+    _, tiny = _solver(who, form, 20 * int(K), int(K))
     tiny()
     before = resident()
     forget_peak()
@@ -82,4 +82,4 @@ def _solver(who: str, form: str, n: int, K: int) -> tuple[int, Callable[[], Any]
 
 
 if __name__ == "__main__":
-    print(json.dumps(_probe(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))
+    print(json.dumps(probe(*sys.argv[1:])))

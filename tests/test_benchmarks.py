@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 
 import vardi
 from benchmarks.command import app
+from benchmarks.process import in_fresh_process
 from benchmarks.records import Report
 from benchmarks.run import BENCHMARKS
 
@@ -33,6 +35,27 @@ def without_peers(monkeypatch):
     from benchmarks import peers
 
     monkeypatch.setattr(peers, "installed", lambda module: False)
+
+
+@pytest.fixture(autouse=True)
+def no_collection(monkeypatch):
+    """Before each timed call garbage is collected; here that of all the tests."""
+    monkeypatch.setattr("benchmarks.timing.gc.collect", lambda: None)
+
+
+@pytest.fixture
+def one_process(monkeypatch):
+    """Let the first measurement alone have a process of its own: to start one takes longer than to solve."""
+    started = []
+
+    def measured(module, *arguments):
+        started.append(module)
+        if len(started) == 1:
+            return in_fresh_process(module, *arguments)
+        return import_module(f"benchmarks.{module}").probe(*map(str, arguments))
+
+    for module in ("blocks", "lazy", "many"):
+        monkeypatch.setattr(f"benchmarks.{module}.in_fresh_process", measured)
 
 
 @pytest.fixture
@@ -140,7 +163,7 @@ def test_missing_peers_are_named_in_the_table(name, without_peers, tiny):
 
 
 @pytest.mark.parametrize("name", ["parquet", "lazy", "blocks", "many"])
-def test_what_goes_to_disk_or_to_other_processes_is_solved_and_leaves_nothing(name, monkeypatch, tmp_path):
+def test_what_goes_to_disk_or_to_other_processes_is_solved_and_leaves_nothing(name, one_process, monkeypatch, tmp_path):
     from benchmarks.records import Settings
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

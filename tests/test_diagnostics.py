@@ -25,7 +25,7 @@ def houses():
 
 
 def test_effective_rows_are_kish(fit):
-    p = fit._probabilities
+    p = fit.held.probabilities
     assert_allclose(fit.diagnostics().effective, 1 / (p @ p))
 
 
@@ -46,7 +46,7 @@ def test_overlap_rows_sum_to_one_and_give_the_hessian(fit):
     diagnostics = fit.diagnostics()
     O = diagnostics.overlap
     assert_allclose(O.sum(axis=1), 1.0)
-    influence = fit._influence
+    influence = fit.held.tangent
     lam, n = influence.rows.sizes / influence.n, influence.n
     H = (np.diag(influence.sums.shares) - influence.sums.gram) / n
     assert_allclose(np.eye(3) - O, H / lam[:, None], atol=1e-12)
@@ -59,7 +59,7 @@ def test_columns_before_and_after(houses):
     column = houses.diagnostics(["MEDV"]).columns[0]
     design = vardi.datasets.house_prices(seed=0)
     x = np.concatenate([rows["MEDV"] for rows in design.samples.values()])
-    p = houses._probabilities
+    p = houses.held.probabilities
     estimate = houses.expectation("MEDV")
     variance = p @ (x - p @ x) ** 2
     assert_allclose(column.pooled, x.mean())
@@ -86,10 +86,11 @@ def test_gain_is_the_derivative_of_the_variance():
 
     def model_variance(counts):
         other = vardi.debias(design.samples, design.biases, counts=counts)
-        influence = other._influence
-        x = other._values("x")[:, None]
-        eta, _ = influence.of(x)
-        return influence.model_covariance(influence.weights[:, None] * (x - eta))[0, 0]
+        tangent = other.held.tangent
+        x = other.held.values("x")
+        rg = tangent.weights * (x - other.expectation(x).value)
+        a = tangent.measure.project(rg[:, None])
+        return (counts @ rg**2 + (a.T @ tangent.jacobian.solve(a))[0, 0]) / tangent.n**2
 
     before = model_variance(np.ones(len(source)))
     for k, name in enumerate(design.samples):
@@ -135,7 +136,7 @@ def test_unsampled_and_collapsed():
     rng = np.random.default_rng(2)
     samples = {"low": rng.uniform(0, 0.6, 40_000), "high": rng.uniform(0.4, 1, 20_000)}
     fit = vardi.debias(samples, {"low": "x <= 0.6", "high": "x >= 0.4", "middle": "0.3 < x < 0.7"})
-    assert fit._rows.inverse is not None
+    assert fit.held.rows.inverse is not None
     diagnostics = fit.diagnostics()
     assert diagnostics.samples[2].rows == 0
     assert np.isnan(diagnostics.samples[2].largest_weight)
@@ -199,3 +200,12 @@ def test_an_engine_says_the_same_of_single_rows():
         eager, lazy = (vardi.debias({"a": one}, {"a": "x"}, counts="n") for one in (counted, counted.lazy()))
         assert_allclose(diagnose(lazy, ["y"]).columns[0].largest_row, eager.diagnostics(["y"]).columns[0].largest_row)
         assert str(diagnose(lazy, ["x", "y"])) == str(eager.diagnostics(["x", "y"]))
+
+
+def test_known_values_with_an_error_are_part_of_every_error():
+    design = vardi.datasets.length_bias(seed=0)
+    fit = vardi.debias(design.samples, design.biases, known={"x > 4": (0.25, 0.05)})
+    wanted = fit.expectation("x > 4").stderr
+    column = fit.diagnostics(["x > 4"]).columns[0]
+    reported = vardi.report.compute(fit, variables=["x > 4"]).variables[0]
+    assert (column.stderr, reported.stderr) == pytest.approx((wanted, wanted), rel=1e-9)

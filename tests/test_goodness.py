@@ -11,14 +11,15 @@ from scipy import sparse, stats
 
 import vardi
 from vardi._estimate.bias_test import GRID, BiasCheck, Worst, _Cells, _Labels, _multipliers, _refits, check_biases
-from vardi._estimate.tangent import Influence
+from vardi._estimate.tangent import Hessian, Tangent
 from vardi._rows.dense import Dense
+from vardi._rows.weighted import WeightedRows
 
 KINDS = ["indicator", "tilt", "power"]
 
 
 def check(fit: vardi.DebiasedSample, columns: dict[str, np.ndarray], **options) -> BiasCheck:
-    return check_biases(fit._influence, fit.names, columns, **options)
+    return check_biases(fit.held.tangent, fit.names, columns, **options)
 
 
 def simulated(kind: str, K: int = 3, n: int = 40, seed: int = 0) -> tuple[np.ndarray, np.ndarray, dict]:
@@ -84,7 +85,7 @@ def test_the_score_test_is_that_of_the_formulas(kind, K):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_score_compares_sample_means_with_fitted_ones(kind):
     omega, s, columns = simulated(kind)
-    labels = _Labels(vardi.debias_matrix(omega, s)._influence, "012")
+    labels = _Labels(vardi.debias_matrix(omega, s).held.tangent, "012")
     p = labels.P
     for k in range(3):
         tilted = p[:, k] / p[:, k].sum()
@@ -130,7 +131,7 @@ def test_the_multiplier_test_is_that_of_the_formulas(kind):
     assert np.bincount(s).min() >= 2
     fit = vardi.debias_matrix(omega, s)
     x, p = columns["z"], probabilities(fit, omega)
-    labels = _Labels(fit._influence, fit.names)
+    labels = _Labels(fit.held.tangent, fit.names)
     drawn = _multipliers(labels, [_Cells(x, labels, GRID)], 20, np.random.default_rng(5))
     xi = np.random.default_rng(5).standard_normal((45, 20))
     np.testing.assert_allclose(drawn, brute_multipliers(p, s, x, np.unique(x), xi), atol=1e-9)
@@ -145,7 +146,7 @@ def test_the_multiplier_test_is_that_of_the_formulas(kind):
 def test_refits_draw_each_sample_from_its_fitted_law():
     omega, s, columns = simulated("tilt", 2, 30)
     fit = vardi.debias_matrix(omega, s)
-    x, labels = columns["z"], _Labels(fit._influence, fit.names)
+    x, labels = columns["z"], _Labels(fit.held.tangent, fit.names)
     drawn = _refits(labels, [_Cells(x, labels, GRID)], 3, np.random.default_rng(1))
     rng = np.random.default_rng(1)
     p = probabilities(fit, omega)
@@ -237,13 +238,15 @@ def test_counts_are_replication(kind):
 def test_collapsed_rows_are_rows():
     d = vardi.datasets.strata(sizes=(9000, 4000, 4000), seed=2)
     fit = vardi.debias(d.samples, d.biases)
-    collapsed = fit._influence
+    collapsed = fit.held.tangent
     assert collapsed.rows.inverse is not None
     pool = np.concatenate(list(d.samples.values()))
     x = {"x": pool[:, 0], "y": pool[:, 1]}
     matrix = collapsed.rows.matrix[collapsed.rows.inverse]
     rows = Dense(matrix, collapsed.strata.source, moderate=True)
-    plain = Influence(rows, collapsed.u, collapsed.weights, collapsed.strata.source, None)
+    hessian = Hessian(rows, collapsed.u)
+    measure = WeightedRows(rows, collapsed.u, collapsed.weights, collapsed.strata.source, None)
+    plain = Tangent(measure, hessian, hessian)
     for options in ({}, {"features": "cells"}, {"method": "ks", "draws": 30}, {"method": "ks-bootstrap", "draws": 10}):
         same(check_biases(collapsed, fit.names, x, **options), check_biases(plain, fit.names, x, **options), rtol=1e-6)
 
@@ -393,7 +396,7 @@ def test_draws_that_cannot_be_fitted_count_against_rejection():
     omega = np.array([[1, 0]] * 10 + [[1, 1]] * 2 + [[0, 1]] * 10, float)
     s = np.repeat([0, 1], 11)
     fit = vardi.debias_matrix(omega, s)
-    labels = _Labels(fit._influence, fit.names)
+    labels = _Labels(fit.held.tangent, fit.names)
     drawn = _refits(labels, [_Cells(np.arange(22.0), labels, GRID)], 40, np.random.default_rng(0))
     assert np.isinf(drawn).any()
     assert np.isfinite(drawn).any()

@@ -105,11 +105,11 @@ def test_influence_is_the_derivative_in_the_mass_of_a_row(name):
     frame, source, biases = pool()
     model, y = MODELS[name]
     fit = debiased(frame, source, biases)
-    result = inference(fit, model, ["x", "v"], y)
+    phi = inference(fit, model, ["x", "v"], y).influence.values
     eps = 1e-4
     for i in (0, 7, 130, 250, 319):
         mine = source == source[i]
-        centred = (result.influence[i] - result.influence[mine].mean(axis=0)) / len(frame)
+        centred = (phi[i] - phi[mine].mean(axis=0)) / len(frame)
         step = np.zeros(len(frame))
         step[mine] = -1.0 / mine.sum()
         step[i] += 1.0
@@ -203,7 +203,7 @@ def test_indicator_biases_are_collapsed_and_nothing_changes(monkeypatch):
 
     design = vardi.datasets.strata((9000, 6000, 6000), seed=0)
     fit = vardi.debias(design.samples, design.biases)
-    assert fit._rows.inverse is not None
+    assert fit.held.rows.inverse is not None
     one = inference(fit, Ridge(5.0), ["x0"], "x1")
     monkeypatch.setattr(choose, "SMALL", np.inf)
     other = inference(vardi.debias(design.samples, design.biases), Ridge(5.0), ["x0"], "x1")

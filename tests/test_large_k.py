@@ -9,8 +9,9 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 import vardi
-from vardi._rows import Checks, windows
+from vardi._rows import Checks
 from vardi._rows import sparse as sparse_rows
+from vardi._rows import windows as _windows
 from vardi._rows.sparse import Sparse
 from vardi._rows.windows import Intervals, Windows, window_rows
 from vardi._solve import laplacian as _laplacian
@@ -79,8 +80,8 @@ def test_every_route_leads_to_the_same_weights_gap_and_errors(name, route, monke
     monkeypatch.setattr(_laplacian, "WORK", 0.0 if route == "products with the gram" else np.inf)
     monkeypatch.setattr(_laplacian, "DENSE", 0)
     fit = vardi.debias_matrix(omega, source)
-    assert callable(fit._influence.sums.gram) == (route == "products with the rows")
-    assert fit._influence.laplacian._is_factored == (route == "a factor")
+    assert callable(fit.held.tangent.sums.gram) == (route == "products with the rows")
+    assert fit.held.tangent.laplacian._is_factored == (route == "a factor")
     off = np.ptp(np.log(fit.weights / dense.weights))
     assert off <= fit.solution.certificate + dense.solution.certificate < 1e-7
     assert fit.solution.gap == pytest.approx(dense.solution.gap, rel=1e-3)
@@ -202,7 +203,7 @@ def test_sums_over_windows_are_those_of_the_sparse_matrix(n, ties, counted, monk
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12 * np.abs(expected[expected > -np.inf]).max())
 
     for dense in (0, 10**6):
-        monkeypatch.setattr(windows, "DENSE", dense)
+        monkeypatch.setattr(_windows, "DENSE", dense)
         found, expected = ours.sums(u), theirs.sums(u)
         assert found.log_mass == pytest.approx(expected.log_mass, rel=1e-13)
         same(found.shares, expected.shares)
@@ -228,8 +229,8 @@ def test_few_links_show_the_groups_and_each_counts_its_rows(width, monkeypatch):
     windows = doubly_truncated(600, width)
     rows = Intervals(windows, np.arange(600), moderate=True)
     every = rows.reach()
-    monkeypatch.setattr(windows, "LINKS", 1000)
-    monkeypatch.setattr(windows, "FEW", 2)
+    monkeypatch.setattr(_windows, "LINKS", 1000)
+    monkeypatch.setattr(_windows, "FEW", 2)
     few = Intervals(windows, np.arange(600), moderate=True).reach()
     same = csgraph.connected_components(every, connection="strong")
     found = csgraph.connected_components(few, connection="strong")

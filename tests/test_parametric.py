@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit, logsumexp
-from vardi._parametric.likelihood import Likelihood
-from vardi._parametric.ratio import _maximum
-from vardi._parametric.setup import Setup
 
 import vardi
+from vardi._estimate.likelihood_ratio import _maximum
+from vardi._fit.prepare import counted, prepare
 from vardi._inputs.pool import as_pool
 from vardi._rows.families import as_model
+from vardi._solve.joint import At
 
 FAMILIES = {
     "logistic": vardi.logistic("x", "w"),
@@ -51,6 +51,17 @@ def fit_of(samples, bias, **options):
     return vardi.debias(samples, {"reference": 1, "panel": bias}, **options)
 
 
+def joint_of(samples, bias):
+    """Return the rows with the parameters of the panel's bias."""
+    pool = as_pool(samples, {"reference": 1, "panel": bias})
+    return prepare(pool, None, counted(pool), None, log=False).joint
+
+
+def solved(fit):
+    """Return the likelihood at the solution."""
+    return At.of(fit.held.joint, fit.held.point, 0)
+
+
 def direct(samples, log_omega, start):
     """Maximise the likelihood of the labels over (u, theta) by BFGS, for a reference and a panel."""
     pool = pd.concat([samples["reference"], samples["panel"]], ignore_index=True)
@@ -80,27 +91,30 @@ def test_estimates_are_those_of_direct_maximisation(samples, name):
     theta = np.array([estimate.value for estimate in fit.parameters["panel"].values()])
     assert tuple(fit.parameters["panel"]) == NAMES[name]
     expected, best = direct(samples, LOG_OMEGAS[name], np.zeros(len(theta)))
-    assert fit._scored.point.value <= best + 1e-12
+    here = solved(fit)
+    assert here.objective / 750 <= best + 1e-12
     np.testing.assert_allclose(theta, expected, atol=1e-4)
-    assert fit._scored.score < 1e-8
+    assert here.gradient @ here.information.solve(here.gradient) < 1e-16  # the score in standard errors, squared
+    assert fit.solution.residual < 1e-10
+    assert np.isnan(fit.solution.certificate)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_gradient_and_hessian_are_those_of_differences(samples, name):
-    setup = Setup.of(as_pool(samples, {"reference": 1, "panel": FAMILIES[name]}))
+    joint = joint_of(samples, FAMILIES[name])
     rng = np.random.default_rng(0)
-    p = setup.likelihood.parameters
-    point = rng.normal(0, 0.5, 2 + p)
+    d = len(joint.coordinates)
+    point = rng.normal(0, 0.5, d)
 
     def at(x):
-        return setup.likelihood.at(x[:2], x[2:])
+        return At.of(joint, x, 0)
 
-    steps = 1e-5 * np.eye(2 + p)
-    differences = [(at(point + h).value - at(point - h).value) / 2e-5 for h in steps]
-    np.testing.assert_allclose(at(point).gradient, differences, atol=1e-9)
+    steps = 1e-5 * np.eye(d)
+    differences = [(at(point + h).objective - at(point - h).objective) / 2e-5 for h in steps]
+    np.testing.assert_allclose(at(point).gradient / 750, np.array(differences) / 750, atol=1e-9)
     second = [(at(point + h).gradient - at(point - h).gradient) / 2e-5 for h in steps]
-    np.testing.assert_allclose(at(point).hessian, second, atol=1e-9)
-    assert np.linalg.eigvalsh(at(point).information)[0] > -1e-12  # a covariance, unlike the Hessian
+    np.testing.assert_allclose(at(point).jacobian.matrix / 750, np.array(second) / 750, atol=1e-9)
+    assert np.linalg.eigvalsh(at(point).information.matrix / 750)[0] > -1e-12  # a covariance, unlike the Hessian
 
 
 def test_a_tilt_gains_nothing_for_what_it_tilts(samples):
@@ -185,7 +199,7 @@ def test_influence_is_the_derivative_of_the_estimate(samples):
             moved.append(numbers(shifted))
         for estimate, up, down in zip(here, *moved, strict=True):
             derivative = (up.value - down.value) / (2 * step)
-            predicted = (estimate.influence[i] - estimate.influence[j]) / counts.sum()
+            predicted = (estimate.influence.values[i, 0] - estimate.influence.values[j, 0]) / counts.sum()
             assert derivative == pytest.approx(predicted, rel=1e-5, abs=1e-10)
 
 
@@ -193,7 +207,7 @@ def test_the_band_rests_on_the_same_errors(samples):
     fit = fit_of(samples, FAMILIES["logistic"])
     cdf = fit.cdf("y")
     grid = np.array([0.0, 1.0, 2.0])
-    covariance = cdf._covariance(grid, np.array([cdf(t).value for t in grid]))
+    covariance = cdf._steps.covariance(grid, np.array([cdf(t).value for t in grid]), fit.held.tangent)
     np.testing.assert_allclose(np.sqrt(np.diag(covariance)), [cdf(t).stderr for t in grid], rtol=1e-9)
     band = cdf.band()
     assert (band.high - band.low).max() > 3 * max(cdf(t).stderr for t in grid)
@@ -313,7 +327,7 @@ def test_large_columns_do_not_overflow(samples):
     wide = {key: rows.assign(x=2e6 + 300 * rows["x"]) for key, rows in samples.items()}
     fit = fit_of(wide, vardi.exponential_tilt("x"))
     np.testing.assert_allclose(fit.weights, fit_of(samples, vardi.exponential_tilt("x")).weights, rtol=1e-6)
-    assert fit._rows.log  # omega itself would not fit a float
+    assert fit.held.rows.log  # omega itself would not fit a float
     np.testing.assert_allclose(fit.weigh(wide["panel"]), np.asarray(fit.weights)[250:], rtol=1e-8)
 
 
@@ -428,7 +442,7 @@ def test_no_bias_of_a_logistic_curve_is_that_of_its_tilt(samples):
     assert test.dof == 2
     assert test.statistic == pytest.approx(tilted.test_no_bias("panel").statistic, rel=1e-8)
     none = -np.log([1 / 3, 2 / 3]) @ [1 / 3, 2 / 3]
-    assert test.statistic == pytest.approx(1500 * (none - tilted._scored.point.value), rel=1e-8)
+    assert test.statistic == pytest.approx(2 * (750 * none - solved(tilted).objective), rel=1e-8)
     assert test.pvalue < 1e-10
     assert "chi-square" in str(test)
 
@@ -457,7 +471,7 @@ def test_a_flat_curve_is_compared_with_at_its_limit(samples):
     """Under so flat a slope any intercept is too high: the likelihood tends to that of the tilt by it."""
     fit = fit_of(samples, vardi.logistic("x"))
     tilted = fit_of(samples, vardi.exponential_tilt("x"))
-    better = 1500 * (tilted._scored.point.value - fit._scored.point.value)
+    better = 2 * (solved(tilted).objective - solved(fit).objective)
     expected = tilted.test_parameters("panel", {"x": 0.1}).statistic + better
     assert fit.test_parameters("panel", {"x": 0.1}).statistic == pytest.approx(expected, rel=1e-6)
 
@@ -465,9 +479,9 @@ def test_a_flat_curve_is_compared_with_at_its_limit(samples):
 def test_a_hypothesis_under_which_the_rest_runs_away_is_refused():
     rng = np.random.default_rng(0)
     rows = {"reference": rng.normal(size=50), "panel": rng.normal(12, 1, 50)}
-    likelihood = Setup.of(as_pool(rows, {"reference": 1, "panel": vardi.exponential_tilt("x")})).likelihood
+    joint = joint_of(rows, vardi.exponential_tilt("x"))
     with pytest.raises(vardi.UnidentifiedParametersError, match="of 'panel' as declared, those that are left run away"):
-        _maximum(likelihood, np.zeros(2), np.zeros(1), np.eye(1), "panel")
+        _maximum(joint, np.zeros(3), np.eye(1), "panel")
 
 
 # --- what is not identified
@@ -584,14 +598,6 @@ def test_bad_input_is_refused(samples):
         fit_of(samples, "(x > 0) * logistic(x)")
     with pytest.raises(vardi.MismatchError, match="on_unidentified='largest' leaves samples out"):
         fit_of(samples, FAMILIES["logistic"], on_unidentified="largest")
-    with pytest.raises(vardi.MismatchError, match="Known values beside biases with parameters"):
-        fit_of(samples, FAMILIES["logistic"], known={"x > 0": 0.5})
-    with pytest.raises(vardi.MismatchError, match="Known values beside biases with parameters"):
-        vardi.identify(samples, {"reference": 1, "panel": "logistic(x)"}, known={"x > 0": 0.5})
-    lazy = {key: pl.LazyFrame(rows.to_dict("list")) for key, rows in samples.items()}
-    for ask in (vardi.debias, vardi.identify):
-        with pytest.raises(vardi.NeedsRowsError, match=r"logistic\(x\), has parameters.*Collect"):
-            ask(lazy, {"reference": 1, "panel": "logistic(x)"})
     fit = fit_of(samples, "(x > -9) * logistic(x)")
     with pytest.raises(vardi.MismatchError, match="'x'"):
         fit.weigh(pd.DataFrame({"y": [1.0]}))
@@ -601,6 +607,24 @@ def test_bad_input_is_refused(samples):
     )
     with pytest.raises(vardi.ImpossibleRowError, match="No sampled bias covers 1 of the new rows"):
         cut.weigh(pd.DataFrame({"x": [-2.0, 0.0]}))
+
+
+def test_lazy_frames_are_refused(samples):
+    lazy = {key: pl.LazyFrame(rows.to_dict("list")) for key, rows in samples.items()}
+    for ask in (vardi.debias, vardi.identify):
+        with pytest.raises(vardi.NeedsRowsError, match=r"logistic\(x\), has parameters.*Collect"):
+            ask(lazy, {"reference": 1, "panel": "logistic(x)"})
+
+
+def test_known_values_stand_beside_parameters(samples):
+    biases = {"reference": 1, "panel": FAMILIES["logistic"]}
+    assert vardi.identify(samples, biases, known={"x > 0": 0.5})
+    fit, without = (fit_of(samples, FAMILIES["logistic"], known=known) for known in ({"x > 0": 0.5}, None))
+    assert type(fit) is type(without) is vardi.DebiasedSample
+    assert fit.expectation("x > 0").value == pytest.approx(0.5, abs=1e-12)
+    assert fit.expectation("x > 0").stderr < 1e-12
+    assert fit.expectation("x").stderr < 0.9 * without.expectation("x").stderr
+    assert fit.parameters["panel"]["x"].stderr < without.parameters["panel"]["x"].stderr
 
 
 # --- values and texts
@@ -694,7 +718,7 @@ def test_summary_shows_the_parameters(samples):
     text = str(fit)
     assert "logistic(x, w)" in text
     assert f"panel: intercept {fit.parameters['panel']['intercept']}" in " ".join(text.split())
-    assert "of its standard error" in text
+    assert f"the equations hold to {fit.solution.residual:.0e}" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80
     html = fit._repr_html_()
     assert "<th>panel: x</th>" in html
@@ -705,10 +729,9 @@ def test_what_is_not_established_is_said(samples, tmp_path):
     check = fit.check_biases()
     assert np.isnan(check.pvalue)
     assert "have parameters that were fitted to these rows" in " ".join(str(check).split())
-    with pytest.raises(vardi.VardiError, match="bounds are for biases that are known"):
+    with pytest.raises(vardi.VardiError, match="known biases alone, and these have parameters that are estimated"):
         fit.bounds()
-    with pytest.raises(vardi.VardiError, match="estimated from the same rows"):
-        fit.sensitivity("y")
+    assert fit.sensitivity("y").method == "linear"
     assert "cannot be tested" in fit.report(tmp_path / "report.html").read_text(encoding="utf-8")
 
 
@@ -742,12 +765,11 @@ def test_learners_take_biases_with_parameters(samples):
 def test_a_likelihood_of_known_biases_is_the_dual(samples):
     """Q at any point is the dual of the core, whose minimum the core finds."""
     core = fit_of(samples, vardi.exponential_tilt("x", "w").at([1.0, -0.5]))
-    L = core._rows.log_omega()
+    L = core.held.rows.log_omega()
     A = L + core.solution.u
-    expected = float((logsumexp(A, axis=1) - A[np.arange(750), core._rows.source]).mean())
-    setup = Setup.of(as_pool(samples, {"reference": 1, "panel": vardi.exponential_tilt("x", "w")}))
-    model = setup.likelihood.models[1]
+    expected = float((logsumexp(A, axis=1) - A[np.arange(750), core.held.source]).mean())
+    joint = joint_of(samples, vardi.exponential_tilt("x", "w"))
+    model = joint.families[1]
     theta = np.array([1.0, -0.5]) * model.deviation
     u = core.solution.u + np.array([0.0, model.offset(theta)])
-    assert isinstance(setup.likelihood, Likelihood)
-    assert setup.likelihood.at(u, theta).value == pytest.approx(expected, rel=1e-12)
+    assert At.of(joint, np.concatenate([u, theta]), 0).objective / 750 == pytest.approx(expected, rel=1e-12)

@@ -14,12 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize
+from scipy.special import expit
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import vardi
 from vardi._estimate.sensitivity import Mean, question
 from vardi._estimate.sensitivity.errors_of_biases import as_errors
 from vardi._estimate.sensitivity.worst import End, Search
+from vardi._rows.dense import Dense
+from vardi._rows.joint import Joint
+from vardi._solve.joint import stationary
 from vardi.learn import coefficient_sensitivity, inference
 from vardi.plots import SensitivityDisplay
 
@@ -48,7 +52,7 @@ def refitted(omega, source, f, delta):
 
 
 def slopes(fit, f, samples=None, kind="free"):
-    return Search(fit._influence, Mean(f), as_errors(fit, samples, kind)).base.slopes
+    return Search(fit.held.tangent, Mean(f), as_errors(fit.held, samples, kind)).base.slopes
 
 
 # ---------------------------------------------------------------- the derivative, and what is linear in it
@@ -153,7 +157,7 @@ def test_search_finds_the_exact_range_of_one_sample():
     rng = np.random.default_rng(1)
     omega, f = rng.uniform(0.2, 2.0, (50, 1)), rng.normal(size=50)
     fit = vardi.debias_matrix(omega, np.zeros(50, int))
-    search = Search(fit._influence, Mean(f), as_errors(fit, **FREE))
+    search = Search(fit.held.tangent, Mean(f), as_errors(fit.held, **FREE))
     sharp = fit.sensitivity(f, 2.5)
     start = End(sharp.estimate.value, sharp.estimate.influence)
     for side, end in ((-1, sharp.lower[0]), (1, sharp.upper[0])):
@@ -168,7 +172,7 @@ def test_ends_are_attained_by_biases_within_the_factor():
     design = small(n=60)
     fit = vardi.debias_matrix(design.omega, design.source)
     found = fit.sensitivity(design.z, [1.5, 3.0], samples=["0", "2"])
-    search = Search(fit._influence, Mean(design.z), as_errors(fit, ["0", "2"], "free"))
+    search = Search(fit.held.tangent, Mean(design.z), as_errors(fit.held, ["0", "2"], "free"))
     for side, ends in ((-1, found.lower), (1, found.upper)):
         end = End(found.estimate.value, found.estimate.influence)
         for gamma, value in zip([1.5, 3.0], ends, strict=True):
@@ -182,7 +186,7 @@ def test_ends_are_attained_by_biases_within_the_factor():
 def test_against_many_starts_of_another_optimiser():
     design = small(n=32)
     fit = vardi.debias_matrix(design.omega, design.source)
-    search = Search(fit._influence, Mean(design.z), as_errors(fit, **FREE))
+    search = Search(fit.held.tangent, Mean(design.z), as_errors(fit.held, **FREE))
     rng = np.random.default_rng(0)
 
     def negative(delta):
@@ -315,7 +319,7 @@ def test_collapsed_rows(monkeypatch, kind):
     apart = vardi.debias_matrix(design.omega, design.source)
     monkeypatch.setattr("vardi._rows.choose.SMALL", 0)
     collapsed = vardi.debias_matrix(design.omega, design.source)
-    assert len(collapsed._rows) < 20
+    assert len(collapsed.held.rows) < 20
     same(apart.sensitivity(f, [1.2, 2], kind=kind), collapsed.sensitivity(f, [1.2, 2], kind=kind))
 
 
@@ -396,7 +400,7 @@ def test_columns_of_many_samples_are_read_in_blocks(monkeypatch):
 def test_ends_have_the_errors_of_refits():
     design = small(n=200)
     fit = vardi.debias_matrix(design.omega, design.source)
-    search = Search(fit._influence, Mean(design.z), as_errors(fit, **FREE))
+    search = Search(fit.held.tangent, Mean(design.z), as_errors(fit.held, **FREE))
     found = fit.sensitivity(design.z, [1.0, 2.0])
     end = search.end(2.0, 1, End(found.estimate.value, found.estimate.influence))
     there = vardi.debias_matrix(design.omega * np.exp(end.point.errors), design.source).expectation(design.z)
@@ -546,7 +550,7 @@ def test_coefficient_of_a_fitted_model(houses):
 
 
 def houses_columns(fit):
-    whole = fit._pool.whole().native
+    whole = fit.held.pool.whole().native
     return whole[["RM", "LSTAT"]], whole["MEDV"]
 
 
@@ -735,30 +739,86 @@ def test_lazy_rows():
     refused(vardi.NeedsRowsError, text, lambda: fit.sensitivity("x"))
 
 
-def test_shares():
+# ---------------------------------------------------------------- known values and parameters, which are fitted anew
+
+
+def differences(values, n, K, kind, step=1e-4):
+    """Return the sum of the sizes of all derivatives of ``values(delta)``, each by two refits."""
+    moves = np.eye(K) if kind == "free" else np.ones((1, K))
+    total = 0.0
+    for i, move in itertools.product(range(n), moves):
+        delta = np.zeros((n, K))
+        delta[i] = step * move
+        total = total + np.abs(values(delta) - values(-delta)) / (2 * step)
+    return total
+
+
+@pytest.mark.parametrize("kind", ["free", "common"])
+@pytest.mark.parametrize("error", [None, 0.05])
+def test_known_values_are_met_whatever_the_biases_are(kind, error):
+    """The known function is a column of its own, of which no error is supposed."""
+    design = small(n=24, seed=1)
+    h, f = (design.z > np.median(design.z)).astype(float), np.sin(design.z)
+    share = float(np.average(h, weights=vardi.debias_matrix(design.omega, design.source).weights)) + 0.04
+    known = {"3": share if error is None else (share, error)}
+
+    def fitted(delta):
+        omega = np.column_stack([design.omega * np.exp(delta), h])
+        return vardi.debias_matrix(omega, design.source, known=known)
+
+    def values(delta):
+        weights = fitted(delta).weights
+        return np.array([np.average(f, weights=weights), np.polyfit(design.z, f, 1, w=np.sqrt(weights))[0]])
+
+    fit = fitted(np.zeros((24, 3)))
+    mean = fit.sensitivity(f, [1.3], kind=kind)
+    slope = coefficient_sensitivity(fit, LinearRegression(), design.z[:, None], f, "x0", [1.3], kind=kind)
+    halves = np.log(1.3) * differences(values, 24, 3, kind)
+    for found, half in zip((mean, slope), halves, strict=True):
+        assert found.method == "linear"
+        assert "fitted anew" in found.note
+        assert found.upper[0] - found.estimate.value == pytest.approx(half, rel=1e-6)
+        assert found.estimate.value - found.lower[0] == pytest.approx(half, rel=1e-6)
+
+
+def test_errors_of_known_values_are_part_of_those_of_the_ends():
+    design = vardi.datasets.length_bias(seed=0)
+    fit = vardi.debias(design.samples, design.biases, known={"x > 4": (0.25, 0.05)})
+    found = fit.sensitivity("x > 4", [1.0, 1.2])
+    np.testing.assert_allclose([found.lower_stderr, found.upper_stderr], found.estimate.stderr, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["free", "common"])
+@pytest.mark.parametrize("known", [None, {"x > 1": 0.17}, {"x > 1": (0.17, 0.02), "x": 0.03}])
+def test_parameters_are_estimated_anew(known, kind):
     rng = np.random.default_rng(0)
-    samples = {"a": rng.uniform(0, 0.6, 50), "b": rng.uniform(0.3, 1, 40)}
-    fit = vardi.debias(samples, {"a": "x < 0.6", "b": "x > 0.3"}, known={"x < 0.5": 0.5})
-    text = (
-        "Sensitivity to wrong biases is for weights that follow from the biases alone, and these meet known values "
-        "besides, which would hold whatever the biases are. Debias without known= to see it."
-    )
-    refused(vardi.VardiError, text, lambda: fit.sensitivity("x"))
-    X = np.concatenate(list(samples.values()))
-    refused(vardi.VardiError, text, lambda: coefficient_sensitivity(fit, LinearRegression(), X[:, None], X, "x0"))
+    x = rng.normal(size=3000)
+    samples = {"reference": rng.normal(size=25), "panel": x[rng.random(3000) < expit(2 * x - 0.5)][:35]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", vardi.errors.WeakParametersWarning)
+        fit = vardi.debias(samples, {"reference": 1, "panel": vardi.logistic("x")}, known=known)
+    joint, f = fit.held.joint, np.sin(np.concatenate(list(samples.values())))
+
+    def value(delta):
+        base = Dense(joint.base.matrix * np.exp(delta), joint.source)
+        moved = Joint(base, joint.families, joint.known)
+        walk = stationary(moved, fit.held.point, 0)
+        assert walk.converged
+        return float(np.average(f, weights=moved.weights(walk.v)[0]))
+
+    found = fit.sensitivity(f, [1.3], kind=kind)
+    assert found.method == "linear"
+    half = np.log(1.3) * differences(value, 60, 2, kind)
+    assert found.upper[0] - found.estimate.value == pytest.approx(half, rel=1e-6)
 
 
-def test_estimated_biases():
+def test_biases_as_they_were_estimated():
     rng = np.random.default_rng(0)
     x = rng.normal(size=3000)
     samples = {"reference": rng.normal(size=200), "panel": x[rng.random(3000) < 1 / (1 + np.exp(0.5 - 2 * x))][:400]}
     fit = vardi.debias(samples, {"reference": 1, "panel": vardi.logistic("x")})
-    refused(
-        vardi.VardiError,
-        "Sensitivity to wrong biases is for biases that are known, and these have parameters that are estimated from "
-        "the same rows, and would be estimated anew. To see it for the biases as they were estimated, debias with "
-        "{**biases, **fit.estimated_biases}; the standard error then leaves out that of the parameters.",
-        lambda: fit.sensitivity("x"),
-    )
+    linear = fit.sensitivity("x", 1.0)
+    assert linear.method == "linear"
+    assert linear.upper[0] == fit.expectation("x").value
     known = vardi.debias(samples, {"reference": 1, **fit.estimated_biases})
     assert known.sensitivity("x", 1.0).upper[0] == pytest.approx(fit.expectation("x").value, rel=1e-6)

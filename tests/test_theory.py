@@ -12,8 +12,9 @@ from scipy import sparse
 
 import vardi
 from vardi._estimate.bounds import Bounds, _power, _second_eigenvalue, bounds
-from vardi._estimate.tangent import Influence
+from vardi._estimate.tangent import Hessian, Tangent
 from vardi._rows.dense import Dense
+from vardi._rows.weighted import WeightedRows
 from vardi._solve.laplacian import Laplacian
 
 KINDS = ["indicator", "tilt", "power"]
@@ -22,7 +23,7 @@ STATEMENTS = ("proposition_1", "proposition_2", "proposition_3", "dkw")
 
 
 def of(fit: vardi.DebiasedSample, delta: float = 0.05) -> Bounds:
-    return bounds(fit._influence, fit.names, delta)
+    return bounds(fit.held.tangent, fit.names, delta)
 
 
 def same(a: Bounds, b: Bounds, rtol=1e-7):
@@ -180,10 +181,12 @@ def test_counts_are_replication(kind):
 def test_collapsed_rows_are_rows():
     d = vardi.datasets.strata(sizes=(9000, 4000, 4000), seed=2)
     fit = vardi.debias(d.samples, d.biases)
-    collapsed = fit._influence
+    collapsed = fit.held.tangent
     assert collapsed.rows.inverse is not None
     rows = Dense(collapsed.rows.matrix[collapsed.rows.inverse], collapsed.strata.source, moderate=True)
-    plain = Influence(rows, collapsed.u, collapsed.weights, collapsed.strata.source, None)
+    hessian = Hessian(rows, collapsed.u)
+    measure = WeightedRows(rows, collapsed.u, collapsed.weights, collapsed.strata.source, None)
+    plain = Tangent(measure, hessian, hessian)
     same(bounds(plain, fit.names), of(fit))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import vardi
-from vardi.learn.batches import torch_sampler, torch_weights
+from vardi._estimate import torch_batches
 
 
 @pytest.fixture(scope="module")
@@ -23,20 +23,14 @@ def fit():
 def test_without_pytorch_the_extra_is_named(fit, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setitem(sys.modules, "torch.utils.data", None)
-    for asked in (torch_sampler, torch_weights):
-        _no_class()
+    for asked in (fit.torch_sampler, fit.torch_weights):
+        torch_batches._sampler_class.cache_clear()
         with pytest.raises(ImportError, match=r"need PyTorch.*pip install 'vardi\[torch\]'"):
-            asked(fit)
-
-
-def _no_class():
-    from vardi.learn import batches
-
-    batches._sampler_class.cache_clear()
+            asked()
 
 
 def test_pytorch_is_not_loaded_by_the_package():
-    code = "import sys, vardi, vardi.learn, vardi.learn.batches; sys.exit('torch' in sys.modules)"
+    code = "import sys, vardi, vardi.learn, vardi._estimate.torch_batches; sys.exit('torch' in sys.modules)"
     import subprocess
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -48,7 +42,7 @@ def torch():
 
 
 def test_the_sampler_draws_by_weight(fit, torch):
-    sampler = torch_sampler(fit, 200_000, seed=0)
+    sampler = fit.torch_sampler(200_000, seed=0)
     assert isinstance(sampler, torch.utils.data.Sampler)
     drawn = np.array(list(sampler))
     assert len(sampler) == len(drawn) == 200_000
@@ -58,7 +52,7 @@ def test_the_sampler_draws_by_weight(fit, torch):
 
 
 def test_systematic_passes_come_in_random_order(fit, torch):
-    sampler = torch_sampler(fit, seed=0, method="systematic")
+    sampler = fit.torch_sampler(seed=0, method="systematic")
     drawn = np.array(list(sampler))
     expected = len(fit) * np.asarray(fit.probabilities)
     counts = np.bincount(drawn, minlength=len(fit))
@@ -68,45 +62,45 @@ def test_systematic_passes_come_in_random_order(fit, torch):
 
 @pytest.mark.parametrize("method", ["multinomial", "systematic"])
 def test_draws_can_be_had_again(fit, torch, method):
-    sampler, again = (torch_sampler(fit, 50, seed=3, method=method) for _ in range(2))
+    sampler, again = (fit.torch_sampler(50, seed=3, method=method) for _ in range(2))
     first, second = list(sampler), list(sampler)
     assert first != second
     assert [list(again), list(again)] == [first, second]
     again.set_epoch(1)
     assert list(again) == second
-    restored = pickle.loads(pickle.dumps(torch_sampler(fit, 50, seed=3, method=method)))
+    restored = pickle.loads(pickle.dumps(fit.torch_sampler(50, seed=3, method=method)))
     assert list(restored) == first
     assert all(type(position) is int for position in first)
-    fresh = torch_sampler(fit, 50, method=method)
-    assert list(torch_sampler(fit, 50, seed=fresh.seed, method=method)) == list(fresh)
+    fresh = fit.torch_sampler(50, method=method)
+    assert list(fit.torch_sampler(50, seed=fresh.seed, method=method)) == list(fresh)
 
 
 def test_len_is_rows_or_a_share(fit, torch):
-    assert len(torch_sampler(fit)) == len(fit)
-    assert len(torch_sampler(fit, 0.5)) == round(len(fit) / 2)
-    assert repr(torch_sampler(fit, 7, seed=1)) == f"DebiasedSampler(7 of {len(fit)} rows, seed=1)"
+    assert len(fit.torch_sampler()) == len(fit)
+    assert len(fit.torch_sampler(0.5)) == round(len(fit) / 2)
+    assert repr(fit.torch_sampler(7, seed=1)) == f"DebiasedSampler(7 of {len(fit)} rows, seed=1)"
     with pytest.raises(vardi.MismatchError, match="size is 0, which is no number of rows"):
-        torch_sampler(fit, 0)
+        fit.torch_sampler(0)
     with pytest.raises(vardi.MismatchError, match="The method is 'other'"):
-        torch_sampler(fit, method="other")
+        fit.torch_sampler(method="other")
 
 
 def test_weights_are_those_of_the_fit(fit, torch):
-    weights = torch_weights(fit)
+    weights = fit.torch_weights()
     assert weights.dtype == torch.get_default_dtype()
     np.testing.assert_allclose(weights.numpy(), np.asarray(fit.weights), rtol=1e-6)
-    assert torch_weights(fit, torch.float64).mean().item() == pytest.approx(1.0)
+    assert fit.torch_weights(torch.float64).mean().item() == pytest.approx(1.0)
     counts = np.arange(1, 4)
     counted = vardi.debias({"all": np.array([1.0, 2.0, 3.0])}, {"all": 1}, counts=counts)
-    np.testing.assert_allclose(torch_weights(counted).numpy(), counts / 2)
+    np.testing.assert_allclose(counted.torch_weights().numpy(), counts / 2)
 
 
 def test_lazy_rows_are_refused(torch):
     pl = pytest.importorskip("polars", reason="lazy frames need Polars")
     lazy = vardi.debias({"all": pl.LazyFrame({"x": [1.0, 2.0]})}, {"all": 1})
-    for asked in (torch_sampler, torch_weights):
+    for asked in (lazy.torch_sampler, lazy.torch_weights):
         with pytest.raises(vardi.NeedsRowsError, match="needs rows in memory"):
-            asked(lazy)
+            asked()
 
 
 def test_a_loader_speaks_for_the_population(fit, torch):
@@ -115,9 +109,9 @@ def test_a_loader_speaks_for_the_population(fit, torch):
 
     design = vardi.datasets.length_bias(seed=0)
     x = np.concatenate(list(design.samples.values()))
-    data = TensorDataset(torch.as_tensor(x), torch_weights(fit, torch.float64))
+    data = TensorDataset(torch.as_tensor(x), fit.torch_weights(torch.float64))
     mean = fit.expectation("x").value
-    loader = DataLoader(data, batch_size=32, sampler=torch_sampler(fit, 40_000, seed=0))
+    loader = DataLoader(data, batch_size=32, sampler=fit.torch_sampler(40_000, seed=0))
     drawn = torch.cat([batch for batch, _ in loader])
     assert abs(drawn.mean().item() - mean) < 5 * drawn.std().item() / 200
     weighted = torch.cat([batch * weight for batch, weight in DataLoader(data, batch_size=32, shuffle=True)])
@@ -125,7 +119,7 @@ def test_a_loader_speaks_for_the_population(fit, torch):
     assert abs(x.mean() - mean) > 0.5
 
 
-@pytest.mark.parametrize("function", [torch_sampler, torch_weights])
+@pytest.mark.parametrize("function", [torch_batches.torch_sampler, torch_batches.torch_weights])
 def test_the_examples_run(fit, torch, function):
     """The code of the docstrings, which cannot be doctests: PyTorch may be absent."""
     text = inspect.getdoc(function).split(".. code-block:: python\n")[1]
@@ -133,10 +127,6 @@ def test_the_examples_run(fit, torch, function):
     design = vardi.datasets.length_bias(seed=0)
     X = np.concatenate(list(design.samples.values()))
 
-    class Fit:
-        torch_sampler = staticmethod(lambda **options: torch_sampler(fit, **options))
-        torch_weights = staticmethod(lambda: torch_weights(fit))
-
-    names = {"torch": torch, "fit": Fit, "X": X, "y": 2 * X, "model": lambda features: 1.5 * features}
+    names = {"torch": torch, "fit": fit, "X": X, "y": 2 * X, "model": lambda features: 1.5 * features}
     exec(code, names)
     assert 0 < names["loss"].item() < np.inf

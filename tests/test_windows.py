@@ -9,7 +9,7 @@ from scipy import sparse
 from test_large_k import along_a_line, doubly_truncated
 
 import vardi
-from vardi._fit import sample as _sample
+from vardi._fit import memory
 
 
 def matrix(windows):
@@ -67,7 +67,7 @@ def test_diagnostics_of_thousands_of_samples_fit_on_one_screen():
 
 
 def test_what_needs_a_number_for_each_row_and_bias_is_refused_early(fits, monkeypatch):
-    monkeypatch.setattr(_sample, "TILTS", 10_000)
+    monkeypatch.setattr(memory, "TILTS", 10_000)
     for call in (fits[0].normalisers, fits[0].log_omega_covariance):
         with pytest.raises(vardi.TooLargeError) as caught:
             call()

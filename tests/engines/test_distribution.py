@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import narwhals as nw
 import numpy as np
 import polars as pl
@@ -64,15 +66,23 @@ def both(parts, form, engine, column="y"):
 def test_heights_quantiles_and_ends(engine, parts, form):
     _, found, wanted = both(parts, form, engine)
     points = np.array([95.0, 100.0, 103.5, 110.0])
-    assert_allclose(found.heights(points), wanted.at(points), rtol=1e-10)
+    assert_allclose(found.at_points(points), wanted.at(points), rtol=1e-10)
+    assert_allclose(found.at.mean(found.below(points)), wanted.at(points), rtol=1e-10)
     many = np.linspace(90.0, 120.0, 60)
-    assert_allclose(found.heights(many), np.where(many < wanted.x[0], 0.0, wanted.at(many)), rtol=1e-10)
+    assert_allclose(found.at_points(many), np.where(many < wanted.x[0], 0.0, wanted.at(many)), rtol=1e-10)
     assert found.ends == (wanted.x[0], wanted.x[-1])
-    assert found.below(wanted.x[-1]) == wanted.x[-2]
-    assert found.below(wanted.x[4]) == wanted.x[4]
+    assert found.before_last(wanted.x[-1]) == wanted.x[-2]
+    assert found.before_last(wanted.x[4]) == wanted.x[4]
     assert found.before(wanted.x[4]) == wanted.x[3]
     for q in (0.02, 0.5, 0.9):
         assert found.inverse(q) == wanted.x[np.searchsorted(wanted.heights, q - 1e-12)]
+    several = np.array([0.1, 0.3, 0.3001, 0.99, 1.0])
+    there = np.minimum(np.searchsorted(wanted.heights, several - 1e-12), len(wanted.x) - 1)
+    assert_allclose(found.inverses(several), wanted.x[there], rtol=0)
+    assert str(found) == f"steps from {wanted.x[0]:.4g} to {wanted.x[-1]:.4g}"
+    assert_allclose(found.x, wanted.x)
+    assert_allclose(found.heights, np.minimum(wanted.heights, 1.0), rtol=1e-10)
+    assert_allclose(found.inverses(several), wanted.x[there], rtol=0)
 
 
 @LOCAL
@@ -84,7 +94,37 @@ def test_masses_of_intervals(engine):
     assert_allclose(found.masses(edges), np.bincount(place, oracle.c * oracle.r, minlength=5) / oracle.n)
     pooled = np.zeros((len(given.names), 5))
     np.add.at(pooled, (oracle.dense.source, place), oracle.c)
-    assert_allclose(found.pooled_masses(edges), pooled / oracle.n)
+    pool = EngineDistribution(found.at, found.function, weighted=False)
+    assert_allclose(pool.masses_by_sample(edges), pooled / oracle.n)
+    assert_allclose(pool.masses(edges), pooled.sum(axis=0) / oracle.n)
+
+
+@LOCAL
+@pytest.mark.parametrize("column", ["y", "k"])
+@pytest.mark.parametrize("held", [100_000, 3])
+def test_cells_of_about_as_many_rows(engine, column, held, monkeypatch):
+    monkeypatch.setattr(module, "MOST_STEPS", held)
+    given, found, _ = both("", "labels counts", engine, column)
+    pool = EngineDistribution(found.at, found.function, weighted=False)
+    x, c = np.asarray(given.rows[column], float), given.rows["count"]
+    distinct, place = np.unique(x, return_inverse=True)
+    below = np.cumsum(np.bincount(place, c))
+    last = np.unique(np.searchsorted(below, np.linspace(0, 1, 6)[1:] * below[-1] * (1 - 1e-12)))
+    last = np.arange(len(distinct)) if len(distinct) <= 5 else last
+    low, high = pool.cells(5)
+    if held > 3 or column == "y":
+        assert_allclose(high, distinct[last])
+        assert_allclose(low, distinct[np.concatenate([[0], last[:-1] + 1])])
+    else:  # values that are not all looked at: those that hold a fifth
+        assert set(high) <= set(distinct)
+        assert high[-1] == distinct[-1]
+
+
+def test_steps_that_are_too_many_to_hold(monkeypatch):
+    monkeypatch.setattr(module, "MOST_STEPS", 3)
+    _, found, _ = both("", "labels", POLARS)
+    with pytest.raises(vardi.errors.TooLargeError, match="more than 3 distinct values"):
+        _ = found.x
 
 
 @LOCAL
@@ -100,9 +140,10 @@ def test_the_covariance_of_a_band(engine, parts, form):
     J = rng.normal(size=(given.size(), given.size())) / 300
     J[given.names.index("none")] = 0.0
     b = J @ wanted.against(grid.x)
-    covariance, slopes = found.covariance(grid.x, grid.heights, lambda a: J @ a)
-    assert_allclose(slopes, b, rtol=1e-9, atol=1e-11 * np.abs(b).max())
-    expected = wanted.covariance(grid.x, b)
+    tangent = SimpleNamespace(jacobian=SimpleNamespace(solve=lambda a: J @ a))
+    covariance = found.covariance(grid.x, grid.heights, tangent)
+    beyond = b[given.size() - given.known.root.shape[1] :]
+    expected = wanted.covariance(grid.x, b) + beyond.T @ beyond / wanted.oracle.n**2
     assert_allclose(covariance, expected, rtol=1e-8, atol=1e-11 * np.abs(expected).max())
 
 
@@ -141,7 +182,7 @@ def test_a_band_with_a_sample_of_a_single_row():
     found = EngineDistribution(at, function)
     cdf = fit.cdf("x")
     grid = found.grid(30, 0.02)
-    V, _ = found.covariance(grid.x, grid.heights, fit._influence.solve)
+    V = found.covariance(grid.x, grid.heights, SimpleNamespace(jacobian=fit._influence))
     assert_allclose(V, cdf._covariance(grid.x, grid.heights), rtol=1e-8, atol=1e-14)
 
 
@@ -222,7 +263,10 @@ def test_weights_are_a_column_of_the_user_s_frames(engine, form):
     counts = dict(zip(given.rows["id"].tolist(), oracle.c.tolist(), strict=True))
     total, seen = 0.0, 0
     for frame, shares, table in zip(
-        weights.weights_column(at), weights.probabilities_column(at), given.tables.values(), strict=True
+        weights.weights_column(at).values(),
+        weights.probabilities_column(at).values(),
+        given.tables.values(),
+        strict=True,
     ):
         rows = collected(frame)
         assert [name for name in rows if name != "weight"] == table.column_names

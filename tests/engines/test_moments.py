@@ -118,7 +118,8 @@ def test_moments_are_those_of_the_formulas(engine, parts, form):
 
 @pytest.mark.parametrize("engine", ["ibis", "spark"], indirect=True)
 def test_moments_in_other_engines(engine):
-    same_as_formulas(problem(EVERYTHING, "labels counts"), engine)
+    parts = "known logistic" if engine.name == "spark" else EVERYTHING  # Spark compiles every sum
+    same_as_formulas(problem(parts, "labels counts"), engine)
 
 
 @pytest.mark.parametrize("engine", ["polars-lazy", "duckdb"], indirect=True)

@@ -6,6 +6,8 @@ Sample k was drawn on its own, so each draw leaves its :math:`n_k` rows their nu
   stays, so samples that can be compared remain so;
 - *rows* (Efron 1979): multinomial counts. A draw may lose the rows that join two samples: then it has no fit.
 
+Known values with an error are drawn anew too, and parameters of biases fitted anew.
+
 The refit starts at the solution and needs the draw's counts by row of :class:`~vardi._rows.Rows` only. Where equal rows
 are collapsed (indicator biases) these are a handful of sums: a refit of a million rows costs its random numbers.
 """
@@ -28,13 +30,13 @@ from vardi._rows import Rows
 from vardi._rows.contract import Floats
 from vardi._solve.identify import Name
 from vardi._solve.refit import Refit
-from vardi._texts import show
 from vardi.errors import (
     MismatchError,
     NotIdentifiableError,
     VardiWarning,
     WeakOverlapWarning,
 )
+from vardi.errors._texts import show
 
 TOLERANCE = 1e-6  # of a refit: far below the spread of any draw
 MOST_FAILED = 0.1  # share of draws without a fit from which their spread says nothing
@@ -287,7 +289,7 @@ class _Refits:
         rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(self.entropy, spawn_key=(i,))))
         drawn = self.plan.draw(rng, self.kind, space[0])
         counts, factors = self.plan.counts(drawn)
-        refit = self.held.refit(counts, tol=TOLERANCE, may_part=self.may_part)
+        refit = self.held.refit(counts, tol=TOLERANCE, may_part=self.may_part, rng=rng)
         if refit.weights is None:
             return refit
         values = self.measure.of(drawn, (refit.weights * factors)[self.plan.place], refit.log_omegas, space[1])

@@ -13,10 +13,11 @@ from vardi._estimate.tangent import Tangent
 from vardi._rows.contract import Floats
 from vardi._rows.grouping import membership
 from vardi._rows.weighted import WeightedRows
-from vardi._values import as_array, as_numbers
+from vardi.biases._values import as_array, as_numbers
 from vardi.errors import MismatchError
 
 GRID = 200  # points of a band
+ROUNDING = 1e-9  # of a probability
 TAIL = 0.02  # the band leaves out this much of the distribution at either end: few rows speak there
 
 
@@ -180,7 +181,8 @@ class PoolSteps:
 
     def grid(self, most: int, tail: float) -> tuple[Floats, Floats]:
         """Return values evenly spaced among the distinct ones with F from ``tail`` to 1 - ``tail``, and F there."""
-        inner = np.flatnonzero((self.heights >= tail) & (self.heights <= 1.0 - tail))
+        edge = tail - ROUNDING  # which a step may hit, but for rounding
+        inner = np.flatnonzero((self.heights >= edge) & (self.heights <= 1.0 - edge))
         inner = inner if len(inner) else np.arange(len(self.x))
         chosen = inner[np.unique(np.linspace(0, len(inner) - 1, min(most, len(inner))).astype(int))]
         return self.x[chosen], self.heights[chosen]

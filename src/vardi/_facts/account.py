@@ -13,13 +13,13 @@ from vardi._estimate.estimates import Estimate
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust
 from vardi._facts.columns import Column, ColumnFacts
-from vardi._facts.parts import Fit, WeightSums
+from vardi._facts.parts import Fit, Given, WeightSums
 from vardi._inputs.pool import Name
 from vardi._solve.identify import Verdict
 from vardi._solve.newton import Solution
-from vardi._texts import listed, number_of_rows
 from vardi.biases import everywhere
 from vardi.errors import WeakOverlapWarning
+from vardi.errors._texts import listed, number_of_rows
 
 MOST_GAPS = 8  # columns with gaps that are named
 MOST_ERRORS = 200  # samples up to which errors of their normalisers are computed
@@ -121,6 +121,11 @@ class Account:
         return tuple(sample for sample in self.samples if sample.rows)
 
     @property
+    def estimated(self) -> list[tuple[str, str, Estimate]]:
+        """The parameters of biases: sample, parameter, and estimate."""
+        return [(str(name), one, estimate) for name, own in self.parameters.items() for one, estimate in own.items()]
+
+    @property
     def counted_rows(self) -> str:
         """How many rows there are, in words."""
         counted = "" if self.rows == self.length else f" ({self.rows:,.0f} counted)"
@@ -179,24 +184,24 @@ def account(fit: Fit, columns: Sequence[Column], *, note: str = "", more: int = 
     note, more : str, int
         On columns that are not looked at, and how many there are.
     """
-    parts = fit.parts
+    parts, given = fit.parts, fit.parts.given()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakOverlapWarning)  # the account says it
         sums = parts.weight_sums()
-        normalisers, samples_note, log_scale = _normalisers(fit)
+        normalisers, samples_note, log_scale = _normalisers(fit, given)
         return Account(
             length=len(fit),
             rows=float(sum(fit.sizes.values())),
             effective=sums.effective,
-            distinct=parts.distinct,
-            samples=samples_of(fit, sums, normalisers),
+            distinct=given.distinct,
+            samples=samples_of(fit, given, sums, normalisers),
             samples_note=samples_note,
             log_scale=log_scale,
             variables=parts.describe(columns) if columns else (),
             variables_note=note,
             more_variables=more,
-            gaps=parts.gaps,
-            unasked=parts.unasked,
+            gaps=given.gaps,
+            unasked=given.unasked,
             known_check=fit.known,
             parameters=fit.parameters,
             solution=fit.solution,
@@ -205,10 +210,12 @@ def account(fit: Fit, columns: Sequence[Column], *, note: str = "", more: int = 
         )
 
 
-def samples_of(fit: Fit, sums: WeightSums, normalisers: Mapping[Name, Estimate]) -> tuple[SampleFacts, ...]:
+def samples_of(
+    fit: Fit, given: Given, sums: WeightSums, normalisers: Mapping[Name, Estimate]
+) -> tuple[SampleFacts, ...]:
     """Return what each sample brings."""
-    biases = ["everywhere" if bias == everywhere() else str(bias) for bias in fit.parts.biases]
-    sizes, left_out = np.array(list(fit.sizes.values()), np.float64), fit.parts.left_out
+    biases = ["everywhere" if bias == everywhere() else str(bias) for bias in given.biases]
+    sizes = np.array(list(fit.sizes.values()), np.float64)
     effective = np.divide(sums.mass**2, sums.squares, out=np.zeros(len(sizes)), where=sums.squares > 0)
     return tuple(
         SampleFacts(
@@ -221,19 +228,20 @@ def samples_of(fit: Fit, sums: WeightSums, normalisers: Mapping[Name, Estimate])
             largest_weight=float(sums.largest[k]) if sizes[k] else math.nan,
             normaliser=normalisers[name].value,
             stderr=normalisers[name].stderr,
-            left_out=name in left_out,
+            left_out=name in given.left_out,
         )
         for k, name in enumerate(fit.names)
     )
 
 
-def _normalisers(fit: Fit) -> tuple[dict[Name, Estimate], str, bool]:
+def _normalisers(fit: Fit, given: Given) -> tuple[dict[Name, Estimate], str, bool]:
     """Return normalisers or their logs with errors, why there are none where there are none, and whether it is logs."""
-    logs = fit.parts.log or any(LOGS < abs(value) < math.inf for value in fit.log_omegas.values())
-    if len(fit.names) > MOST_ERRORS or fit.parts.costs > MOST_COSTS:
-        values = fit.log_omegas if logs else fit.omegas
+    logs = given.log or any(LOGS < abs(value) < math.inf for value in fit.log_omegas.values())
+    if len(fit.names) > MOST_ERRORS or given.costs > MOST_COSTS:
         note = "Errors of the normalisers are not computed for so many rows and samples; fit.normalisers() gives them."
-        return {name: Estimate(value, math.nan) for name, value in values.items()}, note, logs
-    reason = "too few rows join the samples" if all(fit.trust.cut) else "one row shows no spread"
-    withheld = "" if fit.trust.errors_hold else f"Errors are withheld: {reason}."
-    return fit.log_normalisers() if logs else fit.normalisers(), withheld, logs
+        found = {name: Estimate(value, math.nan) for name, value in fit.log_omegas.items()}
+    else:
+        reason = "too few rows join the samples" if all(fit.trust.cut) else "one row shows no spread"
+        note = "" if fit.trust.errors_hold else f"Errors are withheld: {reason}."
+        found = fit.log_normalisers()
+    return found if logs else {name: estimate.exp() for name, estimate in found.items()}, note, logs

@@ -93,7 +93,7 @@ class ColumnFacts:
     @property
     def rests_on_one_row(self) -> bool:
         """Whether a single row carries so much of the variance that the error is a rough one."""
-        return self.largest_row > CARRIES
+        return self.largest_row > CARRIES and not math.isnan(self.stderr)
 
     @property
     def difference(self) -> float:

@@ -23,8 +23,8 @@ from vardi._facts.weights import LARGEST
 from vardi._rows.contract import Floats
 from vardi._rows.start import widest_tree
 from vardi._solve.identify import Verdict
-from vardi._texts import SHOWN, WIDTH, cut, more
 from vardi.errors import WeakOverlapWarning
+from vardi.errors._texts import SHOWN, WIDTH, cut, more
 
 MANY = 3000  # samples from which their overlap is a sparse array
 OF_A_SAMPLE = ("rows", "share", "weight_share", "effective", "largest_weight")
@@ -102,13 +102,10 @@ class Diagnostics:
         return nw.from_dict(data, backend=backend).to_native()
 
     def _overlap(self) -> list[str]:
-        bridging = f"bridging rows       {self.trust.bridging:,.1f} over the weakest cut"
-        if len(self.verdict.groups) > 1:  # joined by known values
+        bridging, groups = f"bridging rows       {self.trust.bridging:,.1f} over the weakest cut", self.verdict.groups
+        if len(groups) > 1:  # joined by known values
             within = [f"{bridging} within a group"] if np.isfinite(self.trust.bridging) else []
-            return [
-                *within,
-                f"overlap             none between {len(self.verdict.groups)} groups: known values join them",
-            ]
+            return [*within, f"overlap             none between {len(groups)} groups: known values join them"]
         return [
             bridging,
             f"overlap             second eigenvalue {self.second_eigenvalue:.4f}, kappa {self.verdict.kappa:.4g}",
@@ -152,14 +149,14 @@ def diagnose(fit: Fit, columns: Sequence[str]) -> Diagnostics:
     """Compute the diagnostics of a fit, for some columns."""
     parts, verdict = fit.parts, fit.identify()
     sums, (sizes, gram) = parts.weight_sums(), sampled_gram(fit)
-    values = {name: Estimate(value, math.nan) for name, value in fit.omegas.items()}
+    values = {name: Estimate(value, math.nan).exp() for name, value in fit.log_omegas.items()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakOverlapWarning)  # the diagnostics say it
         described = parts.describe([parts.column(name, name) for name in columns], gains=True) if columns else ()
     return Diagnostics(
         rows=float(sizes.sum()),
         effective=sums.effective,
-        samples=samples_of(fit, sums, values),
+        samples=samples_of(fit, parts.given(), sums, values),
         columns=described,
         overlap=_overlap(sizes, gram),
         second_eigenvalue=1.0 - fit.solution.gap,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from vardi._estimate.estimates import with_digits_of
-from vardi._texts import number_of_rows
+from vardi.errors._texts import number_of_rows
 
 MINUS = "\N{MINUS SIGN}"
 
@@ -20,19 +20,19 @@ def rows_text(rows: float) -> str:
     return number_of_rows(rows, grouped=True)
 
 
-def number(value: float, digits: int = 4) -> str:
-    """Return a number to a few digits.
+def number(value: float) -> str:
+    """Return a number to four digits.
 
-    >>> number(0.5786912), number(-1234567.0), number(1e-9), number(3.0 - 1e-15), number(0.5786912, 5)
-    ('0.5787', '−1,235,000', '1.000e−09', '3', '0.57869')
+    >>> number(0.5786912), number(-1234567.0), number(1e-9), number(3.0 - 1e-15)
+    ('0.5787', '−1,235,000', '1.000e−09', '3')
     """
     if not math.isfinite(value):
         return str(value)
     if abs(value) < 1e6 and abs(value - round(value)) <= 1e-9 * abs(value):
         return _signed(f"{round(value):,}")
     if not 1e-4 <= abs(value) < 1e9:
-        return _signed(f"{value:.{digits - 1}e}")
-    decimals = digits - 1 - math.floor(math.log10(abs(value)))
+        return _signed(f"{value:.3e}")
+    decimals = 3 - math.floor(math.log10(abs(value)))
     return _signed(f"{round(value, decimals):,.{max(decimals, 0)}f}")
 
 

@@ -55,8 +55,9 @@ class ValueTable:
     mass: Floats
 
 
-class Parts(Protocol):
-    """What only the holder of the rows can tell.
+@dataclass(frozen=True, eq=False)
+class Given:
+    """What the fit was given, and how it was taken.
 
     Attributes
     ----------
@@ -70,32 +71,30 @@ class Parts(Protocol):
         How many distinct rows were solved for, where equal rows were collapsed.
     left_out : collection of names
         Samples with rows on which the fit does not rest.
-    gaps : mapping of str to int
-        Missing and infinite values in the columns that have no mean for them.
     costs : int
         Numbers that the errors of all normalisers take to compute in memory.
+    gaps : mapping of str to int
+        Missing and infinite values in the columns that have no mean for them.
     unasked : tuple of str
         Columns of which a mean takes a pass over all rows, so that none is shown unless it is asked for.
     """
 
-    @property
-    def biases(self) -> tuple[Bias, ...]: ...
-    @property
-    def log(self) -> bool: ...
-    @property
-    def is_counted(self) -> bool: ...
-    @property
-    def is_labelled(self) -> bool: ...
-    @property
-    def distinct(self) -> int | None: ...
-    @property
-    def left_out(self) -> Collection[Name]: ...
-    @property
-    def gaps(self) -> Mapping[str, int]: ...
-    @property
-    def costs(self) -> int: ...
-    @property
-    def unasked(self) -> tuple[str, ...]: ...
+    biases: tuple[Bias, ...]
+    log: bool
+    is_counted: bool
+    is_labelled: bool
+    distinct: int | None
+    left_out: Collection[Name]
+    costs: int
+    gaps: Mapping[str, int]
+    unasked: tuple[str, ...] = ()
+
+
+class Parts(Protocol):
+    """What only the holder of the rows can tell."""
+
+    def given(self) -> Given:
+        """Return what the fit was given."""
 
     def gram(self) -> Gram:
         """Return sum_i c_i p_i p_i' of all biases: an array, a sparse array, or None where it is not formed."""
@@ -137,8 +136,6 @@ class Fit(Protocol):
     @property
     def log_omegas(self) -> dict[Name, float]: ...
     @property
-    def omegas(self) -> dict[Name, float]: ...
-    @property
     def numeric_columns(self) -> tuple[str, ...]: ...
     @property
     def trust(self) -> Trust: ...
@@ -150,6 +147,5 @@ class Fit(Protocol):
     def parts(self) -> Parts: ...
     def __len__(self) -> int: ...
     def identify(self) -> Verdict: ...
-    def normalisers(self, level: float = 0.95) -> dict[Name, Estimate]: ...
     def log_normalisers(self, level: float = 0.95) -> dict[Name, Estimate]: ...
     def check_biases(self, columns: Any = None) -> BiasCheck: ...

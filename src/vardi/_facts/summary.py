@@ -8,12 +8,11 @@ from html import escape
 
 from vardi._facts.account import Account, SampleFacts, account
 from vardi._facts.columns import ColumnFacts
-from vardi._facts.numbers import number, plain, with_error
+from vardi._facts.numbers import plain, with_error
 from vardi._facts.parts import Fit
-from vardi._texts import SHOWN, WIDTH, cut, more, width_of
+from vardi.errors._texts import SHOWN, WIDTH, cut, more, width_of
 
 MOST_VARIABLES = 8
-POOLED = 5  # digits of a mean over the pool, which has no error to say how many
 
 
 def summarize(fit: Fit) -> Account:
@@ -32,8 +31,7 @@ def sample_cells(sample: SampleFacts) -> tuple[str, str, str, str, str]:
 
 def variable_cells(variable: ColumnFacts) -> tuple[str, str, str]:
     """Return name, mean over the pool, and mean over the population with its error."""
-    after = plain(with_error(variable.debiased, variable.stderr))
-    return variable.name, plain(number(variable.pooled, POOLED)), after
+    return variable.name, f"{variable.pooled:.5g}", plain(with_error(variable.debiased, variable.stderr))
 
 
 def to_text(found: Account) -> str:
@@ -62,7 +60,7 @@ def to_text(found: Account) -> str:
         lines += _more_variables(found)
     if found.parameters:
         lines += ["", f"{'parameter':<30}  {'estimate':>38}"]
-        lines += [f"{cut(name, 30):<30}  {estimate:>38}" for name, estimate in _parameters(found)]
+        lines += [f"{cut(f'{name}: {one}', 30):<30}  {estimate!s:>38}" for name, one, estimate in found.estimated]
     for note in (*found.notes, *found.trust.messages):
         lines += ["", *textwrap.wrap(note, WIDTH, break_long_words=False)]
     return "\n".join(lines)
@@ -83,7 +81,7 @@ def to_html(found: Account) -> str:
         + _table(("sample", "rows", "bias", normaliser, "share of weight"), samples)
         + _table(("mean of", "in the pool", "in the population"), list(map(variable_cells, found.variables)))
         + "".join(f"<p>{escape(text)}</p>" for text in _more_variables(found))
-        + _table(("parameter", "estimate"), _parameters(found))
+        + _table(("parameter", "estimate"), [(f"{name}: {one}", str(own)) for name, one, own in found.estimated])
         + "".join(f"<p>{escape(text)}</p>" for text in found.notes)
         + "".join(f"<p><b>Note</b>: {escape(doubt)}</p>" for doubt in found.trust.messages)
         + "</div>"
@@ -97,14 +95,6 @@ def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         f"<tr><th>{escape(name)}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>" for name, *cells in rows
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
-
-
-def _parameters(found: Account) -> list[tuple[str, str]]:
-    return [
-        (f"{name}: {parameter}", str(estimate))
-        for name, own in found.parameters.items()
-        for parameter, estimate in own.items()
-    ]
 
 
 def _more_variables(found: Account) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -9,22 +10,27 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from vardi._estimate.bias_test import BiasCheck
+from vardi._estimate.bias_test import BiasCheck, check_engine_biases, untested
 from vardi._estimate.bounds import Bounds
-from vardi._estimate.engine_steps import EngineSteps
+from vardi._estimate.estimates import Estimate
 from vardi._estimate.reliability import BLAMED, ROWS, TAIL
+from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.tangent import Hessian, Influence, Tangent
+from vardi._fit.capabilities import refusal
 from vardi._fit.engine_parts import EngineParts
+from vardi._fit.new_rows import weigh
 from vardi._fit.prepare import Prepared
 from vardi._inputs.engine.pool import LazyPool
-from vardi._inputs.frames.functions import is_function, name_of
+from vardi._inputs.frames.functions import bias_of, is_function, name_of
 from vardi._inputs.pool import Name
-from vardi._refusals import needs_rows
 from vardi._rows.contract import Floats, Integers
+from vardi._rows.engine.distribution import EngineDistribution
+from vardi._rows.engine.draw import drawn_rows
 from vardi._rows.engine.functions import ZERO, EngineFunction, compiled_functions
-from vardi._rows.engine.joint import EngineOverlaps
-from vardi._rows.engine.model import EngineModel
+from vardi._rows.engine.labels import EngineLabels
+from vardi._rows.engine.model import EngineKnown, EngineModel
 from vardi._rows.engine.moments import EngineMoments
+from vardi._rows.engine.sensitivity import common_slopes, slopes
 from vardi._rows.engine.tail import weight_tail
 from vardi._rows.engine.weights import (
     largest_deviations,
@@ -41,7 +47,11 @@ from vardi._solve.joint import At
 from vardi._solve.newton import Solution
 from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit, refit
-from vardi.biases import where
+
+ONLY_KNOWN = (
+    "only the known values tell the parameters of a bias, so that the samples alone fit any column these speak of. "
+    "Look at fit.known, which compares all known values with one another."
+)
 
 
 class InEngine:
@@ -118,30 +128,29 @@ class InEngine:
         """Return what answers sums at u with parameters at those of a point."""
         if joint is None:
             return self.rows
-        theta = v[joint.coordinates.theta]
-        return joint.rows_at(theta) if self.collapsed else EngineOverlaps(joint, theta)
+        return joint.rows_at(v[joint.coordinates.theta])
 
     # weights
 
     @property
     def weights(self) -> Any:
         """The user's lazy frames with a column of weights."""
-        return self._by_name(weights_column(self.measure))
+        return self._by_name(weights_column(self.measure, self.pool.dropped))
 
     @property
     def probabilities(self) -> Any:
         """The user's lazy frames with a column of probabilities."""
-        return self._by_name(probabilities_column(self.measure))
+        return self._by_name(probabilities_column(self.measure, self.pool.dropped))
 
     def column(self, frames: Any, name: str) -> Any:
         """Return frames as they are: they have the column."""
         return frames
 
-    def _by_name(self, frames: Sequence[Any]) -> Any:
-        if self.pool.parts[0].label is not None:
-            return frames[0]
-        sampled = [next(iter(part.codes.values())) for part in self.pool.parts]
-        return {self.names[k]: frame for k, frame in zip(sampled, frames, strict=True)}
+    def _by_name(self, frames: Mapping[int | None, Any]) -> Any:
+        """Return the one frame of all samples, or frames by the name of their sample."""
+        return (
+            frames[None] if None in frames else {self.names[k]: frame for k, frame in frames.items() if k is not None}
+        )
 
     @cached_property
     def log_omegas(self) -> Floats:
@@ -177,12 +186,10 @@ class InEngine:
     def matrix(self, values: Any) -> list[EngineFunction]:
         """Return several columns or expressions as functions of the rows."""
         if not isinstance(values, list | tuple) or not all(is_function(part) for part in values):
-            raise needs_rows("An expectation of values that are not columns")
+            raise refusal("means of arrays", "engine")
         schema = self.pool.parts[0].schema
-        texts = [
-            where(f"`{value}`" if value in schema else value) if isinstance(value, str) else value for value in values
-        ]
-        return compiled_functions(self.model.parts, texts, [name_of(value) for value in values])
+        functions = [bias_of(value, schema) for value in values]
+        return compiled_functions(self.model.parts, functions, [name_of(value) for value in values])
 
     values = functions
 
@@ -246,9 +253,9 @@ class InEngine:
         shares = np.divide(squares * factor, variances, out=np.zeros(squares.shape), where=variances > 0)
         return shares.max(axis=0), [f"One row of {str(self.names[k])!r}" for k in shares.argmax(axis=0).tolist()]
 
-    def steps(self, values: Any) -> EngineSteps:
+    def steps(self, values: Any) -> EngineDistribution:
         """Return where the distribution function of something steps."""
-        return EngineSteps(self.measure, self.functions(values)[0])
+        return EngineDistribution(self.measure, self.functions(values)[0])
 
     @cached_property
     def numeric_columns(self) -> tuple[str, ...]:
@@ -308,29 +315,53 @@ class InEngine:
 
     # what takes rows
 
-    def refit(self, counts: Floats, *, tol: float, may_part: bool) -> Refit:
-        """Solve again for other counts of the distinct rows."""
-        return refit(self.rows, self.joint, self.solution.u, self.point, counts, tol=tol, may_part=may_part)
+    def refit(self, counts: Floats, *, tol: float, may_part: bool, rng: np.random.Generator | None = None) -> Refit:
+        """Solve again for other counts of the distinct rows; known values with an error are drawn anew by rng."""
+        return refit(self.rows, self.joint, self.solution.u, self.point, counts, tol=tol, may_part=may_part, rng=rng)
 
     def parts(self, fit: Any) -> EngineParts:
         """Return what accounts of a fit ask of its rows."""
         return EngineParts(fit)
 
-    def draw(self, n: int, seed: Any, *, replace: bool) -> Any:
-        """Draw rows by weight."""
-        raise needs_rows("Drawing rows")
+    def draw(self, n: int, seed: Any, *, replace: bool | None, identity: str | None = None) -> Any:
+        """Draw rows by weight and without replacement, as lazy frames."""
+        if replace:
+            raise refusal("draws with replacement", "engine")
+        return self._by_name(drawn_rows(self.measure, n, seed, identity))
 
     def check_biases(self, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
-        """Test the declared biases."""
-        raise needs_rows("check_biases()")
+        """Test the declared biases by the score test, whose sums an engine answers."""
+        if options.get("method", "score") != "score":
+            raise refusal("ks tests", "engine")
+        tangent, point = self.tangent, self.point
+        if self.joint is not None and self.prepared.known is not None:
+            if self.alone is None:
+                return untested(ONLY_KNOWN)
+            joint = self.joint.without_known()
+            point = self.alone[: len(joint.coordinates)]
+            tangent = self.tangent_of(joint, point)
+            point = tangent.measure.v if self.collapsed else tangent.measure.point.v
+        model = dataclasses.replace(self.model, known=EngineKnown.none())
+        labels = EngineLabels(EngineMoments(model, point[: len(model.coordinates)]))
+        functions = dict(zip(asked, self.matrix(list(asked.values())), strict=True)) if asked else {}
+        return check_engine_biases(labels, tangent, self.names, functions, features=options.get("features", "poly2"))
+
+    def sensitivity(self, estimate: Estimate, errors: Errors) -> float:
+        """Return what an estimate moves at worst, for each unit of log Gamma."""
+        assert estimate.influence is not None
+        wrong = np.flatnonzero(self.rows.sizes > 0)[errors.wrong]
+        values = estimate.influence.values
+        if errors.common:
+            return float(common_slopes(self.measure, values, wrong.tolist())[0])
+        return float(slopes(self.measure, values)[wrong, 0].sum())
 
     def bounds(self, delta: float) -> Bounds:
         """Refuse: the constants are extremes over rows."""
-        raise needs_rows("bounds()")
+        raise refusal("bounds", "engine")
 
     def weigh(self, rows: Any) -> Any:
-        """Return the weight of rows that need not be of the pool."""
-        raise needs_rows("weigh()")
+        """Return the weight of rows in memory, which need not be of the pool."""
+        return weigh(self, rows)
 
 
 class _Weighed:

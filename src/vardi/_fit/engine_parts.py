@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +13,15 @@ import numpy as np
 from vardi._estimate.cdf import Band
 from vardi._facts.choice import MOST_NUMERIC, note_on
 from vardi._facts.columns import Column, ColumnFacts, ColumnSums
-from vardi._facts.parts import ValueTable, WeightSums, WeightTable
+from vardi._facts.parts import Given, ValueTable, WeightSums, WeightTable
 from vardi._fit.parts import MemoryParts
 from vardi._inputs.engine.part import PREFIX, Part, with_columns
 from vardi._inputs.frames.functions import is_function
 from vardi._inputs.pool import Name
-from vardi._refusals import needs_rows
 from vardi._rows.engine.binned import values_in_bins, weights_in_bins
 from vardi._rows.engine.moments import DEVIATION, is_endless
 from vardi._rows.engine.weights import weights_by_sample
+from vardi.errors._refusals import needs_rows
 
 if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
@@ -35,25 +36,17 @@ class EngineParts(MemoryParts):
         super().__init__(fit)
         self._at, self._parts = fit.held.measure, fit.held.model.parts
 
-    @property
-    def gaps(self) -> Mapping[str, int]:
-        return {}
-
-    @property
-    def costs(self) -> int:
-        return 0
-
-    @property
-    def unasked(self) -> tuple[str, ...]:
-        return self._columns["numeric"]
-
-    @property
-    def is_counted(self) -> bool:
-        return any(part.counted for part in self._parts)
-
-    @property
-    def is_labelled(self) -> bool:
-        return self._parts[0].label is not None
+    def given(self) -> Given:
+        pool = self._pool
+        return replace(
+            super().given(),
+            is_counted=any(part.counted for part in self._parts),
+            is_labelled=self._parts[0].label is not None,
+            distinct=len(self._rows) if self._held.collapsed else None,
+            left_out={pool.names[k] for part in pool.dropped for k in part.codes.values()},
+            costs=0,
+            unasked=self._columns["numeric"],
+        )
 
     def weight_sums(self) -> WeightSums:
         found = weights_by_sample(self._at)

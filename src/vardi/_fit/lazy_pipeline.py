@@ -9,6 +9,7 @@ import numpy as np
 
 from vardi._fit.engine import InEngine
 from vardi._fit.known import as_identified, warn_of_contradiction
+from vardi._fit.pipeline import largest_group, refuse_largest
 from vardi._fit.prepare import Prepared, independent
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.engine.distinct import DistinctRows
@@ -18,6 +19,7 @@ from vardi._rows.contract import Floats
 from vardi._rows.dense import Dense
 from vardi._rows.engine.choose import as_dense, few_rows, functions_on, joint_rows
 from vardi._rows.engine.lazy_rows import LazyRows
+from vardi._rows.engine.levels import with_levels
 from vardi._rows.engine.model import EngineKnown, EngineModel
 from vardi._rows.joint import Joint
 from vardi._solve.identify import Verdict, connected, joined_verdict, judge
@@ -29,6 +31,7 @@ from vardi.errors import NotIdentifiableError
 def open_pool(frames: OpenFrames, known: Any) -> tuple[LazyPool, Known | None]:
     """Put biases, features and known functions on the frames, and check them."""
     given = None if known is None else as_known(known, frames.names, frames.table)
+    frames = with_levels(frames)
     return frames.survey(() if given is None else given.functions), given
 
 
@@ -37,6 +40,7 @@ def fit_lazy(frames: OpenFrames, known: Any, on_unidentified: str, tol: float, m
     pool, given = open_pool(frames, known)
     if given is None and not pool.declared.features:
         return _fit_plain(pool, on_unidentified, tol, max_iterations)
+    refuse_largest(on_unidentified, known=given is not None)
     found, is_all = few_rows(pool)
     model, values, directions = _model(pool, given, found)
     joint = joint_rows(pool, model, found, is_all=is_all)
@@ -54,11 +58,16 @@ def fit_lazy(frames: OpenFrames, known: Any, on_unidentified: str, tol: float, m
 
 
 def _fit_plain(pool: LazyPool, on_unidentified: str, tol: float, max_iterations: int) -> DebiasedSample:
-    found, is_all = few_rows(pool)
-    rows = _rows(pool, found, is_all=is_all)
-    solution = solve_plain(rows, pool.names, tol, max_iterations)
-    if isinstance(solution, Verdict):
-        raise solution.error()
+    while True:
+        found, is_all = few_rows(pool)
+        rows = _rows(pool, found, is_all=is_all)
+        solution = solve_plain(rows, pool.names, tol, max_iterations)
+        if isinstance(solution, Solution):
+            break
+        if on_unidentified == "raise":
+            raise solution.error()
+        largest = largest_group(solution, dict(zip(pool.names, rows.sizes.tolist(), strict=True)))
+        pool = pool.of_samples([k for k, name in enumerate(pool.names) if name in largest])
     _, shift = rows.weights(solution.u)
     model = EngineModel.of(pool)
     return DebiasedSample(InEngine(pool, model, Prepared(rows), replace(solution, u=solution.u + shift)))

@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.special import logsumexp
 
 from vardi._estimate.bias_test import BiasCheck, check_biases, untested
 from vardi._estimate.bounds import Bounds, bounds
 from vardi._estimate.cdf import PoolSteps
+from vardi._estimate.estimates import Estimate
 from vardi._estimate.reliability import single_rows, weight_tail
+from vardi._estimate.sensitivity.errors_of_biases import Errors
+from vardi._estimate.sensitivity.linear import slope
 from vardi._estimate.tangent import Hessian, Influence, Tangent
+from vardi._fit.capabilities import refusal
+from vardi._fit.new_rows import weigh
 from vardi._fit.parts import MemoryParts
 from vardi._fit.prepare import Prepared
-from vardi._inputs.frames import Frame, as_frame, concat
+from vardi._inputs.frames import concat
 from vardi._inputs.frames.functions import evaluated, is_function, name_of
-from vardi._inputs.known_on_rows import values_on_frame
 from vardi._inputs.pool import Name, Pool, in_order, is_missing
 from vardi._machine.memory import require_memory
-from vardi._refusals import not_finite
-from vardi._rows import Checks, Rows
+from vardi._rows import Rows
+from vardi._rows.blocks import ANSWER, Blocks
 from vardi._rows.contract import Floats, Integers
-from vardi._rows.families import users_log_omega
+from vardi._rows.dense import Dense
 from vardi._rows.joint import Joint
+from vardi._rows.tilted import TiltedRows
 from vardi._rows.weighted import Weighed, WeightedRows
 from vardi._solve.identify import Joining, Verdict, judge
 from vardi._solve.joint import At
 from vardi._solve.newton import Solution, newton
 from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit, refit
-from vardi._values import as_array, as_numbers
-from vardi.biases import Bias, ParametricBias
-from vardi.errors import ImpossibleRowError, InvalidBiasError, MismatchError, TooLargeError, VardiError
+from vardi.biases import Bias
+from vardi.biases._values import as_array
+from vardi.errors import MismatchError, TooLargeError
+from vardi.errors._refusals import not_finite
 
 TILTS = 2**28  # numbers, one for each row and bias, up to which they are all held at once
 
@@ -163,9 +167,9 @@ class InMemory:
         mass = self.row_weights if self.rows.counts is None else self.row_weights * self.rows.counts
         return mass / mass.sum()
 
-    def refit(self, counts: Floats, *, tol: float, may_part: bool) -> Refit:
-        """Solve again for other counts of the rows."""
-        return refit(self.rows, self.joint, self.solution.u, self.point, counts, tol=tol, may_part=may_part)
+    def refit(self, counts: Floats, *, tol: float, may_part: bool, rng: np.random.Generator | None = None) -> Refit:
+        """Solve again for other counts of the rows; known values with an error are drawn anew by rng."""
+        return refit(self.rows, self.joint, self.solution.u, self.point, counts, tol=tol, may_part=may_part, rng=rng)
 
     def log_omega_covariance(self) -> Floats:
         r"""Return :math:`\sum_i \pi_i^2 g_i g_i' + a'H^+a / n` (MBAR's form), which single rows do not trouble.
@@ -174,10 +178,11 @@ class InMemory:
         """
         if self.joint is not None:
             return self.bias_influence().covariance()
-        measure, hessian = self.tangent.measure, self.tangent.hessian
-        rg = self.tilts() - measure.weights[:, None]
-        projected = measure.project(rg)
-        return np.asarray(((rg.T * measure.counts) @ rg + projected.T @ hessian.solve(projected)) / measure.n**2)
+        tangent, functions = self._tilted
+        ones = np.ones(len(self.names))
+        a = tangent.measure.against(functions, ones)
+        squares = tangent.measure.squares(functions, ones)
+        return np.asarray((squares + a.T @ tangent.hessian.solve(a)) / tangent.n**2)
 
     def check_biases(self, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
         """Test the declared biases by what overlap alone says: known values have no part in it."""
@@ -185,12 +190,7 @@ class InMemory:
         if self.joint is None or not self.joint.families:
             return check_biases(self.overlap_tangent, self.names, values, **options)
         if options.get("method", "score") != "score":
-            raise MismatchError(
-                "The law of the ks tests is for biases that are known, and these have parameters that were fitted to "
-                "the same rows. Use method='score', which knows of them, or fix the parameters with .at(...).",
-                expected=("score",),
-                got=(options["method"],),
-            )
+            raise refusal("ks tests", "rows in memory", "parameters")
         without = self.point if self.prepared.known is None else self.alone
         if without is None:
             return untested(
@@ -208,11 +208,7 @@ class InMemory:
     def bounds(self, delta: float) -> Bounds:
         """Return the paper's finite-sample constants, whose theory is of known biases that overlap alone joins."""
         if self.joint is not None:
-            more = "parameters that are estimated" if self.joint.families else "known values beside them"
-            raise VardiError(
-                f"The finite-sample bounds are for weights that follow from known biases alone, and these have {more}. "
-                "Debias without known values, and with parameters fixed by .at(...), to see the bounds as if they were."
-            )
+            raise refusal("bounds", "rows in memory", "both")
         return bounds(self.tangent, self.names, delta)
 
     @cached_property
@@ -246,19 +242,24 @@ class InMemory:
 
     def bias_influence(self) -> Influence:
         r"""Return the influence on each :math:`\log\Omega_k`: by the weights, and by parameters of the bias itself."""
-        tangent, joint = self.tangent, self.joint
-        moved = None
-        if joint is not None and joint.families:
-            at = joint.coordinates
-            moved = np.zeros((len(at), len(self.names)))
-            point = joint.at(self.point)
-            counts = np.ones(len(joint)) if joint.counts is None else joint.counts
-            for k, t in point.gradients.items():
-                place = slice(at.theta.start + joint.places[k].start, at.theta.start + joint.places[k].stop)
-                share = counts * point._share(k)
-                mean = share @ t / joint.sizes[k] + joint.families[k].offset_gradient(self.theta[joint.places[k]])
-                moved[place, k] = tangent.n * mean
-        return tangent.influence(Weighed(self.tilts()), moved)[1]
+        moved = None if self.joint is None else self.tangent.n * self.joint.mean_gradients(self.point)
+        tangent, functions = self._tilted
+        return tangent.influence(functions, moved)[1]
+
+    @property
+    def _tilted(self) -> tuple[Tangent, Any]:
+        """The functions omega_k / Omega_k, and the rows in whose language these are."""
+        K, most = len(self.names), ANSWER if isinstance(self.rows, Blocks) else TILTS
+        if isinstance(self.rows, Dense) and len(self.source) * K > most and K * K <= TILTS:
+            return self._summed, self._summed.measure.tilts
+        return self.tangent, Weighed(self.tilts())
+
+    @cached_property
+    def _summed(self) -> Tangent:
+        """The solution for functions of the biases alone, by one pass over rows that are too many for them all."""
+        tangent = self.tangent
+        assert isinstance(self.rows, Dense)
+        return Tangent(TiltedRows(self.rows, tangent.measure, self.log_omegas), tangent.jacobian, tangent.hessian)
 
     def tilts(self) -> Floats:
         """Return r_i omega_k(z_i) / Omega_k, the weight of row i under state k, for all rows and states."""
@@ -377,6 +378,11 @@ class InMemory:
             for place, row in zip(places.tolist(), rows.tolist(), strict=True)
         ]
 
+    def sensitivity(self, estimate: Estimate, errors: Errors) -> float:
+        """Return what an estimate moves at worst, for each unit of log Gamma."""
+        assert estimate.influence is not None
+        return slope(self.tangent.measure, estimate.influence, errors)
+
     def steps(self, values: Any) -> PoolSteps:
         """Return where the distribution function of something steps."""
         return PoolSteps(self.tangent.measure, self.values(values))
@@ -402,9 +408,17 @@ class InMemory:
         read = {name for bias in self.pool.biases for name in bias.columns}
         return tuple(sorted((name for name in numeric if name not in self.gaps), key=lambda name: name not in read))
 
-    def draw(self, n: int, seed: int | np.random.Generator | None, *, replace: bool) -> Any:
+    def draw(
+        self, n: int, seed: int | np.random.Generator | None, *, replace: bool | None, identity: str | None = None
+    ) -> Any:
         """Draw rows by weight: in the user's library, or their positions for a fit of a matrix."""
-        drawn = self.positions(n, seed, replace=replace)
+        if identity is not None:
+            raise MismatchError(
+                "id= names what identifies a row in an engine, and these rows are in memory, where their places do.",
+                expected=(None,),
+                got=(identity,),
+            )
+        drawn = self.positions(n, seed, replace=replace is not False)
         return drawn if not self.pool.frames else concat(self.pool.frames).take(drawn)
 
     def positions(self, n: int, seed: int | np.random.Generator | None, *, replace: bool) -> Integers:
@@ -421,120 +435,7 @@ class InMemory:
 
     def weigh(self, rows: Any) -> Any:
         """Return the weight of rows that need not be of the pool."""
-        sampled = np.flatnonzero(self.rows.sizes > 0).tolist()  # the others have no part in the weight
-        frame = as_frame(rows) if self.pool.biases else None
-        logs, H = self._new_frame(frame, sampled) if frame is not None else self._new_matrix(rows, sampled)
-        log_mass = np.asarray(logsumexp(logs + self.solution.u[sampled], axis=1))
-        uncovered = np.flatnonzero(log_mass == -np.inf)
-        if len(uncovered):
-            raise ImpossibleRowError(
-                f"No sampled bias covers {len(uncovered)} of the new rows (the first is row {uncovered[0]}), so "
-                "nothing is known of their weight. The debiased sample speaks for the part of the population that "
-                "some sample could have drawn.",
-                sample=None,
-                rows=uncovered[:10],
-            )
-        if self.groups is not None and self.groups.max() > 0:
-            self._require_one_group(logs > -np.inf, self.groups[sampled])
-        weights = np.exp(-log_mass)
-        if self.joint is not None and self.prepared.known is not None:
-            weights = self._with_known(log_mass, H)
-        return weights if frame is None else frame.series(weights, "weight")
-
-    def _new_frame(self, frame: Frame, sampled: Sequence[int]) -> tuple[Floats, Floats]:
-        """Return log omega and the known functions of new rows."""
-        biases = [self.pool.biases[k] for k in sampled]
-        factors = frame.evaluate([bias.known if isinstance(bias, ParametricBias) else bias for bias in biases])
-        Checks([self.names[k] for k in sampled], False, whole="the new rows").columns(factors)
-        with np.errstate(divide="ignore"):
-            logs = np.log(np.column_stack([np.asarray(factor, np.float64) for factor in factors]))
-        fixed = list(self.pool.biases)
-        if self.joint is not None:
-            for k, model in self.joint.families.items():
-                bias, theta = self.pool.biases[k], model.scale @ self.theta[self.joint.places[k]]
-                assert isinstance(bias, ParametricBias)
-                place = sampled.index(k)
-                allowed = logs[:, place] > -np.inf
-                logs[:, place] += users_log_omega(bias, frame, theta, str(self.names[k]), allowed)
-                fixed[k] = bias.at(theta.tolist())
-        known = self.prepared.known
-        return logs, np.empty((len(logs), 0)) if known is None else values_on_frame(known, frame, fixed)
-
-    def _new_matrix(self, rows: Any, sampled: Sequence[int]) -> tuple[Floats, Floats]:
-        matrix, log, known = self._matrix(rows), self.rows.log, self.prepared.known
-        columns = [matrix[:, k] for k in sampled]
-        Checks([self.names[k] for k in sampled], log, whole="the new rows").columns(columns)
-        values = np.column_stack([np.asarray(column, np.float64) for column in columns])
-        states = [] if known is None else list(known.states)
-        H = matrix[:, states].astype(np.float64)
-        with np.errstate(divide="ignore"):
-            return (values if log else np.log(values)), np.exp(H) if log else H
-
-    @staticmethod
-    def _require_one_group(allowed: NDArray[np.bool_], groups: Integers) -> None:
-        """Refuse new rows that samples of several groups could have drawn: the pool has none to weigh them by."""
-        several = [allowed[:, groups == label].any(axis=1) for label in range(int(groups.max()) + 1)]
-        between = np.flatnonzero(np.sum(several, axis=0) > 1)
-        if len(between):
-            raise ImpossibleRowError(
-                f"{len(between)} of the new rows (the first is row {between[0]}) could have been drawn by samples of "
-                "several groups, of which no row of the pool could: nothing says how these weigh there. Leave them "
-                "out, or narrow the biases to what was drawn.",
-                sample=None,
-                rows=between[:10],
-            )
-
-    def _with_known(self, log_mass: Floats, H: Floats) -> Floats:
-        """Return 1 / S with the known functions in it, or refuse rows on which S is not above zero."""
-        joint, known = self.joint, self.prepared.known
-        assert joint is not None
-        assert known is not None
-        for column, place in known.margins:
-            strange = np.flatnonzero(H[:, place].sum(axis=1) != 1.0)
-            if len(strange):
-                raise ImpossibleRowError(
-                    f"{len(strange)} of the new rows (the first is row {strange[0]}) have a value of {column!r} that "
-                    "has no known share, so nothing is known of their weight. Weigh rows with the values of the "
-                    "margin.",
-                    sample=None,
-                    rows=strange[:10],
-                )
-        at = joint.coordinates
-        means = joint.known.means + joint.known.root @ self.point[at.epsilon]
-        terms = (H @ self.prepared.directions - means) * self.point[at.mu]
-        S = np.exp(log_mass) + terms.sum(axis=1)
-        bad = np.flatnonzero(~(S > 0))
-        if len(bad):
-            by = int(np.argmin(self.prepared.directions @ terms[bad[0]])) if len(known) > 1 else 0
-            raise ImpossibleRowError(
-                f"{len(bad)} of the new rows (the first is row {bad[0]}) have no weight: {known.labels[by]!r}, whose "
-                "mean is known, is further out on them than on any row of the pool, and the weights are positive on "
-                "the pool only. Weigh rows like those of the pool, or debias without that known value.",
-                sample=None,
-                rows=bad[:10],
-            )
-        return np.asarray(1.0 / S)
-
-    def _matrix(self, rows: Any) -> Floats:
-        """Return new rows of a matrix fit as an array; what a sparse one does not store is omega = 0."""
-        if sparse.issparse(rows):
-            stored = sparse.coo_array(rows)
-            matrix = np.full(stored.shape, -np.inf if self.rows.log else 0.0)
-            matrix[stored.row, stored.col] = stored.data
-        else:
-            array = as_array(rows, "The matrix of new rows")
-            numbers = as_numbers(array)
-            if numbers is None:
-                raise InvalidBiasError(f"The new rows hold {array.dtype}, and biases are numbers.", sample="")
-            matrix = numbers.astype(np.float64, copy=False)
-        if matrix.ndim != 2 or matrix.shape[1] != len(self.names):
-            raise MismatchError(
-                f"The new rows have shape {matrix.shape}. Give a matrix of biases with {len(self.names)} columns, as "
-                "in the fit.",
-                expected=(len(self.names),),
-                got=matrix.shape,
-            )
-        return matrix
+        return weigh(self, rows)
 
 
 def _numbers(array: NDArray[Any]) -> Floats:

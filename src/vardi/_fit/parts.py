@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,10 +10,9 @@ import numpy as np
 from vardi._estimate.cdf import Band
 from vardi._facts.choice import choose
 from vardi._facts.columns import Column, ColumnFacts, describe
-from vardi._facts.parts import ValueTable, WeightSums, WeightTable
+from vardi._facts.parts import Given, ValueTable, WeightSums, WeightTable
 from vardi._inputs.pool import Name
 from vardi._rows.contract import Floats, Gram
-from vardi.biases import Bias
 
 if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
@@ -26,42 +25,19 @@ class MemoryParts:
         self._fit, self._held = fit, fit.held
         self._pool, self._rows = fit.held.pool, fit.held.rows
 
-    @property
-    def biases(self) -> tuple[Bias, ...]:
-        return self._pool.biases
-
-    @property
-    def log(self) -> bool:
-        return bool(self._rows.log)
-
-    @property
-    def is_counted(self) -> bool:
-        return self._pool.counts is not None
-
-    @property
-    def is_labelled(self) -> bool:
-        return len(self._pool.frames) == 1 and len(np.unique(self._pool.source)) > 1
-
-    @property
-    def distinct(self) -> int | None:
-        return None if self._rows.inverse is None else len(self._rows)
-
-    @property
-    def left_out(self) -> set[Name]:
-        given = np.bincount(self._pool.source, self._pool.counts, minlength=len(self._pool.names)) > 0
-        return {self._pool.names[k] for k in np.flatnonzero(given & (self._rows.sizes == 0)).tolist()}
-
-    @property
-    def gaps(self) -> Mapping[str, int]:
-        return self._held.gaps
-
-    @property
-    def unasked(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def costs(self) -> int:
-        return len(self._pool) * len(self._pool.names)
+    def given(self) -> Given:
+        pool, rows = self._pool, self._rows
+        with_rows = np.bincount(pool.source, pool.counts, minlength=len(pool.names)) > 0
+        return Given(
+            biases=pool.biases,
+            log=bool(rows.log),
+            is_counted=pool.counts is not None,
+            is_labelled=len(pool.frames) == 1 and with_rows.sum() > 1,
+            distinct=None if rows.inverse is None else len(rows),
+            left_out={pool.names[k] for k in np.flatnonzero(with_rows & (rows.sizes == 0)).tolist()},
+            costs=len(pool) * len(pool.names),
+            gaps=self._held.gaps,
+        )
 
     def gram(self) -> Gram:
         gram = self._held.tangent.sums.gram

@@ -11,23 +11,13 @@ from numpy.typing import NDArray
 
 from vardi._inputs.frames import Frame, as_frame, concat
 from vardi._machine.memory import require_memory
-from vardi._refusals import (
-    MOST,
-    counts_of_a_kind,
-    empty_pool,
-    empty_samples,
-    invalid_counts,
-    missing_counts,
-    missing_labels,
-    too_many,
-    unknown_label,
-)
-from vardi._rows.contract import Floats, Integers
-from vardi._texts import LISTED, show
-from vardi._values import as_array, belongs_elsewhere, index_of, read_only
+from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias, ProductBias, ValuesBias, as_bias
 from vardi.biases._expressions import is_condition
+from vardi.biases._values import as_array, belongs_elsewhere, index_of, read_only
 from vardi.errors import EmptySampleError, InvalidBiasError, MismatchError, number_of_rows, suggest
+from vardi.errors import _refusals as refusals
+from vardi.errors._texts import LISTED, show
 
 Name = Hashable
 
@@ -157,7 +147,7 @@ def as_pool(samples: Any, biases: Any, *, source: Any = None, counts: Any = None
     frames = tuple(as_frame(rows) for rows in named.values())
     empty = [name for name, frame in zip(named, frames, strict=True) if not len(frame)]
     if empty:
-        raise empty_samples(empty)
+        raise refusals.empty_samples(empty)
     names = (*named, *(name for name in by_name if name not in named))
     codes = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames])
     if isinstance(counts, Mapping):
@@ -177,7 +167,7 @@ def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
         )
     frame, by_name = as_frame(rows), as_named(biases, "biases")
     if not len(frame):
-        raise empty_pool()
+        raise refusals.empty_pool()
     labels = frame.column(source) if isinstance(source, str) else _labels(in_order(source, (frame,), "source"))
     _require_length("source", labels, len(frame), "label")
     if isinstance(biases, list | tuple):  # which are named by their place
@@ -194,7 +184,7 @@ def _with_rows(pool: Pool) -> Pool:
         there = np.bincount(pool.source, minlength=len(pool.names)) > 0
         counted = np.bincount(pool.source, pool.counts, minlength=len(pool.names)) > 0
         if (there & ~counted).any():
-            raise empty_samples([pool.names[k] for k in np.flatnonzero(there & ~counted).tolist()])
+            raise refusals.empty_samples([pool.names[k] for k in np.flatnonzero(there & ~counted).tolist()])
     return pool
 
 
@@ -303,8 +293,8 @@ def _codes(labels: NDArray[Any], names: Mapping[Name, Any], column: str) -> Inte
     strangers = labels[codes < 0].tolist()
     missing = sum(is_missing(label) for label in strangers)
     if missing:
-        raise missing_labels(column, missing)
-    raise unknown_label(strangers[0], column, dict.fromkeys(labels.tolist()), names)
+        raise refusals.missing_labels(column, missing)
+    raise refusals.unknown_label(strangers[0], column, dict.fromkeys(labels.tolist()), names)
 
 
 def _labels(source: Any) -> NDArray[Any]:
@@ -379,14 +369,14 @@ def _counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats | None:
         counts = _counts_of_column(counts, frames)
     values = as_array(counts, "counts")
     if values.dtype.kind not in "iufb":
-        raise counts_of_a_kind(values.dtype)
+        raise refusals.counts_of_a_kind(values.dtype)
     values = values.astype(np.float64)
     _require_length("counts", values, n, "count")
     bad = np.flatnonzero(~((values >= 0) & (values < np.inf)))
     if len(bad):
-        raise invalid_counts(f"The count of row {bad[0]} of the pool is {values[bad[0]]}", bad[:LISTED])
-    if values.sum() > MOST:
-        raise too_many(values.sum())
+        raise refusals.invalid_counts(f"The count of row {bad[0]} of the pool is {values[bad[0]]}", bad[:LISTED])
+    if values.sum() > refusals.MOST:
+        raise refusals.too_many(values.sum())
     return values
 
 
@@ -394,7 +384,7 @@ def _counts_of_column(name: str, frames: Sequence[Frame]) -> NDArray[Any]:
     counts = _joined([frame.column(name) for frame in frames])
     missing = int(np.count_nonzero(np.isnan(counts))) if counts.dtype.kind == "f" else 0
     if missing:
-        raise missing_counts(name, missing)
+        raise refusals.missing_counts(name, missing)
     return counts
 
 

@@ -134,6 +134,11 @@ class Rows(ABC):
         """Return the gradients of biases with parameters: there are none."""
         return {}
 
+    def beside(self, v: Floats) -> tuple[Floats, Floats]:
+        """Return x_i and q_i of every row without the part of u: nothing."""
+        nothing = np.empty((len(self), 0))
+        return nothing, nothing
+
     def along(self, v: Floats, b: Floats) -> tuple[Floats, dict[int, Floats]]:
         """Return what parameters of biases move along b: nothing, since there are none."""
         return np.zeros(len(self)), {}

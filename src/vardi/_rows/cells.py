@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from vardi.biases import ExpressionBias, ParametricBias
 from vardi.biases._expressions.cells import Cells, Level, Value, group_text, level_text
 from vardi.biases._expressions.compile import NumpyTarget
 from vardi.biases._expressions.nodes import Column, Node, to_text
-from vardi.biases._expressions.targets import Kind
+from vardi.biases._expressions.targets import Kind, Target
 from vardi.errors import (
     ImpossibleRowError,
     InvalidBiasError,
@@ -115,23 +115,45 @@ def _in_order(
     own: NDArray[np.bool_],
 ) -> list[Level]:
     """Return the levels that some row has, the most frequent first and the others sorted."""
-    total = np.bincount(codes, counts, minlength=len(levels))
+    total = np.bincount(codes, counts, minlength=len(levels)).astype(np.float64)
+    drawn = np.bincount(codes[own], counts[own], minlength=len(levels)).astype(np.float64)
+    return in_order(reader.bias, reader.sample, group, levels, total, drawn)
+
+
+def in_order(
+    bias: ParametricBias,
+    sample: str,
+    group: tuple[Node, ...],
+    levels: Sequence[Level],
+    total: Floats,
+    drawn: Floats,
+) -> list[Level]:
+    """Return levels with the most frequent first and the others sorted, or refuse those that tell nothing.
+
+    Parameters
+    ----------
+    bias, sample, group
+        Whose levels they are, for messages.
+    levels : sequence of Level
+        In any order.
+    total, drawn : ndarray
+        How often each occurs where the bias is not known to be zero, in all samples and in its own.
+    """
     there = sorted(np.flatnonzero(total > 0).tolist(), key=lambda place: levels[place])
     if len(there) < 2:
         raise UnidentifiedParametersError(
-            f"{group_text(group)} in the bias {reader.bias} of {reader.sample!r} has one value only on the rows of the "
+            f"{group_text(group)} in the bias {bias} of {sample!r} has one value only on the rows of the "
             f"pool ({', '.join(level_text(group, levels[place]) for place in there)}), so its parameter cannot be told "
             "from the normaliser. Leave it out.",
-            sample=reader.sample,
+            sample=sample,
         )
-    drawn = np.bincount(codes[own], counts[own], minlength=len(levels))
     absent = [level_text(group, levels[place]) for place in there if not drawn[place]]
     if absent:
         raise UnidentifiedParametersError(
-            f"No row of {reader.sample!r} has {' or '.join(absent[:MOST_SHOWN])}, and other samples have such rows. So "
-            f"its parameter in {reader.bias} is minus infinity: {reader.sample!r} could not draw them. Say so by a "
+            f"No row of {sample!r} has {' or '.join(absent[:MOST_SHOWN])}, and other samples have such rows. So "
+            f"its parameter in {bias} is minus infinity: {sample!r} could not draw them. Say so by a "
             "condition, such as vardi.isin(...) * vardi.cells(...), or join the value with another one.",
-            sample=reader.sample,
+            sample=sample,
             parameters=absent,
         )
     first = max(there, key=lambda place: (total[place], -there.index(place)))
@@ -154,13 +176,7 @@ class _Reader:
         for term in group:
             values, own = self._values(term, frames)
             if most is not None and len(values) > most:
-                text = to_text(term)
-                raise InvalidBiasError(
-                    f"{text!r} has {len(values):,} different values, and the bias {self.bias} of {self.sample!r} would "
-                    f"have a parameter for each; up to {most} are taken for categories. For a number write "
-                    f"vardi.steps({text!r}, [...]) or vardi.exponential_tilt({text!r}); join categories that are rare.",
-                    sample=self.sample,
-                )
+                raise too_many_values(self.bias, self.sample, term, len(values))
             there, codes = np.unique(codes * len(values) + own, return_inverse=True)
             levels = [(*levels[one // len(values)], values[one % len(values)]) for one in there.tolist()]
         return levels, codes
@@ -172,13 +188,7 @@ class _Reader:
         for frame in frames:
             values, codes = _distinct(self._array(term, frame))
             pieces.append(np.array([position.setdefault(value, len(position)) for value in values], np.int64)[codes])
-        if len({isinstance(value, str) for value in position}) > 1:
-            raise MismatchError(
-                f"{to_text(term)!r} in the bias {self.bias} of {self.sample!r} is text in some rows and a number in "
-                "others. Convert it to one of them.",
-                expected=("text",),
-                got=("text", "numbers"),
-            )
+        require_one_kind(self.bias, self.sample, term, position)
         return list(position), np.concatenate(pieces)
 
     def _array(self, term: Node, frame: Frame) -> NDArray[Any]:
@@ -190,20 +200,8 @@ class _Reader:
             target = NumpyTarget({term.name: array})
             missing = int(np.count_nonzero(target.is_missing(term.name)))
             if missing:
-                raise MissingValuesError(
-                    f"The bias {self.bias} of {self.sample!r} is unknown on {number_of_rows(missing)}, since there are "
-                    f"missing values in {term.name!r} ({missing}). Fill them, e.g. with a value of their own, or drop "
-                    "these rows.",
-                    columns={term.name: missing},
-                )
-            if target.kind(term.name) in (Kind.OTHER, Kind.DATE, Kind.DATETIME):
-                raise MismatchError(
-                    f"Column {term.name!r} holds {target.kind(term.name).value} ({target.dtype(term.name)}), and the "
-                    f"bias {self.bias} of {self.sample!r} reads categories: texts, whole numbers or truth values. "
-                    "Convert it.",
-                    expected=("text", "numbers", "truth values"),
-                    got=(target.dtype(term.name),),
-                )
+                raise missing_category(self.bias, self.sample, term.name, missing)
+            require_categories(self.bias, self.sample, term.name, target)
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             bad = np.flatnonzero(~np.isfinite(array))
             raise InvalidBiasError(
@@ -215,18 +213,60 @@ class _Reader:
         return array
 
 
+def too_many_values(bias: ParametricBias, sample: str, term: Node, count: int) -> InvalidBiasError:
+    """Refuse a column with so many values that it is a measurement."""
+    text = to_text(term)
+    return InvalidBiasError(
+        f"{text!r} has {count:,} different values, and the bias {bias} of {sample!r} would have a parameter for each; "
+        f"up to {MOST_VALUES} are taken for categories. For a number write vardi.steps({text!r}, [...]) or "
+        f"vardi.exponential_tilt({text!r}); join categories that are rare.",
+        sample=sample,
+    )
+
+
+def missing_category(bias: ParametricBias, sample: str, column: str, count: int) -> MissingValuesError:
+    """Refuse rows whose category is missing."""
+    return MissingValuesError(
+        f"The bias {bias} of {sample!r} is unknown on {number_of_rows(count)}, since there are missing values in "
+        f"{column!r} ({count}). Fill them, e.g. with a value of their own, or drop these rows.",
+        columns={column: count},
+    )
+
+
+def require_categories(bias: ParametricBias, sample: str, column: str, target: Target) -> None:
+    """Refuse a column that holds no categories."""
+    if target.kind(column) in (Kind.OTHER, Kind.DATE, Kind.DATETIME):
+        raise MismatchError(
+            f"Column {column!r} holds {target.kind(column).value} ({target.dtype(column)}), and the bias {bias} of "
+            f"{sample!r} reads categories: texts, whole numbers or truth values. Convert it.",
+            expected=("text", "numbers", "truth values"),
+            got=(target.dtype(column),),
+        )
+
+
+def require_one_kind(bias: ParametricBias, sample: str, term: Node, values: Iterable[Value]) -> None:
+    """Refuse categories that are text in some rows and numbers in others."""
+    if len({isinstance(value, str) for value in values}) > 1:
+        raise MismatchError(
+            f"{to_text(term)!r} in the bias {bias} of {sample!r} is text in some rows and a number in others. Convert "
+            "it to one of them.",
+            expected=("text",),
+            got=("text", "numbers"),
+        )
+
+
 def _distinct(array: NDArray[Any]) -> tuple[list[Value], Integers]:
     """Return the distinct values as Python has them, and which one each row has."""
     if array.dtype.kind != "O":
         values, codes = np.unique(array, return_inverse=True)
-        return [_plain(value) for value in values.tolist()], codes
+        return [plain(value) for value in values.tolist()], codes
     position: dict[Any, int] = {}
     codes = np.fromiter((position.setdefault(value, len(position)) for value in array.tolist()), np.int64, len(array))
-    return [_plain(value) for value in position], codes
+    return [plain(value) for value in position], codes
 
 
-def _plain(value: Any) -> Value:
+def plain(value: Any) -> Value:
     """Return a whole number as an integer, however it is stored: samples may store a column in two ways."""
     whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
-    plain: Value = int(value) if whole else value
-    return plain
+    found: Value = int(value) if whole else value
+    return found

@@ -152,6 +152,10 @@ class Dense(Rows):
         """Add up what the function gives for every block."""
         return sum_blocks(lambda rows: function(rows, self.matrix[rows]), len(self), len(self.sizes))
 
+    def total_of_logs(self, function: Callable[[slice, Floats], Result]) -> Result:
+        """Add up what the function gives for every block: where its rows stand, and log omega of them."""
+        return self._total(lambda rows, values: function(rows, self._log(values)))
+
     def _reciprocal_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
         """Return 1 / S_i(u) for every row, as 1 / (S e^offset); free where u is the point of the last sums."""
         scaled = self._scale(u)

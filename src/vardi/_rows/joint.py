@@ -140,6 +140,22 @@ class Joint:
         """Return t = grad log omega of each bias with parameters."""
         return self.at(v).gradients
 
+    def beside(self, v: Floats) -> tuple[Floats, Floats]:
+        """Return x_i and q_i of every row without the part of u, of shape (n, d - K)."""
+        at = self.at(v)
+        return at.beside, at.scores
+
+    def mean_gradients(self, v: Floats) -> Floats:
+        """Return the mean of the gradient of log omega_k under the fitted law of sample k, of shape (d, K)."""
+        at, point = self.coordinates, self.at(v)
+        counts = np.ones(len(self)) if self.counts is None else self.counts
+        means = np.zeros((len(at), at.samples))
+        for k, t in point.gradients.items():
+            place, theta = self.places[k], point.theta[self.places[k]]
+            mean = (counts * point._share(k)) @ t / self.sizes[k] + self.families[k].offset_gradient(theta)
+            means[at.theta, k][place] = mean
+        return means
+
     def along(self, v: Floats, b: Floats) -> tuple[Floats, dict[int, Floats]]:
         """Return b_theta't of each row for its own bias, and for each bias with parameters."""
         theta = b[self.coordinates.theta]
@@ -170,7 +186,10 @@ class Joint:
 
     def with_counts(self, counts: Floats) -> Joint:
         """Return the same rows, counted otherwise."""
-        return Joint(self.base.with_counts(counts), self.families, self.known)
+        joint = Joint(self.base.with_counts(counts), self.families, self.known)
+        if self.families:
+            joint.logs = self.logs
+        return joint
 
     def without_known(self) -> Joint:
         """Return the same rows with nothing known of the population."""

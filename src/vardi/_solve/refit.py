@@ -10,9 +10,12 @@ from vardi._rows.base import Rows
 from vardi._rows.contract import Floats, Integers
 from vardi._rows.joint import Joint
 from vardi._solve.identify import connected, strong_groups
-from vardi._solve.joint import stationary
+from vardi._solve.joint import descend, meet, stationary
 from vardi._solve.newton import newton
 from vardi._solve.parameters import held_of
+
+DRAWN = 1e-4  # score of the parameters of a refit, far below the spread of any draw
+STILL = 1e-3  # length of the last step towards them
 
 
 @dataclass(frozen=True)
@@ -43,11 +46,15 @@ def refit(
     *,
     tol: float,
     may_part: bool,
+    rng: np.random.Generator | None = None,
 ) -> Refit:
-    """Solve again for other counts of the rows, from a solution on."""
+    """Solve again for other counts, from a solution on; known values with an error are drawn anew by rng."""
     if joint is None:
         return refit_plain(rows.with_counts(counts), u, tol=tol, may_part=may_part)
-    return refit_joint(joint.with_counts(counts), point, tol=tol)
+    joint = joint.with_counts(counts)
+    if rng is not None and joint.coordinates.uncertain:
+        joint = joint.with_values(joint.means + joint.known.root @ rng.standard_normal(joint.coordinates.uncertain))
+    return refit_joint(joint, point, tol=tol)
 
 
 def refit_plain(rows: Rows, u: Floats, *, tol: float, may_part: bool) -> Refit:
@@ -66,8 +73,19 @@ def refit_plain(rows: Rows, u: Floats, *, tol: float, may_part: bool) -> Refit:
 
 
 def refit_joint(joint: Joint, v: Floats, *, tol: float) -> Refit:
-    """Solve with parameters and known moments."""
-    walk = stationary(joint, v, held_of(joint), tol=tol)
+    """Solve with parameters and known moments.
+
+    The parameters are sought downhill: near another solution steps that only make the gradient smaller may end at a
+    point that is no minimum.
+    """
+    at, held = joint.coordinates, held_of(joint)
+    if at.known:
+        walk = stationary(joint, v, held, tol=tol)
+        if not walk.converged:
+            first = descend(joint.without_known(), v[: at.mu.start], held, tol=DRAWN, settled=STILL)
+            walk = meet(joint, np.concatenate([first.v, np.zeros(at.known + at.uncertain)]), held, tol=tol)
+    else:
+        walk = descend(joint, v, held, tol=DRAWN, settled=STILL)
     if not walk.converged:
         return Refit(None, labels=np.zeros(int((joint.sizes > 0).sum()), np.int64))
     weights, _ = joint.weights(walk.v)

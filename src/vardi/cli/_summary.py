@@ -17,8 +17,8 @@ from vardi._facts.numbers import plain, with_error
 from vardi._facts.summary import sample_cells, summarize, variable_cells
 from vardi._fit.sample import DebiasedSample
 from vardi._solve.identify import Verdict
-from vardi._texts import SHOWN, more
 from vardi.cli._console import DETAILS_OF_KNOWN
+from vardi.errors._texts import SHOWN, more
 from vardi.study import OpenStudy
 
 
@@ -40,11 +40,7 @@ def account_tables(title: str, found: Account) -> list[RenderableType]:
     ):
         facts.add_row(Text(label), Text(text))
     normaliser = "log normaliser" if found.log_scale else "normaliser"
-    parameters = [
-        (str(name), parameter, plain(with_error(estimate.value, estimate.stderr)))
-        for name, own in found.parameters.items()
-        for parameter, estimate in own.items()
-    ]
+    parameters = [(name, one, plain(with_error(own.value, own.stderr))) for name, one, own in found.estimated]
     tables = [
         _table("sample", "rows>", "bias", f"{normaliser}>", "of weight>", rows=map(sample_cells, found.samples)),
         _table("bias of", "parameter", "estimate>", rows=parameters, most=len(parameters)),
@@ -87,9 +83,9 @@ def known_table(known: KnownCheck) -> Table:
 
 def account_json(opened: OpenStudy, found: Account) -> dict[str, Any]:
     """Return the account in the terms of JSON."""
-    study, solution = opened.study, found.solution
+    study = opened.study
     parameters = {
-        str(name): {one: {"value": estimate.value, "stderr": estimate.stderr} for one, estimate in own.items()}
+        str(name): {one: _own(estimate, "value", "stderr") for one, estimate in own.items()}
         for name, own in found.parameters.items()
     }
     return {
@@ -98,47 +94,31 @@ def account_json(opened: OpenStudy, found: Account) -> dict[str, Any]:
         "engine": study.engine,
         "rows": found.length,
         "samples": [
-            {
-                "name": str(sample.name),
-                "rows": sample.rows,
-                "bias": sample.bias,
-                "normaliser": sample.normaliser,
-                "stderr": sample.stderr,
-                "share_of_weight": sample.weight_share,
-            }
+            {"name": str(sample.name), **_own(sample, "rows", "bias", "normaliser", "stderr")}
+            | {"share_of_weight": sample.weight_share}
             for sample in found.samples
         ],
         "verdict": found.verdict.message,
-        "iterations": solution.iterations,
-        "residual": solution.residual,
-        "certificate": solution.certificate,
-        "distinct": found.distinct,
-        "effective": found.effective,
+        **_own(found.solution, "iterations", "residual", "certificate"),
         "counted": found.rows,
-        "variables": [
-            {name: getattr(variable, name) for name in ("name", "pooled", "debiased", "stderr")}
-            for variable in found.variables
-        ],
-        "more_variables": found.more_variables,
-        "gaps": dict(found.gaps),
+        "variables": [_own(variable, "name", "pooled", "debiased", "stderr") for variable in found.variables],
+        **_own(found, "distinct", "effective", "more_variables", "gaps", "log_scale", "unasked"),
         "doubts": found.trust.messages,
-        "log_scale": found.log_scale,
         "known": None if found.known_check is None else asdict(found.known_check),
-        "unasked": found.unasked,
         **({"parameters": parameters} if parameters else {}),
     }
+
+
+def _own(value: Any, *names: str) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in names}
 
 
 def verdict_json(verdict: Verdict) -> dict[str, Any]:
     """Return a verdict in the terms of JSON."""
     return {
-        "identified": verdict.identified,
-        "message": verdict.message,
-        "groups": verdict.groups,
+        **_own(verdict, "identified", "message", "groups", "weakest_rows", "kappa"),
         "links": [asdict(link) for link in verdict.links],
         "weakest": None if verdict.weakest is None else asdict(verdict.weakest),
-        "weakest_rows": verdict.weakest_rows,
-        "kappa": verdict.kappa,
     }
 
 

@@ -9,6 +9,18 @@ from vardi._facts.numbers import number
 
 
 @dataclass(frozen=True)
+class Box:
+    """The size of a chart, and where its axes end."""
+
+    width: float
+    height: float
+    left: float
+    right: float
+    top: float
+    bottom: float
+
+
+@dataclass(frozen=True)
 class Tick:
     """A place on an axis and its text."""
 

@@ -10,8 +10,8 @@ from vardi._facts.account import SampleFacts
 from vardi._facts.columns import ColumnFacts
 from vardi._facts.numbers import interval, number, rows_text, share, with_error
 from vardi._facts.weights import Weights
-from vardi._texts import count
-from vardi.report._axes import Tick, ticks
+from vardi.errors._texts import count
+from vardi.report._axes import Box, Tick, ticks
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,9 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Histogram:
+class Histogram(Box):
     """Rows by weight."""
 
-    width: float
-    height: float
-    left: float
-    right: float
-    top: float
-    bottom: float
     bars: tuple[Column, ...]
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
@@ -53,7 +47,7 @@ class Histogram:
 
 def histogram(weights: Weights) -> Histogram:
     """Draw rows by weight: equal steps of the log of the weight, or one bar for each of a few weights."""
-    width, height, left, right, top, bottom = 480.0, 250.0, 52.0, 472.0, 12.0, 208.0
+    size, left, right, top, bottom = (480.0, 250.0), 52.0, 472.0, 12.0, 208.0
     totals = [sum(bar.rows) for bar in weights.bars]
     y_ticks = ticks(0.0, max(totals), 4)
     most = max(max(totals), y_ticks[-1][0]) or 1.0
@@ -68,26 +62,20 @@ def histogram(weights: Weights) -> Histogram:
             if tall > 0:
                 y -= tall
                 blocks.append(Block(round(x, 1), round(y, 2), round(wide, 1), round(tall, 2), series))
-        weight = (
-            f"Weight {number(bar.low)}" if weights.is_discrete else f"Weight {number(bar.low)} to {number(bar.high)}"
-        )
-        named = ", ".join(
-            f"{count(rows)} of {name}" for name, rows in zip(weights.series, bar.rows, strict=True) if rows
-        )
+        to = "" if weights.is_discrete else f" to {number(bar.high)}"
+        own = zip(weights.series, bar.rows, strict=True)
+        named = ", ".join(f"{count(rows)} of {name}" for name, rows in own if rows)
         split = f" ({named})" if len(weights.series) > 1 and named else ""
-        title = f"{weight}: {rows_text(sum(bar.rows))}{split}, {share(bar.weight_share)} of all weight"
+        title = (
+            f"Weight {number(bar.low)}{to}: {rows_text(sum(bar.rows))}{split}, {share(bar.weight_share)} of all weight"
+        )
         bars.append(Column(round(left + k * each, 1), round(each, 1), tuple(blocks), title))
     return Histogram(
-        width,
-        height,
-        left,
-        right,
-        top,
-        bottom,
-        tuple(bars),
-        _weight_ticks(weights, left, right, each),
-        tuple(Tick(round(bottom - (bottom - top) * at / most, 1), text) for at, text in y_ticks),
-        _place_of_one(weights, left, right),
+        *(*size, left, right, top, bottom),
+        bars=tuple(bars),
+        x_ticks=_weight_ticks(weights, left, right, each),
+        y_ticks=tuple(Tick(round(bottom - (bottom - top) * at / most, 1), text) for at, text in y_ticks),
+        one=_place_of_one(weights, left, right),
     )
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from vardi._facts.choice import MOST_NUMERIC
 from vardi._facts.numbers import pvalue
 from vardi._facts.parts import Fit
-from vardi._texts import Outcome
 from vardi.errors import NeedsRowsError
+from vardi.errors._texts import Outcome
 from vardi.report._content import Check, CheckRow, Level
 
 LEVELS: dict[Outcome, Level] = {"contradicted": "bad", "doubtful": "doubt", "not contradicted": "good"}
@@ -37,7 +37,7 @@ def check_of(fit: Fit, variables: dict[str, Any] | None) -> Check:
 
 
 def _columns(fit: Fit, variables: dict[str, Any] | None) -> dict[str, Any]:
-    read = {name for bias in fit.parts.biases for name in bias.columns}
+    read = {name for bias in fit.parts.given().biases for name in bias.columns}
     numeric = [name for name in fit.numeric_columns if name in read] or fit.numeric_columns[:MOST_NUMERIC]
     if not numeric and variables is not None:
         return variables

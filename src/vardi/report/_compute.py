@@ -66,7 +66,7 @@ def compute(fit: Fit, *, title: str | None = None, variables: Any = None, date: 
             advice=advice(found, overlap, following),
             next_rows=following,
             unknowns=unknowns(check, estimated=bool(found.parameters)),
-            recipe=recipe_of(fit.parts, found, title, variables),
+            recipe=recipe_of(fit.parts.given(), found, title, variables),
         )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from vardi._estimate.reliability import DOUBTED
 from vardi._facts.links import LinkFacts, Overlap
 from vardi._facts.numbers import number, rows_text, share
-from vardi._texts import count, cut
+from vardi.errors._texts import count, cut
 
 MOST_NODES = 20
 MOST_EDGES = 60
@@ -78,22 +78,14 @@ def graph(overlap: Overlap) -> Graph:
         _node(name, size, place, disc, angle, K, width)
         for name, size, place, disc, angle in zip(overlap.names, overlap.sizes, places, discs, angles, strict=True)
     ]
-    position = {name: k for k, name in enumerate(overlap.names)}
     shown = [link for link in overlap.links if link.strength > 0 or link.weakest][:MOST_EDGES]
     scale = max((link.strength for link in shown), default=1.0) or 1.0
     if K == 2:  # the most there can be: two samples of one law
         scale = max(scale, overlap.sizes[0] * overlap.sizes[1] / sum(overlap.sizes))
     weak = overlap.bridging < DOUBTED
+    ends = {name: places[k] for k, name in enumerate(overlap.names)}
     edges = [
-        _edge(
-            link,
-            places[position[str(link.first)]],
-            places[position[str(link.second)]],
-            scale,
-            K,
-            weak=weak,
-            complete=overlap.complete,
-        )
+        _edge(link, ends[str(link.first)], ends[str(link.second)], scale, K, weak=weak, complete=overlap.complete)
         for link in reversed(shown)
     ]
     hidden = len(overlap.links) + overlap.more_links - len(shown)

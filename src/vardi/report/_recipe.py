@@ -10,7 +10,7 @@ from typing import Any
 
 from vardi._facts.account import Account
 from vardi._facts.numbers import rows_text
-from vardi._facts.parts import Parts
+from vardi._facts.parts import Given
 from vardi.biases import Bias, ExpressionBias, FunctionFamily, ParametricBias
 from vardi.report._content import Recipe
 
@@ -26,44 +26,44 @@ CITATIONS = (
 )
 
 
-def recipe_of(parts: Parts, found: Account, title: str | None, variables: Any) -> Recipe:
+def recipe_of(given: Given, found: Account, title: str | None, variables: Any) -> Recipe:
     """Write down what repeats the fit."""
     software = f"vardi {version('vardi')}, a Python package for biased samples. The software."
     return Recipe(
-        code=_code(parts, found, title, variables),
+        code=_code(given, found, title, variables),
         versions=(*((name, version(name)) for name in PACKAGES), ("Python", platform.python_version())),
         citations=(*CITATIONS, software),
     )
 
 
-def _code(parts: Parts, found: Account, title: str | None, variables: Any) -> str:
+def _code(given: Given, found: Account, title: str | None, variables: Any) -> str:
     options = [f"title={title!r}"] if title is not None else []
     if variables is not None:
         options.append(f"variables={list(variables)!r}" if _are_texts(variables) else "variables=...")
     arguments = ", ".join(["'report.html'", *options])
     tail = [f"fit.report({arguments})"]
     samples, names = found.samples, [sample.name for sample in found.samples]
-    extra = ", counts=..." if parts.is_counted else ""
+    extra = ", counts=..." if given.is_counted else ""
     extra += ", known=known" if found.known_check is not None else ""
     extra += ", on_unidentified='largest'" if any(sample.left_out for sample in samples) else ""
-    if not parts.biases:
-        log, columns = ", log=True" if parts.log else "", ", ".join(map(repr, names[:MOST_LINES]))
+    if not given.biases:
+        log, columns = ", log=True" if given.log else "", ", ".join(map(repr, names[:MOST_LINES]))
         call = f"fit = vardi.debias_matrix(omega, source{log}, names=[{columns}]{extra})"
         sizes = ", ".join(f"{sample.name}: {rows_text(sample.rows)}" for sample in samples[:MOST_LINES])
         return "\n".join(["import vardi", "", f"# {_one_line(sizes)}", *_known(found), call, *tail])
     biases = [
         f"    {name!r}: {str(bias)!r}," if _has_text(bias) else f"    {name!r}: ...,  # {_one_line(bias)}"
-        for name, bias in zip(names, parts.biases, strict=True)
+        for name, bias in zip(names, given.biases, strict=True)
     ]
-    given = [
+    brought = [
         f"    {sample.name!r}: ...,  # {'left out' if sample.left_out else rows_text(sample.rows)}"
         for sample in samples
         if sample.rows or sample.left_out
     ]
-    if parts.is_labelled:
+    if given.is_labelled:
         rows, call = ["rows = ...  # one frame of all samples"], f"fit = vardi.debias(rows, biases, source=...{extra})"
     else:
-        rows, call = ["samples = {", *_capped(given), "}"], f"fit = vardi.debias(samples, biases{extra})"
+        rows, call = ["samples = {", *_capped(brought), "}"], f"fit = vardi.debias(samples, biases{extra})"
     return "\n".join(["import vardi", "", *rows, "biases = {", *_capped(biases), "}", *_known(found), call, *tail])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from vardi._estimate.bias_test import CAVEAT
 from vardi._estimate.estimates import Estimate
@@ -14,7 +14,7 @@ from vardi._facts.columns import ColumnFacts
 from vardi._facts.numbers import number, rows_text, share, with_error
 from vardi._inputs.pool import Name
 from vardi._solve.identify import Verdict
-from vardi._texts import count, show
+from vardi.errors._texts import count, show
 from vardi.report._content import Check, Headline, Level, Point
 
 ORDER: tuple[Level, ...] = ("bad", "doubt", "good", "fact")
@@ -100,46 +100,38 @@ def _doubts(trust: Trust) -> list[Point]:
     ]
 
 
-def _left_out(samples: Sequence[SampleFacts]) -> list[Point]:
+def _left_out(samples: Sequence[SampleFacts]) -> Iterator[Point]:
     names = [sample.name for sample in samples if sample.left_out]
-    if not names:
-        return []
-    left_out = f"Left out: {show(names)}, which cannot be compared with the others."
-    return [Point("doubt", f"{left_out} The population is the one that the remaining samples reach.")]
+    if names:
+        left_out = f"Left out: {show(names)}, which cannot be compared with the others."
+        yield Point("doubt", f"{left_out} The population is the one that the remaining samples reach.")
 
 
-def _known(known: KnownCheck | None) -> list[Point]:
-    if known is None:
-        return []
-    return [Point("bad" if known.contradicted else "fact", f"Known values were used. {known.verdict}")]
+def _known(known: KnownCheck | None) -> Iterator[Point]:
+    if known is not None:
+        yield Point("bad" if known.contradicted else "fact", f"Known values were used. {known.verdict}")
 
 
-def _single_rows(variables: Sequence[ColumnFacts]) -> list[Point]:
-    carried = [
-        f"{variable.name} ({variable.largest_row:.0%})"
-        for variable in variables
-        if variable.rests_on_one_row and not math.isnan(variable.stderr)
-    ]
-    if not carried:
-        return []
-    return [
-        Point("doubt", f"One row carries much of the variance of {', '.join(carried)}: these errors are rough ones.")
-    ]
+def _single_rows(variables: Sequence[ColumnFacts]) -> Iterator[Point]:
+    carried = [f"{one.name} ({one.largest_row:.0%})" for one in variables if one.rests_on_one_row]
+    if carried:
+        text = f"One row carries much of the variance of {', '.join(carried)}: these errors are rough ones."
+        yield Point("doubt", text)
 
 
-def _changes(variables: Sequence[ColumnFacts]) -> list[Point]:
-    """Return the variable that a bias moved most, first in rank among those that the biases read."""
-    moved = [variable for variable in variables if abs(variable.shift) >= MOVED]
-    if not variables:
-        return []
-    if not moved:
-        return [Point("fact", f"No mean moves by {MOVED:g} standard deviations or more from pool to population.")]
-    most = max(moved, key=lambda variable: abs(variable.shift))
+def _changes(variables: Sequence[ColumnFacts]) -> Iterator[Point]:
+    """Name the variable that a bias moved most, first in rank among those that the biases read."""
+    most = max(variables, key=lambda variable: abs(variable.shift), default=None)
+    if most is None:
+        return
+    if abs(most.shift) < MOVED:
+        yield Point("fact", f"No mean moves by {MOVED:g} standard deviations or more from pool to population.")
+        return
     what = f"The share of {most.name}" if most.is_share else f"The mean of {most.name}"
     after = with_error(most.debiased, most.stderr, percent=most.is_share)
     before = share(most.pooled) if most.is_share else number(most.pooled)
     moves = f"a shift of {abs(most.shift):.2f} standard deviations"
-    return [Point("fact", f"{what} is {after} in the population, where the pooled rows alone say {before} ({moves}).")]
+    yield Point("fact", f"{what} is {after} in the population, where the pooled rows alone say {before} ({moves}).")
 
 
 def unknowns(check: Check, *, estimated: bool) -> tuple[str, ...]:

@@ -8,13 +8,15 @@ from functools import cached_property
 
 import narwhals as nw
 
-from vardi._inputs.engine.part import FEATURE, FUNCTION, OMEGA, Part
+from vardi._inputs.engine.expressions import ColumnBias, is_computable
+from vardi._inputs.engine.part import FEATURE, FUNCTION, OMEGA, PREFIX, Part
 from vardi._inputs.frames.evaluate import unknown_value
+from vardi._inputs.frames.library_expressions import unknown_expression
 from vardi.biases import Bias, ExpressionBias, FunctionFamily, ParametricBias
 from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.compile import Compiled, NarwhalsTarget, compile_node
 from vardi.biases._expressions.nodes import Call
-from vardi.errors import InvalidBiasError, NeedsRowsError
+from vardi.errors import InvalidBiasError, MissingValuesError, NeedsRowsError
 
 
 @dataclass(frozen=True)
@@ -36,17 +38,17 @@ class Declared:
     functions: tuple[Bias | int, ...] = ()
 
     @cached_property
-    def columns(self) -> dict[str, ExpressionBias]:
+    def columns(self) -> dict[str, Bias]:
         """What each column holds: the known factors of the biases, then features, then functions."""
         return self.require_computable()
 
-    def require_computable(self) -> dict[str, ExpressionBias]:
+    def require_computable(self) -> dict[str, Bias]:
         """Return the columns, or refuse what an engine cannot compute."""
         known = [
             _computable(bias.known if isinstance(bias, ParametricBias) else bias, bias, name)
             for name, bias in zip(self.names, self.biases, strict=True)
         ]
-        found = {OMEGA.format(k): bias for k, bias in enumerate(known)}
+        found: dict[str, Bias] = {OMEGA.format(k): bias for k, bias in enumerate(known)}
         for k, names in self.features.items():
             bias = self.biases[k]
             assert isinstance(bias, ParametricBias)
@@ -84,11 +86,6 @@ class Declared:
             if isinstance(function, int) and function in self.features
         }
 
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The user's columns that any of it reads."""
-        return tuple(dict.fromkeys(column for bias in self.columns.values() for column in bias.columns))
-
 
 def features_of(bias: ParametricBias, sample: str) -> tuple[ExpressionBias, ...]:
     """Return what the parameters of a bias multiply, the intercept apart, as expressions."""
@@ -100,7 +97,7 @@ def features_of(bias: ParametricBias, sample: str) -> tuple[ExpressionBias, ...]
             "vardi.logistic."
         )
     if isinstance(family, Cells):
-        raise NeedsRowsError(f"The bias of {sample!r}, {bias}, by category is not computed in engines yet.")
+        return tuple(ExpressionBias(node) for node in family.indicators()) if family.levels else ()
     if family.kind == "steps":
         return tuple(ExpressionBias(node) for node in family.intervals()[1:])
     if family.kind == "power":
@@ -140,8 +137,19 @@ def expressions(
         if unknown:
             bias = biases[j]
             assert isinstance(bias, ExpressionBias)
-            raise unknown_value(bias, name, int(unknown), missing)
+            raise _unknown(bias, name, int(unknown), missing)
     return [as_floats(one) for one in compiled]
+
+
+def _unknown(
+    bias: ExpressionBias, sample: object, unknown: int, missing: Mapping[str, int]
+) -> MissingValuesError | InvalidBiasError:
+    """Return the refusal of an expression without a value on some rows."""
+    read = {column: count for column, count in missing.items() if not column.startswith(PREFIX)}
+    if isinstance(bias, ColumnBias):
+        own = {column: read[column] for column in bias.columns if column in read}
+        return unknown_expression(bias, unknown, own, None if sample is None else str(sample))
+    return unknown_value(bias, sample, unknown, read)
 
 
 def missing_values(part: Part, target: NarwhalsTarget, columns: Sequence[str]) -> dict[str, int]:
@@ -150,8 +158,8 @@ def missing_values(part: Part, target: NarwhalsTarget, columns: Sequence[str]) -
     return {column: int(count) for column, count in zip(columns, counts, strict=True) if count}
 
 
-def _computable(part: Bias, bias: Bias, name: str) -> ExpressionBias:
-    if not isinstance(part, ExpressionBias):
+def _computable(part: Bias, bias: Bias, name: str) -> Bias:
+    if not is_computable(part):
         raise InvalidBiasError(
             f"The bias of {name!r} is {bias}, which an engine cannot compute. Give an expression in text, or "
             "collect the frame first.",
@@ -160,8 +168,8 @@ def _computable(part: Bias, bias: Bias, name: str) -> ExpressionBias:
     return part
 
 
-def _computable_function(function: Bias) -> ExpressionBias:
-    if not isinstance(function, ExpressionBias):
+def _computable_function(function: Bias) -> Bias:
+    if not is_computable(function):
         raise InvalidBiasError(
             f"The mean of {function} is known, which an engine cannot compute. Give a condition or an expression in "
             "text, or collect the frame first.",

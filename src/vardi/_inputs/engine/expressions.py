@@ -16,8 +16,8 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.asking import answering, collected, schema_of
-from vardi._inputs.engine.part import PREFIX
+from vardi._inputs.engine.asking import collected, schema_of
+from vardi._inputs.engine.part import PREFIX, Change
 from vardi._inputs.frames.library_expressions import (
     columns_read,
     computed,
@@ -67,8 +67,8 @@ def is_computable(bias: Bias) -> bool:
 
 def on_frame(
     frame: nw.LazyFrame[Any], biases: Sequence[Bias], sample: str | None, what: str = "bias"
-) -> tuple[nw.LazyFrame[Any], tuple[ExpressionBias, ...]]:
-    """Put expressions of Polars and narwhals on a frame as columns, and return the biases that read these.
+) -> tuple[list[Change], tuple[ExpressionBias, ...]]:
+    """Return what puts expressions of Polars and narwhals on a frame as columns, and the biases that read these.
 
     Parameters
     ----------
@@ -85,21 +85,23 @@ def on_frame(
         if not is_computable(bias):
             raise InvalidBiasError(f"An engine cannot compute {bias}. Give an expression in text.", sample=sample or "")
     if all(isinstance(bias, ExpressionBias) for bias in biases):
-        return frame, tuple(bias for bias in biases if isinstance(bias, ExpressionBias))
+        return [], tuple(bias for bias in biases if isinstance(bias, ExpressionBias))
     source = _Source(frame, schema_of(frame, sample), collected(frame.head(FEW), sample), sample)
-    rows, found = frame, []
+    changes: list[Change] = []
+    found = []
     for k, bias in enumerate(biases):
         names: dict[Bias, str] = {}
         read: list[str] = []
         for factor in _factors(bias):
             if isinstance(factor, FrameExpressionBias):
                 names[factor] = GIVEN.format(what, f"{k}_{len(names)}")
-                rows, columns = source.put(factor, rows, names[factor])
+                change, columns = source.put(factor, names[factor])
+                changes.append(change)
                 read += columns
         parts = [ExpressionBias(Column(names[one])) if one in names else one for one in _factors(bias)]
         whole: Any = reduce(mul, parts)
         found.append(ColumnBias(whole.node, bias, tuple(read)) if names else whole)
-    return rows, tuple(found)
+    return changes, tuple(found)
 
 
 def _factors(bias: Bias) -> tuple[Bias, ...]:
@@ -115,10 +117,8 @@ class _Source:
     few: nw.DataFrame[Any]
     sample: str | None
 
-    def put(
-        self, bias: FrameExpressionBias, rows: nw.LazyFrame[Any], name: str
-    ) -> tuple[nw.LazyFrame[Any], tuple[str, ...]]:
-        """Return rows with the column of an expression, and the columns of the frame that it reads."""
+    def put(self, bias: FrameExpressionBias, name: str) -> tuple[Change, tuple[str, ...]]:
+        """Return what puts an expression on the rows as a column, and the columns of the frame that it reads."""
         frame, sample = self.frame, self.sample
         if bias.library == "Polars" and not frame.implementation.is_polars():
             raise InvalidBiasError(
@@ -138,8 +138,7 @@ class _Source:
             if not read and len(alone) == len(self.few) > 1:  # a pattern of columns, which may read any
                 read = tuple(column for column in self.schema if not column.startswith(PREFIX))
             require_by_row(bias, self.few, np.asarray(alone.cast(nw.Float64).to_numpy(), np.float64), sample)
-        with answering(sample):
-            return self._known(_with_column(rows, bias, name), name, read), read
+        return (lambda rows: self._known(_with_column(rows, bias, name), name, read)), read
 
     def _known(self, rows: nw.LazyFrame[Any], name: str, read: Sequence[str]) -> nw.LazyFrame[Any]:
         """Return rows whose column is null where a missing value was read that the engine does not pass on as such."""

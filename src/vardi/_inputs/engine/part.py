@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import narwhals as nw
 import numpy as np
-from numpy.typing import NDArray
 
 from vardi._inputs.engine.asking import answering, collected, schema_of
-
-Floats: TypeAlias = NDArray[np.float64]
-Integers: TypeAlias = NDArray[np.int64]
+from vardi._types import Floats as Floats
+from vardi._types import Integers as Integers
 
 #: What puts columns on a frame, for the terms of a query to read.
 Change: TypeAlias = Callable[[nw.LazyFrame[Any]], nw.LazyFrame[Any]]
@@ -42,9 +40,14 @@ class Part:
     counted : bool
         Whether there is a column of counts.
     whole : nw.LazyFrame or None
-        The frame with the rows whose count is 0 as well, where there is a column of counts.
+        The frame with rows that have no part in the fit as well: whose count is 0, or whose sample was left out.
+    belongs : nw.Expr or None
+        Where there is such a frame, which of its rows have a part.
     name : str or None
         Name of the sample, for messages; None where the frame holds all samples.
+    put : list of callable
+        What puts expressions of Polars and narwhals, that were asked for since, on the rows as columns. All copies of
+        a part have the same list, so that what one was asked for can be combined with what another one was.
     """
 
     frame: nw.LazyFrame[Any]
@@ -52,12 +55,20 @@ class Part:
     codes: dict[Any, int]
     counted: bool
     whole: nw.LazyFrame[Any] | None = None
+    belongs: nw.Expr | None = None
     name: str | None = None
+    put: list[Change] = field(default_factory=list)
+
+    @property
+    def rows_as_asked(self) -> nw.LazyFrame[Any]:
+        """The frame with all columns that were put on it."""
+        with answering(self.name):
+            return _changed(self.frame, self.put)
 
     def ask(self, build: Change) -> nw.DataFrame[Any]:
         """Return the answer to a query of the rows: the only way that anything leaves the engine."""
         with answering(self.name):  # DuckDB complains while a query is built
-            return collected(build(self.frame), self.name)
+            return collected(build(_changed(self.frame, self.put)), self.name)
 
     def map(self, change: Change) -> Part:
         """Return the part with a change of columns made to its rows, and to those that do not count."""
@@ -75,6 +86,18 @@ class Part:
     def count(self) -> nw.Expr:
         """How many rows a row stands for, as an expression."""
         return nw.col(COUNT) if self.counted else nw.lit(1.0)
+
+    def of_samples(self, codes: Collection[int]) -> Part:
+        """Return the part with the rows of some samples only, of which it has some."""
+        labels = {label: code for label, code in self.codes.items() if code in codes}
+        if len(labels) == len(self.codes):
+            return self
+        assert self.label is not None
+        chosen = nw.col(self.label).is_in(list(labels))
+        belongs = chosen if self.belongs is None else chosen & self.belongs
+        whole = self.frame if self.whole is None else self.whole
+        with answering(self.name):
+            return replace(self, frame=self.frame.filter(chosen), codes=labels, whole=whole, belongs=belongs)
 
     def times_count(self, term: nw.Expr) -> nw.Expr:
         """Return a term as often as the row counts."""

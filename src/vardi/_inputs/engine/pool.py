@@ -12,13 +12,17 @@ import numpy as np
 from vardi._inputs.engine.asking import answering, schema_of
 from vardi._inputs.engine.columns import Declared, as_floats, compiled_bias, expression, missing_values
 from vardi._inputs.engine.distinct import DistinctRows
+from vardi._inputs.engine.expressions import on_frame
 from vardi._inputs.engine.memory import most_cells
 from vardi._inputs.engine.part import COUNT, PREFIX, Floats, Part
 from vardi._inputs.engine.survey import COUNTED, Draft, Survey, survey
 from vardi._inputs.engine.table import EngineTable
 from vardi._inputs.frames.names import require_read_as_names
 from vardi._inputs.pool import Name, Pool, as_biases, as_named, require_biases_for
-from vardi._refusals import (
+from vardi.biases import Bias, ExpressionBias
+from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
+from vardi.errors import InvalidBiasError, MismatchError
+from vardi.errors._refusals import (
     MOST,
     counts_of_a_kind,
     empty_pool,
@@ -31,9 +35,6 @@ from vardi._refusals import (
     too_many,
     unknown_label,
 )
-from vardi.biases import Bias
-from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
-from vardi.errors import InvalidBiasError, MismatchError
 
 
 def any_lazy(samples: Any) -> bool:
@@ -142,6 +143,8 @@ class LazyPool(Pool):
         Smallest and largest value of each column that was declared.
     distinct : DistinctRows or None
         The distinct rows, where the checks have brought them already.
+    dropped : tuple of Part
+        Frames of samples that were left out.
     """
 
     parts: tuple[Part, ...] = ()
@@ -153,9 +156,29 @@ class LazyPool(Pool):
     lows: Floats = field(default_factory=lambda: np.empty(0))
     highs: Floats = field(default_factory=lambda: np.empty(0))
     distinct: DistinctRows | None = None
+    dropped: tuple[Part, ...] = ()
 
     def __len__(self) -> int:
         return int(self.sizes.sum())
+
+    def of_samples(self, codes: Sequence[int]) -> LazyPool:
+        """Return the pool with the rows of some samples only; the others are states that were not sampled."""
+        kept = np.isin(np.arange(len(self.names)), codes)
+        is_left = [any(kept[code] for code in part.codes.values()) for part in self.parts]
+        pairs = list(zip(self.parts, is_left, strict=True))
+        distinct = self.distinct
+        if distinct is not None:
+            rows = kept[distinct.source]
+            distinct = DistinctRows(distinct.matrix[rows], distinct.source[rows], distinct.counts[rows])
+        return replace(
+            self,
+            parts=tuple(part.of_samples(codes) for part, is_in in pairs if is_in),
+            dropped=(*self.dropped, *(part for part, is_in in pairs if not is_in)),
+            sizes=np.where(kept, self.sizes, 0.0),
+            lengths=np.where(kept, self.lengths, 0.0),
+            reach=self.reach * kept,
+            distinct=distinct,
+        )
 
     def nearest(self, groups: Any) -> str:
         """Say nothing: it would take rows to tell which samples lie nearest."""
@@ -182,20 +205,26 @@ def _opened(native: Any, label: str | None, codes: dict[Any, int], counts: str |
 
 def _surveyed(bare: Part, declared: Declared, counts: str | None, limit: int) -> tuple[Part, Survey]:
     """Return a frame with the columns of the fit and what one query tells of it, or refuse it."""
-    schema, label = bare.schema, bare.label
-    needed = tuple(dict.fromkeys([*declared.reads, *filter(None, (label, counts))]))
+    changes, found_biases = on_frame(bare.frame, tuple(declared.columns.values()), bare.name)
+    columns = dict(zip(declared.columns, found_biases, strict=True))
+    for change in changes:
+        bare = bare.map(change)
+    schema, label = schema_of(bare.frame, bare.name), bare.label
+    read = [column for bias in columns.values() for column in bias.columns]
+    needed = tuple(dict.fromkeys([*read, *filter(None, (label, counts))]))
     require_columns(needed, schema)
     if counts is not None and not (schema[counts].is_numeric() or schema[counts] == nw.Boolean):
         raise counts_of_a_kind(schema[counts])
     target = NarwhalsTarget(schema)
-    draft = _draft(bare, declared, target, counts, {}, needed)
+    states = len(declared.biases)
+    draft = _draft(bare, columns, states, target, counts, {}, needed)
     found = survey(draft, limit)
     if found.doubtful.any():
         missing = missing_values(bare, target, needed)
         _require_labels_and_counts(missing, label, counts)
-        for bias in declared.columns.values():
+        for bias in columns.values():
             expression(bare, bias, target, missing, bare.name)
-        draft = _draft(bare, declared, target, counts, missing, ())
+        draft = _draft(bare, columns, states, target, counts, missing, ())
         found = survey(draft, limit)
     _require_known_labels(found.labels, label, bare.codes)
     if counts is not None and (found.status > COUNTED).any():
@@ -204,13 +233,15 @@ def _surveyed(bare: Part, declared: Declared, counts: str | None, limit: int) ->
     whole = draft.part.frame
     if counts is None:
         return replace(draft.part, codes=known), found
+    counted = nw.col(COUNT) > 0
     with answering(bare.name):
-        return replace(draft.part, frame=whole.filter(nw.col(COUNT) > 0), whole=whole, codes=known), found
+        return replace(draft.part, frame=whole.filter(counted), whole=whole, belongs=counted, codes=known), found
 
 
 def _draft(
     bare: Part,
-    declared: Declared,
+    held: dict[str, ExpressionBias],
+    states: int,
     target: NarwhalsTarget,
     counts: str | None,
     missing: Mapping[str, int],
@@ -218,7 +249,7 @@ def _draft(
 ) -> Draft:
     """Put all that was declared on a frame; with the columns needed doubt that they have no missing values."""
     columns, certain = {}, [_present(column, target) for column in needed]
-    for name, bias in declared.columns.items():
+    for name, bias in held.items():
         compiled = compiled_bias(bias, target, missing)
         columns[name] = as_floats(compiled)
         if compiled.known is not None and not missing:
@@ -227,7 +258,7 @@ def _draft(
         columns[COUNT] = nw.col(counts).cast(nw.Float64)
     with answering(bare.name):
         part = replace(bare, frame=bare.frame.with_columns(**columns))
-    return Draft(part, target, declared.columns, len(declared.biases), tuple(missing), tuple(certain))
+    return Draft(part, target, held, states, tuple(missing), tuple(certain))
 
 
 def _present(column: str, target: NarwhalsTarget) -> nw.Expr:

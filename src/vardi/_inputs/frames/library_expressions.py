@@ -16,7 +16,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi.biases import FrameExpressionBias
+from vardi.biases import Bias, FrameExpressionBias
 from vardi.biases._expressions.targets import NarwhalsTarget
 from vardi.errors import InvalidBiasError, MismatchError, MissingValuesError, number_of_rows
 
@@ -109,9 +109,7 @@ def require_one_column(bias: FrameExpressionBias, found: Mapping[str, nw.dtypes.
         )
 
 
-def unknown_expression(
-    bias: FrameExpressionBias, count: int, missing: Mapping[str, int], sample: str | None
-) -> MissingValuesError:
+def unknown_expression(bias: Bias, count: int, missing: Mapping[str, int], sample: str | None) -> MissingValuesError:
     """Return the error for an expression that has no value on some rows."""
     counted = ", ".join(f"{name!r} ({number})" for name, number in missing.items())
     reason = f"since there are missing values in {counted}" if counted else "since its result is null there"

@@ -64,7 +64,7 @@ def joint_rows(pool: LazyPool, model: EngineModel, found: DistinctRows, *, is_al
     if is_all:
         return few
     base = as_dense(found, len(pool.names)).standing_for(pool.sizes)
-    return EngineRows(model, lambda: Joint(base, few.families, few.known))
+    return EngineRows(model, lambda: Joint(base, few.families, few.known), pool.reach)
 
 
 def functions_on(pool: LazyPool, rows: DistinctRows) -> Floats:

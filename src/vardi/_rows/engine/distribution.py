@@ -1,33 +1,38 @@
-"""The distribution of an expression over the population, asked of an engine where it is needed."""
+"""The distribution of an expression over the population, or over the pool, asked of an engine where it is needed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.asking import answering, collected
-from vardi._inputs.engine.part import PREFIX, Floats, Integers, Part
+from vardi._inputs.engine.part import PREFIX, Floats, Integers, Part, with_columns
 from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.moments import EngineMoments
-from vardi.errors import EngineError
+from vardi._rows.engine.search import BIN, MASS, VALUE, first_reaching, interval, masses_between
+from vardi.errors import EngineError, TooLargeError
 
-POINTS = 32  # points at which a search asks for the cdf at once
 MOST_STEPS = 100_000  # distinct values that are brought into memory
 ROUNDING = 1e-12  # of a probability
-VALUE, BIN, MASS, PLACE = (f"{PREFIX}{what}" for what in ("value", "bin", "mass", "place"))
+EDGE = 1e-9  # the same, of the ends of a band
+PLACE = f"{PREFIX}place"
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(NamedTuple):
     """Where a distribution function rises: distinct values in their order, and its height at each."""
 
     x: Floats
     heights: Floats
+
+
+class Solver(Protocol):
+    """J at the solution."""
+
+    def solve(self, a: Floats) -> Floats:
+        """Return J^{-1} a."""
 
 
 class EngineDistribution:
@@ -39,36 +44,35 @@ class EngineDistribution:
         The rows at the solution.
     function : EngineFunction
         x.
+    weighted : bool
+        Whether rows have their weights; else it is the distribution over the pool as it came.
     """
 
-    def __init__(self, at: EngineMoments, function: EngineFunction) -> None:
-        self.at, self.function = at, function
+    def __init__(self, at: EngineMoments, function: EngineFunction, *, weighted: bool = True) -> None:
+        self.at, self.function, self.weighted = at, function, weighted
 
-    def indicator(self, t: float) -> EngineFunction:
-        """Return whether x is at most t, whose mean is F(t)."""
-        return self.function.map(lambda x: (x <= float(t)).cast(nw.Float64))
+    def __str__(self) -> str:
+        smallest, largest = self.ends
+        return f"steps from {smallest:.4g} to {largest:.4g}"
 
-    def heights(self, points: Floats) -> Floats:
+    def below(self, points: Floats) -> list[EngineFunction]:
+        """Return whether x is at most each point: functions whose means are F there."""
+        return [self._below(float(t)) for t in points]
+
+    def at_points(self, points: Floats) -> Floats:
         """Return F at points that rise, by one query for each part."""
-        if len(points) > POINTS:
-            return np.minimum(np.cumsum(self.masses(points)[:-1]), 1.0)
-        return self.at.mean([self.indicator(t) for t in points.tolist()])
+        return np.minimum(np.cumsum(self.masses(points)[:-1]), 1.0)
 
     def masses(self, edges: Floats) -> Floats:
-        """Return the shares of the population between edges that rise: up to the first, between, beyond the last."""
-        found = np.zeros(len(edges) + 1)
-        for part in self.at.parts:
-            r = part.times_count(self.at.point.weight)
-            for place, row in self._by_bin(part, edges, {MASS: r}):
-                found[place] += row[MASS]
-        return found / self.at.n
+        """Return the shares of the whole in (.., e_0], (e_0, e_1], ..., beyond the last edge."""
+        return masses_between(self.at.parts, self.function, self._mass, edges, self.at.point) / self.at.n
 
-    def pooled_masses(self, edges: Floats) -> Floats:
-        """Return the shares of the pool as it came between edges, by sample: of shape (K, bins)."""
+    def masses_by_sample(self, edges: Floats) -> Floats:
+        """Return the same by sample, of shape (K, bins)."""
         found = np.zeros((self.at.coordinates.samples, len(edges) + 1))
         for part in self.at.parts:
-            for place, row in self._by_bin(part, edges, {MASS: part.count}, by_sample=True):
-                found[self._code(part, row), place] += row[MASS]
+            for place, row in self.by_bin(part, edges, {MASS: self._mass(part)}, by_sample=True):
+                found[code_of(part, row), place] += row[MASS]
         return found / self.at.n
 
     def range(self, low: float = -np.inf, high: float = np.inf) -> tuple[float, float]:
@@ -86,27 +90,21 @@ class EngineDistribution:
         """Return the largest value below another one."""
         return self.range(-np.inf, float(np.nextafter(value, -np.inf)))[1]
 
-    def below(self, value: float) -> float:
+    def before_last(self, value: float) -> float:
         """Return a value, or the last one before the largest, where F is 1 and has no error."""
         smallest, largest = self.ends
         return value if value < largest or smallest == largest else self.before(largest)
 
     def inverse(self, q: float) -> float:
-        """Return the smallest x with F(x) >= q: a bracket is narrowed, a few dozen points at a time, to one value."""
+        """Return the smallest x with F(x) >= q."""
+        return float(self.inverses(np.array([q]))[0])
+
+    def inverses(self, q: Floats) -> Floats:
+        """Return the smallest x with F(x) >= q, for several q at once."""
         steps: Steps | None = self.__dict__.get("steps")  # if a band has asked for them
         if steps is not None:
-            place = int(np.searchsorted(steps.heights, q - ROUNDING))
-            return float(steps.x[min(place, len(steps.x) - 1)])
-        low, high = -np.inf, np.inf
-        smallest, largest = self.ends
-        while smallest < largest:
-            points = np.unique(np.linspace(smallest, largest, POINTS))
-            place = int(np.searchsorted(self.heights(points), q - ROUNDING))
-            if place >= len(points):
-                return largest
-            low, high = (points[place - 1] if place else low), points[place]
-            smallest, largest = self.range(low, high)
-        return smallest
+            return steps.x[np.minimum(np.searchsorted(steps.heights, q - ROUNDING), len(steps.x) - 1)]
+        return first_reaching(self.at.parts, self.function, self._mass, (q - ROUNDING) * self.at.n, self.at.point)
 
     @cached_property
     def steps(self) -> Steps | None:
@@ -123,40 +121,73 @@ class EngineDistribution:
             return None
         return Steps(x, np.minimum(np.cumsum(np.bincount(place, np.concatenate(masses))) / self.at.n, 1.0))
 
+    @property
+    def x(self) -> Floats:
+        """The values at which F steps, in order."""
+        return self._held.x
+
+    @property
+    def heights(self) -> Floats:
+        """F at these."""
+        return self._held.heights
+
+    @property
+    def _held(self) -> Steps:
+        if self.steps is None:
+            raise TooLargeError(
+                f"There are more than {MOST_STEPS:,} distinct values, which stay in their engine. Ask for quantiles, "
+                "for F at some points, or for the band, which need not hold them.",
+                bytes=16 * MOST_STEPS,
+            )
+        return self.steps
+
     def grid(self, most: int, tail: float) -> Steps:
         """Return values that are evenly spaced among the distinct ones with F from ``tail`` to 1 - ``tail``."""
         steps = self.steps
         if steps is None:
             x = self._among_many(most, tail)
-            return Steps(x, self.heights(x))
-        inner = np.flatnonzero((steps.heights >= tail) & (steps.heights <= 1.0 - tail))
+            return Steps(x, self.at_points(x))
+        edge = tail - EDGE  # which a step may hit, but for rounding
+        inner = np.flatnonzero((steps.heights >= edge) & (steps.heights <= 1.0 - edge))
         inner = inner if len(inner) else np.arange(len(steps.x))
         chosen = inner[_evenly(len(inner), most)]
         return Steps(steps.x[chosen], steps.heights[chosen])
 
-    def covariance(self, grid: Floats, value: Floats, solve: Callable[[Floats], Floats]) -> tuple[Floats, Floats]:
-        r"""Return the covariance of F at points, and b(t) = J^{-1} a(t), of shape (d, points).
+    def cells(self, most: int) -> tuple[Floats, Floats]:
+        """Return the smallest and the largest value of cells that hold about as much each; few values are one each."""
+        targets = np.linspace(0.0, 1.0, most + 1)[1:] * (1.0 - ROUNDING)
+        steps = self.steps
+        if steps is not None:
+            few = len(steps.x) <= most
+            last = np.arange(len(steps.x)) if few else np.unique(np.searchsorted(steps.heights, targets))
+            last = np.minimum(last, len(steps.x) - 1)
+            return steps.x[np.concatenate([[0], last[:-1] + 1])], steps.x[last]
+        high = np.unique(self.inverses(targets + ROUNDING))
+        return np.array([self.ends[0], *(self.range(low=float(one))[0] for one in high[:-1])]), high
+
+    def covariance(self, grid: Floats, value: Floats, tangent: Any) -> Floats:
+        r"""Return the covariance of F at points.
 
         With :math:`y_i = (1/S_i, x_i, t_{i s_i})` an influence value is :math:`1\{x_i \le t\}/S_i + y_i'\beta(t)`. So
         sums of y and of its products, by sample and by interval of the grid, are all there is to ask for, in one
-        query for each part. What known values with an error add is a matter of b.
+        query for each part.
 
         Parameters
         ----------
         grid, value : ndarray of shape (g,)
             The points, which rise, and F there.
-        solve : callable
-            Returns J^{-1} a for a of shape (d, g).
+        tangent : Tangent
+            Whose ``jacobian`` solves J b = a for a of shape (d, g).
         """
         y = _Rows(self.at)
         sums, squares = y.asked(self, grid)
         at, n = self.at, self.at.n
         below = np.cumsum(squares[:, :-1, 0, :], axis=1)  # sum_i c_i y_i / S_i over the rows up to each point
         everywhere = squares[:, :, 0, :].sum(axis=1)
-        a = y.coordinates(below.sum(axis=0) - value[:, None] * everywhere.sum(axis=0))
-        b = solve(a)
-        beta = y.slopes(b, value)
-        V = np.zeros((len(grid), len(grid)))
+        jacobian: Solver = tangent.jacobian
+        b = jacobian.solve(y.coordinates(below.sum(axis=0) - value[:, None] * everywhere.sum(axis=0)))
+        beta, beyond = y.slopes(b, value), b[at.coordinates.epsilon]
+        V = beyond.T @ beyond / n**2  # what known values with an error move
         first = np.minimum.outer(np.arange(len(grid)), np.arange(len(grid)))
         for k in np.flatnonzero(at.sizes > 0):
             size, inside = at.sizes[k], below[k]
@@ -164,25 +195,42 @@ class EngineDistribution:
             P = inside[:, 0][first] + mixed + mixed.T + beta.T @ squares[k].sum(axis=0) @ beta
             T = np.cumsum(sums[k, :-1, 0]) + sums[k].sum(axis=0) @ beta
             if size < 2:  # no deviation from its own mean: from that under the fitted law
-                centre = b[k]
-                V += (P - np.outer(T, centre) - np.outer(centre, T) + size * np.outer(centre, centre)) / n**2
+                V += (P - np.outer(T, b[k]) - np.outer(b[k], T) + size * np.outer(b[k], b[k])) / n**2
             else:
                 V += (P - np.outer(T, T) / size) * (size / (size - 1.0) / n**2)
-        return V, b
+        return V
+
+    def by_bin(
+        self, part: Part, edges: Floats, terms: dict[str, nw.Expr], *, by_sample: bool = False
+    ) -> list[tuple[int, dict[str, Any]]]:
+        """Return sums by the interval of edges that x is in, and by sample if that is wanted."""
+        columns = with_columns({BIN: interval(self.function(part), edges), **terms})
+        assert columns is not None
+
+        def query(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+            keys = [BIN, *([part.label] if by_sample and part.label is not None else [])]
+            return columns(self.at.point(frame)).group_by(*keys).agg(*(nw.col(name).sum() for name in terms))
+
+        return [(int(row[BIN]), row) for row in part.ask(query).rows(named=True)]
+
+    def _mass(self, part: Part) -> nw.Expr:
+        return part.times_count(self.at.point.weight) if self.weighted else part.count
+
+    def _below(self, t: float) -> EngineFunction:
+        return self.function.map(lambda x: (x <= t).cast(nw.Float64))
 
     def _among_many(self, most: int, tail: float) -> Floats:
         """Return the grid where the distinct values stay in the engine: they are numbered there."""
-        low, high = self.inverse(tail), self.before(self.inverse(1.0 - tail + 2 * ROUNDING))
+        low, beyond = self.inverses(np.array([tail, 1.0 - tail + 2 * ROUNDING])).tolist()
         try:
-            return self._numbered(low, high, most)
+            return self._numbered(low, self.before(beyond), most)
         except EngineError:  # frames that no query joins: then evenly by probability
-            q = np.linspace(tail, 1.0 - tail, most)
-            return np.unique([self.inverse(float(one)) for one in q])
+            return np.unique(self.inverses(np.linspace(tail, 1.0 - tail, most)))
 
     def _numbered(self, low: float, high: float, most: int) -> Floats:
         """Return distinct values at evenly spaced places among those from low to high."""
         with answering():
-            frames = [part.frame.select(self.function(part).alias(VALUE)) for part in self.at.parts]
+            frames = [part.rows_as_asked.select(self.function(part).alias(VALUE)) for part in self.at.parts]
             frame = frames[0] if len(frames) == 1 else nw.concat(frames)
             inside = frame.filter((nw.col(VALUE) >= low) & (nw.col(VALUE) <= high)).unique()
             places = _evenly(int(collected(inside.select(nw.len().alias("n"))).item()), most).tolist()
@@ -191,26 +239,13 @@ class EngineDistribution:
         return np.sort(chosen.get_column(VALUE).to_numpy().astype(np.float64))
 
     def _grouped(self, part: Part, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        mass = part.times_count(self.at.point.weight)
-        columns = self.at.point(frame).with_columns(**{VALUE: self.function(part), MASS: mass})
+        columns = self.at.point(frame).with_columns(**{VALUE: self.function(part), MASS: self._mass(part)})
         return columns.group_by(VALUE).agg(nw.col(MASS).sum()).head(MOST_STEPS + 1)
 
-    def _by_bin(
-        self, part: Part, edges: Floats, terms: dict[str, nw.Expr], *, by_sample: bool = False
-    ) -> list[tuple[int, dict[str, Any]]]:
-        """Return sums by the interval of edges that x is in: (.., e_0], (e_0, e_1], ..., beyond the last."""
-        columns = {BIN: _interval(self.function(part), edges, 0, len(edges)), **terms}
 
-        def query(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-            keys = [BIN, *filter(None, [part.label if by_sample else None])]
-            changed = self.at.point(frame).with_columns(**columns)
-            return changed.group_by(*keys).agg(*(nw.col(name).sum() for name in terms))
-
-        return [(int(row[BIN]), row) for row in part.ask(query).rows(named=True)]
-
-    @staticmethod
-    def _code(part: Part, row: dict[str, Any]) -> int:
-        return part.codes[None if part.label is None else row[part.label]]
+def code_of(part: Part, row: dict[str, Any]) -> int:
+    """Return the position of the sample that a row of an answer by sample is of."""
+    return part.codes[None if part.label is None else row[part.label]]
 
 
 class _Rows:
@@ -232,8 +267,8 @@ class _Rows:
             used = [place for place in upper if place[0] in y and place[1] in y]
             terms = {f"{PREFIX}t_{i}": part.times_count(y[i]) for i in y}
             terms |= {f"{PREFIX}q_{i}_{j}": part.times_count(y[i] * y[j]) for i, j in used}
-            for place, row in x._by_bin(part, grid, terms, by_sample=True):
-                code = x._code(part, row)
+            for place, row in x.by_bin(part, grid, terms, by_sample=True):
+                code = code_of(part, row)
                 for i in y:
                     sums[code, place, i] += row[f"{PREFIX}t_{i}"]
                 for i, j in used:
@@ -265,15 +300,6 @@ class _Rows:
                 if mine is not None:
                     y[first + j] = mine
         return y
-
-
-def _interval(x: nw.Expr, edges: Floats, low: int, high: int) -> nw.Expr:
-    """Return how many edges x is above, by halves: an engine looks at few of them for each row."""
-    if low == high:
-        return nw.lit(low, nw.Int32)
-    middle = (low + high) // 2
-    left, right = _interval(x, edges, low, middle), _interval(x, edges, middle + 1, high)
-    return nw.when(x <= float(edges[middle])).then(left).otherwise(right)
 
 
 def _evenly(count: int, most: int) -> Integers:

@@ -9,8 +9,10 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
+from vardi._inputs.engine.asking import schema_of
 from vardi._inputs.engine.columns import expressions, missing_values
-from vardi._inputs.engine.part import Part
+from vardi._inputs.engine.expressions import on_frame
+from vardi._inputs.engine.part import PREFIX, Part
 from vardi._rows.contract import Floats
 from vardi.biases import Bias
 from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
@@ -53,13 +55,22 @@ def compiled_functions(
     """
     by_part: dict[str | None, list[nw.Expr]] = {}
     for part in parts:
-        schema = part.schema
-        columns = tuple(dict.fromkeys(column for function in functions for column in function.columns))
+        changes, found = on_frame(part.rows_as_asked, functions, part.name, f"value{len(part.put)}")
+        part.put.extend(changes)
+        schema = users_columns(part, found)
+        columns = tuple(dict.fromkeys(column for function in found for column in function.columns))
         require_columns(columns, schema)
         target = NarwhalsTarget(schema)
-        by_part[part.name] = expressions(part, functions, target, missing_values(part, target, columns))
+        by_part[part.name] = expressions(part, found, target, missing_values(part, target, columns))
     checked = [name if function.columns else None for function, name in zip(functions, names, strict=True)]
     return [EngineFunction(_of(by_part, j), name) for j, name in enumerate(checked)]
+
+
+def users_columns(part: Part, functions: Sequence[Bias]) -> nw.Schema:
+    """Return names and types of the user's columns, and of those that hold expressions of his."""
+    read = {column for function in functions for column in function.columns}
+    whole = schema_of(part.rows_as_asked, part.name)
+    return nw.Schema({name: kind for name, kind in whole.items() if not name.startswith(PREFIX) or name in read})
 
 
 def _of(by_part: Mapping[str | None, Sequence[nw.Expr]], j: int) -> Callable[[Part], nw.Expr]:

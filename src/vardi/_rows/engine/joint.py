@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.engine.part import Change, Part, with_columns
-from vardi._rows.contract import Coordinates, Floats, Integers, JointSums, Sums
+from vardi._rows.contract import Coordinates, Floats, Integers, JointSums
+from vardi._rows.dense import Dense
+from vardi._rows.engine.lazy_rows import LazyRows
 from vardi._rows.engine.model import EngineFamily, EngineKnown, EngineModel
-from vardi._rows.engine.point import FITTED, REFUSED, REST, EnginePoint
+from vardi._rows.engine.point import FITTED, REFUSED, REST, EnginePoint, parts_at
 from vardi._rows.joint import Joint
 
 Terms: TypeAlias = dict[Hashable, nw.Expr]
@@ -69,27 +71,6 @@ class Last:
         )
 
 
-class EngineOverlaps:
-    """Rows in an engine with parameters at given values, of which sums in u alone are asked.
-
-    Parameters
-    ----------
-    rows : EngineRows
-        The rows.
-    theta : ndarray
-        The parameters.
-    """
-
-    def __init__(self, rows: EngineRows, theta: Floats) -> None:
-        self._rows, self._theta, self.sizes = rows.without_known(), theta, rows.sizes
-
-    def sums(self, u: Floats) -> Sums:
-        """Return shares and gram at u, which is on the user's scale."""
-        found = self._rows.joint_sums(np.append(u + self._rows.shift(self._theta), self._theta), objective=False)
-        K = len(self.sizes)
-        return Sums(None, found.x[:K], found.gram[:K, :K])
-
-
 class EngineRows:
     """Rows in an engine with parameters and known moments, behind what Newton's method asks of rows.
 
@@ -99,10 +80,12 @@ class EngineRows:
         The frames, the families and what is known.
     few : callable
         Returns a small part of the rows in memory, for a start.
+    reach : ndarray of shape (K, K), optional
+        Counts of rows of sample l (columns) that bias k (rows) could have drawn.
     """
 
-    def __init__(self, model: EngineModel, few: Callable[[], Joint]) -> None:
-        self.model, self._few = model, few
+    def __init__(self, model: EngineModel, few: Callable[[], Joint], reach: Floats | None = None) -> None:
+        self.model, self._few, self._reach = model, few, reach
         self.sizes = model.sizes
         self._last: Last | None = None
 
@@ -144,7 +127,7 @@ class EngineRows:
 
     def without_known(self) -> EngineRows:
         """Return the same rows with nothing known of the population."""
-        return EngineRows(replace(self.model, known=EngineKnown.none()), lambda: self.few)
+        return EngineRows(replace(self.model, known=EngineKnown.none()), lambda: self.few.without_known(), self._reach)
 
     def masses_of(self, groups: Integers, v: Floats) -> Floats:
         """Return the share of the weight that each group of samples carries at a point, by a query for each part."""
@@ -159,12 +142,13 @@ class EngineRows:
         names = tuple(GROUP.format(label) for label in range(1, len(masses)))
         known = EngineKnown(names, np.eye(len(names)), masses[1:], np.empty((len(names), 0)), {})
         parts = tuple(_with_members(part, groups, names) for part in self.model.parts)
-        return EngineRows(replace(self.model, parts=parts, known=known), lambda: self.few)
+        few = self.few.with_masses_of(groups, masses)
+        return EngineRows(replace(self.model, parts=parts, known=known), lambda: few, self._reach)
 
     def with_values(self, means: Floats) -> EngineRows:
         """Return the same rows with other known values."""
         model = replace(self.model, known=replace(self.model.known, means=means))
-        rows = EngineRows(model, lambda: self.few.with_values(means))
+        rows = EngineRows(model, lambda: self.few.with_values(means), self._reach)
         if "_own_features" in self.__dict__:
             rows.__dict__["_own_features"] = self._own_features
         return rows
@@ -172,6 +156,14 @@ class EngineRows:
     def shift(self, theta: Floats) -> Floats:
         """Return what log omega has more on the user's scale, for each bias."""
         return self.model.shift(theta)
+
+    def rows_at(self, theta: Floats) -> LazyRows:
+        """Return the rows with all biases at theta, on the user's scale."""
+        assert self._reach is not None
+        parts = parts_at(self.model, theta)
+        few = self.few.rows_at(theta)
+        assert isinstance(few, Dense)
+        return LazyRows(parts, self.coordinates.samples, self.sizes, self._reach, few, few.start)
 
     def weights(self, v: Floats) -> tuple[Floats, float]:
         """Return no weights, which stay in the engine, and the log of the scale at which they have mean 1."""

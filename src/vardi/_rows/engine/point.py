@@ -9,15 +9,16 @@ Every step of it is a column of its own, so that what stands in many sums is com
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.part import PREFIX, Change, Part
+from vardi._inputs.engine.part import OMEGA, PREFIX, Change, Part
 from vardi._rows.contract import Floats, Integers
-from vardi._rows.engine.model import EngineFamily, EngineModel, omega_column
+from vardi._rows.engine.model import EngineFamily, EngineKnown, EngineModel, omega_column
 
 MASS = f"{PREFIX}S"
 WEIGHT = f"{PREFIX}r"
@@ -25,6 +26,9 @@ REFUSED = f"{PREFIX}refused"
 PREDICTOR, FITTED, REST, BIAS, RATIO, X = (
     f"{PREFIX}{what}_{{}}" for what in ("predictor", "fitted", "rest", "bias", "ratio", "x")
 )
+
+
+BIASES = 3  # stages after which all biases are columns
 
 
 class EnginePoint:
@@ -190,3 +194,18 @@ class EnginePoint:
             return float(np.exp(self.u[k])), np.zeros(len(theta))
         moved *= float(np.exp(model.families[k].offset(theta)))
         return float(np.exp(self.u[k])) + moved, moved * model.families[k].offset_gradient(theta)
+
+
+def parts_at(model: EngineModel, theta: Floats) -> tuple[Part, ...]:
+    """Return frames whose biases have their parameters fixed, on the user's scale: known biases, as any others."""
+    if not model.families:
+        return model.parts
+    point = EnginePoint(replace(model, known=EngineKnown.none()), np.concatenate([np.zeros(len(model.sizes)), theta]))
+    fixed = {OMEGA.format(k): point.users_bias(k) for k in model.families}
+
+    def change(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+        for columns in (*point.stages[:BIASES], fixed):
+            frame = frame.with_columns(**columns) if columns else frame
+        return frame
+
+    return tuple(part.map(change) for part in model.parts)

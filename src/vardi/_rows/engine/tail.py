@@ -1,4 +1,4 @@
-"""The tail of the weights, found by searches: how heavy it is, and whose rows are in it."""
+"""The tail of the weights: how heavy it is, and whose rows are in it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import numpy as np
 
 from vardi._inputs.engine.part import Change
 from vardi._rows.engine.moments import EngineMoments
-from vardi._rows.engine.point import WEIGHT
-
-POINTS = 32  # points that a search asks for at once
+from vardi._rows.engine.point import MASS, WEIGHT
+from vardi._rows.engine.search import first_reaching
 
 
 def weight_tail(at: EngineMoments, share: float, least: int, shown: int) -> tuple[float, list[int]]:
@@ -31,37 +30,20 @@ def weight_tail(at: EngineMoments, share: float, least: int, shown: int) -> tupl
     if n < least:
         return np.nan, _samples_of_largest(at, 1)
     count = int(share * n)
-    threshold = _kth_largest(at, count + 1)
-    over = nw.when(nw.col(WEIGHT) > threshold).then(nw.col(WEIGHT))
+    mass = nw.col(MASS)
+    smallest = first_reaching(at.parts, lambda part: mass, lambda part: nw.lit(1.0), np.array([count + 1.0]), at.point)
+    threshold = float(smallest[0])
+    under = nw.when(mass < threshold).then(mass)
     above, distinct, logs = 0.0, 0.0, 0.0
     for part in at.parts:
-        asked = {"rows": over.count(), "distinct": over.n_unique(), "logs": over.log().sum()}
-        found = part.aggregates(asked, at.point)
+        found = part.aggregates(
+            {"rows": under.count(), "distinct": under.n_unique(), "logs": under.log().sum()}, at.point
+        )
         above, distinct, logs = above + found["rows"], distinct + found["distinct"], logs + (found["logs"] or 0.0)
     blame = _samples_of_largest(at, shown)
     if distinct * 4 < count + 1:
         return np.nan, blame
-    return float((logs - above * np.log(threshold)) / count), blame
-
-
-def _kth_largest(at: EngineMoments, k: int) -> float:
-    """Return the largest weight that at least k rows reach: a bracket is narrowed until one value is left in it."""
-    r, low, high = nw.col(WEIGHT), 0.0, np.inf
-    while True:
-        inside = nw.when((r >= low) & (r < high)).then(r) if np.isfinite(high) else nw.when(r >= low).then(r)
-        found = [part.aggregates({"low": inside.min(), "high": inside.max()}, at.point) for part in at.parts]
-        smallest = min(end["low"] for end in found if end["low"] is not None)
-        largest = max(end["high"] for end in found if end["high"] is not None)
-        if smallest == largest:
-            return float(smallest)
-        points = np.unique(np.geomspace(smallest, largest, POINTS).clip(smallest, largest))
-        reached = np.zeros(len(points))
-        for part in at.parts:
-            reached += part.sums([(r >= float(t)).cast(nw.Int64) for t in points], at.point)
-        place = int(np.flatnonzero(reached >= k)[-1])
-        if place + 1 == len(points):
-            return float(largest)
-        low, high = float(points[place]), float(points[place + 1])
+    return float((above * np.log(threshold) - logs) / count), blame
 
 
 def _samples_of_largest(at: EngineMoments, rows: int) -> list[int]:

@@ -10,7 +10,7 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.asking import answering, schema_of
-from vardi._inputs.engine.part import COUNT, PREFIX, Part, with_columns
+from vardi._inputs.engine.part import PREFIX, Part, with_columns
 from vardi._rows.contract import Floats
 from vardi._rows.engine.functions import EngineFunction, EngineInfluence
 from vardi._rows.engine.model import omega_column
@@ -77,6 +77,33 @@ def overlap(at: EngineMoments) -> Floats:
     return np.maximum(found, found.T)
 
 
+class WeighedRows:
+    """Rows as a verdict looks at them: their overlap measured by the weights at a solution.
+
+    Parameters
+    ----------
+    at : EngineMoments
+        The rows at the solution.
+    reach : ndarray of shape (K, K)
+        Counts of rows of sample l (columns) that bias k (rows) could have drawn.
+    """
+
+    def __init__(self, at: EngineMoments, reach: Floats) -> None:
+        self._at, self._reach, self.sizes = at, reach, at.sizes
+
+    def masses(self) -> Floats:
+        """Return nothing: the engine knows the weights."""
+        return np.empty(0)
+
+    def reach(self) -> Floats:
+        """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
+        return self._reach
+
+    def overlap(self, mass: Floats | None = None) -> Floats:
+        """Return the masses of the rows that both of two biases could have drawn."""
+        return overlap(self._at)
+
+
 def pooled_means(at: EngineMoments, functions: Sequence[EngineFunction]) -> Floats:
     """Return the means of functions over the pool as it came, without weights."""
     total = np.zeros(len(functions))
@@ -137,13 +164,16 @@ def largest_deviations(at: EngineMoments, influence: EngineInfluence, centres: F
     return found
 
 
-def with_column(at: EngineMoments, name: str, value: Callable[[Part], nw.Expr]) -> list[Any]:
-    """Return the user's frames, lazy as they are, with a column more; zero for a row that counts for nothing."""
-    frames = []
-    for part in at.parts:
-        column = value(part)
-        if part.whole is not None:
-            column = nw.when(nw.col(COUNT) > 0).then(column).otherwise(nw.lit(0.0))
+def with_column(
+    at: EngineMoments, name: str, value: Callable[[Part], nw.Expr], dropped: Sequence[Part] = ()
+) -> dict[int | None, Any]:
+    """Return the user's frames, lazy as they are, with a column more; zero for a row that has no part in the fit.
+
+    They are by the position of their sample, by None where one frame holds all. ``dropped`` are those of samples that
+    were left out.
+    """
+    frames = {}
+    for part in (*at.parts, *dropped):
         rows = part.frame if part.whole is None else part.whole
         if name in schema_of(rows, part.name):
             raise MismatchError(
@@ -151,18 +181,21 @@ def with_column(at: EngineMoments, name: str, value: Callable[[Part], nw.Expr]) 
                 expected=(name,),
                 got=(name,),
             )
+        column = nw.lit(0.0) if part in dropped else value(part)
+        if part not in dropped and part.belongs is not None:
+            column = nw.when(part.belongs).then(column).otherwise(nw.lit(0.0))
         with answering(part.name):
-            frame = at.point(rows).with_columns(column.alias(name))
+            frame = (rows if part in dropped else at.point(rows)).with_columns(column.alias(name))
             ours = [one for one in schema_of(frame, part.name) if one.startswith(PREFIX)]
-            frames.append(frame.drop(*ours).to_native())
+            frames[None if part.label is not None else part.codes[None]] = frame.drop(*ours).to_native()
     return frames
 
 
-def weights_column(at: EngineMoments) -> list[Any]:
+def weights_column(at: EngineMoments, dropped: Sequence[Part] = ()) -> dict[int | None, Any]:
     """Return the user's frames with their weights, of mean 1 over the counted rows."""
-    return with_column(at, "weight", lambda part: at.point.weight)
+    return with_column(at, "weight", lambda part: at.point.weight, dropped)
 
 
-def probabilities_column(at: EngineMoments) -> list[Any]:
+def probabilities_column(at: EngineMoments, dropped: Sequence[Part] = ()) -> dict[int | None, Any]:
     """Return the user's frames with probabilities that sum to 1."""
-    return with_column(at, "probability", lambda part: part.times_count(at.point.weight) / at.n)
+    return with_column(at, "probability", lambda part: part.times_count(at.point.weight) / at.n, dropped)
