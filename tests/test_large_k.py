@@ -68,6 +68,7 @@ def test_the_equations_hold(name):
     assert fit.solution.certificate < 1e-7
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", DESIGNS)
 @pytest.mark.parametrize("route", ["products with the rows", "products with the gram", "a factor"])
 def test_every_route_leads_to_the_same_weights_gap_and_errors(name, route, monkeypatch):
@@ -282,6 +283,7 @@ def test_left_truncated_data_have_the_product_limit_estimate():
     np.testing.assert_allclose(1 - np.cumsum(weights[order]) / len(x), survivors, atol=1e-11)
 
 
+@pytest.mark.long
 def test_three_thousand_windows_are_solved_without_their_matrix():
     windows, K = doubly_truncated(3000, 0.1), 3000
     rows = Intervals(windows, np.arange(K), moderate=True)

@@ -26,6 +26,7 @@ def fits():
     )
 
 
+@pytest.mark.long
 def test_windows_give_the_fit_of_their_matrix(fits):
     ours, theirs, windows = fits
     certify(ours, matrix(windows), np.arange(500))
