@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from many_samples import along_a_line, doubly_truncated
 from oracle import certify
 from scipy import sparse
-from test_large_k import along_a_line, doubly_truncated
 
 import vardi
 from vardi._fit import sample as _sample
