@@ -30,6 +30,9 @@ demo: $(VENV)/.cli  ## debias the two-sample house-price case: weights and a rep
 test: $(VENV)/.test $(VENV)/.docs  ## all tests and doctests
 	$(BIN)/python -m pytest $(PARALLEL)
 
+quick: $(VENV)/.test  ## the tests of the core, in under a minute
+	$(BIN)/python -m pytest $(PARALLEL) -m 'not long' tests/_inputs tests/biases tests/_rows tests/_solve tests/_estimate
+
 coverage: $(VENV)/.test $(VENV)/.docs  ## the same, with the lines that no test runs
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
 
