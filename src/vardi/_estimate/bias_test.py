@@ -10,7 +10,6 @@ a declared bias. Where one sample alone can draw, p is 1 and nothing is tested.
 
 from __future__ import annotations
 
-import copy
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import chdtrc
 
 from vardi._estimate.tangent import Tangent
@@ -29,8 +29,8 @@ from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.labels import EngineLabels
 from vardi._rows.grouping import membership
 from vardi._solve.newton import newton
-from vardi._texts import WIDTH, Outcome, cut, more, outcome, show, width_of
 from vardi.errors import MismatchError, suggest
+from vardi.errors._texts import WIDTH, Outcome, cut, more, outcome, show, width_of
 
 RANK = 1e-8  # eigenvalues of the scaled information, and information in rows, that are not told from zero
 FIFTHS, REGIONS, GRID = 5, 10, 200  # cells of a column: as features, to seek the worst in, for distances between cdfs
@@ -372,19 +372,59 @@ def _multipliers(labels: _Labels, grids: Sequence[_Cells], draws: int, rng: np.r
 def _refits(labels: _Labels, grids: Sequence[_Cells], draws: int, rng: np.random.Generator) -> Floats:
     r"""Draw T_k from samples of the fitted laws, :math:`m_i p_{ik} / \lambda_k` on row i, each fitted anew."""
     law = np.cumsum(labels.P[labels.kind] * labels.counts[:, None], axis=0).T
-    star = copy.copy(labels.influence.rows)  # the same rows with other counts; labels matter through the sizes only
-    star.sizes = np.rint(star.sizes)
-    sizes: Floats = star.sizes[labels.sampled]
+    groups = _Group.all_of(labels)
+    sizes: Floats = np.rint(labels.sizes)
     drawn = np.full((draws, labels.K), np.inf)  # what a draw that cannot be fitted counts as
     for T in drawn:
         picked = [p.searchsorted(p[-1] * rng.random(int(n_k)), "right") for n_k, p in zip(sizes, law, strict=True)]
         rows = np.array([np.bincount(row, minlength=len(labels.kind)) for row in picked], np.float64).T
-        star.counts = np.bincount(labels.kind, rows.sum(axis=1), minlength=len(labels.P)).astype(np.float64)
-        solution = newton(star, labels.influence.u, tol=1e-6)
-        if solution.converged:
-            residual = labels.residual_of(rows, labels.probabilities(star, solution.u))
+        counts = np.bincount(labels.kind, rows.sum(axis=1), minlength=len(labels.P)).astype(np.float64)
+        u = labels.influence.u.copy()
+        if all(group.refitted(u, counts) for group in groups):
+            residual = labels.residual_of(rows, labels.probabilities(labels.influence.rows, u))
             T[:] = _suprema([grid.rows @ residual for grid in grids], sizes)
     return drawn
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Samples that overlap joins, with their rows: the same rows with other counts, whose labels matter by size only.
+
+    Attributes
+    ----------
+    states : ndarray of bool
+        The samples.
+    places : ndarray of int
+        Their rows among all.
+    rows : Rows
+        These rows.
+    sizes : ndarray of shape (K,)
+        Whole numbers of rows that each sample draws.
+    """
+
+    states: NDArray[np.bool_]
+    places: Integers
+    rows: Any
+    sizes: Floats
+
+    @classmethod
+    def all_of(cls, labels: _Labels) -> list[_Group]:
+        """Return all groups of two samples or more."""
+        rows, hessian = labels.influence.rows, labels.influence.hessian
+        found = []
+        for states, _ in hessian.blocks:
+            whole = states.sum() == hessian.sampled.sum()
+            places = np.arange(len(rows)) if whole else np.flatnonzero(states[rows.source])
+            found.append(cls(states, places, rows if whole else rows.subset(places), np.rint(rows.sizes)))
+        return found
+
+    def refitted(self, u: Floats, counts: Floats) -> bool:
+        """Solve for other counts of all rows from u on, put the solution there, and tell whether there is one."""
+        star = self.rows.with_counts(counts[self.places])
+        star.sizes = np.where(self.states, self.sizes, 0.0)  # labels matter through the sizes only
+        solution = newton(star, np.where(self.states, u, -np.inf), tol=1e-6)
+        u[self.states] = solution.u[self.states]
+        return solution.converged
 
 
 def _worst(labels: _Labels, columns: Mapping[str, Floats]) -> Worst | None:

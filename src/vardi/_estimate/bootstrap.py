@@ -30,13 +30,13 @@ from vardi._rows import Rows
 from vardi._rows.contract import Floats
 from vardi._solve.identify import Name
 from vardi._solve.refit import Refit
-from vardi._texts import show
 from vardi.errors import (
     MismatchError,
     NotIdentifiableError,
     VardiWarning,
     WeakOverlapWarning,
 )
+from vardi.errors._texts import show
 
 TOLERANCE = 1e-6  # of a refit: far below the spread of any draw
 MOST_FAILED = 0.1  # share of draws without a fit from which their spread says nothing
@@ -362,7 +362,7 @@ def _report_failures(failures: Sequence[Refit], n: int, kind: Kind, held: Any) -
     if not failures:
         return
     names = [name for name, size in zip(held.names, held.rows.sizes, strict=True) if size > 0]
-    labels = failures[0].labels
+    labels = failures[0].labels if held.joint is None else held.groups[held.rows.sizes > 0]
     groups = [[names[k] for k in np.flatnonzero(labels == label)] for label in dict.fromkeys(labels.tolist())]
     fact = (
         f"{len(failures)} of {n} draws have no fit: too few of their rows join the samples. In the first such draw "

@@ -21,8 +21,8 @@ from vardi._rows import Rows
 from vardi._rows.contract import Floats
 from vardi._solve.identify import Name, judge
 from vardi._solve.laplacian import SMALL, Laplacian
-from vardi._texts import WIDTH
 from vardi.errors import MismatchError
+from vardi.errors._texts import WIDTH
 
 TARGET = 0.1  # error of W, Omega or the cdf for which the rows needed are told
 LOG10 = math.log(10.0)

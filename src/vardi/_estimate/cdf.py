@@ -13,7 +13,7 @@ from vardi._estimate.tangent import Tangent
 from vardi._rows.contract import Floats
 from vardi._rows.grouping import membership
 from vardi._rows.weighted import WeightedRows
-from vardi._values import as_array, as_numbers
+from vardi.biases._values import as_array, as_numbers
 from vardi.errors import MismatchError
 
 GRID = 200  # points of a band

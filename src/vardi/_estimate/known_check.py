@@ -10,8 +10,8 @@ from typing import Any
 from vardi._estimate.estimates import with_digits_of
 from vardi._inputs.known import Known
 from vardi._rows.contract import Floats
-from vardi._texts import cut
 from vardi.biases import Bias
+from vardi.errors._texts import cut
 
 CONTRADICTED = 0.01  # p-value below which a warning is given
 APART = 2.0  # standard errors from which a line is named among what the samples contradict

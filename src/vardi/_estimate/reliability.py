@@ -14,8 +14,8 @@ from vardi._inputs.pool import Name
 from vardi._rows.contract import Floats, Integers
 from vardi._rows.variance import Strata
 from vardi._solve.newton import Solution
-from vardi._texts import show
 from vardi.errors import WeakOverlapWarning
+from vardi.errors._texts import show
 
 if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample

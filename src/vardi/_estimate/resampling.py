@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.pool import in_order, is_missing, no_labels
-from vardi._refusals import needs_rows
 from vardi._rows import Rows
 from vardi._rows.contract import Floats, Integers
-from vardi._texts import show
-from vardi._values import as_array
+from vardi.biases._values import as_array
 from vardi.errors import MismatchError, MissingValuesError, suggest
+from vardi.errors._refusals import needs_rows
+from vardi.errors._texts import show
 
 BLOCK = 2**15  # units whose counts stay in cache
 

@@ -17,9 +17,9 @@ from vardi._facts.parts import Fit, Given, WeightSums
 from vardi._inputs.pool import Name
 from vardi._solve.identify import Verdict
 from vardi._solve.newton import Solution
-from vardi._texts import listed, number_of_rows
 from vardi.biases import everywhere
 from vardi.errors import WeakOverlapWarning
+from vardi.errors._texts import listed, number_of_rows
 
 MOST_GAPS = 8  # columns with gaps that are named
 MOST_ERRORS = 200  # samples up to which errors of their normalisers are computed

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from vardi._facts.columns import Column
 from vardi._inputs.pool import Pool
 from vardi._rows.contract import Floats
-from vardi._texts import listed
+from vardi.errors._texts import listed
 
 MOST_NUMERIC = 20
 MOST_TEXT, MOST_CATEGORIES = 4, 6  # text columns, and categories of each

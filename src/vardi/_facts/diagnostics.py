@@ -23,8 +23,8 @@ from vardi._facts.weights import LARGEST
 from vardi._rows.contract import Floats
 from vardi._rows.start import widest_tree
 from vardi._solve.identify import Verdict
-from vardi._texts import SHOWN, WIDTH, cut, more
 from vardi.errors import WeakOverlapWarning
+from vardi.errors._texts import SHOWN, WIDTH, cut, more
 
 MANY = 3000  # samples from which their overlap is a sparse array
 OF_A_SAMPLE = ("rows", "share", "weight_share", "effective", "largest_weight")

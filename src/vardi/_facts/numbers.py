@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from vardi._estimate.estimates import with_digits_of
-from vardi._texts import number_of_rows
+from vardi.errors._texts import number_of_rows
 
 MINUS = "\N{MINUS SIGN}"
 

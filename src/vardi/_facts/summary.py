@@ -10,7 +10,7 @@ from vardi._facts.account import Account, SampleFacts, account
 from vardi._facts.columns import ColumnFacts
 from vardi._facts.numbers import plain, with_error
 from vardi._facts.parts import Fit
-from vardi._texts import SHOWN, WIDTH, cut, more, width_of
+from vardi.errors._texts import SHOWN, WIDTH, cut, more, width_of
 
 MOST_VARIABLES = 8
 

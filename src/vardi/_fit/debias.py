@@ -17,7 +17,7 @@ from vardi._inputs.pool import Name, as_pool, matrix_pool
 from vardi._rows import Windows
 from vardi._rows.readers import as_reader
 from vardi._solve.identify import Verdict
-from vardi._values import as_array
+from vardi.biases._values import as_array
 from vardi.errors import MismatchError
 
 

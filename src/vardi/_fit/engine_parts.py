@@ -18,10 +18,10 @@ from vardi._fit.parts import MemoryParts
 from vardi._inputs.engine.part import PREFIX, Part, with_columns
 from vardi._inputs.frames.functions import is_function
 from vardi._inputs.pool import Name
-from vardi._refusals import needs_rows
 from vardi._rows.engine.binned import values_in_bins, weights_in_bins
 from vardi._rows.engine.moments import DEVIATION, is_endless
 from vardi._rows.engine.weights import weights_by_sample
+from vardi.errors._refusals import needs_rows
 
 if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample

@@ -25,7 +25,6 @@ from vardi._inputs.frames import concat
 from vardi._inputs.frames.functions import evaluated, is_function, name_of
 from vardi._inputs.pool import Name, Pool, in_order, is_missing
 from vardi._machine.memory import require_memory
-from vardi._refusals import not_finite
 from vardi._rows import Rows
 from vardi._rows.blocks import ANSWER, Blocks
 from vardi._rows.contract import Floats, Integers
@@ -38,9 +37,10 @@ from vardi._solve.joint import At
 from vardi._solve.newton import Solution, newton
 from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit, refit
-from vardi._values import as_array
 from vardi.biases import Bias
+from vardi.biases._values import as_array
 from vardi.errors import MismatchError, TooLargeError
+from vardi.errors._refusals import not_finite
 
 TILTS = 2**28  # numbers, one for each row and bias, up to which they are all held at once
 

@@ -19,10 +19,10 @@ from vardi._inputs.known_on_rows import values_on_frame
 from vardi._rows import Checks
 from vardi._rows.contract import Floats, Integers
 from vardi._rows.families import users_log_omega
-from vardi._texts import LISTED
-from vardi._values import as_array, as_numbers
 from vardi.biases import ParametricBias
+from vardi.biases._values import as_array, as_numbers
 from vardi.errors import ImpossibleRowError, InvalidBiasError, MismatchError
+from vardi.errors._texts import LISTED
 
 
 def weigh(held: Any, rows: Any) -> Any:

@@ -14,9 +14,9 @@ from vardi._fit.capabilities import refusal
 from vardi._inputs.pool import Name
 from vardi._rows.contract import Floats
 from vardi._rows.joint import Joint
-from vardi._texts import show
 from vardi.biases import Bias, ParametricBias
 from vardi.errors import MismatchError, VardiError, suggest
+from vardi.errors._texts import show
 
 
 def estimates(held: Any, *, trusted: bool) -> dict[Name, dict[str, Estimate]]:

@@ -19,8 +19,8 @@ from vardi._solve.identify import Verdict, joined_verdict, judge
 from vardi._solve.model import joining_of, solve_joint, solve_plain
 from vardi._solve.newton import Solution
 from vardi._solve.parameters import unknown_everywhere
-from vardi._texts import show
 from vardi.errors import DroppedSamplesWarning, MismatchError, NotIdentifiableError
+from vardi.errors._texts import show
 
 OnUnidentified = Literal["raise", "largest"]
 

@@ -16,9 +16,9 @@ from vardi._rows.cells import with_levels
 from vardi._rows.contract import Floats, Integers
 from vardi._rows.families import Function, Model, as_model
 from vardi._rows.joint import Joint, KnownColumns
-from vardi._texts import show
 from vardi.biases import ParametricBias
 from vardi.errors import UnidentifiedParametersError
+from vardi.errors._texts import show
 
 RANK = 1e-12  # relative size of a variance of known values from which it counts
 

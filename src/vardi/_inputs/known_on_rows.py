@@ -19,11 +19,11 @@ from scipy.special import chdtrc
 from vardi._inputs.frames import Frame
 from vardi._inputs.known import Known
 from vardi._inputs.pool import Pool
-from vardi._rows.contract import Floats
-from vardi._texts import show
+from vardi._types import Floats
 from vardi.biases import Bias, ExpressionBias
 from vardi.biases._expressions import is_condition
 from vardi.errors import InvalidKnownError, MissingValuesError
+from vardi.errors._texts import show
 
 RANK = 1e-9  # what is left of a function of unit length, below which the others determine it
 SAME = 1e-12  # relative range up to which the values of a function are one constant

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi import _refusals as refusals
 from vardi._inputs.frames import Frame, as_frame, concat
 from vardi._machine.memory import require_memory
-from vardi._rows.contract import Floats, Integers
-from vardi._texts import LISTED, show
-from vardi._values import as_array, belongs_elsewhere, index_of, read_only
+from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias, ProductBias, ValuesBias, as_bias
 from vardi.biases._expressions import is_condition
+from vardi.biases._values import as_array, belongs_elsewhere, index_of, read_only
 from vardi.errors import EmptySampleError, InvalidBiasError, MismatchError, number_of_rows, suggest
+from vardi.errors import _refusals as refusals
+from vardi.errors._texts import LISTED, show
 
 Name = Hashable
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._machine.threads import map_blocks
-from vardi._refusals import impossible_rows, invalid_bias
 from vardi._rows.contract import Integers
-from vardi._texts import LISTED
+from vardi.errors._refusals import impossible_rows, invalid_bias
+from vardi.errors._texts import LISTED
 
 MODERATE = (1e-100, 1e100)  # omega of rows under their own bias, and the largest omega, used without scaling
 LOG_MODERATE = (np.log(MODERATE[0]), np.log(MODERATE[1]))

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
-Integers: TypeAlias = NDArray[np.int64]
+from vardi._types import Floats as Floats
+from vardi._types import Integers as Integers
 
 #: ``sum_i c_i p_i p_i'``: a dense array, a SciPy sparse array, or (large K) the function v -> gram @ v.
 Gram: TypeAlias = Any

@@ -15,8 +15,8 @@ from scipy.sparse import csgraph
 
 from vardi._rows.contract import Floats, Integers
 from vardi._rows.start import widest_tree
-from vardi._texts import WIDTH, number_of_rows, show
 from vardi.errors import NotIdentifiableError
+from vardi.errors._texts import WIDTH, number_of_rows, show
 
 Name: TypeAlias = Hashable
 Groups: TypeAlias = tuple[tuple[Name, ...], ...]

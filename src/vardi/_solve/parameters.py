@@ -16,8 +16,8 @@ from vardi._rows.grouping import stratified
 from vardi._rows.joint import Joint
 from vardi._solve.identify import Verdict
 from vardi._solve.joint import FAR, At, Walk, descend, hold
-from vardi._texts import show
 from vardi.errors import UnidentifiedParametersError, WeakParametersWarning
+from vardi.errors._texts import show
 
 LEFT = 1e-6  # share of the information on a direction that other parameters leave, below which it is not determined
 SEPARATED = 0.5  # rows, all together, that could be of another sample

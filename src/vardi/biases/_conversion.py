@@ -9,9 +9,9 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vardi._values import as_array, as_numbers
 from vardi.biases._kinds import Bias, FrameExpressionBias, FunctionBias, ValuesBias, library_of, number
 from vardi.biases._known import where
+from vardi.biases._values import as_array, as_numbers
 from vardi.errors import InvalidBiasError
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from vardi._facts.numbers import plain, with_error
 from vardi._facts.summary import sample_cells, summarize, variable_cells
 from vardi._fit.sample import DebiasedSample
 from vardi._solve.identify import Verdict
-from vardi._texts import SHOWN, more
 from vardi.cli._console import DETAILS_OF_KNOWN
+from vardi.errors._texts import SHOWN, more
 from vardi.study import OpenStudy
 
 

@@ -10,7 +10,7 @@ from vardi._facts.account import Account, SampleFacts
 from vardi._facts.columns import ColumnFacts
 from vardi._facts.links import Overlap
 from vardi._facts.numbers import rows_text, share
-from vardi._texts import count, show
+from vardi.errors._texts import count, show
 from vardi.report._content import Advice, NextRow
 
 TENTH = 0.1  # of the pool: how many more rows are thought of

@@ -10,7 +10,7 @@ from vardi._facts.account import SampleFacts
 from vardi._facts.columns import ColumnFacts
 from vardi._facts.numbers import interval, number, rows_text, share, with_error
 from vardi._facts.weights import Weights
-from vardi._texts import count
+from vardi.errors._texts import count
 from vardi.report._axes import Box, Tick, ticks
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from vardi._facts.choice import MOST_NUMERIC
 from vardi._facts.numbers import pvalue
 from vardi._facts.parts import Fit
-from vardi._texts import Outcome
 from vardi.errors import NeedsRowsError
+from vardi.errors._texts import Outcome
 from vardi.report._content import Check, CheckRow, Level
 
 LEVELS: dict[Outcome, Level] = {"contradicted": "bad", "doubtful": "doubt", "not contradicted": "good"}

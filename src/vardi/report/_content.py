@@ -13,7 +13,7 @@ from vardi._facts.distributions import Distribution
 from vardi._facts.links import Overlap
 from vardi._facts.weights import Weights
 from vardi._inputs.pool import Name
-from vardi._texts import Outcome, outcome
+from vardi.errors._texts import Outcome, outcome
 
 Level: TypeAlias = Literal["bad", "doubt", "good", "fact"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from vardi._estimate.reliability import DOUBTED
 from vardi._facts.links import LinkFacts, Overlap
 from vardi._facts.numbers import number, rows_text, share
-from vardi._texts import count, cut
+from vardi.errors._texts import count, cut
 
 MOST_NODES = 20
 MOST_EDGES = 60

@@ -9,9 +9,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from vardi import _texts
 from vardi._estimate.reliability import DOUBTED, REFUSED
 from vardi._facts import numbers
+from vardi.errors import _texts
 from vardi.report import _bars, _curves, _graph
 from vardi.report._content import Report
 

@@ -14,7 +14,7 @@ from vardi._facts.columns import ColumnFacts
 from vardi._facts.numbers import number, rows_text, share, with_error
 from vardi._inputs.pool import Name
 from vardi._solve.identify import Verdict
-from vardi._texts import count, show
+from vardi.errors._texts import count, show
 from vardi.report._content import Check, Headline, Level, Point
 
 ORDER: tuple[Level, ...] = ("bad", "doubt", "good", "fact")

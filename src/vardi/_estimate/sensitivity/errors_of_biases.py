@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from vardi._inputs.pool import Name
 from vardi._rows.contract import Floats
-from vardi._texts import show
 from vardi.errors import MismatchError, suggest
+from vardi.errors._texts import show
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from vardi._estimate.estimates import Estimate, quantile_of_normal, with_digits_
 from vardi._estimate.sensitivity.worst import Method
 from vardi._inputs.pool import Name
 from vardi._rows.contract import Floats
-from vardi._texts import WIDTH, show
 from vardi.errors import MismatchError
+from vardi.errors._texts import WIDTH, show
 
 Kind = Literal["free", "common"]
 

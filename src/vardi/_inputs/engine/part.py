@@ -8,12 +8,10 @@ from typing import Any, TypeAlias
 
 import narwhals as nw
 import numpy as np
-from numpy.typing import NDArray
 
 from vardi._inputs.engine.asking import answering, collected, schema_of
-
-Floats: TypeAlias = NDArray[np.float64]
-Integers: TypeAlias = NDArray[np.int64]
+from vardi._types import Floats as Floats
+from vardi._types import Integers as Integers
 
 #: What puts columns on a frame, for the terms of a query to read.
 Change: TypeAlias = Callable[[nw.LazyFrame[Any]], nw.LazyFrame[Any]]

@@ -19,7 +19,10 @@ from vardi._inputs.engine.survey import COUNTED, Draft, Survey, survey
 from vardi._inputs.engine.table import EngineTable
 from vardi._inputs.frames.names import require_read_as_names
 from vardi._inputs.pool import Name, Pool, as_biases, as_named, require_biases_for
-from vardi._refusals import (
+from vardi.biases import Bias, ExpressionBias
+from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
+from vardi.errors import InvalidBiasError, MismatchError
+from vardi.errors._refusals import (
     MOST,
     counts_of_a_kind,
     empty_pool,
@@ -32,9 +35,6 @@ from vardi._refusals import (
     too_many,
     unknown_label,
 )
-from vardi.biases import Bias, ExpressionBias
-from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
-from vardi.errors import InvalidBiasError, MismatchError
 
 
 def any_lazy(samples: Any) -> bool:

@@ -8,11 +8,11 @@ from typing import Any, Protocol
 import narwhals as nw
 import numpy as np
 
-from vardi._refusals import unknown_bias
 from vardi.biases import ExpressionBias
 from vardi.biases._expressions.compile import Compiled, NarwhalsTarget, NumpyTarget, Target, compile_node
 from vardi.biases._expressions.nodes import Column, to_text
 from vardi.errors import InvalidBiasError, MissingValuesError
+from vardi.errors._refusals import unknown_bias
 
 
 class Engine(Protocol):

@@ -13,9 +13,9 @@ import numpy as np
 from vardi._inputs.frames.evaluate import Engine, NarwhalsEngine, NumpyEngine, evaluate
 from vardi._inputs.frames.library_expressions import as_narwhals, evaluate_expression
 from vardi._inputs.frames.names import require_read_as_names
-from vardi._values import as_array, as_numbers, belongs_elsewhere, index_of, read_only
 from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionBias, ProductBias, ValuesBias
 from vardi.biases._expressions.compile import require_columns
+from vardi.biases._values import as_array, as_numbers, belongs_elsewhere, index_of, read_only
 from vardi.errors import InvalidBiasError, MismatchError, number_of_rows
 
 SMALL = 10_000

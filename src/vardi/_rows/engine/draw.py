@@ -14,10 +14,10 @@ import numpy as np
 
 from vardi._inputs.engine.asking import answering
 from vardi._inputs.engine.part import PREFIX, Change, Part
-from vardi._refusals import needs_rows
 from vardi._rows.engine.moments import EngineMoments
 from vardi._rows.engine.search import first_reaching
 from vardi.errors import MismatchError
+from vardi.errors._refusals import needs_rows
 
 PRIME = 67_108_859  # the largest below 2^26, so that squares are whole numbers below 2^53
 ROUNDS = 8

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from vardi._texts import number_of_rows as number_of_rows  # noqa: PLC0414  # where messages take it from
-from vardi._texts import suggest as suggest  # noqa: PLC0414
+from vardi.errors._texts import number_of_rows as number_of_rows  # where messages take it from
+from vardi.errors._texts import suggest as suggest
 
 if TYPE_CHECKING:
     from vardi._solve.identify import Verdict

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from vardi._texts import LISTED, number_of_rows, show, suggest
 from vardi.errors import (
     EmptySampleError,
     ImpossibleRowError,
@@ -18,6 +17,7 @@ from vardi.errors import (
     MissingValuesError,
     NeedsRowsError,
 )
+from vardi.errors._texts import LISTED, number_of_rows, show, suggest
 
 MOST = 1e150  # rows in all, of which the square is a float
 

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit, logsumexp
-from vardi._parametric.ratio import _maximum
 
 import vardi
 from vardi._estimate.likelihood_ratio import _maximum

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -251,11 +252,37 @@ def test_collapsed_rows_are_rows():
         same(check_biases(collapsed, fit.names, x, **options), check_biases(plain, fit.names, x, **options), rtol=1e-6)
 
 
+def test_checks_leave_the_fit_as_it_was():
+    """Refits share the rows of the fit, and must not write into what these keep of their last pass."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.random((2, 80)) / 2, 0.5 + rng.random((2, 80)) / 2])
+    samples = dict(zip(["low", "lower", "high", "higher"], x, strict=True))
+    biases = {"low": "x < 0.5", "lower": "(x < 0.5) * (2 - x)", "high": "x >= 0.5", "higher": "(x >= 0.5) * (1 + x)"}
+    fit, untouched = (vardi.debias(samples, biases, known={"x < 0.5": 0.4}) for _ in range(2))
+    for method in ("score", "ks", "ks-bootstrap"):
+        fit.check_biases("x", method=method)
+    again = pickle.loads(pickle.dumps(fit))  # which computes anew what the rows do not keep
+    wanted = untouched.expectation("x ** 2")
+    for estimate in (fit.expectation("x ** 2"), again.expectation("x ** 2")):
+        assert (estimate.value, estimate.stderr) == pytest.approx((wanted.value, wanted.stderr), rel=1e-12)
+
+
 def test_sparse_rows_are_rows():
     omega, s, columns = simulated("indicator", 6, 120)
     dense, thin = vardi.debias_matrix(omega, s), vardi.debias_matrix(sparse.csr_array(omega), s)
     for options in ({}, {"method": "ks", "draws": 30}, {"method": "ks-bootstrap", "draws": 10}):
         same(check(thin, columns, **options), check(dense, columns, **options), rtol=1e-6)
+
+
+def test_windows_are_rows():
+    rng = np.random.default_rng(3)
+    low, high = np.array([0.0, 0.2, 0.5]), np.array([0.6, 0.8, 1.0])
+    s = rng.integers(0, 3, 150)
+    x = rng.uniform(low[s], high[s])
+    windows = vardi.Windows(x, low, high)
+    dense, thin = vardi.debias_matrix(windows.toarray().astype(float), s), vardi.debias_matrix(windows, s)
+    for options in ({}, {"method": "ks", "draws": 30}, {"method": "ks-bootstrap", "draws": 10}):
+        same(check(thin, {"x": x}, **options), check(dense, {"x": x}, **options), rtol=1e-6)
 
 
 def test_a_state_that_no_sample_was_drawn_from_takes_no_part():

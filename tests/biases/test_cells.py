@@ -266,8 +266,6 @@ def test_what_is_no_category_is_refused(samples):
         fit_of(samples, vardi.cells("1 / (zone - 1)"))
     with pytest.raises(vardi.MismatchError, match="no column 'regon'.*Did you mean 'region'"):
         fit_of(samples, vardi.cells("regon"))
-    with pytest.raises(vardi.NeedsRowsError, match=r"cells\(region\), has parameters"):
-        fit_of({key: pl.LazyFrame(rows.to_dict("list")) for key, rows in samples.items()}, vardi.cells("region"))
 
 
 # --- values and texts
