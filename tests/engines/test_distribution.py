@@ -213,7 +213,7 @@ def test_weights_by_sample(engine, parts, form):
 
 
 @LOCAL
-def test_influence_under_biases_and_largest_deviations(engine):
+def test_influence_under_biases(engine):
     given = problem("known logistic tilt", "labels counts")
     at, functions, oracle, v = prepared(given, engine)
     b = slopes(given, 3)
@@ -223,10 +223,6 @@ def test_influence_under_biases_and_largest_deviations(engine):
     tilts = oracle.dense.omega * np.exp(at.model.shift(v[at.coordinates.theta])) * (oracle.c * oracle.r)[:, None]
     assert_allclose(means, tilts.T @ phi / oracle.n, rtol=1e-9)
     assert_allclose(squares, tilts.T @ phi**2 / oracle.n, rtol=1e-9)
-    centres = b[: len(given.names)]
-    d = (phi - centres[oracle.dense.source]) ** 2
-    wanted = [d[oracle.dense.source == k].max(axis=0, initial=0.0) for k in range(len(given.names))]
-    assert_allclose(weights.largest_deviations(at, influence, centres), wanted, rtol=1e-9)
 
 
 @LOCAL
