@@ -75,7 +75,6 @@ def test_the_sums_of_the_score_test(engine, parts, form, monkeypatch):
     own = wanted.P[np.arange(len(wanted.c)), wanted.source]
     alone = np.bincount(wanted.source, wanted.c * (own > 0.4)) / np.bincount(wanted.source, wanted.c)
     assert_allclose(labels.alone(0.4), alone)
-    assert_allclose(labels.apart(), wanted.c @ (1 - own), rtol=1e-9)
 
 
 @LOCAL
