@@ -7,8 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from vardi._types import Floats as Floats  # noqa: PLC0414  # where rows take it from
-from vardi._types import Integers as Integers  # noqa: PLC0414  # where rows take it from
+from vardi._types import Floats
 
 #: ``sum_i c_i p_i p_i'``: a dense array, a SciPy sparse array, or (large K) the function v -> gram @ v.
 Gram: TypeAlias = Any
