@@ -15,7 +15,6 @@ from vardi._fit.sample import DebiasedSample
 from vardi._inputs.engine.distinct import DistinctRows
 from vardi._inputs.engine.pool import LazyPool, OpenFrames
 from vardi._inputs.known import Known, as_known
-from vardi._rows.contract import Floats
 from vardi._rows.dense import Dense
 from vardi._rows.engine.choose import as_dense, few_rows, functions_on, joint_rows
 from vardi._rows.engine.lazy_rows import LazyRows
@@ -25,6 +24,7 @@ from vardi._rows.joint import Joint
 from vardi._solve.identify import Verdict, connected, joined_verdict, judge
 from vardi._solve.model import joining_of, solve_in_engine, solve_joint, solve_plain
 from vardi._solve.newton import GAP, Solution, solve
+from vardi._types import Floats
 from vardi.errors import NotIdentifiableError
 
 

@@ -13,9 +13,9 @@ from vardi._inputs.known_on_rows import reduced, values_on
 from vardi._inputs.pool import Pool
 from vardi._rows import Rows, as_rows
 from vardi._rows.cells import with_levels
-from vardi._rows.contract import Floats, Integers
 from vardi._rows.families import Function, Model, as_model
 from vardi._rows.joint import Joint, KnownColumns
+from vardi._types import Floats, Integers
 from vardi.biases import ParametricBias
 from vardi.errors import UnidentifiedParametersError
 from vardi.errors._texts import show

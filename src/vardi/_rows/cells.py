@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vardi._inputs.frames import Frame
 from vardi._machine.memory import require_memory
-from vardi._rows.contract import Floats, Integers
+from vardi._types import Floats, Integers
 from vardi.biases import ExpressionBias, ParametricBias
 from vardi.biases._expressions.cells import Cells, Level, Value, group_text, level_text
 from vardi.biases._expressions.compile import NumpyTarget

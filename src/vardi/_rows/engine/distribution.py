@@ -9,10 +9,11 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.asking import answering, collected
-from vardi._inputs.engine.part import PREFIX, Floats, Integers, Part, with_columns
+from vardi._inputs.engine.part import PREFIX, Part, with_columns
 from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.moments import EngineMoments
 from vardi._rows.engine.search import BIN, MASS, VALUE, first_reaching, interval, masses_between
+from vardi._types import Floats, Integers
 from vardi.errors import EngineError, TooLargeError
 
 MOST_STEPS = 100_000  # distinct values that are brought into memory

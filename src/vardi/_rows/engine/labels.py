@@ -17,12 +17,13 @@ from typing import Literal
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.part import PREFIX, Floats, Integers, Part, with_columns
+from vardi._inputs.engine.part import PREFIX, Part, with_columns
 from vardi._rows.engine.distribution import EngineDistribution, code_of
 from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.model import EngineKnown
 from vardi._rows.engine.moments import EngineMoments
 from vardi._rows.engine.weights import pooled_means
+from vardi._types import Floats, Integers
 
 BATCH = 400  # sums in one query
 FIFTHS = 5  # cells of a column, as features
