@@ -50,6 +50,29 @@ class Prepared:
     directions: Floats = field(default_factory=lambda: np.empty((0, 0)))
     pool: Pool | None = None
 
+    @property
+    def moving(self) -> dict[int, int]:
+        """Known functions that are a bias with parameters, with the position of that bias."""
+        functions = () if self.known is None else self.known.functions
+        families = {} if self.joint is None else self.joint.families
+        return {j: h for j, h in enumerate(functions) if isinstance(h, int) and h in families}
+
+    def values_at(self, joint: Joint, v: Floats) -> Floats:
+        """Return the known functions on the rows, those that are a bias with the parameters of a point."""
+        values = self.values.copy()
+        for j, k in self.moving.items():
+            values[:, j] = joint.omega(v, k)
+        return values
+
+    def moved_at(self, joint: Joint, v: Floats) -> Floats:
+        r"""Return :math:`\sum_i c_i r_i\,\partial h_i/\partial v`, what a point moves of them itself, as (d, m)."""
+        moved = np.zeros((len(joint.coordinates), self.values.shape[1]))
+        weights, _ = joint.weights(v)
+        for j, k in self.moving.items():
+            total = float((weights if joint.counts is None else weights * joint.counts) @ joint.omega(v, k))
+            moved[:, j] = total * joint.mean_gradients(v)[:, k]
+        return moved
+
 
 def prepare(pool: Pool, omega: Any, kept: NDArray[np.bool_], known: Any, *, log: bool) -> Prepared:
     """Bring biases, parameters and known values to the rows that count."""

@@ -146,6 +146,10 @@ class Joint:
         at = self.at(v)
         return at.beside, at.scores
 
+    def omega(self, v: Floats, k: int) -> Floats:
+        """Return a bias with parameters on the rows, on the user's scale."""
+        return np.asarray(np.exp(self.at(v)._log_omega(k)))
+
     def mean_gradients(self, v: Floats) -> Floats:
         """Return the mean of the gradient of log omega_k under the fitted law of sample k, of shape (d, K)."""
         at, point = self.coordinates, self.at(v)

@@ -68,14 +68,6 @@ class EngineDistribution:
         """Return the shares of the whole in (.., e_0], (e_0, e_1], ..., beyond the last edge."""
         return masses_between(self.at.parts, self.function, self._mass, edges, self.at.point) / self.at.n
 
-    def masses_by_sample(self, edges: Floats) -> Floats:
-        """Return the same by sample, of shape (K, bins)."""
-        found = np.zeros((self.at.coordinates.samples, len(edges) + 1))
-        for part in self.at.parts:
-            for place, row in self.by_bin(part, edges, {MASS: self._mass(part)}, by_sample=True):
-                found[code_of(part, row), place] += row[MASS]
-        return found / self.at.n
-
     def range(self, low: float = -np.inf, high: float = np.inf) -> tuple[float, float]:
         """Return the smallest and the largest value in (low, high]."""
         found = [part.ask(partial(_ends, self.function(part), low, high)).row(0) for part in self.at.parts]

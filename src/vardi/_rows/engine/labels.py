@@ -85,14 +85,6 @@ class EngineLabels:
         self.sampled: Integers = self.at.point.sampled
         self.K = len(self.sampled)
 
-    def apart(self) -> float:
-        """Return how many rows could be of another sample, all together: sum_i c_i (1 - p_{i, s_i})."""
-        own = 0.0
-        for part in self.at.parts:
-            mine = [part.only(k, part.times_count(self.at.point.x(k))) for k in self.sampled.tolist()]
-            own += float(part.sums([term for term in mine if term is not None], self.at.point).sum())
-        return self.at.n - own
-
     def alone(self, probability: float) -> Floats:
         """Return the share of each sample's rows that, with more than this probability, no other could have drawn."""
         found = np.zeros(self.K)
