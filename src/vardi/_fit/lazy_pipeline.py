@@ -10,7 +10,7 @@ import numpy as np
 from vardi._fit.engine import InEngine
 from vardi._fit.known import as_identified, warn_of_contradiction
 from vardi._fit.pipeline import largest_group, refuse_largest
-from vardi._fit.prepare import Prepared, independent
+from vardi._fit.prepare import Prepared, independent, require_told
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.engine.distinct import DistinctRows
 from vardi._inputs.engine.pool import LazyPool, OpenFrames
@@ -32,7 +32,9 @@ def open_pool(frames: OpenFrames, known: Any) -> tuple[LazyPool, Known | None]:
     """Put biases, features and known functions on the frames, and check them."""
     given = None if known is None else as_known(known, frames.names, frames.table)
     frames = with_levels(frames)
-    return frames.survey(() if given is None else given.functions), given
+    pool = frames.survey(() if given is None else given.functions)
+    require_told(pool, pool.sizes)
+    return pool, given
 
 
 def fit_lazy(frames: OpenFrames, known: Any, on_unidentified: str, tol: float, max_iterations: int) -> DebiasedSample:
