@@ -100,10 +100,15 @@ def test_hostile_texts_are_texts(browser, reports):
         assert one.troubles == []
 
 
+PUT_IN = """() => new Promise(failed => {
+    document.addEventListener('error', failed, {capture: true, once: true})  // of the image: its handlers come next
+    document.body.insertAdjacentHTML('beforeend', '<img src=x onerror="window.hit = 1">')
+}).then(() => new Promise(requestAnimationFrame))"""
+
+
 def test_the_policy_stops_what_is_put_in_later(browser, reports):
     with opened(browser, reports["houses"]) as one:
-        one.page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.hit = 1\">')")
-        one.page.wait_for_timeout(100)
+        one.page.evaluate(PUT_IN)
         assert one.page.evaluate("window.hit === undefined")
         assert any("Content Security Policy" in trouble for trouble in one.troubles)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -10,6 +11,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,7 @@ from typer.testing import CliRunner
 import vardi
 from vardi.cli import main
 from vardi.cli._app import app
+from vardi.cli._console import progress
 from vardi.cli._demo import FILES, STUDY
 from vardi.cli._init import quoted, quoted_key
 from vardi.cli._options import complete_study
@@ -60,6 +63,29 @@ def run(*arguments, input=None):
     return CliRunner().invoke(app, [str(argument) for argument in arguments], input=input)
 
 
+@pytest.fixture
+def program(monkeypatch):
+    """Return what runs the program in this process: its exit code, and what appears, errors included."""
+
+    def ran(*arguments, stream=io.StringIO, **environment):
+        shown = stream()
+        with monkeypatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "argv", ["vardi", *arguments])
+            patch.setattr(sys, "stdout", shown)
+            patch.setattr(sys, "stderr", shown)
+            patch.setattr("vardi.cli._console.DELAY", 1e6)  # or a busy machine would show how far the work is
+            return main(), shown.getvalue()
+
+    return ran
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
 def contents(folder):
     return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -75,11 +101,11 @@ def test_fit_names_columns_that_are_left_out(small):
 
 def test_fit_shows_known_shares_and_parameters(folder):
     with Path("study.toml").open("a") as study:
-        study.write("[shares]\n'CHAS == 1' = 0.07\n")
+        study.write("[known]\n'CHAS == 1' = 0.07\n")
     shown = run("fit", "study.toml").stdout
-    assert re.search(r"shares +1 known share is met to", shown)
+    assert re.search(r"known +1 known value is met to", shown)
     text = (
-        Path("study.toml").read_text().split("[shares]")[0].replace("MEDV <= 22", "(MEDV <= 22) * exponential_tilt(RM)")
+        Path("study.toml").read_text().split("[known]")[0].replace("MEDV <= 22", "(MEDV <= 22) * exponential_tilt(RM)")
     )
     Path("study.toml").write_text(text)
     result = run("fit", "study.toml")
@@ -335,49 +361,52 @@ def test_check_says_no_where_samples_contradict_their_biases(folder):
 
 @pytest.mark.parametrize("engine", ["memory", "polars"])
 def test_check_says_no_where_samples_contradict_known_shares(folder, engine):
-    (folder / "study.toml").write_text(f'engine = "{engine}"\n{STUDY}[shares]\nagency = 0.9\n')
+    (folder / "study.toml").write_text(f'engine = "{engine}"\n{STUDY}[known]\nagency = 0.9\n')
     result = run("check", "study.toml")
     assert result.exit_code == 1
-    assert "✗ The samples contradict the shares (chi2 = " in result.stdout
-    assert "A bias or a share is wrong, or they speak of different populations." in result.stdout
+    assert "✗ The samples contradict what is known (chi2 = " in result.stdout
+    assert "A bias or a known value is wrong, or they speak of different populations." in result.stdout
     assert re.search(
-        r"^share of  known  by the samples\nagency      0\.9   0\.590 ± 0\.049$", result.stdout, re.MULTILINE
+        r"^mean of  known  by the samples\nagency     0\.9   0\.590 ± 0\.049$", result.stdout, re.MULTILINE
     )
     assert result.stderr == ""
     found = json.loads(run("check", "study.toml", "--json").stdout)
-    assert (found["passed"], found["shares_check"]["contradicted"]) == (False, True)
+    assert (found["passed"], found["known_check"]["contradicted"]) == (False, True)
     (folder / "study.toml").write_text(STUDY)
     seen = vardi.study.read("study.toml").fit().expectation("MEDV <= 22")
-    (line,) = found["shares_check"]["lines"]
-    assert (line["cell"], line["known"]) == ("agency", 0.9)
+    (line,) = found["known_check"]["lines"]
+    assert (line["label"], line["known"]) == ("agency", 0.9)
     assert (line["estimated"], line["stderr"]) == pytest.approx((seen.value, seen.stderr), rel=1e-9)
-    assert "vardi check lists the shares." in found["warnings"][0]
+    assert "vardi check lists the known values." in found["warnings"][0]
 
 
 def test_check_says_yes_to_known_shares_or_that_they_cannot_be_tested(folder):
-    assert json.loads(run("check", "study.toml", "--json").stdout)["shares_check"] is None
-    (folder / "study.toml").write_text(f"{STUDY}[shares]\nagency = 0.56\n")
+    assert json.loads(run("check", "study.toml", "--json").stdout)["known_check"] is None
+    (folder / "study.toml").write_text(f"{STUDY}[known]\nagency = 0.56\n")
     result = run("check", "study.toml")
     assert result.exit_code == 0
-    assert "✓ The samples do not contradict the shares" in result.stdout
+    assert "✓ The samples do not contradict what is known" in result.stdout
     (folder / "national.csv").write_text("MEDV,RM,LSTAT\n30,6,4\n40,7,5\n")
     apart = STUDY.replace('"1"', '"MEDV > 22"')
-    (folder / "study.toml").write_text(f"{apart}[shares]\nagency = 0.56\nnational = 0.44\n")
+    (folder / "study.toml").write_text(f"{apart}[known]\nagency = 0.56\nnational = 0.44\n")
     result = run("check", "study.toml")
-    assert "– The samples say nothing of the shares on their own, so these cannot be tested." in result.stdout
+    assert "– The samples say nothing on their own of what is known, so it cannot be tested." in result.stdout
     assert re.search(r"^agency +0\.56 +not told$", result.stdout, re.MULTILINE)
 
 
 def test_fit_says_once_that_shares_are_contradicted(folder):
-    (folder / "study.toml").write_text(f"{STUDY}[shares]\nagency = 0.9\n")
+    (folder / "study.toml").write_text(f"{STUDY}[known]\nagency = 0.9\n")
     result = run("fit", "study.toml")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout.count("The samples contradict the shares") == 1
-    assert "The weights meet the shares all the same. vardi check lists the shares." in result.stdout
+    assert result.stdout.count("The samples contradict what is known") == 1
+    assert (
+        "The weights meet known values that the samples contradict. vardi check lists the known values."
+        in result.stdout
+    )
     quiet = run("fit", "study.toml", "--quiet")
     assert quiet.stdout == ""
-    assert quiet.stderr.startswith("warning: The samples contradict the shares")
-    assert "fit.shares" not in quiet.stderr
+    assert quiet.stderr.startswith("warning: The samples contradict what is known")
+    assert "fit.known" not in quiet.stderr
 
 
 def test_check_of_a_lazy_study_says_what_it_left_out(folder):
@@ -616,9 +645,9 @@ def test_texts_in_toml():
 
 def test_help_has_examples_and_every_command():
     page = run("--help").stdout
-    for command in ("demo", "init", "check", "fit", "sample", "report", "paper", "bench"):
+    for command in ("demo", "init", "check", "fit", "sample", "report", "paper"):
         assert re.search(rf"^  {command} ", page, re.MULTILINE)
-        if command not in ("paper", "bench"):
+        if command != "paper":
             assert f"vardi {command}" in run(command, "--help").stdout.split("Examples:")[1]
     assert all(len(line) <= 80 for line in page.splitlines())
 
@@ -658,15 +687,13 @@ def test_a_missing_engine_is_named_with_its_extra(folder, monkeypatch):
     assert "pip install 'vardi[duckdb]'" in result.stderr
 
 
-def test_exit_codes_of_the_program(folder):
-    def code(*arguments):
-        return subprocess.run([*VARDI, *arguments], capture_output=True, check=False).returncode
-
-    assert code("check", "study.toml", "--quiet") == 0
-    assert code("check", "nothing.toml") == 2
-    assert code("fit", "study.toml", "-o", "nowhere/a.csv") == 3
+def test_exit_codes_of_the_program(folder, program):
+    assert program("check", "study.toml", "--quiet") == (0, "")
+    assert program("check", "nothing.toml")[0] == 2
+    assert program("fit", "study.toml", "-o", "nowhere/a.csv")[0] == 3
     (folder / "study.toml").write_text(STUDY.replace("MEDV <= 22", "MEDV <= 20"))
-    assert code("fit", "study.toml") == 1
+    assert program("fit", "study.toml")[0] == 1
+    assert subprocess.run([*VARDI, "fit", "study.toml"], capture_output=True, check=False).returncode == 1
 
 
 def test_piped_output_has_no_colour_and_cuts_nothing(folder):
@@ -687,20 +714,34 @@ ENCODINGS = [
 ]
 
 
+SEVERAL = """
+import json, sys
+from vardi.cli import main
+
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["vardi", *arguments]
+    assert main() == 0
+    print(end="\\0", flush=True)
+"""
+
+
+def outputs(*commands, environment):
+    """Run commands one after the other in a process of their own, and return the bytes that each prints."""
+    program = [sys.executable, "-c", SEVERAL, json.dumps(commands)]
+    return subprocess.run(program, capture_output=True, env=environment, check=True).stdout.split(b"\0")[:-1]
+
+
 @pytest.mark.parametrize("encoding", ENCODINGS, ids=["ascii", "latin-1", "C"])
 def test_letters_that_cannot_be_printed_are_no_error(folder, encoding):
     (folder / "study.toml").write_text(STUDY.replace("House prices", "Häuser Ω"), encoding="utf-8")
     clean = {key: value for key, value in os.environ.items() if key not in ("PYTHONIOENCODING", "PYTHONUTF8")}
-
-    def printed(*arguments):
-        return subprocess.run(
-            [*VARDI, *arguments], capture_output=True, env={**clean, **encoding}, check=True
-        ).stdout.decode("latin-1")
-
+    commands = (["fit", "study.toml", "-o", "a.csv"], ["check", "study.toml"], ["fit", "study.toml", "--json"])
+    fitted, checked, found = (
+        printed.decode("latin-1") for printed in outputs(*commands, environment={**clean, **encoding})
+    )
     plus_minus = "±" if "latin-1" in encoding.values() else "?"
-    assert f"MEDV          19.063       23.22 {plus_minus} 0.97\n" in printed("fit", "study.toml", "-o", "a.csv")
-    assert printed("check", "study.toml").splitlines()[1].startswith("? 'agency' and 'national' can be compared")
-    found = printed("fit", "study.toml", "--json")
+    assert f"MEDV          19.063       23.22 {plus_minus} 0.97\n" in fitted
+    assert checked.splitlines()[1].startswith("? 'agency' and 'national' can be compared")
     assert found.isascii()
     assert json.loads(found)["title"] == "Häuser Ω"
 
@@ -710,21 +751,30 @@ def test_a_study_whose_name_is_no_utf8(small):
     study = os.fsdecode(b"caf\xe9.toml")
     (small / "study.toml").rename(small / study)
     environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
-    done = subprocess.run([*VARDI, "fit", study], capture_output=True, env=environment, check=True)
-    assert done.stdout.startswith(b"caf\\udce9: 6 rows")
-    done = subprocess.run([*VARDI, "fit", study, "--json"], capture_output=True, env=environment, check=True)
-    assert json.loads(done.stdout.decode("ascii"))["study"] == study
+    fitted, found = outputs(["fit", study], ["fit", study, "--json"], environment=environment)
+    assert fitted.startswith(b"caf\\udce9: 6 rows")
+    assert json.loads(found.decode("ascii"))["study"] == study
     for arguments in (["fit", study, "-o"], ["init"]):
         result = run(*arguments, os.fsdecode(b"w\xe9.csv"))
         assert (result.exit_code, result.stderr) == (3, "error: w\ufffd.csv is no name in UTF-8. Name another file.\n")
 
 
-def on_terminal(arguments, **environment):
-    """Run a program with a terminal of 80 columns, and return what appears on it."""
+WITHOUT_PROGRESS = """
+import sys
+from vardi.cli import _console, main
+
+_console.DELAY = 1e6  # or a busy machine would show how far the work is
+sys.exit(main())
+"""
+
+
+def on_terminal(*arguments, **environment):
+    """Run a command with a terminal of 80 columns, and return what appears on it."""
     ours, theirs = pty.openpty()
     clean = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR")}
     environment = {**clean, "COLUMNS": "80", "TERM": "xterm", **environment}
-    process = subprocess.Popen(arguments, stdout=theirs, stderr=theirs, stdin=theirs, env=environment)
+    command = [sys.executable, "-c", WITHOUT_PROGRESS, *arguments]
+    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs, env=environment)
     os.close(theirs)
     printed = b""
     try:
@@ -737,40 +787,65 @@ def on_terminal(arguments, **environment):
     return printed.decode()
 
 
+@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize("takes_long", [False, True])
+def test_progress_is_shown_once_the_work_takes_long(monkeypatch, takes_long, hidden):
+    class Timer(threading.Timer):
+        """A clock by which the delay is over at once, or never."""
+
+        def start(self):
+            assert self.interval == 1.0
+            if takes_long:
+                self.function()
+
+        def join(self):
+            pass
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with progress(hidden=hidden, timer=Timer) as stage:
+        stage("solving", 1, 2)
+    shown = sys.stderr.getvalue()
+    assert ("solving" in shown) == (takes_long and not hidden)
+    if hidden:
+        assert shown == ""
+
+
 def test_colours_on_a_terminal_unless_no_color(folder):
     (folder / "study.toml").write_text(STUDY.replace("MEDV <= 22", "MEDV <= 20"))
     colour = re.compile("\x1b\\[[0-9;]*3[0-9]")
-    assert colour.search(on_terminal([*VARDI, "check", "study.toml"]))
-    assert not colour.search(on_terminal([*VARDI, "check", "study.toml"], NO_COLOR="1"))
+    assert colour.search(on_terminal("check", "study.toml"))
+    assert not colour.search(on_terminal("check", "study.toml", NO_COLOR="1"))
 
 
-def test_tables_fit_a_terminal_of_80_columns(folder):
-    printed = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", on_terminal([*VARDI, "fit", "study.toml"]))
+def test_tables_fit_a_terminal_of_80_columns(folder, program):
+    _, printed = program("fit", "study.toml", stream=Terminal, COLUMNS="80", TERM="xterm")
+    assert "\x1b" in printed  # it is taken for a terminal
+    printed = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", printed)
     lines = printed.replace("\r", "").splitlines()
     assert max(map(len, lines)) <= 80
     assert any(line.split() == ["agency", "200", "MEDV", "<=", "22", "0.590", "±", "0.049", "45.6%"] for line in lines)
 
 
 @pytest.mark.parametrize("width", [40, 20, 5])
-def test_a_pipe_cuts_nothing_where_a_width_is_set(folder, width):
-    environment = {**os.environ, "COLUMNS": str(width)}
+def test_a_pipe_cuts_nothing_where_a_width_is_set(folder, width, program):
     for command, line in (
         ("fit", "agency     200  MEDV <= 22  0.590 ± 0.049      45.6%"),
         ("check", "agency       0.99  "),
     ):
-        done = subprocess.run(
-            [*VARDI, command, "study.toml"], capture_output=True, text=True, check=True, env=environment
-        )
-        assert "…" not in done.stdout
-        assert line in done.stdout
+        code, printed = program(command, "study.toml", COLUMNS=str(width))
+        assert code == 0
+        assert "…" not in printed
+        assert line in printed
 
 
 @pytest.mark.parametrize("width", [40, 20])
-def test_a_narrow_terminal_folds_names_and_cuts_nothing(folder, width):
+def test_a_narrow_terminal_folds_names_and_cuts_nothing(folder, width, program):
     (folder / "study.toml").write_text(STUDY.replace("sources.national", "sources.national_household_survey"))
     shown = {}
     for command in ("fit", "check"):
-        printed = on_terminal([*VARDI, command, "study.toml"], COLUMNS=str(width), NO_COLOR="1")
+        terminal = {"stream": Terminal, "COLUMNS": str(width), "TERM": "xterm", "NO_COLOR": "1"}
+        _, printed = program(command, "study.toml", **terminal)
         shown[command] = [
             line.rstrip() for line in re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", printed).replace("\r", "").splitlines()
         ]
@@ -878,7 +953,7 @@ def test_an_interrupted_fit_leaves_a_clean_line_and_no_files(folder):
     assert process.stderr is not None
     assert process.stderr.readline() == "solving\n"
     process.send_signal(signal.SIGINT)
-    printed, said = process.communicate(timeout=30)
+    printed, said = process.communicate()
     assert process.returncode == 130
     assert said == "interrupted: no file was written.\n"
     assert printed == ""
@@ -909,7 +984,7 @@ def sessions(page):
 
 
 @pytest.mark.parametrize("page", ["cli.md", "studies.md"])
-def test_sessions_of_the_pages_print_what_they_show(page, tmp_path, monkeypatch):
+def test_sessions_of_the_pages_print_what_they_show(page, tmp_path, monkeypatch, program):
     monkeypatch.chdir(tmp_path)
     shim = tmp_path / "bin" / "vardi"
     shim.parent.mkdir()
@@ -920,8 +995,11 @@ def test_sessions_of_the_pages_print_what_they_show(page, tmp_path, monkeypatch)
     found = sessions(page)
     assert len(found) >= 3
     for command, expected in found:
-        done = subprocess.run(
-            command, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-        )
+        name, *arguments = shlex.split(command)
+        if name == "vardi" and not {">", "2>", "<", "|"} & {*arguments}:
+            _, printed = program(*arguments)
+        else:  # of the shell
+            options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "check": False}
+            printed = subprocess.run(command, shell=True, **options).stdout
         pattern = ".*".join(re.escape(part) for part in expected.split("..."))
-        assert re.fullmatch(pattern, done.stdout.strip("\n"), re.DOTALL), f"$ {command}\n{done.stdout}"
+        assert re.fullmatch(pattern, printed.strip("\n"), re.DOTALL), f"$ {command}\n{printed}"

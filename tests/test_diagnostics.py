@@ -1,5 +1,7 @@
 """Diagnostics against what they are by definition, on designs small enough to compute by hand."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -7,6 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import vardi
+from vardi._facts.diagnostics import diagnose
 
 
 @pytest.fixture
@@ -164,19 +167,39 @@ def test_checks_of_huge_values():
     assert fit.check_biases({"x": x * 1e200}).pvalue == pytest.approx(fit.check_biases({"x": x}).pvalue, rel=1e-9)
 
 
-def test_a_row_that_stands_for_many_is_not_one_row():
-    """Diagnostics, report and expectations say the same of it."""
+@pytest.mark.parametrize("count", [1, 200])
+def test_a_row_that_stands_for_many_is_not_one_row(count):
+    """Diagnostics, report and warning of an expectation say the same of rows that carry a variance."""
     rng = np.random.default_rng(0)
-    x = np.append(rng.normal(size=200), 3.0)
-    counts = np.append(np.ones(200), 30.0)
-    fit = vardi.debias({"all": x}, {"all": 1}, counts=counts)
-    fit.expectation("x")  # without a warning that the error rests on one row
-    repeated = vardi.debias({"all": np.repeat(x, counts.astype(int))}, {"all": 1})
-    mine, other = (one.diagnostics(["x"]).columns[0].largest_row for one in (fit, repeated))
-    reported = vardi.report.compute(fit).variables[0].largest_row
-    assert mine == pytest.approx(other, rel=1e-9)
-    assert reported == pytest.approx(other, rel=1e-9)
-    assert mine < 0.05
+    frame = pd.DataFrame({"x": np.append(rng.uniform(1, 2, 199), 3.0), "y": np.append(rng.normal(size=199), 60.0)})
+    counts = np.append(rng.integers(1, 4, 199), count)
+    fit = vardi.debias({"a": frame}, {"a": "x"}, counts=counts)
+    repeated = frame.loc[np.repeat(frame.index, counts)].reset_index(drop=True)
+    expected = vardi.debias({"a": repeated}, {"a": "x"}).diagnostics(["y"])
+    found = fit.diagnostics(["y"])
+    reported = vardi.report.compute(fit, variables=["y"])
+    assert_allclose(found.columns[0].largest_row, expected.columns[0].largest_row)
+    assert reported.variables[0].largest_row == found.columns[0].largest_row
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit.expectation("y")
+    said = [f"carries {found.columns[0].largest_row:.0%} of the variance" in str(one.message) for one in caught]
+    single = count == 1
+    assert any(said) == single
+    assert any("One row carries much of the variance of 'y'" in text for text in found.warnings) == single
+    assert (
+        any("One row carries much of the variance of y" in point.text for point in reported.headline.points) == single
+    )
+
+
+def test_an_engine_says_the_same_of_single_rows():
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame({"x": np.append(rng.uniform(1, 2, 199), 3.0), "y": np.append(rng.normal(size=199), 60.0)})
+    for counts in (np.ones(200, int), np.append(rng.integers(1, 4, 199), 90)):
+        counted = frame.with_columns(n=counts)
+        eager, lazy = (vardi.debias({"a": one}, {"a": "x"}, counts="n") for one in (counted, counted.lazy()))
+        assert_allclose(diagnose(lazy, ["y"]).columns[0].largest_row, eager.diagnostics(["y"]).columns[0].largest_row)
+        assert str(diagnose(lazy, ["x", "y"])) == str(eager.diagnostics(["x", "y"]))
 
 
 def test_known_values_with_an_error_are_part_of_every_error():

@@ -710,7 +710,7 @@ def test_labels_that_are_lists():
     refused(
         vardi.MismatchError,
         "'s' holds values that are no labels",
-        call=lambda: vardi.debias({"a": rows}, {"a": 1}, shares=shares),
+        call=lambda: vardi.debias({"a": rows}, {"a": 1}, known=shares),
     )
     fit = vardi.debias({"a": rows}, {"a": 1})
     refused(

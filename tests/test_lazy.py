@@ -9,10 +9,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 import vardi
-from vardi._lazy import memory
-from vardi._lazy import subsample as thinned_module
+from vardi._inputs.engine import memory
+from vardi._inputs.engine.asking import answering
 from vardi._rows.dense import Dense
-from vardi._rows.engine.asking import answering
+from vardi._rows.engine import subsample as thinned_module
 from vardi._rows.engine.lazy_rows import LazyRows
 
 ENGINES = {
@@ -351,7 +351,8 @@ class TestMemory:
         assert memory.most_cells(3) == 1
 
     def test_more_distinct_rows_than_memory_holds_stay_in_the_engine(self, engine, monkeypatch):
-        monkeypatch.setattr("vardi._lazy.pool.most_cells", lambda columns: 3)
+        for module in ("_inputs.engine.pool", "_rows.engine.choose"):
+            monkeypatch.setattr(f"vardi.{module}.most_cells", lambda columns: 3)
         pool = gammas(500)
         biases = {"plain": "x <= 40", "length": "x >= 0", "square": "x <= 30 or x > 31"}
         few = vardi.debias(engine(pool), biases, source="s")

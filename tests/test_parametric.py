@@ -24,12 +24,15 @@ FAMILIES = {
     "tilt": vardi.exponential_tilt("x", "w"),
     "power": vardi.power("exp(x)"),
     "steps": vardi.steps("x", [-0.5, 0.8]),
+    "cells": vardi.cells("g", "h"),
 }
+NAMES = {name: bias.names for name, bias in FAMILIES.items()} | {"cells": ("g=a", "g=c", "h=False")}  # b is frequent
 
 
 def frame(rng, n):
     x = rng.normal(size=n)
-    return pd.DataFrame({"x": x, "w": 0.3 * x + rng.normal(size=n), "y": x**2 + rng.normal(size=n)})
+    rows = pd.DataFrame({"x": x, "w": 0.3 * x + rng.normal(size=n), "y": x**2 + rng.normal(size=n)})
+    return rows.assign(g=np.select([rows["w"] < -0.7, rows["w"] > 0.4], ["a", "c"], "b"), h=rows["x"] > 0.2)
 
 
 def selected(rng, n, accept):
@@ -77,6 +80,7 @@ LOG_OMEGAS = {
     "tilt": lambda z, t: t[0] * z["x"] + t[1] * z["w"],
     "power": lambda z, t: t[0] * z["x"],
     "steps": lambda z, t: t[0] * ((z["x"] >= -0.5) & (z["x"] < 0.8)) + t[1] * (z["x"] >= 0.8),
+    "cells": lambda z, t: t[0] * (z["g"] == "a") + t[1] * (z["g"] == "c") + t[2] * ~z["h"],
 }
 
 
@@ -85,7 +89,7 @@ def test_estimates_are_those_of_direct_maximisation(samples, name):
     bias = FAMILIES[name]
     fit = fit_of(samples, bias)
     theta = np.array([estimate.value for estimate in fit.parameters["panel"].values()])
-    assert tuple(fit.parameters["panel"]) == bias.names
+    assert tuple(fit.parameters["panel"]) == NAMES[name]
     expected, best = direct(samples, LOG_OMEGAS[name], np.zeros(len(theta)))
     here = solved(fit)
     assert here.objective / 750 <= best + 1e-12

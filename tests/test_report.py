@@ -12,14 +12,14 @@ import polars as pl
 import pytest
 
 import vardi
+from vardi._facts.columns import Column
+from vardi._facts.distributions import distributions
+from vardi._facts.weights import weights_of
 from vardi.report import _graph as graphs
 from vardi.report import compute, to_html
 from vardi.report._axes import ticks
 from vardi.report._bars import dumbbells, histogram
-from vardi.report._columns import Column
 from vardi.report._curves import steps
-from vardi.report._variables import distributions, in_memory
-from vardi.report._weights import weights_of
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -72,7 +72,8 @@ def test_samples_are_those_of_the_fit(houses):
         (diagnosed.effective, diagnosed.largest_weight)
     )
     assert (national.share, national.weight_share) == pytest.approx((diagnosed.share, diagnosed.weight_share))
-    assert (river.rows, river.effective, river.left_out) == (0, None, False)
+    assert (river.rows, river.effective, river.left_out) == (0, 0.0, False)
+    assert math.isnan(river.largest_weight)
     assert report.effective == pytest.approx(houses.effective_rows())
 
 
@@ -122,7 +123,8 @@ def test_a_constant_column_moves_by_nothing(constant):
     report = compute(vardi.debias(samples, {"a": "x", "b": 1}))
     row = by_name(report.variables, "c")
     assert (row.shift, row.spread, row.stderr) == (0.0, 0.0, 0.0)
-    assert (row.worth, row.largest_row, row.carried) == (None, None, ())
+    assert np.isnan([row.worth, row.largest_row]).all()
+    assert row.carried == ()
     assert "c" not in [one.name for one in report.next_rows]
     assert "No mean moves by 0.1 standard deviations or more" in said(report)
 
@@ -157,8 +159,9 @@ def test_values_over_all_orders_of_magnitude():
     assert "worth 2 rows without bias" in to_html(report)
     fit = vardi.debias({"p": np.arange(3.0)}, {"p": 1})
     columns = (Column("x", np.array([-1.7e308, 0.0, 1.7e308])),)
-    assert in_memory(fit, columns)[0].stderr is None  # the ends of its interval are too large for a number
-    drawn = steps(distributions(fit, columns)[0][0])
+    described = fit.parts.describe(columns)
+    assert math.isnan(described[0].stderr)  # the ends of its interval are too large for a number
+    drawn = steps(distributions(fit, columns, described)[0][0])
     assert len(drawn.x_ticks) > 2
     assert [tick.at for tick in drawn.x_ticks] == sorted(tick.at for tick in drawn.x_ticks)
     assert "nan" not in drawn.before + drawn.after
@@ -273,8 +276,8 @@ def test_withheld_errors_are_said_and_not_shown(weak):
     report = compute(weak)
     assert report.headline.level == "bad"
     assert report.headline.text.startswith("Too few rows join the samples for standard errors.")
-    assert {row.stderr for row in report.variables} == {row.low for row in report.variables} == {None}
-    assert {sample.stderr for sample in report.samples} == {None}
+    assert np.isnan([(row.stderr, row.low) for row in report.variables]).all()
+    assert np.isnan([sample.stderr for sample in report.samples]).all()
     assert set(report.distributions[0].low) == {None}
     assert report.next_rows == ()
     assert report.advice[0].text.startswith(
@@ -331,7 +334,7 @@ def test_one_sample_alone():
     assert report.headline.text.startswith(
         "One sample, weighted by the inverse of its bias, speaks for the population."
     )
-    assert report.overlap.bridging is None
+    assert math.isnan(report.overlap.bridging)
     assert "A single sample has nothing to be compared with" in to_html(report)
 
 
@@ -339,7 +342,7 @@ def test_one_row_alone():
     report = compute(vardi.debias({"p": np.array([2.0])}, {"p": 1}))
     assert report.headline.text.startswith("One row shows no spread, so there are no standard errors.")
     assert "There is one row, and its weight is 1." in said(report)
-    assert report.overlap.bridging is None
+    assert math.isnan(report.overlap.bridging)
     assert report.samples_note == "Errors are withheld: one row shows no spread."
     page = " ".join(re.sub("<[^>]*>", "", to_html(report)).split())
     assert "One row carries all weight." in page
@@ -357,9 +360,21 @@ def test_known_shares_are_said():
     samples = {"north": rng.uniform(0, 5, 80), "south": rng.uniform(5.1, 14, 90)}
     fit = vardi.debias(samples, {"north": "x <= 5", "south": "x > 5"}, known={"north": 0.25})
     report = compute(fit)
-    assert "Known shares were used. The samples say nothing of the shares on their own" in said(report)
-    assert "shares = {\n    'north': 0.25,\n}\nfit = vardi.debias(samples, biases, shares=shares)" in report.recipe.code
+    assert "Known values were used. The samples say nothing on their own of what is known" in said(report)
+    assert "known = {\n    'north': 0.25,\n}\nfit = vardi.debias(samples, biases, known=known)" in report.recipe.code
     assert "The samples share no rows." in to_html(report)
+
+
+def test_the_recipe_gives_known_values_back_as_they_were_given():
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"x": rng.gamma(3.0, size=60), "s": rng.choice(["f", "m"], 60)})
+    known = {"x > 2.5": 0.5, "s": {"f": 0.5, "m": 0.5}}
+    fit = vardi.debias({"all": rows}, {"all": 1}, known=known)
+    code = compute(fit).recipe.code
+    start = code.index("known = {")
+    found = {}
+    exec(code[start : code.index("\n}", start) + 2], found)
+    assert found["known"] == known
 
 
 # --- variables
@@ -452,11 +467,11 @@ def test_a_fit_of_a_matrix():
     with warnings.catch_warnings(action="ignore"):
         expected = fit.expectation(design.rows)
     assert with_values.variables[0].debiased == pytest.approx(expected.value)
-    assert with_values.check.rows[0].pvalue is not None
+    assert not math.isnan(with_values.check.rows[0].pvalue)
 
 
 @pytest.mark.parametrize("make", [vardi.datasets.house_prices, vardi.datasets.length_bias], ids=["cells", "densities"])
-def test_lazy_fits_say_what_needs_rows(make, tmp_path):
+def test_lazy_fits_have_the_same_sections(make, tmp_path):
     design = make(seed=0)
     frames = {
         name: pl.from_pandas(rows) if isinstance(rows, pd.DataFrame) else pl.DataFrame({"x": rows})
@@ -465,27 +480,48 @@ def test_lazy_fits_say_what_needs_rows(make, tmp_path):
     eager = compute(vardi.debias(frames, design.biases))
     fit = vardi.debias({name: frame.lazy() for name, frame in frames.items()}, design.biases)
     lazy = compute(fit)
-    for one, other in zip(lazy.variables, eager.variables, strict=True):
-        assert one.name == other.name
-        assert (one.pooled, one.debiased, one.stderr) == pytest.approx((other.pooled, other.debiased, other.stderr))
-    assert [sample.weight_share for sample in lazy.samples] == pytest.approx(
-        [sample.weight_share for sample in eager.samples]
-    )
+    for one, other in zip((*lazy.variables, *lazy.samples), (*eager.variables, *eager.samples), strict=True):
+        for name, value in dataclasses.asdict(other).items():
+            found = getattr(one, name)
+            assert found == (value if isinstance(value, str | dict) else pytest.approx(value, rel=1e-8)), name
     assert lazy.overlap.bridging == pytest.approx(eager.overlap.bridging)
-    assert lazy.weights is None
-    assert lazy.weights_note == lazy.distributions_note
-    assert "needs rows in memory" in lazy.weights_note
+    assert lazy.effective == pytest.approx(eager.effective)
+    assert [bar.rows for bar in lazy.weights.bars] == [bar.rows for bar in eager.weights.bars]
+    carried = [bar.weight_share for bar in eager.weights.bars]
+    assert [bar.weight_share for bar in lazy.weights.bars] == pytest.approx(carried)
+    assert lazy.weights.top_share == pytest.approx(eager.weights.top_share, rel=2e-3)  # to within a bin
+    assert lazy.next_rows == tuple(
+        dataclasses.replace(row, stderr=pytest.approx(row.stderr), stderr_then=pytest.approx(row.stderr_then))
+        for row in eager.next_rows
+    )
+    pooled = pl.concat(frames.values())
+    for drawn in lazy.distributions:
+        values = pooled[drawn.name].to_numpy()
+        np.testing.assert_allclose(drawn.pooled, (values[:, None] <= np.array(drawn.x)).mean(axis=0), atol=1e-12)
+    assert [one.name for one in lazy.distributions] == [one.name for one in eager.distributions]
     assert lazy.check.text == "The declared biases were not checked: that needs rows in memory."
     html = fit.report(tmp_path / "lazy.html").read_text(encoding="utf-8")
-    assert html.count("This needs rows in memory") == 2
+    assert "nan" not in re.sub(r"<style.*?</style>", "", html, flags=re.DOTALL)
+
+
+def test_a_lazy_distribution_is_that_of_the_rows():
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame({"x": rng.pareto(1.2, 3000) + 1.0, "n": rng.integers(1, 4, 3000)})
+    eager, lazy = (vardi.debias({"a": one}, {"a": "x"}, counts="n") for one in (frame, frame.lazy()))
+    for fit in (eager, lazy):
+        drawn = compute(fit, variables=["x"]).distributions[0]
+        assert len(drawn.x) > 100
+        np.testing.assert_allclose(drawn.debiased, [eager.expectation(f"x <= {x!r}").value for x in drawn.x], atol=1e-9)
 
 
 def test_lazy_columns_with_gaps_are_named():
-    frame = pl.DataFrame({"x": np.arange(40.0), "y": [None, *range(39)], "t": ["a"] * 40})
+    frame = pl.DataFrame({"x": np.arange(40.0), "y": [None, *range(39)], "z": [np.inf, *range(39)], "t": ["a"] * 40})
     fit = vardi.debias({"a": frame.lazy(), "b": frame.lazy()}, {"a": 1, "b": "x >= 0"})
     report = compute(fit)
     assert [row.name for row in report.variables] == ["x"]
-    assert report.variables_note == "Not shown: y (missing values)."
+    assert report.variables_note == (
+        "Not shown: y, z (missing or infinite values). Not shown: t (text: write a condition in variables=)."
+    )
 
 
 def test_duckdb_relations():

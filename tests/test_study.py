@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vardi
+from vardi.cli._summary import study_account
 from vardi.study import _data as study_data
 from vardi.study import _engines as study_engines
 from vardi.study import parse, read
 from vardi.study._engines import _database, _relation
 from vardi.study._locate import key_lines, line_of
-from vardi.study._means import variable_lines
 from vardi.study._outputs import draw, weights_frame, write_weights
 
 AGENCY = '[sources.agency]\ndata = "agency.csv"\nbias = "MEDV <= 22"\n'
@@ -217,21 +217,26 @@ def test_states_and_odd_names(folder, houses):
     assert 0 < fit.omegas["rich"] < 0.2
 
 
-@pytest.mark.parametrize("name", ["shares", "known_shares"])
-def test_known_shares_are_passed_on(folder, houses, name):
-    study = read(written(folder, f"{AGENCY}{NATIONAL}[{name}]\nagency = 0.56\n"))
-    assert study.shares == {"agency": 0.56}
+def test_known_values_are_passed_on(folder, houses):
+    study = read(written(folder, f"{AGENCY}{NATIONAL}[known]\nagency = 0.56\n"))
+    assert study.known == {"agency": 0.56}
     assert study.fit().omegas["agency"] == pytest.approx(0.56)
-    margin = read(written(folder, f"{AGENCY}{NATIONAL}[{name}.CHAS]\n0 = 0.93\n1 = 0.07\n"))
-    assert margin.shares == {"CHAS": {0: 0.93, 1: 0.07}}
+    margin = read(written(folder, f"{AGENCY}{NATIONAL}[known.CHAS]\n0 = 0.93\n1 = 0.07\n"))
+    assert margin.known == {"CHAS": {0: 0.93, 1: 0.07}}
     assert margin.fit().expectation("CHAS").value == pytest.approx(0.07)
+    errors = read(
+        written(
+            folder, f"{AGENCY}{NATIONAL}[known]\nRM = [6.3, 0.1]\n[known.CHAS]\n0 = [0.93, 0.01]\n1 = [0.07, 0.01]\n"
+        )
+    )
+    assert errors.known == {"RM": [6.3, 0.1], "CHAS": {0: [0.93, 0.01], 1: [0.07, 0.01]}}
 
 
 @pytest.mark.parametrize("engine", ["polars", "duckdb"])
 def test_known_shares_in_an_engine_give_the_weights_of_memory(folder, houses, engine):
-    shares = "[shares]\nagency = 0.56\n[shares.CHAS]\n0 = 0.93\n1 = 0.07\n"
-    study = read(written(folder, f'engine = "{engine}"\n{AGENCY}{NATIONAL}{shares}'))
-    expected = vardi.debias(houses.samples, houses.biases, shares={"agency": 0.56, "CHAS": {0: 0.93, 1: 0.07}})
+    known = "[known]\nagency = 0.56\n[known.CHAS]\n0 = 0.93\n1 = 0.07\n"
+    study = read(written(folder, f'engine = "{engine}"\n{AGENCY}{NATIONAL}{known}'))
+    expected = vardi.debias(houses.samples, houses.biases, known={"agency": 0.56, "CHAS": {0: 0.93, 1: 0.07}})
     np.testing.assert_allclose(weights(study, folder)["weight"], expected.weights, rtol=1e-8)
 
 
@@ -335,18 +340,39 @@ def test_all_problems_are_said_at_once_with_line_and_suggestion(folder):
         ('[pool]\ndata = "agency.csv"\nsource = "RM"\n', "A [pool] needs [biases]"),
         ('[pool]\ndata = "agency.csv"\nsource = "who"\n[biases]\na = 1\n', "agency.csv has no column 'who'."),
         ("pool = 3", "pool is a table"),
-        (AGENCY + "[shares]\nagency = 0.5\n[known_shares]\nagency = 0.5\n", "two names of one table"),
-        (AGENCY + '[shares]\nagency = "half"\n', "The share of 'agency' is a text, and a share is a number"),
-        (AGENCY + "[shares]\nagencies = 0.5\n", "reads column 'agencies', which no file has."),
-        (AGENCY + "[shares.CHASS]\n0 = 1\n", "reads column 'CHASS', which no file has. Did you mean 'CHAS'?"),
-        (AGENCY + "[shares.CHAS]\n0 = -1\n", "a table of values, each with a number above 0 and at most 1."),
-        (AGENCY + "[shares.CHAS]\n0 = 0.9\n1 = 0.2\n", "line 4: The shares of 'CHAS' sum to 1.1. Give shares of all"),
-        (AGENCY + "[shares]\nagency = 1.4\n", "line 5: The share of 'agency' is 1.4, and a share is a number above 0"),
-        (AGENCY + "[shares]\nagency = 0\n", "line 5: The share of 'agency' is 0, and a share is a number above 0"),
+        (AGENCY + '[known]\nagency = "half"\n', "The known value of 'agency' is a text, and it is a number, [number, "),
+        (
+            AGENCY + "[known]\nagency = [0.5, -1]\n",
+            "The known value of 'agency' is a list, and it is a number, [number, ",
+        ),
+        (AGENCY + "[known]\nagency = inf\n", "The known value of 'agency' is inf, and it is a number, [number, "),
+        (AGENCY + "[known]\nagencies = 0.5\n", "reads column 'agencies', which no file has."),
+        (AGENCY + "[known.CHASS]\n0 = 1\n", "reads column 'CHASS', which no file has. Did you mean 'CHAS'?"),
+        (AGENCY + "[known.CHAS]\n0 = -1\n", "a table of values, each with a number from 0 to 1."),
+        (AGENCY + "[known.CHAS]\n0 = 0.9\n1 = 0.2\n", "line 4: The shares of 'CHAS' sum to 1.1. Give shares of all"),
+        (
+            AGENCY + '[known]\n"RM > 6" = 1.4\n',
+            "line 5: The share of 'RM > 6' is 1.4, and a share is a number from 0 to 1",
+        ),
+        (AGENCY + "[known]\nagency = -1\n", "line 5: The known value of 'agency' is -1. It is the mean of its bias"),
+        (
+            AGENCY.replace("agency]", "RM]") + "[known]\nRM = 0.5\n",
+            "'RM' is a sample and a column, so it does not say which",
+        ),
+        (
+            AGENCY + "[shares]\nagency = 0.5\n'RM > 6' = 0.2\n[shares.CHAS]\n0 = 0.93\n1 = 0.07\n",
+            'line 4: [shares] is now [known]. Write [known] agency = 0.5, "RM > 6" = 0.2; [known.CHAS] 0 = 0.93, '
+            "1 = 0.07 (each on a line of its own).",
+        ),
+        (
+            AGENCY + "[known_shares]\nagency = 0.5\n",
+            "line 4: [known_shares] is now [known]. Write [known] agency = 0.5 (",
+        ),
+        ("shares = 3\n" + AGENCY, "line 1: [shares] is now [known]. Write [known], and a line for each known value."),
         (AGENCY.replace('"MEDV <= 22"', "-1"), "line 3: The bias of 'agency' is -1 everywhere."),
         (AGENCY.replace('"MEDV <= 22"', "0"), "line 3: The bias of 'agency' is 0 everywhere."),
         (AGENCY.replace("MEDV <= 22", "2 - 3"), "line 3: The bias of 'agency' is -1 everywhere."),
-        ("shares = 3\n" + AGENCY, "shares is a table"),
+        ("known = 3\n" + AGENCY, "known is a table"),
         (
             'engine = "duckdb"\n' + AGENCY.replace("MEDV <= 22", "power(MEDV)"),
             "has parameters, which need rows in memory",
@@ -356,7 +382,7 @@ def test_all_problems_are_said_at_once_with_line_and_suggestion(folder):
             'variables = ["power(MEDV)"]\n' + AGENCY,
             "The variable 'power(MEDV)' has parameters, which only a bias can have.",
         ),
-        (AGENCY + "[shares]\n'power(MEDV)' = 0.5\n", "has parameters, which only a bias can have."),
+        (AGENCY + "[known]\n'power(MEDV)' = 0.5\n", "has parameters, which only a bias can have."),
         (AGENCY + '[sources.b]\ndata = "./agency.csv"\nbias = 1\n', "'b' and 'agency' both read agency.csv"),
         ('[sources.a]\ndata = "agency.csv"\nbias = "MEDV == \'x\'"', "on the rows of agency.csv:"),
     ],
@@ -711,7 +737,7 @@ def test_labels_that_are_numbers_stay_numbers_for_the_study(tmp_path, houses, en
     bias = "MEDV <= 22 and who < 9" if reads == "bias" else "MEDV <= 22"
     variable = "who" if reads == "variable" else "RM"
     text = f'engine = "{engine}"\nvariables = ["{variable}"]\n[pool]\ndata = "pool.csv"\nsource = "who"\n'
-    text += f'[biases]\n0 = "{bias}"\n1 = 1\n' + ('[shares]\n"RM > 6 and who < 9" = 0.6\n' if reads == "share" else "")
+    text += f'[biases]\n0 = "{bias}"\n1 = 1\n' + ('[known]\n"RM > 6 and who < 9" = 0.6\n' if reads == "share" else "")
     study = read(written(tmp_path, text))
     opened = study.open()
     fit = opened.fit()
@@ -720,10 +746,10 @@ def test_labels_that_are_numbers_stay_numbers_for_the_study(tmp_path, houses, en
     found = weights(study, tmp_path)
     assert found.columns == ["source", "row", "weight"]
     assert found["source"].to_list() == ["0"] * 200 + ["1"] * 100
-    (line,) = variable_lines(opened, fit)
+    (line,) = study_account(opened, fit).variables
     assert line.debiased == pytest.approx(np.average(rows[variable], weights=found["weight"]), rel=1e-9)
-    shares = {"RM > 6": 0.6} if reads == "share" else None
-    expected = vardi.debias(houses.samples, houses.biases, shares=shares).weights
+    known = {"RM > 6": 0.6} if reads == "share" else None
+    expected = vardi.debias(houses.samples, houses.biases, known=known).weights
     np.testing.assert_allclose(found["weight"], expected, rtol=1e-8)
     assert weights(study, tmp_path, with_data=True).columns == ["source", "row", "weight", *rows.columns]
     if engine == "memory":
@@ -752,7 +778,20 @@ def test_a_table_of_another_schema_is_refused(tmp_path):
 
 
 KEYS = st.sampled_from(
-    ["title", "sources", "pool", "biases", "states", "variables", "engine", "shares", "known_shares", "data", "bias"]
+    [
+        "title",
+        "sources",
+        "pool",
+        "biases",
+        "states",
+        "variables",
+        "engine",
+        "known",
+        "shares",
+        "known_shares",
+        "data",
+        "bias",
+    ]
 ) | st.text(max_size=5)
 VALUES = st.recursive(
     st.booleans() | st.integers() | st.floats() | st.text(max_size=12) | st.sampled_from(["*", "/", "1", "x", "a.csv"]),

@@ -37,7 +37,7 @@ def test_numbers_are_those_of_the_fit(fit):
     price = next(line for line in summary.variables if line.name == "MEDV")
     assert (price.debiased, price.stderr) == pytest.approx((estimate.value, estimate.stderr))
     assert summary.effective == pytest.approx(fit.diagnostics(()).effective)
-    assert sum(line.share_of_weight for line in summary.samples) == pytest.approx(1.0)
+    assert sum(line.weight_share for line in summary.samples) == pytest.approx(1.0)
     assert fit.weight_shares()["agency"] == pytest.approx(fit.diagnostics(()).samples[0].weight_share)
 
 

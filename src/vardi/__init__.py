@@ -9,11 +9,11 @@ from vardi._estimate.bias_test import BiasCheck
 from vardi._estimate.bootstrap import Bootstrap
 from vardi._estimate.bounds import Bounds
 from vardi._estimate.cdf import Band, DebiasedCdf
-from vardi._estimate.diagnostics import Diagnostics
 from vardi._estimate.estimates import Estimate, Estimates
-from vardi._estimate.known_check import KnownCheck, KnownLine
+from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.likelihood_ratio import LikelihoodRatio
 from vardi._estimate.sensitivity import Sensitivity
+from vardi._facts.diagnostics import Diagnostics
 from vardi._fit.debias import debias, debias_matrix, identify
 from vardi._fit.sample import DebiasedSample
 from vardi._rows import Windows
@@ -23,6 +23,7 @@ from vardi.biases import (
     Bias,
     at_most,
     between,
+    cells,
     class_shift,
     everywhere,
     exponential_tilt,
@@ -101,7 +102,6 @@ __all__ = [
     "InvalidCountsError",
     "InvalidKnownError",
     "KnownCheck",
-    "KnownLine",
     "LikelihoodRatio",
     "MismatchError",
     "MissingValuesError",
@@ -125,6 +125,7 @@ __all__ = [
     "at_most",
     "between",
     "biases",
+    "cells",
     "class_shift",
     "datasets",
     "debias",

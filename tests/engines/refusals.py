@@ -138,6 +138,16 @@ REFUSALS = {
     "number as a label": Refusal(
         labelled(s=[0, 1, 2, 1]), {0: 1, 1: 1}, vardi.MismatchError, "^Label '2' of 's' has no bias", S
     ),
+    "label of another type": Refusal(
+        labelled(s=[0, 1, 0, 1]),
+        {"0": 1, "1": 1},
+        vardi.MismatchError,
+        "^Label '0' of 's' has no bias.* One is int and the other str: make them the same",
+        S,
+    ),
+    "counts whose squares are no numbers": Refusal(
+        labelled(n=[1e160, 1.0, 1.0, 1.0]), EVERYWHERE, vardi.InvalidCountsError, r"^The counts add up to 1e\+160", N
+    ),
     "negative count": Refusal(
         labelled(n=[1.0, -2.0, 1.0, 1.0]),
         EVERYWHERE,

@@ -116,7 +116,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "DebiasedSample.check_biases": (_CHECK,),
     "DebiasedSample.diagnostics": (_DIAGNOSTICS,),
     "DebiasedSample.summary": (_PRINTED,),
-    "DebiasedSample.report": (_REPORTED,),
+    **dict.fromkeys(["DebiasedSample.parts", "DebiasedSample.report"], (_REPORTED,)),
     **dict.fromkeys(["DebiasedSample.torch_sampler", "DebiasedSample.torch_weights"], (_TORCH,)),
     **dict.fromkeys(
         [f"DebiasedSample.{name}" for name in ("estimated_biases", "test_no_bias", "test_parameters")], (_PARAMETERS,)

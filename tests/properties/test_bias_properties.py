@@ -76,6 +76,20 @@ def test_each_family_at_its_parameters_means_its_formula(alpha, beta, cuts):
         assert bias.names
 
 
+@given(st.floats(-3, 3), st.floats(-3, 3), st.floats(-3, 3))
+@examples(50)
+def test_cells_at_their_parameters_are_a_factor_for_each_value(first, second, third):
+    main = vardi.cells("g", "x > 1").at({"g": {"a": first, "b": second, "c": 0.0}, "x > 1": {True: third, False: 0}})
+    by_group = np.select([G == "a", G == "b"], [first, second], 0.0)
+    expected = np.exp(by_group + third * (X > 1))
+    close(values(reads_back(main)), expected)
+    crossed = {(g, y): first * (g == "a") + second * y for g, y in zip(G, Y, strict=True)}
+    factors = values(reads_back(vardi.cells(("g", "y")).at({("g", "y"): crossed})))
+    expected = np.exp(first * (G == "a") + second * Y)
+    close(factors / factors[0], expected / expected[0])
+    reads_back(vardi.where("x > 0") * vardi.cells(("g", "y"), "x > 1"))
+
+
 conditions = st.sampled_from(["x > 1", "y <= 1", "g == 'a'", "g in ('b', 'c')", "not x > 2", "x > 1 or y > 1", "True"])
 
 
@@ -124,6 +138,7 @@ VALID = (
     "not (x is missing or `household size` > 3) and exp(-x ** 2 / 2) >= 1e-3",
     "(age > 20) * logistic(age, log(income))",
     "steps(x, [1, 2.5, 4]) * 2",
+    "(x > 1) * cells((region, `household size`), x > 2)",
     "min(a, 2, c) > sqrt(abs(b)) or max(x, -1) != 0",
 )
 PIECES = [
@@ -190,6 +205,7 @@ PIECES = [
     "logistic(",
     "power(",
     "steps(",
+    "cells(",
     "lambda",
     "if",
     "else",

@@ -1,6 +1,6 @@
 """Do 95% intervals cover 95% of the time where shares are known? 2,000 seeded repeats in each of five designs.
 
-Run with ``make slow``; the table it prints is the one in docs/shares.md.
+Run with ``make slow``; the table it prints is the one in docs/known.md.
 """
 
 import warnings

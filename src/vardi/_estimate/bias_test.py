@@ -17,21 +17,26 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import chdtrc
 
 from vardi._estimate.tangent import Tangent
-from vardi._inputs.pool import Name, cut, show
+from vardi._inputs.pool import Name
 from vardi._machine.threads import map_blocks
 from vardi._rows.contract import Floats, Integers
+from vardi._rows.engine.distribution import EngineDistribution
+from vardi._rows.engine.functions import EngineFunction
+from vardi._rows.engine.labels import EngineLabels
 from vardi._rows.grouping import membership
 from vardi._solve.newton import newton
 from vardi.errors import MismatchError, suggest
+from vardi.errors._texts import WIDTH, Outcome, cut, more, outcome, show, width_of
 
 RANK = 1e-8  # eigenvalues of the scaled information, and information in rows, that are not told from zero
 FIFTHS, REGIONS, GRID = 5, 10, 200  # cells of a column: as features, to seek the worst in, for distances between cdfs
 INFORMED = 1.0  # information, in rows, from which the z of a region is near a normal variable
 ALONE = 0.999  # probability of its own sample from which a row says nothing of the others
-BATCH, SHOWN, WIDTH = 10_000_000, 12, 80  # multipliers drawn at once; samples and columns of a summary
+BATCH, SHOWN = 10_000_000, 12  # multipliers drawn at once; samples of a summary
 METHODS = {"score": 0, "ks": 999, "ks-bootstrap": 199}  # each with its draws
 CAVEAT = "Errors of a bias where no other sample could draw stay invisible, and a large p-value is no validation."
 
@@ -91,21 +96,30 @@ class BiasCheck:
     untested: dict[Name, float]
     reason: str = ""
 
+    @property
+    def outcome(self) -> Outcome:
+        """What the p-value says of the declared biases: contradicted, doubtful or not contradicted."""
+        return outcome(self.pvalue)
+
+    @property
+    def worst_first(self) -> list[Name]:
+        """The samples, those that fit worst first, and at the end those that cannot be tested."""
+        return sorted(self.by_sample, key=lambda name: (math.isnan(self.by_sample[name]), self.by_sample[name]))
+
     def summary(self) -> str:
         """Return the check in at most 80 columns, the samples that fit worst first."""
         if self.reason:
             return textwrap.fill(f"The declared biases cannot be tested: {self.reason} {CAVEAT}", WIDTH)
-        verdict = "contradicted" if self.pvalue < 0.01 else "doubtful" if self.pvalue < 0.05 else "not contradicted"
         scale = f"chi2 = {self.statistic:.4g}, df = {self.df}" if self.df else f"distance {self.statistic:.3g}"
-        said = f"p = {self.pvalue:.2g}: the declared biases are {verdict} ({self.method} test of "
+        said = f"p = {self.pvalue:.2g}: the declared biases are {self.outcome} ({self.method} test of "
         said += f"{', '.join(self.columns)}; {scale})." + (f" Most apart: {self.worst}." if self.worst else "")
-        ordered = sorted(self.by_sample, key=lambda name: (math.isnan(self.by_sample[name]), self.by_sample[name]))
-        width = min(max(len("sample"), *(len(str(name)) for name in ordered)), 30)
+        ordered = self.worst_first
+        width = width_of("sample", ordered, 30)
         table = [f"{'sample':<{width}}  {'p-value':>8}  {'rows that no other could draw':>30}"]
         for name in ordered[:SHOWN]:
             numbers = f"{self.by_sample[name]:>8.2g}  {self.untested[name]:>30.0%}"
-            table.append(f"{cut(str(name), width):<{width}}  {numbers}")
-        table += [f"... and {len(ordered) - SHOWN} more"] if len(ordered) > SHOWN else []
+            table.append(f"{cut(name, width):<{width}}  {numbers}")
+        table += more(ordered, SHOWN)
         return "\n".join([textwrap.fill(said, WIDTH), "", *table, "", textwrap.fill(CAVEAT, WIDTH)])
 
     __str__ = summary
@@ -157,7 +171,7 @@ def check_biases(
     >>> design = vardi.datasets.length_bias(seed=1)
     >>> x = np.concatenate(list(design.samples.values()))
     >>> wrong = vardi.debias(design.samples, design.biases | {"square": "x"})
-    >>> print(check_biases(wrong._influence, wrong.names, {"x": x}))
+    >>> print(check_biases(wrong.held.tangent, wrong.names, {"x": x}))
     p = 0.00032: the declared biases are contradicted (score test of x; chi2 =
     20.95, df = 4). Most apart: x between 6.821 and 18.37, 28 rows of 'square' where
     18.79 are expected (z = +2.8). ...
@@ -229,6 +243,28 @@ class _Labels:
         whole[self.sampled] = a
         return self.influence.hessian.solve(whole)[self.sampled]
 
+    def cross(self, y: Floats) -> Floats:
+        """Return the information between a feature y and all that was fitted, of shape (K, K + p)."""
+        w = np.bincount(self.kind, self.counts * y, minlength=len(self.P))
+        columns = [_information(self.P, w)]
+        for k, t in self.influence.measure.gradients().items():
+            place = int(np.searchsorted(self.sampled, k))
+            moved = (w * self.P[:, place])[:, None] * t
+            block = -self.P.T @ moved
+            block[place] += moved.sum(axis=0)
+            columns.append(block)
+        return np.hstack(columns)
+
+    def solve_fitted(self, a: Floats) -> Floats:
+        """Return the inverse information of all that was fitted times a, of shape (K + p, m)."""
+        K, at = self.K, self.influence.measure.coordinates
+        if not at.parameters:
+            return self.solve(a)
+        whole = np.zeros((len(at), a.shape[1]))
+        whole[self.sampled], whole[at.theta] = a[:K], a[K:]
+        solved = self.influence.jacobian.solve(whole)
+        return np.vstack([solved[self.sampled], solved[at.theta]])
+
 
 class _Cells:
     """A column cut into cells that hold about as many rows each; few distinct values are a cell each."""
@@ -270,14 +306,20 @@ def _features(values: Floats, labels: _Labels, kind: str) -> Floats:
 def _score(labels: _Labels, h: Floats) -> tuple[float, Floats, int]:
     """Return the statistic, the p-values of each sample and of all together, and the degrees of freedom."""
     J, K = h.shape[1], labels.K
-    M_h0 = np.concatenate([labels.information(h_j) for h_j in h.T])
+    cross = np.stack([labels.cross(h_j) for h_j in h.T])
     M = np.empty((J, K, J, K))
     for j in range(J):
         for l in range(j + 1):
             M[j, :, l] = M[l, :, j] = labels.information(h[:, j] * h[:, l])
-    V = M - (M_h0 @ labels.solve(M_h0.T)).reshape(M.shape)
+    return _tested(h.T @ labels.residual, M, cross, labels.solve_fitted)
+
+
+def _tested(U: Floats, M: Floats, cross: Floats, solve: Any) -> tuple[float, Floats, int]:
+    """Return the statistic of scores U (J, K) with information M, less what is lost to all that was fitted."""
+    J, K = U.shape
+    M_h0 = cross.reshape(J * K, -1)
+    V = M - (M_h0 @ solve(M_h0.T)).reshape(M.shape)
     least = RANK * np.maximum(np.einsum("jkjk->jk", M), 1.0)
-    U = h.T @ labels.residual
     parts = [_chi2(U[:, k], V[:, k, :, k], least[:, k]) for k in range(K)]
     statistic, pvalue, df = _chi2(U.ravel(), V.reshape(J * K, J * K), least.ravel())
     return statistic, np.array([*(p for _, p, _ in parts), pvalue]), df
@@ -330,20 +372,57 @@ def _multipliers(labels: _Labels, grids: Sequence[_Cells], draws: int, rng: np.r
 def _refits(labels: _Labels, grids: Sequence[_Cells], draws: int, rng: np.random.Generator) -> Floats:
     r"""Draw T_k from samples of the fitted laws, :math:`m_i p_{ik} / \lambda_k` on row i, each fitted anew."""
     law = np.cumsum(labels.P[labels.kind] * labels.counts[:, None], axis=0).T
-    whole: Floats = np.rint(labels.influence.rows.sizes)
-    sizes = whole[labels.sampled]
+    groups = _Group.all_of(labels)
+    sizes: Floats = np.rint(labels.sizes)
     drawn = np.full((draws, labels.K), np.inf)  # what a draw that cannot be fitted counts as
     for T in drawn:
         picked = [p.searchsorted(p[-1] * rng.random(int(n_k)), "right") for n_k, p in zip(sizes, law, strict=True)]
         rows = np.array([np.bincount(row, minlength=len(labels.kind)) for row in picked], np.float64).T
         counts = np.bincount(labels.kind, rows.sum(axis=1), minlength=len(labels.P)).astype(np.float64)
-        star = labels.influence.rows.with_counts(counts)
-        star.sizes = whole  # labels matter through the sizes only
-        solution = newton(star, labels.influence.u, tol=1e-6)
-        if solution.converged:
-            residual = labels.residual_of(rows, labels.probabilities(star, solution.u))
+        u = labels.influence.u.copy()
+        if all(group.refitted(u, counts) for group in groups):
+            residual = labels.residual_of(rows, labels.probabilities(labels.influence.rows, u))
             T[:] = _suprema([grid.rows @ residual for grid in grids], sizes)
     return drawn
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Samples that overlap joins, with their rows: the same rows with other counts, whose labels matter by size only.
+
+    Attributes
+    ----------
+    states : ndarray of bool
+        The samples.
+    places : ndarray of int
+        Their rows among all.
+    rows : Rows
+        These rows; what they count is set for each draw.
+    """
+
+    states: NDArray[np.bool_]
+    places: Integers
+    rows: Any
+
+    @classmethod
+    def all_of(cls, labels: _Labels) -> list[_Group]:
+        """Return all groups of two samples or more."""
+        rows, hessian = labels.influence.rows, labels.influence.hessian
+        found = []
+        for states, _ in hessian.blocks:
+            whole = states.sum() == hessian.sampled.sum()
+            places = np.arange(len(rows)) if whole else np.flatnonzero(states[rows.source])
+            star = copy.copy(rows) if whole else rows.subset(places)
+            star.sizes = np.where(states, np.rint(rows.sizes), 0.0)
+            found.append(cls(states, places, star))
+        return found
+
+    def refitted(self, u: Floats, counts: Floats) -> bool:
+        """Solve for other counts of all rows from u on, put the solution there, and tell whether there is one."""
+        self.rows.counts = counts[self.places]
+        solution = newton(self.rows, np.where(self.states, u, -np.inf), tol=1e-6)
+        u[self.states] = solution.u[self.states]
+        return solution.converged
 
 
 def _worst(labels: _Labels, columns: Mapping[str, Floats]) -> Worst | None:
@@ -352,13 +431,78 @@ def _worst(labels: _Labels, columns: Mapping[str, Floats]) -> Worst | None:
     for name, values in columns.items():
         cells = _Cells(values, labels, REGIONS)
         gap = cells.rows @ labels.residual
-        variance = np.stack([np.diag(M - M @ labels.solve(M)) for M in cells.information(labels)])
-        z = np.where(variance >= INFORMED, gap / np.sqrt(np.maximum(variance, INFORMED)), 0.0)
-        j, k = np.unravel_index(int(np.abs(z).argmax()), z.shape)
-        if z[j, k] and (worst is None or abs(z[j, k]) > abs(worst.z)):
-            observed = float(labels.counts @ ((cells.cell == j) & (labels.source == k)))
-            seen = observed, observed - float(gap[j, k]), float(z[j, k])
-            low, high = cells.low[j], cells.high[j]
-            region = f"between {low:.4g} and {high:.4g}" if low < high else f"equal to {low:.4g}"
-            worst = Worst(name, f"{name} {region}", labels.names[k], *seen)
+        observed = np.asarray((cells.rows @ membership(labels.source, labels.K, labels.counts).T).toarray())
+        table = observed, gap, cells.information(labels), cells.low, cells.high
+        worst = _further(worst, name, labels.names, table, labels.solve)
     return worst
+
+
+def _further(worst: Worst | None, name: str, names: Sequence[Name], table: tuple[Any, ...], solve: Any) -> Worst | None:
+    """Return the cell of a column that is furthest off, if it is further than the worst so far."""
+    observed, gap, information, low, high = table
+    variance = np.stack([np.diag(M - M @ solve(M)) for M in information])
+    z = np.where(variance >= INFORMED, gap / np.sqrt(np.maximum(variance, INFORMED)), 0.0)
+    largest = np.abs(z) >= np.abs(z).max() * (1.0 - 1e-9)  # of two samples each differs by as much: name the first
+    j, k = np.unravel_index(int(largest.argmax()), z.shape)
+    if not z[j, k] or (worst is not None and abs(z[j, k]) <= abs(worst.z)):
+        return worst
+    seen = float(observed[j, k]), float(observed[j, k] - gap[j, k]), float(z[j, k])
+    region = f"between {low[j]:.4g} and {high[j]:.4g}" if low[j] < high[j] else f"equal to {low[j]:.4g}"
+    return Worst(name, f"{name} {region}", names[int(k)], *seen)
+
+
+def check_engine_biases(
+    labels: EngineLabels,
+    tangent: Tangent,
+    names: Sequence[Name],
+    functions: Mapping[str, EngineFunction],
+    *,
+    features: Features = "poly2",
+) -> BiasCheck:
+    """Test the biases of rows in an engine by the score test, as :func:`check_biases` does in memory.
+
+    Parameters
+    ----------
+    labels : EngineLabels
+        The rows, without known values.
+    tangent : Tangent
+        Of the same point.
+    names : sequence
+        A name for each bias.
+    functions : mapping from name to EngineFunction
+        The columns to compare the samples in.
+    features : {"poly2", "cells"}
+        As for :func:`check_biases`.
+    """
+    sampled, at = labels.sampled, labels.at.coordinates
+    own = [names[k] for k in sampled.tolist()]
+    ends = {name: EngineDistribution(labels.at, function).ends for name, function in functions.items()}
+    varying = {name: function for name, function in functions.items() if ends[name][0] < ends[name][1]}
+    statistic, pvalues, df, reason = math.nan, np.full(labels.K + 1, math.nan), None, ""
+
+    def solve(a: Floats) -> Floats:
+        whole = np.zeros((len(at), a.shape[1]))
+        whole[sampled], whole[at.theta] = a[: labels.K], a[labels.K :]
+        solved = tangent.jacobian.solve(whole) if at.parameters else tangent.hessian.solve(whole)
+        return np.vstack([solved[sampled], solved[at.theta]])
+
+    def solve_normalisers(a: Floats) -> Floats:
+        whole = np.zeros((at.samples, a.shape[1]))
+        whole[sampled] = a
+        return tangent.hessian.solve(whole)[sampled]
+
+    if labels.K == 1:
+        reason = "there is one sample only, and none to compare it with."
+    elif varying:
+        sums = labels.score(labels.features(list(varying.values()), features))
+        statistic, pvalues, df = _tested(sums.residual, sums.information, sums.cross, solve)
+    if not reason and math.isnan(pvalues[-1]):
+        reason = "no column was given that varies where the samples overlap."
+    worst = None
+    for name, function in () if reason else varying.items():
+        cells = labels.cells(function, REGIONS)
+        table = cells.observed, cells.observed - cells.expected, cells.information, cells.low, cells.high
+        worst = _further(worst, name, own, table, solve_normalisers)
+    by_sample = dict(zip(own, pvalues[:-1].tolist(), strict=True))
+    alone = dict(zip(own, labels.alone(ALONE).tolist(), strict=True))
+    return BiasCheck(float(pvalues[-1]), statistic, df, "score", tuple(varying), by_sample, worst, alone, reason)

@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from vardi._estimate.estimates import Estimate, quantile_of_normal
 from vardi._estimate.resampling import Kind, Plan, group_codes, make_plan
-from vardi._inputs.pool import show
+from vardi._inputs.frames.functions import is_function, name_of
 from vardi._rows import Rows
 from vardi._rows.contract import Floats
 from vardi._solve.identify import Name
@@ -36,6 +36,7 @@ from vardi.errors import (
     VardiWarning,
     WeakOverlapWarning,
 )
+from vardi.errors._texts import show
 
 TOLERANCE = 1e-6  # of a refit: far below the spread of any draw
 MOST_FAILED = 0.1  # share of draws without a fit from which their spread says nothing
@@ -141,7 +142,7 @@ def bootstrap(
     ----------
     held : Any
         The fit's rows and solution.
-    statistic : str, array, list of these, callable or None
+    statistic : str, expression, array, list of these, callable or None
         A column, an expression or a value for each row, of which the debiased mean is taken; several of these; or a
         function of the weights that returns a number or an array. The weights are in pool order, each times how often
         its row was drawn, with mean 1 over the (counted) rows. None gives the log normalisers alone.
@@ -241,10 +242,10 @@ def _means(held: Any, statistic: Any, plan: Plan) -> _Measure:
 
 
 def _columns(held: Any, statistic: Any) -> tuple[bool, tuple[str, ...], list[Floats]]:
-    if isinstance(statistic, str):
-        return True, (statistic,), [held.values(statistic)]
-    if isinstance(statistic, list | tuple) and statistic and all(isinstance(s, str) or np.ndim(s) for s in statistic):
-        names = tuple(s if isinstance(s, str) else f"mean {j}" for j, s in enumerate(statistic))
+    if is_function(statistic):
+        return True, (name_of(statistic),), [held.values(statistic)]
+    if isinstance(statistic, list | tuple) and statistic and all(is_function(s) or np.ndim(s) for s in statistic):
+        names = tuple(name_of(s) if is_function(s) else f"mean {j}" for j, s in enumerate(statistic))
         return False, names, [held.values(s) for s in statistic]
     array = np.asarray(statistic)
     if array.ndim == 2:
@@ -361,7 +362,7 @@ def _report_failures(failures: Sequence[Refit], n: int, kind: Kind, held: Any) -
     if not failures:
         return
     names = [name for name, size in zip(held.names, held.rows.sizes, strict=True) if size > 0]
-    labels = failures[0].labels
+    labels = failures[0].labels if held.joint is None else held.groups[held.rows.sizes > 0]
     groups = [[names[k] for k in np.flatnonzero(labels == label)] for label in dict.fromkeys(labels.tolist())]
     fact = (
         f"{len(failures)} of {n} draws have no fit: too few of their rows join the samples. In the first such draw "

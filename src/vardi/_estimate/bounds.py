@@ -22,8 +22,8 @@ from vardi._rows.contract import Floats
 from vardi._solve.identify import Name, judge
 from vardi._solve.laplacian import SMALL, Laplacian
 from vardi.errors import MismatchError
+from vardi.errors._texts import WIDTH
 
-WIDTH = 80
 TARGET = 0.1  # error of W, Omega or the cdf for which the rows needed are told
 LOG10 = math.log(10.0)
 
@@ -194,7 +194,7 @@ def bounds(influence: Tangent, names: Sequence[Name], delta: float = 0.05) -> Bo
     >>> import vardi
     >>> design = vardi.datasets.tilts(sizes=(2000, 1500, 2000), seed=0)
     >>> fit = vardi.debias(design.samples, design.biases)
-    >>> b = bounds(fit._influence, fit.names)
+    >>> b = bounds(fit.held.tangent, fit.names)
     >>> round(b.sigma2, 2), round(b.r, 2), round(b.n_certificate), f"1e{b.dkw.log10_n:.2g}"
     (0.29, 0.16, 114, '1e8.8e+07')
     """

@@ -13,10 +13,11 @@ from vardi._estimate.tangent import Tangent
 from vardi._rows.contract import Floats
 from vardi._rows.grouping import membership
 from vardi._rows.weighted import WeightedRows
-from vardi._values import as_array, as_numbers
+from vardi.biases._values import as_array, as_numbers
 from vardi.errors import MismatchError
 
 GRID = 200  # points of a band
+ROUNDING = 1e-9  # of a probability
 TAIL = 0.02  # the band leaves out this much of the distribution at either end: few rows speak there
 
 
@@ -59,6 +60,7 @@ class Steps(Protocol):
     def x(self) -> Floats: ...
     @property
     def heights(self) -> Floats: ...
+    def grid(self, most: int, tail: float) -> tuple[Floats, Floats]: ...
     def below(self, points: Floats) -> Any: ...
     def before_last(self, value: float) -> float: ...
     def inverse(self, q: float) -> float: ...
@@ -146,16 +148,12 @@ class DebiasedCdf:
             Seed of the draws.
         """
         quantile_of_normal(level)
-        x, heights = self.x, self.heights
-        inner = x[(heights >= TAIL) & (heights <= 1.0 - TAIL)]
-        inner = inner if len(inner) else x
-        grid = inner[np.unique(np.linspace(0, len(inner) - 1, min(GRID, len(inner))).astype(int))]
-        value = heights[np.searchsorted(x, grid)]
+        grid, value = self._steps.grid(GRID, TAIL)
         if not self._trusted:
             return Band(grid, value, np.full(len(grid), math.nan), np.full(len(grid), math.nan), level)
         values, vectors = np.linalg.eigh(self._steps.covariance(grid, value, self._tangent))
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        Z = np.random.default_rng(seed).standard_normal((draws, len(grid))) @ root.T
+        root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T  # the one that no sign of a vector changes
+        Z = np.random.default_rng(seed).standard_normal((draws, len(grid))) @ root
         width = float(np.quantile(np.abs(Z).max(axis=1), level))
         return Band(grid, value, np.maximum(value - width, 0.0), np.minimum(value + width, 1.0), level)
 
@@ -180,6 +178,14 @@ class PoolSteps:
 
     def __str__(self) -> str:
         return f"{len(self.x)} steps from {self.x[0]:.4g} to {self.x[-1]:.4g}"
+
+    def grid(self, most: int, tail: float) -> tuple[Floats, Floats]:
+        """Return values evenly spaced among the distinct ones with F from ``tail`` to 1 - ``tail``, and F there."""
+        edge = tail - ROUNDING  # which a step may hit, but for rounding
+        inner = np.flatnonzero((self.heights >= edge) & (self.heights <= 1.0 - edge))
+        inner = inner if len(inner) else np.arange(len(self.x))
+        chosen = inner[np.unique(np.linspace(0, len(inner) - 1, min(most, len(inner))).astype(int))]
+        return self.x[chosen], self.heights[chosen]
 
     def below(self, points: Floats) -> Floats:
         """Return whether the value of each row is at most each point."""

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from vardi._rows.contract import Floats
-from vardi.errors import MismatchError, MissingValuesError
+from vardi.errors import MismatchError
 
 if TYPE_CHECKING:
     from vardi._estimate.tangent import Influence
@@ -201,16 +201,6 @@ class Estimates:
 
     def __str__(self) -> str:
         return "\n".join(str(estimate) for estimate in self)
-
-
-def not_finite(count: int, name: str | None) -> MissingValuesError:
-    """Return the error for values without a mean, some of them being missing or infinite."""
-    return MissingValuesError(
-        f"{count} of the values {'' if name is None else f'of {name!r} '}are missing or infinite, so nothing can be "
-        "said of the population from them. Fill them in, or ask for the mean over the rows that have one: a ratio of "
-        "two expectations.",
-        columns={"values" if name is None else name: count},
-    )
 
 
 def with_digits_of(stderr: float, *numbers: float) -> list[str]:

@@ -9,9 +9,9 @@ from typing import Any
 
 from vardi._estimate.estimates import with_digits_of
 from vardi._inputs.known import Known
-from vardi._inputs.pool import cut
 from vardi._rows.contract import Floats
 from vardi.biases import Bias
+from vardi.errors._texts import cut
 
 CONTRADICTED = 0.01  # p-value below which a warning is given
 APART = 2.0  # standard errors from which a line is named among what the samples contradict
@@ -75,7 +75,7 @@ class KnownCheck:
     df: int
     pvalue: float
     residual: float
-    samples: tuple[str, ...] = ()
+    samples: tuple[str, ...]
 
     @property
     def contradicted(self) -> bool:
@@ -98,15 +98,22 @@ class KnownCheck:
 
     def summary(self) -> str:
         """Return the check in at most 80 columns."""
-        width = min(max(len("mean of"), *(len(line.label) for line in self.lines)), WIDTH - 46)
-        table = [f"{'mean of':<{width}}  {'known':>15}  {'by the samples':>18}  {'z':>6}"]
-        for line in self.lines[:SHOWN]:
-            z = "" if math.isnan(line.z) else f"{line.z:+.1f}"
-            row = f"{cut(line.label, width):<{width}}  {known_text(line):>15}  {estimated_text(line):>18}  {z:>6}"
-            table.append(row.rstrip())
+        lines = self.lines[:SHOWN]
+        rows = [
+            (line.label, known_text(line), estimated_text(line), "" if math.isnan(line.z) else f"{line.z:+.1f}")
+            for line in lines
+        ]
+        names, *others = zip(("mean of", "known", "by the samples", "z"), *rows, strict=True)
+        widths = [max(map(len, column)) for column in others]
+        width = min(max(map(len, names)), WIDTH - sum(widths) - 2 * len(widths))
+        table = [
+            "  ".join([f"{cut(name, width):<{width}}", *(f"{text:>{w}}" for text, w in zip(row, widths, strict=True))])
+            for name, *row in zip(names, *others, strict=True)
+        ]
         if len(self.lines) > SHOWN:
             table.append(f"... and {len(self.lines) - SHOWN} more")
-        return "\n".join([textwrap.fill(self.verdict, WIDTH, break_on_hyphens=False), "", *table])
+        said = textwrap.fill(self.verdict, WIDTH, break_on_hyphens=False)
+        return "\n".join([said, "", *(line.rstrip() for line in table)])
 
     __str__ = summary
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vardi._estimate.tangent import Tangent
-from vardi._inputs.pool import Name, show
+from vardi._inputs.pool import Name
 from vardi._rows.contract import Floats, Integers
+from vardi._rows.variance import Strata
 from vardi._solve.newton import Solution
 from vardi.errors import WeakOverlapWarning
+from vardi.errors._texts import show
 
 if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
@@ -22,6 +25,7 @@ DOUBTED = 15.0  # bridging rows below which it comes with a warning
 HEAVY = 0.4  # tail index of the weights from which their variance may be infinite (Hill's estimate is biased low)
 TAIL = 0.05  # share of the largest weights that the tail index is read from
 CARRIES = 0.2  # share of a variance from which one row is too much
+BLAMED = 10  # rows of largest weight whose samples are named
 ROWS = 400  # rows from which a tail of five per cent says anything
 
 
@@ -54,11 +58,10 @@ class Trust:
         influence: Tangent,
         solution: Solution,
         names: tuple[Name, ...],
+        tail: tuple[float, Sequence[int]],
         groups: Integers | None = None,
-        *,
-        tail: bool = True,
     ) -> Trust:
-        """Measure it at a solution; the tail only where the weights are in memory."""
+        """Measure it at a solution, given the tail index of the weights and the samples of the largest."""
         sampled = influence.sampled
         above = np.flatnonzero((solution.cut > 0) & sampled)
         if groups is not None and groups.max() > 0:  # only the samples of a group are compared
@@ -68,8 +71,7 @@ class Trust:
         gram = influence.sums.gram
         inside = gram(indicator) if callable(gram) else gram @ indicator
         bridging = float(inside[sampled & ~side].sum())
-        index, largest = _tail(influence) if tail else (np.nan, np.empty(0, np.int64))
-        sources = np.unique(influence.strata.source[largest])
+        index, blamed = tail
         return cls(
             bridging if sampled.sum() > 1 else np.inf if influence.n > 1 else 0.0,
             (
@@ -77,7 +79,7 @@ class Trust:
                 tuple(name for name, is_in in zip(names, sampled & ~side, strict=True) if is_in),
             ),
             index,
-            tuple(names[k] for k in sources.tolist()),
+            tuple(names[k] for k in blamed),
         )
 
     @property
@@ -116,37 +118,55 @@ class Trust:
         )
 
 
-def _tail(influence: Tangent) -> tuple[float, np.ndarray]:
-    """Return Hill's index of the largest weights, and the rows that hold them."""
-    weights: Floats = influence.weights
-    if len(weights) < ROWS:
-        return np.nan, np.array([int(np.argmax(weights))])
-    count = int(TAIL * len(weights))
-    largest = np.argpartition(weights, -count - 1)[-count - 1 :]
-    largest = largest[np.argsort(weights[largest])]
-    logs = np.log(weights[largest])
-    if len(np.unique(logs)) * 4 < len(logs):  # a few values only: weights of indicator biases are bounded
-        return np.nan, largest[-10:]
-    return float((logs[1:] - logs[0]).mean()), largest[-10:]
+def weight_tail(weights: Floats, source: Integers, times: Floats | None = None) -> tuple[float, list[int]]:
+    """Return Hill's index of the largest weights, and the samples of the very largest.
+
+    Parameters
+    ----------
+    weights, source : ndarray of shape (n,)
+        Weight and sample of each row.
+    times : ndarray of shape (n,), optional
+        How many equal rows it stands for, where such were collapsed; one by default.
+    """
+    total = len(weights) if times is None else int(times.sum())
+    if total < ROWS:
+        return np.nan, [int(source[np.argmax(weights)])]
+    count = int(TAIL * total)
+    most = min(count + 1, len(weights))
+    largest = np.argpartition(weights, -most)[-most:]
+    largest = largest[np.argsort(-weights[largest], kind="stable")]
+    before = np.arange(most) if times is None else np.cumsum(times[largest]) - times[largest]
+    largest, before = largest[before <= count], before[before <= count]
+    logs, blamed = np.log(weights[largest]), np.unique(source[largest[before < BLAMED]]).tolist()
+    if len(np.unique(logs)) * 4 < count + 1:  # a few values only: weights of indicator biases are bounded
+        return np.nan, blamed
+    return float((logs - logs[-1]) @ np.diff(before, append=count + 1) / count), blamed
 
 
-def warn_of_single_rows(fit: DebiasedSample, influence_values: Floats) -> None:
-    """Warn where one row carries much of a variance: the error then rests on that row."""
-    strata = fit._influence.strata
-    squares = strata.centred(influence_values) ** 2
+def single_rows(strata: Strata, squares: Floats) -> tuple[Floats, Integers]:
+    """Return the largest share of each variance that one row carries, and which row that is.
+
+    Parameters
+    ----------
+    strata : Strata
+        Sample and count of each row.
+    squares : ndarray of shape (n, m)
+        Squared deviations of influence values, with the variance as their sum. A row that stands for many is not one
+        row: each of those has its part.
+    """
     total = squares.sum(axis=0)
-    if strata.counts is not None:  # a row that stands for many is not one row
+    if strata.counts is not None:
         squares = squares / np.maximum(strata.counts, 1.0)[:, None]
-    rows = squares.argmax(axis=0)
-    shares = np.divide(squares.max(axis=0), total, out=np.zeros(len(total)), where=total > 0)
-    worst = int(shares.argmax())
+    return np.divide(squares.max(axis=0), total, out=np.zeros(len(total)), where=total > 0), squares.argmax(axis=0)
+
+
+def warn_of_single_rows(shares: Floats, where: Sequence[str]) -> None:
+    """Warn where one row carries much of a variance: the error then rests on that row."""
+    worst = int(np.argmax(shares))
     if shares[worst] > CARRIES:
-        row = int(rows[worst])
-        place = row if fit._kept is None else int(np.flatnonzero(fit._kept)[row])
         warnings.warn(
-            f"Row {place} of the pool, of {str(fit.names[strata.source[row]])!r}, carries {shares[worst]:.0%} of the "
-            "variance, so the error rests on that row. Look at it, and take the error for a rough one; more rows "
-            "like it would help.",
+            f"{where[worst]} carries {shares[worst]:.0%} of the variance, so the error rests on that row. Look at it, "
+            "and take the error for a rough one; more rows like it would help.",
             WeakOverlapWarning,
             stacklevel=4,
         )

@@ -7,11 +7,13 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.pool import in_order, is_missing, no_labels, show
+from vardi._inputs.pool import in_order, is_missing, no_labels
 from vardi._rows import Rows
 from vardi._rows.contract import Floats, Integers
-from vardi._values import as_array
-from vardi.errors import MismatchError, MissingValuesError, NeedsRowsError, suggest
+from vardi.biases._values import as_array
+from vardi.errors import MismatchError, MissingValuesError, suggest
+from vardi.errors._refusals import needs_rows
+from vardi.errors._texts import show
 
 BLOCK = 2**15  # units whose counts stay in cache
 
@@ -183,6 +185,4 @@ def _by_first_appearance(labels: NDArray[Any]) -> tuple[Integers, Integers]:
 def require_rows(held: Any, what: str) -> None:
     """Refuse a fit whose rows are in an engine."""
     if not held.in_memory:
-        raise NeedsRowsError(
-            f"{what} needs rows in memory, and these are in their engine. Collect the columns you need and debias them."
-        )
+        raise needs_rows(what)

@@ -61,11 +61,11 @@ class Hessian:
     """
 
     def __init__(self, rows: Any, u: Floats, groups: Integers | None = None) -> None:
-        self.rows, self.u, self._groups = rows, u, groups
+        self.rows, self.u, self.groups = rows, u, groups
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what can be computed again: factors and products with a vector cannot be pickled."""
-        return {"rows": self.rows, "u": self.u, "_groups": self._groups}
+        return {"rows": self.rows, "u": self.u, "groups": self.groups}
 
     @property
     def sampled(self) -> NDArray[np.bool_]:
@@ -85,16 +85,20 @@ class Hessian:
     def solve(self, a: Floats) -> Floats:
         """Return H^+ a for a of shape (K, m), zero for states without rows, each group on its own."""
         b = np.zeros(a.shape)
-        for states, laplacian in self._blocks:
+        for states, laplacian in self.blocks:
             b[states] = np.column_stack([laplacian.solve(column) for column in a[states].T])
         return b
 
+    def gap(self) -> float:
+        """Return the smallest spectral gap of a group; 1 where no two samples are compared."""
+        return min((laplacian.gap()[0] for states, laplacian in self.blocks if states.sum() > 1), default=1.0)
+
     @cached_property
-    def _blocks(self) -> list[tuple[NDArray[np.bool_], Laplacian]]:
-        """The Laplacian of each group of two samples or more; a sample alone has nothing to be compared with."""
-        if self._groups is None or self._groups.max() == 0:
+    def blocks(self) -> list[tuple[NDArray[np.bool_], Laplacian]]:
+        """The samples of each group of two or more, and their Laplacian: one alone has nothing to be compared with."""
+        if self.groups is None or self.groups.max() == 0:
             return [(self.sampled, self.laplacian)]
-        members = [self._groups == label for label in range(int(self._groups.max()) + 1)]
+        members = [self.groups == label for label in range(int(self.groups.max()) + 1)]
         return [
             (states, Laplacian(self.sums.shares[states], restricted(self.sums.gram, states)))
             for states in members

@@ -1,268 +1,105 @@
-"""What a person wants to know of a fit first: compute, then render."""
+"""The account of a fit in one screen: as text, and as HTML for notebooks."""
 
 from __future__ import annotations
 
-import math
 import textwrap
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
 
-import numpy as np
-
-from vardi._estimate.estimates import Estimate, with_digits_of
-from vardi._estimate.known_check import KnownCheck
-from vardi._inputs.pool import Name, cut
-from vardi.biases import everywhere
-from vardi.errors import WeakOverlapWarning
-
-if TYPE_CHECKING:
-    from vardi._fit.sample import DebiasedSample
+from vardi._facts.account import Account, SampleFacts, account
+from vardi._facts.columns import ColumnFacts
+from vardi._facts.numbers import plain, with_error
+from vardi._facts.parts import Fit
+from vardi.errors._texts import SHOWN, WIDTH, cut, more, width_of
 
 MOST_VARIABLES = 8
-MOST_SAMPLES = 20
-MOST_ERRORS = 200  # samples up to which their errors are computed
-LOGS = 30.0  # a log normaliser from which the number itself says nothing to a person
-WIDTH = 80
 
 
-@dataclass(frozen=True)
-class SampleLine:
-    """One bias, and what its sample brings."""
-
-    name: str
-    rows: float
-    bias: str
-    normaliser: float
-    stderr: float
-    share_of_weight: float
+def summarize(fit: Fit) -> Account:
+    """Return the account of a fit with its first numeric columns."""
+    numeric = fit.numeric_columns
+    columns = [fit.parts.column(name, name) for name in numeric[:MOST_VARIABLES]]
+    return account(fit, columns, more=len(numeric) - len(columns))
 
 
-@dataclass(frozen=True)
-class VariableLine:
-    """The mean of a numeric column in the pool, and in the population as the weights see it."""
-
-    name: str
-    pooled: float
-    debiased: float
-    stderr: float
+def sample_cells(sample: SampleFacts) -> tuple[str, str, str, str, str]:
+    """Return name, rows, bias, normaliser and share of the weight of a sample."""
+    share = f"{sample.weight_share:.1%}" if sample.rows else "not sampled"
+    normaliser = plain(with_error(sample.normaliser, sample.stderr))
+    return str(sample.name), f"{sample.rows:,.0f}", sample.bias, normaliser, share
 
 
-@dataclass(frozen=True)
-class ParameterLine:
-    """A parameter of a bias, and its estimate as a person reads it."""
-
-    name: str
-    estimate: str
+def variable_cells(variable: ColumnFacts) -> tuple[str, str, str]:
+    """Return name, mean over the pool, and mean over the population with its error."""
+    return variable.name, f"{variable.pooled:.5g}", plain(with_error(variable.debiased, variable.stderr))
 
 
-@dataclass(frozen=True)
-class Summary:
-    """All numbers of the summary."""
-
-    rows: int
-    samples: tuple[SampleLine, ...]
-    verdict: str
-    iterations: int
-    residual: float
-    certificate: float
-    distinct: int | None
-    effective: float
-    counted: float
-    variables: tuple[VariableLine, ...]
-    more_variables: int
-    gaps: dict[str, int]
-    doubts: tuple[str, ...]
-    log_scale: bool
-    known: KnownCheck | None = None
-    unasked: tuple[str, ...] = ()
-    parameters: tuple[ParameterLine, ...] = ()
-
-
-def summarize(fit: DebiasedSample) -> Summary:
-    """Compute the summary of a fit."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", WeakOverlapWarning)  # said in the summary itself
-        log_scale = fit._rows.log or any(LOGS < abs(value) < math.inf for value in fit.log_omegas.values())
-        normalisers = _normalisers(fit, log_scale)
-    pool, rows = fit._pool, fit._rows
-    biases = ["everywhere" if bias == everywhere() else str(bias) for bias in pool.biases] or [""] * len(fit.names)
-    samples = tuple(
-        SampleLine(str(name), float(size), bias, normalisers[name].value, normalisers[name].stderr, float(share))
-        for name, size, bias, share in zip(fit.names, rows.sizes, biases, fit.weight_shares().values(), strict=True)
-    )
-    return Summary(
-        rows=len(fit),
-        samples=samples,
-        verdict=fit.identify().message,
-        iterations=fit.solution.iterations,
-        residual=fit.solution.residual,
-        certificate=fit.solution.certificate,
-        distinct=None if rows.inverse is None else len(rows),
-        effective=fit.effective_rows(),
-        counted=float(rows.sizes.sum()),
-        variables=tuple(_variables(fit, fit.numeric_columns[:MOST_VARIABLES])),
-        more_variables=max(len(fit.numeric_columns) - MOST_VARIABLES, 0),
-        gaps=fit._gaps,
-        doubts=fit.trust.messages,
-        log_scale=log_scale,
-        known=fit.known,
-        unasked=getattr(fit, "_numeric_schema", ()),  # of a lazy fit, in whose engine each mean takes passes
-        parameters=tuple(
-            ParameterLine(f"{name}: {label}", str(estimate))
-            for name, own in fit.parameters.items()
-            for label, estimate in own.items()
-        ),
-    )
-
-
-def _normalisers(fit: DebiasedSample, log_scale: bool) -> dict[Name, Estimate]:
-    """Return the normalisers with their errors; without, where there are more than a screen can hold."""
-    if len(fit.names) <= MOST_ERRORS:
-        return fit.log_normalisers() if log_scale else fit.normalisers()
-    values = fit.log_omegas if log_scale else fit.omegas
-    return {name: Estimate(value, math.nan) for name, value in values.items()}
-
-
-def _variables(fit: DebiasedSample, names: Sequence[str]) -> list[VariableLine]:
-    if not names:
-        return []
-    values = np.column_stack([fit._values(name) for name in names])
-    estimates = fit._influence.estimates(values, 0.95, trusted=fit.trust.errors_hold)
-    pooled = np.average(values, axis=0, weights=fit._influence.strata.counts)
-    return [
-        VariableLine(name, float(before), float(after), float(error))
-        for name, before, after, error in zip(names, pooled, estimates.values, estimates.stderr, strict=True)
-    ]
-
-
-def to_text(summary: Summary) -> str:
-    """Return the summary in at most 80 columns."""
-    sampled = sum(line.rows > 0 for line in summary.samples)
-    name_width = min(max(len("sample"), *(len(line.name) for line in summary.samples)), 20)
-    bias_width = min(max(len("bias"), *(len(line.bias) for line in summary.samples)), WIDTH - name_width - 47)
-    normaliser = "log normaliser" if summary.log_scale else "normaliser"
+def to_text(found: Account) -> str:
+    """Return the account in at most 80 columns."""
+    samples = [sample_cells(sample) for sample in found.samples]
+    name_width = width_of("sample", (sample.name for sample in found.samples), 20)
+    bias_width = width_of("bias", (sample.bias for sample in found.samples), WIDTH - name_width - 47)
+    heading = ("sample", "rows", "bias", "log normaliser" if found.log_scale else "normaliser", "of weight")
     lines = [
-        f"{_rows(summary)} of {sampled} {'sample' if sampled == 1 else 'samples'} speak for the population",
-        *_wrapped("identified", summary.verdict),
-        *_wrapped("solved", _solved(summary)),
-        *([] if summary.known is None else _wrapped("known", _known(summary.known))),
+        found.speaks,
+        *_wrapped("identified", found.verdict.message),
+        *_wrapped("solved", found.solved),
+        *_wrapped("known", found.known),
         "",
-        f"{'sample':<{name_width}} {'rows':>11}  {'bias':<{bias_width}}  {normaliser:>18}  {'of weight':>11}",
     ]
-    for line in summary.samples[:MOST_SAMPLES]:
-        share = f"{line.share_of_weight:.1%}" if line.rows else "not sampled"
-        name, bias = cut(line.name, name_width), cut(line.bias, bias_width)
-        normaliser = _with_error(line.normaliser, line.stderr)
-        lines.append(f"{name:<{name_width}} {line.rows:>11,.0f}  {bias:<{bias_width}}  {normaliser:>18}  {share:>11}")
-    if len(summary.samples) > MOST_SAMPLES:
-        lines.append(f"... and {len(summary.samples) - MOST_SAMPLES} more")
-    lines += ["", f"effective rows  {summary.effective:,.0f} of {summary.counted:,.0f}"]
-    if summary.variables:
-        width = min(max(len("mean of"), *(len(line.name) for line in summary.variables)), 30)
-        lines += ["", f"{'mean of':<{width}}  {'in the pool':>12}  {'in the population':>20}"]
-        lines += [
-            f"{cut(line.name, width):<{width}}  {line.pooled:>12.5g}  {_with_error(line.debiased, line.stderr):>20}"
-            for line in summary.variables
-        ]
-        if summary.more_variables:
-            lines.append(f"... and {summary.more_variables} more")
-    if summary.parameters:
+    lines += [
+        f"{cut(name, name_width):<{name_width}} {rows:>11}  {cut(bias, bias_width):<{bias_width}}  {normaliser:>18}  "
+        f"{share:>11}"
+        for name, rows, bias, normaliser, share in (heading, *samples[:SHOWN])
+    ]
+    lines += [*more(samples), "", f"effective rows  {found.effective:,.0f} of {found.rows:,.0f}"]
+    if found.variables:
+        width = width_of("mean of", (variable.name for variable in found.variables), 30)
+        table = [("mean of", "in the pool", "in the population"), *map(variable_cells, found.variables)]
+        lines += ["", *(f"{cut(name, width):<{width}}  {before:>12}  {after:>20}" for name, before, after in table)]
+        lines += _more_variables(found)
+    if found.parameters:
         lines += ["", f"{'parameter':<30}  {'estimate':>38}"]
-        lines += [f"{cut(line.name, 30):<30}  {line.estimate:>38}" for line in summary.parameters]
-    if summary.unasked and not summary.variables:
-        lines += ["", *textwrap.wrap(unasked_text(summary.unasked), WIDTH, break_long_words=False)]
-    if summary.gaps:
-        lines += ["", *textwrap.wrap(gaps_text(summary.gaps), WIDTH)]
-    for doubt in summary.doubts:
-        lines += ["", *textwrap.wrap(doubt, WIDTH)]
+        lines += [f"{cut(f'{name}: {one}', 30):<30}  {estimate!s:>38}" for name, one, estimate in found.estimated]
+    for note in (*found.notes, *found.trust.messages):
+        lines += ["", *textwrap.wrap(note, WIDTH, break_long_words=False)]
     return "\n".join(lines)
 
 
-def to_html(summary: Summary) -> str:
-    """Return the summary as a fragment of HTML, for notebooks."""
-    samples = "".join(
-        f"<tr><th>{escape(line.name)}</th><td>{line.rows:,.0f}</td><td><code>{escape(line.bias)}</code></td>"
-        f"<td>{_with_error(line.normaliser, line.stderr)}</td>"
-        f"<td>{f'{line.share_of_weight:.1%}' if line.rows else 'not sampled'}</td></tr>"
-        for line in summary.samples[:MOST_SAMPLES]
-    )
-    variables = "".join(
-        f"<tr><th>{escape(line.name)}</th><td>{line.pooled:.5g}</td>"
-        f"<td>{_with_error(line.debiased, line.stderr)}</td></tr>"
-        for line in summary.variables
-    )
-    parameters = "".join(
-        f"<tr><th>{escape(line.name)}</th><td>{escape(line.estimate)}</td></tr>" for line in summary.parameters
-    )
+def to_html(found: Account) -> str:
+    """Return the account as a fragment of HTML, for notebooks."""
+    solved = [found.verdict.message, f"Solved: {found.solved}", *([f"Known: {found.known}"] if found.known else [])]
+    normaliser = "log normaliser" if found.log_scale else "normaliser"
+    samples = [
+        (name, rows, f"<code>{escape(bias)}</code>", normaliser, share)
+        for name, rows, bias, normaliser, share in map(sample_cells, found.samples[:SHOWN])
+    ]
     return (
-        "<div><p><b>DebiasedSample</b>: "
-        f"{_rows(summary)}, effective {summary.effective:,.0f} of {summary.counted:,.0f}.<br>"
-        f"{escape(summary.verdict)}<br>Solved: {escape(_solved(summary))}"
-        + ("" if summary.known is None else f"<br>Known: {escape(_known(summary.known))}")
+        f"<div><p><b>DebiasedSample</b>: {found.counted_rows}, effective {found.effective:,.0f} of {found.rows:,.0f}."
+        + "".join(f"<br>{escape(text)}" for text in solved)
         + "</p>"
-        "<table><thead><tr><th>sample</th><th>rows</th><th>bias</th>"
-        f"<th>{'log ' * summary.log_scale}normaliser</th><th>share of weight</th></tr>"
-        f"</thead><tbody>{samples}</tbody></table>"
-        + (
-            "<table><thead><tr><th>mean of</th><th>in the pool</th><th>in the population</th></tr></thead>"
-            f"<tbody>{variables}</tbody></table>"
-            if variables
-            else ""
-        )
-        + (f"<p>... and {summary.more_variables} more</p>" if summary.more_variables else "")
-        + (
-            f"<table><thead><tr><th>parameter</th><th>estimate</th></tr></thead><tbody>{parameters}</tbody></table>"
-            if parameters
-            else ""
-        )
-        + (f"<p>{escape(unasked_text(summary.unasked))}</p>" if summary.unasked and not variables else "")
-        + (f"<p>{escape(gaps_text(summary.gaps))}</p>" if summary.gaps else "")
-        + "".join(f"<p><b>Note</b>: {escape(doubt)}</p>" for doubt in summary.doubts)
+        + _table(("sample", "rows", "bias", normaliser, "share of weight"), samples)
+        + _table(("mean of", "in the pool", "in the population"), list(map(variable_cells, found.variables)))
+        + "".join(f"<p>{escape(text)}</p>" for text in _more_variables(found))
+        + _table(("parameter", "estimate"), [(f"{name}: {one}", str(own)) for name, one, own in found.estimated])
+        + "".join(f"<p>{escape(text)}</p>" for text in found.notes)
+        + "".join(f"<p><b>Note</b>: {escape(doubt)}</p>" for doubt in found.trust.messages)
         + "</div>"
     )
 
 
-def unasked_text(names: Sequence[str]) -> str:
-    """Return why a lazy fit shows no means, and how to get them."""
-    return (
-        "No means are shown: the rows are in their engine, which would have to read them all again. Ask for those you "
-        f"need, as by fit.expectation({names[0]!r})."
+def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table; the first cell of a row is a text of the user's, and all others are ours."""
+    head = "".join(f"<th>{text}</th>" for text in heading)
+    body = "".join(
+        f"<tr><th>{escape(name)}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>" for name, *cells in rows
     )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
 
 
-def gaps_text(gaps: dict[str, int]) -> str:
-    """Return which columns have no mean here, and why."""
-    named = ", ".join(f"{name} ({count:,})" for name, count in list(gaps.items())[:MOST_VARIABLES])
-    more = len(gaps) - MOST_VARIABLES
-    return f"Left out, for missing or infinite values: {named}{f' and {more} more' if more > 0 else ''}."
-
-
-def _solved(summary: Summary) -> str:
-    steps = {0: "by pairs of samples", 1: "1 iteration"}.get(summary.iterations, f"{summary.iterations} iterations")
-    collapsed = "" if summary.distinct is None else f" over {summary.distinct:,} distinct rows"
-    proved = "" if math.isnan(summary.certificate) else f", every ratio of weights to {summary.certificate:.0e}"
-    return f"{steps}{collapsed}: the equations hold to {summary.residual:.0e}{proved}"
-
-
-def _known(known: KnownCheck) -> str:
-    values = "1 known value is" if len(known.lines) == 1 else f"{len(known.lines)} known values are"
-    return f"{values} met to {known.residual:.0e}. {known.verdict}"
-
-
-def _rows(summary: Summary) -> str:
-    counted = "" if summary.counted == summary.rows else f" ({summary.counted:,.0f} counted)"
-    return f"{summary.rows:,} {'row' if summary.rows == 1 else 'rows'}{counted}"
-
-
-def _with_error(value: float, stderr: float) -> str:
-    """Return a number with two digits of its error; alone where it has none, as what is known has."""
-    if not stderr > 1e-9 * abs(value):
-        return f"{value:.4g}"
-    return " ± ".join(with_digits_of(stderr, value, stderr))
+def _more_variables(found: Account) -> list[str]:
+    return [f"... and {found.more_variables} more"] if found.more_variables else []
 
 
 def _wrapped(label: str, text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=f"{label:<12}", subsequent_indent=" " * 12)
+    return textwrap.wrap(text, WIDTH, initial_indent=f"{label:<12}", subsequent_indent=" " * 12) if text else []

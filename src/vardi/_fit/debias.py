@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from vardi._fit.lazy_pipeline import fit_lazy, lazy_verdict_of
 from vardi._fit.pipeline import OnUnidentified, fit, verdict_of
 from vardi._fit.sample import DebiasedSample
+from vardi._inputs.engine.pool import any_lazy, open_frames
 from vardi._inputs.old_names import shares_argument
 from vardi._inputs.pool import Name, as_pool, matrix_pool
-from vardi._lazy import any_lazy, as_lazy_pool
 from vardi._rows import Windows
 from vardi._rows.readers import as_reader
-from vardi._solve.identify import Verdict, judge
-from vardi._values import as_array
+from vardi._solve.identify import Verdict
+from vardi.biases._values import as_array
 from vardi.errors import MismatchError
 
 
@@ -45,10 +46,10 @@ def debias(
         Rows are a NumPy array (columns ``x``, or ``x0``, ``x1``, ...), a frame of pandas, Polars or PyArrow, or a lazy
         frame (Polars, DuckDB, Ibis, Spark): then only sums leave the engine, and ``weights`` is a lazy frame.
     biases : mapping from name to bias, or list of biases
-        A number, an expression in text, a :class:`~vardi.biases.Bias`, a function of the rows, or an array with a value
-        for each row of the pool. A bias whose name no sample has describes a state that was not sampled: its normaliser
-        is estimated all the same. Biases with parameters, such as :func:`vardi.logistic`, are estimated too, beside at
-        least one sample whose bias is known.
+        A number, an expression in text, one of Polars or narwhals, a :class:`~vardi.biases.Bias`, a function of the
+        rows, or an array with a value for each row of the pool. A bias whose name no sample has describes a state that
+        was not sampled: its normaliser is estimated all the same. Biases with parameters, such as
+        :func:`vardi.logistic`, are estimated too, beside at least one sample whose bias is known.
     source : str or array of labels, optional
         For one frame that holds all samples: the column with the label of each row's sample, or the labels themselves.
     counts : array, mapping from name to array, or str, optional
@@ -98,8 +99,8 @@ def debias(
     _refuse_shares(shares)
     _require_choice(on_unidentified)
     if any_lazy(samples):
-        lazy = as_lazy_pool(samples, biases, source=source, counts=counts)
-        raise NotImplementedError
+        frames = open_frames(samples, biases, source=source, counts=counts)
+        return fit_lazy(frames, known, on_unidentified, tol, max_iterations)
     pool = as_pool(samples, biases, source=source, counts=counts)
     return fit(pool, None, known, on_unidentified, tol, max_iterations, log=False)
 
@@ -197,8 +198,7 @@ def identify(
     """
     _refuse_shares(shares)
     if any_lazy(samples):
-        lazy = as_lazy_pool(samples, biases, source=source, counts=counts)
-        return judge(lazy.rows(), lazy.names)
+        return lazy_verdict_of(open_frames(samples, biases, source=source, counts=counts), known)
     return verdict_of(as_pool(samples, biases, source=source, counts=counts), None, known, log=False)
 
 

@@ -1,10 +1,9 @@
 r"""What is known of the population against what the samples say of it.
 
-Where overlap joins the samples and determines the parameters, the samples are fitted without the known values, and the
-means of the known functions compared with these. Else each value is compared with what the samples *and the other known
-values* say of it: leaving constraint j out moves :math:`\mu_j` to 0, to first order by a change of the mean of
-:math:`-\mu_j / (n (J^{-1})_{jj})`. The test of all together is that of :math:`\mu = 0`, in the directions in which mu
-has a spread: those that join groups or tell parameters have none.
+The samples are fitted without the known values; groups that overlap does not join keep the masses that these give
+them. The means of the known functions are then compared with what is known, each and all together. Where only the known
+values tell the parameters of a bias, the samples have no say, and what can be tested is that :math:`\mu = 0`, in the
+directions in which mu has a spread: those that tell parameters have none.
 """
 
 from __future__ import annotations
@@ -12,20 +11,18 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.special import chdtrc
 
 from vardi._estimate.known_check import KnownCheck, known_lines
-from vardi._estimate.tangent import Hessian, Tangent
+from vardi._estimate.tangent import Tangent
 from vardi._inputs.known import Known
 from vardi._rows.contract import Floats
-from vardi._rows.joint import Joint
-from vardi._rows.weighted import WeightedRows
 from vardi._solve.identify import Verdict, joined_verdict
 from vardi._solve.joint import At
-from vardi._solve.parameters import alone, held_of
+from vardi._solve.parameters import held_of
 from vardi.errors import ContradictedKnownWarning
 
 RANK = 1e-8  # relative size of an eigenvalue of a covariance from which a direction counts
@@ -37,19 +34,40 @@ def check_known(held: Any, *, trusted: bool) -> KnownCheck | None:
     known: Known | None = held.prepared.known
     if known is None:
         return None
-    values, covariance = _alone(held) if held.alone is not None else _left_out(held)
-    variances = np.diag(covariance)
-    H = held.prepared.values
-    least = NOTHING * np.maximum(H.var(axis=0), 1e-300) / held.tangent.n
+    tangent = _alone(held)
+    values, covariance = known.values, np.zeros((len(known), len(known)))
+    if tangent is not None:
+        values, influence = tangent.influence(held.known_on_rows())
+        covariance = influence.covariance()
+    variances, least = np.diag(covariance), _least(held)
     stderr = np.where(variances > least, np.sqrt(np.maximum(variances, 0.0)), 0.0)
     lines = known_lines(known, values, stderr if trusted else np.full(len(stderr), math.nan))
     samples = tuple(str(name) for name, size in zip(held.names, held.rows.sizes, strict=True) if size)
     residual = float(np.abs(held.measured_known() - held.moved_known()).max())
     if not trusted:
         return KnownCheck(lines, math.nan, 0, math.nan, residual, samples)
-    statistic, df = _test(held)
+    if tangent is None:
+        statistic, df = _test_of_multipliers(held)
+    else:
+        told = np.outer(stderr > 0, stderr > 0)
+        statistic, df = _chi_square(values - known.values, np.where(told, covariance + known.covariance, 0.0), least)
     pvalue = float(chdtrc(df, statistic)) if df else math.nan
     return KnownCheck(lines, statistic if df else math.nan, df, pvalue, residual, samples)
+
+
+def _least(held: Any) -> Floats:
+    """Return the variances of the known functions' means below which only rounding is left."""
+    return np.asarray(NOTHING * np.maximum(held.prepared.values.var(axis=0), 1e-300) / held.tangent.n)
+
+
+def _chi_square(gap: Floats, covariance: Floats, least: Floats) -> tuple[float, int]:
+    """Return gap' covariance^+ gap and the rank of the covariance, scaled to a unit diagonal."""
+    informed = np.flatnonzero(np.diag(covariance) > least)
+    root = np.sqrt(np.diag(covariance)[informed])
+    values, vectors = np.linalg.eigh(covariance[np.ix_(informed, informed)] / (root[:, None] * root))
+    kept = values > RANK * values.max(initial=0.0)
+    along = (vectors.T @ (gap[informed] / root))[kept]
+    return float((along**2 / values[kept]).sum()), int(kept.sum())
 
 
 def warn_of_contradiction(check: KnownCheck | None) -> None:
@@ -65,54 +83,36 @@ def warn_of_contradiction(check: KnownCheck | None) -> None:
 def joined(held: Any) -> Verdict:
     """Return the verdict on the overlap, and on groups that known values join."""
     verdict: Verdict = held.judge()
-    if held.groups is None or held.groups.max() <= 0:
+    if held.joining is None:
         return verdict
-    return joined_verdict(verdict, np.bincount(held.groups[held.rows.source], held.masses).astype(np.float64))
+    return joined_verdict(verdict, held.joining, held.joint.masses_of(held.groups, held.point))
 
 
-def _alone(held: Any) -> tuple[Floats, Floats]:
-    """Return the means of the known functions by the samples alone, and their covariance."""
-    joint: Joint = alone(held.joint)
-    v = held.alone[: len(joint.coordinates)]
-    weights, shift = joint.weights(v)
-    v = joint.rescaled(v, shift)
-    measure = WeightedRows(joint, v, weights, held.source, held.counts)
-    rows = joint.rows_at(v[joint.coordinates.theta])
-    hessian = Hessian(rows, v[joint.coordinates.u] - joint.shift(v[joint.coordinates.theta]))
-    tangent = Tangent(measure, At.of(joint, v, held_of(joint)).jacobian, hessian)
-    eta, influence = tangent.influence(joint.spread(held.prepared.values))
-    return eta, influence.covariance()
+def _alone(held: Any) -> Tangent | None:
+    """Return the samples without known values, but for the masses of groups; None where these tell parameters."""
+    if held.alone is None:
+        return None
+    joint, groups = held.joint, held.groups
+    v, own = held.alone[: joint.coordinates.theta.stop], joint.without_known()
+    if held.joining is None:
+        return cast(Tangent, held.tangent_of(own, v))
+    masses = joint.masses_of(groups, held.point)
+    v = v.copy()
+    v[: joint.coordinates.samples] += np.append(np.log(own.masses_of(groups, v) / masses), 0.0)[groups]
+    return cast(Tangent, held.tangent_of(joint.with_masses_of(groups, masses), np.append(v, np.zeros(len(masses) - 1))))
 
 
-def _left_out(held: Any) -> tuple[Floats, Floats]:
-    """Return what the samples and all other known values say of each, and the covariance."""
-    joint: Joint = held.joint
-    at, known = joint.coordinates, held.prepared.known
-    mu, influence = _multipliers(held)
-    inverse = held.tangent.jacobian.solve(np.eye(len(at))[:, at.mu])[at.mu]
-    diagonal = np.diag(inverse)
-    moved = np.where(np.abs(diagonal) > 0, -1.0 / np.where(diagonal != 0, diagonal * held.tangent.n, 1.0), 0.0)
-    # combinations of the known functions that are independent stand for all: the others follow from these
-    back = np.linalg.pinv(held.prepared.directions.T)
-    covariance = influence.covariance() * np.outer(moved, moved)
-    return known.values + back @ (moved * mu), back @ covariance @ back.T
-
-
-def _multipliers(held: Any) -> tuple[Floats, Any]:
-    at = held.joint.coordinates
-    directions = np.eye(len(at))[:, at.mu]
-    return held.point[at.mu], held.tangent.of_coordinates(directions, held.nothing(at.known))
-
-
-def _test(held: Any) -> tuple[float, int]:
+def _test_of_multipliers(held: Any) -> tuple[float, int]:
     """Return the statistic of mu = 0, and its degrees of freedom."""
-    mu, influence = _multipliers(held)
-    covariance = influence.covariance()
-    at, joint = held.joint.coordinates, held.joint
-    scale = At.of(joint, held.point, held_of(joint)).scale[at.mu]
-    values, vectors = np.linalg.eigh(covariance * np.outer(scale, scale))
-    kept = values > RANK * max(float(values.max(initial=0.0)), 1.0 / held.tangent.n)
-    along = vectors[:, kept].T @ (mu * scale)
+    at, v = held.joint.coordinates, held.point.copy()
+    v[at.mu] = v[at.epsilon] = 0.0
+    tangent = held.tangent_of(held.joint, v)
+    influence = tangent.of_coordinates(np.eye(len(at))[:, at.mu], held.none_on_rows(at.known))
+    scale = At.of(held.joint, v, held_of(held.joint)).scale[at.mu]
+    covariance = influence.covariance() * np.outer(scale, scale)
+    values, vectors = np.linalg.eigh(covariance)
+    kept = values > RANK * max(float(values.max(initial=0.0)), 1.0)
+    along = vectors[:, kept].T @ (held.point[at.mu] * scale)
     return float((along**2 / values[kept]).sum()), int(kept.sum())
 
 

@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.special import logsumexp
 
 from vardi._estimate.bias_test import BiasCheck, check_biases, untested
 from vardi._estimate.bounds import Bounds, bounds
 from vardi._estimate.cdf import PoolSteps
-from vardi._estimate.estimates import not_finite
+from vardi._estimate.estimates import Estimate
+from vardi._estimate.reliability import single_rows, weight_tail
+from vardi._estimate.sensitivity.errors_of_biases import Errors
+from vardi._estimate.sensitivity.linear import slope
 from vardi._estimate.tangent import Hessian, Influence, Tangent
+from vardi._fit.capabilities import refusal
+from vardi._fit.new_rows import weigh
+from vardi._fit.parts import MemoryParts
 from vardi._fit.prepare import Prepared
-from vardi._inputs.frames import Frame, as_frame, concat
-from vardi._inputs.known_on_rows import values_on_frame
+from vardi._inputs.frames import concat
+from vardi._inputs.frames.functions import evaluated, is_function, name_of
 from vardi._inputs.pool import Name, Pool, in_order, is_missing
 from vardi._machine.memory import require_memory
-from vardi._rows import Checks, Rows
+from vardi._rows import Rows
 from vardi._rows.blocks import ANSWER, Blocks
 from vardi._rows.contract import Floats, Integers
 from vardi._rows.dense import Dense
-from vardi._rows.families import users_log_omega
 from vardi._rows.joint import Joint
 from vardi._rows.tilted import TiltedRows
 from vardi._rows.weighted import Weighed, WeightedRows
-from vardi._solve.identify import Verdict, judge
+from vardi._solve.identify import Joining, Verdict, judge
 from vardi._solve.joint import At
 from vardi._solve.newton import Solution, newton
 from vardi._solve.parameters import held_of
-from vardi._solve.refit import Refit, refit_joint, refit_plain
-from vardi._values import as_array, as_numbers
-from vardi.biases import Bias, ParametricBias, where
-from vardi.errors import ImpossibleRowError, InvalidBiasError, MismatchError, TooLargeError, VardiError
+from vardi._solve.refit import Refit, refit
+from vardi.biases import Bias
+from vardi.biases._values import as_array
+from vardi.errors import MismatchError, TooLargeError
+from vardi.errors._refusals import not_finite
 
 TILTS = 2**28  # numbers, one for each row and bias, up to which they are all held at once
 
@@ -58,6 +62,8 @@ class InMemory:
         The point that the samples give on their own, without known values.
     groups : ndarray of int or None
         Groups of samples that known values join.
+    joining : Joining or None
+        How they do.
     """
 
     def __init__(
@@ -68,9 +74,11 @@ class InMemory:
         solution: Solution,
         alone: Floats | None = None,
         groups: Integers | None = None,
+        joining: Joining | None = None,
     ) -> None:
-        self.pool, self.kept, self.prepared, self.solution = pool, kept, prepared, solution
-        self.alone, self.groups = alone, groups
+        self.pool = pool if prepared.pool is None else prepared.pool
+        self.kept, self.prepared, self.solution = kept, prepared, solution
+        self.alone, self.groups, self.joining = alone, groups, joining
         self.joint: Joint | None = prepared.joint
         self.names: tuple[Name, ...] = pool.names
         self.rows: Rows = prepared.rows if self.joint is None else self.joint.rows_at(self.theta)
@@ -108,12 +116,20 @@ class InMemory:
     @cached_property
     def tangent(self) -> Tangent:
         """The solution as a map from functions on rows to estimates."""
-        hessian = Hessian(self.rows, self.solution.u)
+        hessian = Hessian(self.rows, self.solution.u, self.groups)
         if self.joint is None:
             measure = WeightedRows(self.rows, self.solution.u, self.row_weights, self.source, self.counts)
             return Tangent(measure, hessian, hessian)
         measure = WeightedRows(self.joint, self.point, self.row_weights, self.source, self.counts)
         return Tangent(measure, At.of(self.joint, self.point, held_of(self.joint)).jacobian, hessian)
+
+    def tangent_of(self, joint: Joint, v: Floats) -> Tangent:
+        """Return the tangent at another point of the same rows."""
+        weights, scale = joint.weights(v)
+        v, at = joint.rescaled(v, scale), joint.coordinates
+        hessian = Hessian(joint.rows_at(v[at.theta]), v[at.u] - joint.shift(v[at.theta]), self.groups)
+        measure = WeightedRows(joint, v, weights, self.source, self.counts)
+        return Tangent(measure, At.of(joint, v, held_of(joint)).jacobian, hessian)
 
     @cached_property
     def weights(self) -> Floats:
@@ -153,12 +169,7 @@ class InMemory:
 
     def refit(self, counts: Floats, *, tol: float, may_part: bool, rng: np.random.Generator | None = None) -> Refit:
         """Solve again for other counts of the rows; known values with an error are drawn anew by rng."""
-        if self.joint is None:
-            return refit_plain(self.rows.with_counts(counts), self.solution.u, tol=tol, may_part=may_part)
-        joint, uncertain = self.joint.with_counts(counts), self.joint.coordinates.uncertain
-        if rng is not None and uncertain:
-            joint = joint.with_values(joint.means + joint.known.root @ rng.standard_normal(uncertain))
-        return refit_joint(joint, self.point, tol=tol)
+        return refit(self.rows, self.joint, self.solution.u, self.point, counts, tol=tol, may_part=may_part, rng=rng)
 
     def log_omega_covariance(self) -> Floats:
         r"""Return :math:`\sum_i \pi_i^2 g_i g_i' + a'H^+a / n` (MBAR's form), which single rows do not trouble.
@@ -175,23 +186,29 @@ class InMemory:
 
     def check_biases(self, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
         """Test the declared biases by what overlap alone says: known values have no part in it."""
-        if self.joint is not None and self.joint.families:
-            return untested(
-                "some of them have parameters that were fitted to these rows, and the law of the test is for biases "
-                "that are known. Test a richer family by test_parameters, or fix the parameters with .at(...) at "
-                "values from elsewhere."
-            )
         values = {name: self.values(value) for name, value in asked.items()}
-        return check_biases(self.overlap_tangent, self.names, values, **options)
+        if self.joint is None or not self.joint.families:
+            return check_biases(self.overlap_tangent, self.names, values, **options)
+        if options.get("method", "score") != "score":
+            raise refusal("ks tests", "rows in memory", "parameters")
+        without = self.point if self.prepared.known is None else self.alone
+        if without is None:
+            return untested(
+                "only the known values tell the parameters of a bias, so that the samples alone fit any column these "
+                "speak of. Look at fit.known, which compares all known values with one another."
+            )
+        joint = self.joint.without_known()
+        tangent = self.tangent_of(joint, without[: len(joint.coordinates)])
+        return check_biases(tangent, self.names, values, **options)
+
+    def parts(self, fit: Any) -> MemoryParts:
+        """Return what accounts of a fit ask of its rows."""
+        return MemoryParts(fit)
 
     def bounds(self, delta: float) -> Bounds:
         """Return the paper's finite-sample constants, whose theory is of known biases that overlap alone joins."""
         if self.joint is not None:
-            more = "parameters that are estimated" if self.joint.families else "known values beside them"
-            raise VardiError(
-                f"The finite-sample bounds are for weights that follow from known biases alone, and these have {more}. "
-                "Debias without known values, and with parameters fixed by .at(...), to see the bounds as if they were."
-            )
+            raise refusal("bounds", "rows in memory", "both")
         return bounds(self.tangent, self.names, delta)
 
     @cached_property
@@ -262,6 +279,12 @@ class InMemory:
         """Return m functions that are zero on every row."""
         return np.zeros((len(self.source), m))
 
+    none_on_rows = nothing
+
+    def known_on_rows(self) -> Floats:
+        """Return the known functions on the rows of the pool."""
+        return self.rows.spread(self.prepared.values)
+
     def measured_known(self) -> Floats:
         """Return the means of the known functions under the weights."""
         return np.asarray(self.masses @ self.known_values())
@@ -298,7 +321,7 @@ class InMemory:
 
     def matrix(self, values: Any) -> Floats:
         """Return several columns, expressions or arrays as numbers of shape (n, m)."""
-        if isinstance(values, list | tuple) and any(not np.ndim(part) for part in values):
+        if isinstance(values, list | tuple) and any(is_function(part) for part in values):
             return np.column_stack([self.values(part) for part in values])
         array = as_array(in_order(values, self.pool.frames, "The frame of values"), "The matrix of values")
         numbers = _numbers(array)
@@ -313,13 +336,13 @@ class InMemory:
 
     def values(self, values: Any) -> Floats:
         """Return a column, an expression or an array as numbers, one for each row that the fit rests on."""
-        if isinstance(values, str):
-            pieces = [_evaluated(frame, values) for frame in self.pool.frames]
+        if is_function(values):
+            pieces = [evaluated(values, frame) for frame in self.pool.frames]
             if not pieces:
                 raise MismatchError(
-                    f"The fit knows biases only, and no column {values!r}. Give a value for each row.",
+                    f"The fit knows biases only, and no column {name_of(values)!r}. Give a value for each row.",
                     expected=("array",),
-                    got=(values,),
+                    got=(name_of(values),),
                 )
             array = np.concatenate(pieces)
         else:
@@ -331,7 +354,7 @@ class InMemory:
                 expected=(len(self),),
                 got=array.shape,
             )
-        return self.in_fit(array, values if isinstance(values, str) else None)
+        return self.in_fit(array, name_of(values) if is_function(values) else None)
 
     def in_fit(self, values: Floats, name: str | None = None) -> Floats:
         """Return values of the rows that the fit rests on, or refuse those that are not numbers."""
@@ -340,6 +363,25 @@ class InMemory:
         if bad:
             raise not_finite(bad, name)
         return values
+
+    def tail(self) -> tuple[float, list[int]]:
+        """Return the tail index of the weights, and the samples of the largest."""
+        return weight_tail(self.tangent.weights, self.source)
+
+    def single_rows(self, influence: Influence) -> tuple[Floats, list[str]]:
+        """Return the largest share of each variance that one row carries, and which row that is, in words."""
+        strata = self.tangent.strata
+        shares, rows = single_rows(strata, strata.centred(influence.values) ** 2)
+        places = rows if self.kept is None else np.flatnonzero(self.kept)[rows]
+        return shares, [
+            f"Row {place} of the pool, of {str(self.names[self.source[row]])!r},"
+            for place, row in zip(places.tolist(), rows.tolist(), strict=True)
+        ]
+
+    def sensitivity(self, estimate: Estimate, errors: Errors) -> float:
+        """Return what an estimate moves at worst, for each unit of log Gamma."""
+        assert estimate.influence is not None
+        return slope(self.tangent.measure, estimate.influence, errors)
 
     def steps(self, values: Any) -> PoolSteps:
         """Return where the distribution function of something steps."""
@@ -366,9 +408,17 @@ class InMemory:
         read = {name for bias in self.pool.biases for name in bias.columns}
         return tuple(sorted((name for name in numeric if name not in self.gaps), key=lambda name: name not in read))
 
-    def draw(self, n: int, seed: int | np.random.Generator | None, *, replace: bool) -> Any:
+    def draw(
+        self, n: int, seed: int | np.random.Generator | None, *, replace: bool | None, identity: str | None = None
+    ) -> Any:
         """Draw rows by weight: in the user's library, or their positions for a fit of a matrix."""
-        drawn = self.positions(n, seed, replace=replace)
+        if identity is not None:
+            raise MismatchError(
+                "id= names what identifies a row in an engine, and these rows are in memory, where their places do.",
+                expected=(None,),
+                got=(identity,),
+            )
+        drawn = self.positions(n, seed, replace=replace is not False)
         return drawn if not self.pool.frames else concat(self.pool.frames).take(drawn)
 
     def positions(self, n: int, seed: int | np.random.Generator | None, *, replace: bool) -> Integers:
@@ -385,92 +435,7 @@ class InMemory:
 
     def weigh(self, rows: Any) -> Any:
         """Return the weight of rows that need not be of the pool."""
-        sampled = np.flatnonzero(self.rows.sizes > 0).tolist()  # the others have no part in the weight
-        frame = as_frame(rows) if self.pool.biases else None
-        logs, H = self._new_frame(frame, sampled) if frame is not None else self._new_matrix(rows, sampled)
-        log_mass = np.asarray(logsumexp(logs + self.solution.u[sampled], axis=1))
-        uncovered = np.flatnonzero(log_mass == -np.inf)
-        if len(uncovered):
-            raise ImpossibleRowError(
-                f"No sampled bias covers {len(uncovered)} of the new rows (the first is row {uncovered[0]}), so "
-                "nothing is known of their weight. The debiased sample speaks for the part of the population that "
-                "some sample could have drawn.",
-                sample=None,
-                rows=uncovered[:10],
-            )
-        weights = np.exp(-log_mass)
-        if self.joint is not None and self.prepared.known is not None:
-            weights = self._with_known(log_mass, H)
-        return weights if frame is None else frame.series(weights, "weight")
-
-    def _new_frame(self, frame: Frame, sampled: Sequence[int]) -> tuple[Floats, Floats]:
-        """Return log omega and the known functions of new rows."""
-        biases = [self.pool.biases[k] for k in sampled]
-        factors = frame.evaluate([bias.known if isinstance(bias, ParametricBias) else bias for bias in biases])
-        Checks([self.names[k] for k in sampled], False, whole="the new rows").columns(factors)
-        with np.errstate(divide="ignore"):
-            logs = np.log(np.column_stack([np.asarray(factor, np.float64) for factor in factors]))
-        fixed = list(self.pool.biases)
-        if self.joint is not None:
-            for k, model in self.joint.families.items():
-                bias, theta = self.pool.biases[k], model.scale @ self.theta[self.joint.places[k]]
-                assert isinstance(bias, ParametricBias)
-                logs[:, sampled.index(k)] += users_log_omega(bias, frame, theta, str(self.names[k]))
-                fixed[k] = bias.at(theta.tolist())
-        known = self.prepared.known
-        return logs, np.empty((len(logs), 0)) if known is None else values_on_frame(known, frame, fixed)
-
-    def _new_matrix(self, rows: Any, sampled: Sequence[int]) -> tuple[Floats, Floats]:
-        matrix, log, known = self._matrix(rows), self.rows.log, self.prepared.known
-        columns = [matrix[:, k] for k in sampled]
-        Checks([self.names[k] for k in sampled], log, whole="the new rows").columns(columns)
-        values = np.column_stack([np.asarray(column, np.float64) for column in columns])
-        states = [] if known is None else list(known.states)
-        H = matrix[:, states].astype(np.float64)
-        with np.errstate(divide="ignore"):
-            return (values if log else np.log(values)), np.exp(H) if log else H
-
-    def _with_known(self, log_mass: Floats, H: Floats) -> Floats:
-        """Return 1 / S with the known functions in it, or refuse rows on which S is not above zero."""
-        joint, known = self.joint, self.prepared.known
-        assert joint is not None
-        assert known is not None
-        at = joint.coordinates
-        means = joint.known.means + joint.known.root @ self.point[at.epsilon]
-        terms = (H @ self.prepared.directions - means) * self.point[at.mu]
-        S = np.exp(log_mass) + terms.sum(axis=1)
-        bad = np.flatnonzero(~(S > 0))
-        if len(bad):
-            by = int(np.argmin(self.prepared.directions @ terms[bad[0]])) if len(known) > 1 else 0
-            raise ImpossibleRowError(
-                f"{len(bad)} of the new rows (the first is row {bad[0]}) have no weight: {known.labels[by]!r}, whose "
-                "mean is known, is further out on them than on any row of the pool, and the weights are positive on "
-                "the pool only. Weigh rows like those of the pool, or debias without that known value.",
-                sample=None,
-                rows=bad[:10],
-            )
-        return np.asarray(1.0 / S)
-
-    def _matrix(self, rows: Any) -> Floats:
-        """Return new rows of a matrix fit as an array; what a sparse one does not store is omega = 0."""
-        if sparse.issparse(rows):
-            stored = sparse.coo_array(rows)
-            matrix = np.full(stored.shape, -np.inf if self.rows.log else 0.0)
-            matrix[stored.row, stored.col] = stored.data
-        else:
-            array = as_array(rows, "The matrix of new rows")
-            numbers = as_numbers(array)
-            if numbers is None:
-                raise InvalidBiasError(f"The new rows hold {array.dtype}, and biases are numbers.", sample="")
-            matrix = numbers.astype(np.float64, copy=False)
-        if matrix.ndim != 2 or matrix.shape[1] != len(self.names):
-            raise MismatchError(
-                f"The new rows have shape {matrix.shape}. Give a matrix of biases with {len(self.names)} columns, as "
-                "in the fit.",
-                expected=(len(self.names),),
-                got=matrix.shape,
-            )
-        return matrix
+        return weigh(self, rows)
 
 
 def _numbers(array: NDArray[Any]) -> Floats:
@@ -490,9 +455,3 @@ def _missing_in(column: NDArray[Any]) -> int:
         return int(np.count_nonzero(~np.isfinite(column)))
     empty = column.dtype.kind == "O" and all(not hasattr(value, "__len__") and is_missing(value) for value in column)
     return len(column) if empty else 0
-
-
-def _evaluated(frame: Frame, text: str) -> NDArray[Any]:
-    if text in frame.columns and frame.column(text).dtype.kind in "fiub":
-        return frame.column(text)
-    return frame.evaluate([where(text)])[0]

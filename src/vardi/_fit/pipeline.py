@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -13,13 +14,13 @@ from vardi._fit.known import as_identified, warn_of_contradiction
 from vardi._fit.memory import InMemory
 from vardi._fit.prepare import Prepared, counted, prepare
 from vardi._fit.sample import DebiasedSample
-from vardi._inputs.pool import Pool, show
-from vardi._rows import Rows
+from vardi._inputs.pool import Name, Pool
 from vardi._solve.identify import Verdict, joined_verdict, judge
-from vardi._solve.model import joined_groups, solve_joint, solve_plain
+from vardi._solve.model import joining_of, solve_joint, solve_plain
 from vardi._solve.newton import Solution
 from vardi._solve.parameters import unknown_everywhere
 from vardi.errors import DroppedSamplesWarning, MismatchError, NotIdentifiableError
+from vardi.errors._texts import show
 
 OnUnidentified = Literal["raise", "largest"]
 
@@ -39,7 +40,7 @@ def fit(
     while True:
         prepared = prepare(pool, omega, kept, known, log=log)
         if prepared.joint is not None:
-            _refuse_largest(on_unidentified, prepared)
+            refuse_largest(on_unidentified, known=prepared.known is not None)
             return _fit_joint(pool, kept, prepared, tol, max_iterations)
         fitted = solve_plain(prepared.rows, pool.names, tol, max_iterations)
         if isinstance(fitted, Solution):
@@ -47,7 +48,8 @@ def fit(
         fitted = with_hint(pool, fitted)
         if on_unidentified == "raise":
             raise fitted.error()
-        kept = kept & _largest_group(fitted, prepared.rows, pool)
+        largest = largest_group(fitted, dict(zip(pool.names, prepared.rows.sizes.tolist(), strict=True)))
+        kept = kept & np.isin(pool.source, [k for k, name in enumerate(pool.names) if name in largest])
     weights, shift = prepared.rows.weights(fitted.u)
     solution = replace(fitted, u=fitted.u + shift, weights=weights)
     return DebiasedSample(InMemory(pool, None if kept.all() else kept, prepared, solution))
@@ -62,8 +64,17 @@ def _fit_joint(
     found = solve_joint(
         joint, pool.names, prepared.known, prepared.values, verdict, tol=tol, max_iterations=max_iterations
     )
-    held = InMemory(pool, None if kept.all() else kept, prepared, found.solution, found.alone, found.groups)
-    fit = DebiasedSample(held)
+    fit = DebiasedSample(
+        InMemory(
+            pool,
+            None if kept.all() else kept,
+            prepared,
+            found.solution,
+            found.alone,
+            found.groups,
+            found.joining,
+        )
+    )
     if prepared.known is not None:
         warn_of_contradiction(fit.known)
     return fit
@@ -82,12 +93,12 @@ def verdict_of(pool: Pool, omega: Any, known: Any, *, log: bool) -> Verdict:
             return as_identified(verdict, str(unknown_everywhere([pool.names[k] for k in sampled], verdict)))
         return verdict
     try:
-        joined_groups(joint, pool.names, verdict)
+        joining = joining_of(joint, pool.names, verdict)
     except NotIdentifiableError as error:
         if error.verdict is None:
             raise
         return as_identified(error.verdict, str(error))
-    return joined_verdict(verdict, None)
+    return joined_verdict(verdict, joining)
 
 
 def first_theta(prepared: Prepared) -> NDArray[np.float64]:
@@ -103,10 +114,11 @@ def with_hint(pool: Pool, verdict: Verdict) -> Verdict:
     return replace(verdict, message=f"{verdict.message} {hint}") if hint else verdict
 
 
-def _refuse_largest(on_unidentified: OnUnidentified, prepared: Prepared) -> None:
+def refuse_largest(on_unidentified: str, *, known: bool) -> None:
+    """Refuse to leave samples out where known values or parameters speak of all."""
     if on_unidentified != "largest":
         return
-    if prepared.known is not None:
+    if known:
         raise MismatchError(
             "on_unidentified='largest' leaves samples out, and known values speak of the whole population. Give known "
             "values that join the groups, or debias the samples of one group without them.",
@@ -121,15 +133,13 @@ def _refuse_largest(on_unidentified: OnUnidentified, prepared: Prepared) -> None
     )
 
 
-def _largest_group(verdict: Verdict, rows: Rows, pool: Pool) -> NDArray[np.bool_]:
-    """Return which rows of the pool belong to the group with the most rows, and warn of the others."""
-    size = dict(zip(pool.names, rows.sizes.tolist(), strict=True))
-    largest = max(verdict.groups, key=lambda group: sum(size[name] for name in group))
+def largest_group(verdict: Verdict, sizes: Mapping[Name, float]) -> set[Name]:
+    """Return the samples of the group with the most rows, and warn of the others."""
+    largest = max(verdict.groups, key=lambda group: sum(sizes[name] for name in group))
     dropped = [name for group in verdict.groups if group is not largest for name in group]
     warnings.warn(
-        f"Left out {show(dropped)} with {sum(size[name] for name in dropped):g} rows. {verdict.message}",
+        f"Left out {show(dropped)} with {sum(sizes[name] for name in dropped):g} rows. {verdict.message}",
         DroppedSamplesWarning,
         stacklevel=4,
     )
-    kept = set(largest)
-    return np.isin(pool.source, [k for k, name in enumerate(pool.names) if name in kept])
+    return set(largest)

@@ -1,4 +1,4 @@
-"""A pool and what is known -> the rows that are solved: known biases, families with parameters, known columns."""
+"""A pool and what is known -> the rows that are solved: known biases, families of the others, known columns."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from numpy.typing import NDArray
 
 from vardi._inputs.known import Known, PoolTable, as_known
 from vardi._inputs.known_on_rows import reduced, values_on
-from vardi._inputs.pool import Pool, show
+from vardi._inputs.pool import Pool
 from vardi._rows import Rows, as_rows
+from vardi._rows.cells import with_levels
 from vardi._rows.contract import Floats, Integers
 from vardi._rows.families import Function, Model, as_model
 from vardi._rows.joint import Joint, KnownColumns
 from vardi.biases import ParametricBias
 from vardi.errors import UnidentifiedParametersError
+from vardi.errors._texts import show
 
 RANK = 1e-12  # relative size of a variance of known values from which it counts
 
@@ -37,6 +39,8 @@ class Prepared:
         The known functions on the rows.
     directions : ndarray of shape (m, r)
         Which combinations of the known functions are linearly independent.
+    pool : Pool or None
+        The pool, where rows told more of its biases: the categories that have a parameter.
     """
 
     rows: Rows
@@ -44,6 +48,7 @@ class Prepared:
     known: Known | None = None
     values: Floats = field(default_factory=lambda: np.empty((0, 0)))
     directions: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    pool: Pool | None = None
 
 
 def prepare(pool: Pool, omega: Any, kept: NDArray[np.bool_], known: Any, *, log: bool) -> Prepared:
@@ -55,7 +60,8 @@ def prepare(pool: Pool, omega: Any, kept: NDArray[np.bool_], known: Any, *, log:
     if known is None and not parametric:
         return Prepared(rows_of(pool, omega, kept, log=log))
     given = None if known is None else as_known(known, pool.names, PoolTable(pool))
-    families = _families(pool, parametric, kept)
+    pool = _with_levels(pool, parametric, kept, omega)
+    families = _families(pool, kept)
     H = np.empty((int(kept.sum()), 0)) if given is None else values_on(given, pool, omega, log=log)[kept]
     also = [*H.T, *(column for model in families.values() for column in getattr(model, "z", np.empty((0, 0))).T)]
     opaque = any(isinstance(model, Function) for model in families.values())
@@ -66,7 +72,7 @@ def prepare(pool: Pool, omega: Any, kept: NDArray[np.bool_], known: Any, *, log:
     if first is not None:
         H, families = H[first], {k: model.subset(first) for k, model in families.items()}
     columns, directions = _known_columns(given, H, families)
-    return Prepared(rows, Joint(rows, families, columns), given, H, directions)
+    return Prepared(rows, Joint(rows, families, columns), given, H, directions, pool)
 
 
 def rows_of(pool: Pool, omega: Any, kept: NDArray[np.bool_], *, log: bool, also: Any = ()) -> Rows:
@@ -84,7 +90,8 @@ def counted(pool: Pool) -> NDArray[np.bool_]:
     return np.ones(len(pool), bool) if pool.counts is None else pool.counts > 0
 
 
-def _families(pool: Pool, parametric: dict[int, ParametricBias], kept: NDArray[np.bool_]) -> dict[int, Model]:
+def _with_levels(pool: Pool, parametric: dict[int, ParametricBias], kept: NDArray[np.bool_], omega: Any) -> Pool:
+    """Return the pool with the values that biases by category have a parameter for."""
     sizes = np.bincount(pool.source[kept], minlength=len(pool.names))
     absent = [k for k in parametric if not sizes[k]]
     if absent:
@@ -95,8 +102,21 @@ def _families(pool: Pool, parametric: dict[int, ParametricBias], kept: NDArray[n
             sample=str(pool.names[absent[0]]),
             parameters=bias.names,
         )
+    counts = kept.astype(np.float64) if pool.counts is None else pool.counts
+    biases = list(pool.biases)
+    for k, bias in parametric.items():
+        matters = np.where(kept, counts, 0.0) * (np.asarray(omega[k]) > 0)
+        biases[k] = with_levels(bias, pool.frames, matters, pool.source == k, str(pool.names[k]))
+    return replace(pool, biases=tuple(biases))
+
+
+def _families(pool: Pool, kept: NDArray[np.bool_]) -> dict[int, Model]:
     counts = None if pool.counts is None else pool.counts[kept]
-    return {k: as_model(bias, pool.frames, kept, counts, str(pool.names[k])) for k, bias in parametric.items()}
+    return {
+        k: as_model(bias, pool.frames, kept, counts, str(pool.names[k]))
+        for k, bias in enumerate(pool.biases)
+        if isinstance(bias, ParametricBias)
+    }
 
 
 def _representatives(rows: Rows) -> Integers | None:
@@ -112,7 +132,16 @@ def _known_columns(known: Known | None, H: Floats, families: dict[int, Model]) -
     """Return known functions that are linearly independent over the rows, and which combinations of all they are."""
     if known is None:
         return KnownColumns.none(len(H)), np.empty((0, 0))
-    moving = {j: h for j, h in enumerate(known.functions) if isinstance(h, int) and h in families}
+    directions, root, moving = independent(known, H, set(families))
+    return KnownColumns(H @ directions, known.values @ directions, root, moving), directions
+
+
+def independent(known: Known, H: Floats, parametric: set[int]) -> tuple[Floats, Floats, dict[int, int]]:
+    """Return which combinations of known functions are used, a root of their covariance, and which have parameters.
+
+    A function that is a bias with parameters is one by itself, since it moves with these.
+    """
+    moving = {j: h for j, h in enumerate(known.functions) if isinstance(h, int) and h in parametric}
     fixed = np.array([j for j in range(len(known)) if j not in moving], np.int64)
     part = replace(
         known,
@@ -126,13 +155,7 @@ def _known_columns(known: Known | None, H: Floats, families: dict[int, Model]) -
     directions = np.zeros((len(known), inside.shape[1] + len(moving)))
     directions[fixed, : inside.shape[1]] = inside
     directions[list(moving), inside.shape[1] + np.arange(len(moving))] = 1.0
-    covariance = directions.T @ known.covariance @ directions
-    variances, axes = np.linalg.eigh(covariance)
+    variances, axes = np.linalg.eigh(directions.T @ known.covariance @ directions)
     kept = variances > RANK * max(float(np.abs(variances).max(initial=0.0)), 1e-300)
-    columns = KnownColumns(
-        H @ directions,
-        known.values @ directions,
-        axes[:, kept] * np.sqrt(variances[kept]),
-        {inside.shape[1] + i: k for i, k in enumerate(moving.values())},
-    )
-    return columns, directions
+    root = axes[:, kept] * np.sqrt(variances[kept])
+    return directions, root, {inside.shape[1] + i: k for i, k in enumerate(moving.values())}

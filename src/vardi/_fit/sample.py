@@ -15,7 +15,6 @@ from vardi._estimate.bias_test import BiasCheck
 from vardi._estimate.bootstrap import Bootstrap, Progress, bootstrap
 from vardi._estimate.bounds import Bounds
 from vardi._estimate.cdf import DebiasedCdf
-from vardi._estimate.diagnostics import Diagnostics, diagnose
 from vardi._estimate.draws import Method
 from vardi._estimate.estimates import Estimate, Estimates
 from vardi._estimate.known_check import KnownCheck
@@ -24,10 +23,14 @@ from vardi._estimate.reliability import Trust, require_trust, warn_of_single_row
 from vardi._estimate.resampling import Kind
 from vardi._estimate.sensitivity import GAMMAS, Mean, Question, Sensitivity
 from vardi._estimate.sensitivity import Kind as ErrorKind
-from vardi._estimate.tangent import Tangent, estimates_of
+from vardi._estimate.tangent import estimates_of
 from vardi._estimate.torch_batches import torch_sampler, torch_weights
+from vardi._facts.diagnostics import Diagnostics, diagnose
+from vardi._facts.parts import Parts
+from vardi._facts.summary import summarize, to_html, to_text
 from vardi._fit import parameters
 from vardi._fit.known import check_known, joined
+from vardi._inputs.frames.functions import is_function, name_of
 from vardi._inputs.old_names import shares_attribute
 from vardi._inputs.pool import Name
 from vardi._machine.atomic_write import require_writable, whole_file
@@ -50,7 +53,7 @@ class DebiasedSample:
     """
 
     def __init__(self, held: Any) -> None:
-        self.held = held
+        self.held = held  # rows with their weights, in memory or in an engine
         self.solution: Solution = held.solution
         self.names: tuple[Name, ...] = held.names
 
@@ -121,8 +124,9 @@ class DebiasedSample:
 
         Parameters
         ----------
-        values : str or array
-            A column, an expression of columns (``"price > 30"`` is a share), or a value for each row of the pool.
+        values : str, expression or array
+            A column, an expression of columns (``"price > 30"`` is a share), one of Polars or narwhals, or a value for
+            each row of the pool.
         level : float
             Coverage of the interval.
 
@@ -148,19 +152,19 @@ class DebiasedSample:
 
         Parameters
         ----------
-        matrix : array of shape (n, m), column, expression, or list of these two
+        matrix : array of shape (n, m), column, expression (text, Polars or narwhals), or list of these two
             The functions.
         level : float
             Coverage of each interval.
         """
-        matrix = [matrix] if isinstance(matrix, str) else matrix
+        matrix = [matrix] if is_function(matrix) else matrix
         return self._estimates(self.held.matrix(matrix), level)
 
     def _estimates(self, functions: Any, level: float) -> Estimates:
         require_trust(self, stacklevel=4)
         estimates = self.held.tangent.estimates(functions, level, trusted=self.trust.errors_hold)
         if self.trust.errors_hold and estimates.influence is not None:
-            warn_of_single_rows(self, estimates.influence.values)
+            warn_of_single_rows(*self.held.single_rows(estimates.influence))
         return estimates
 
     def cdf(self, column: Any) -> DebiasedCdf:
@@ -204,11 +208,12 @@ class DebiasedSample:
 
     def weight_shares(self) -> dict[Name, float]:
         """Return the share of the weight that the rows of each sample carry."""
-        return dict(zip(self.names, self.held.weight_shares().tolist(), strict=True))
+        mass = self.parts.weight_sums().mass
+        return dict(zip(self.names, (mass / mass.sum()).tolist(), strict=True))
 
     def effective_rows(self) -> float:
         r"""Return Kish's effective number of rows, :math:`1 / \sum_i \pi_i^2` (for rows that are counted once)."""
-        return self.held.effective_rows()
+        return self.parts.weight_sums().effective
 
     def weigh(self, rows: Any) -> Any:
         r"""Return the weight of rows that need not be of the pool: it is a function of the row.
@@ -234,7 +239,14 @@ class DebiasedSample:
         """
         return self.held.weigh(rows)
 
-    def sample(self, n: int, seed: int | np.random.Generator | None = None, *, replace: bool = True) -> Any:
+    def sample(
+        self,
+        n: int,
+        seed: int | np.random.Generator | None = None,
+        *,
+        replace: bool | None = None,
+        id: str | None = None,
+    ) -> Any:
         """Draw rows from the debiased sample: what a sample without bias could have been.
 
         Parameters
@@ -243,18 +255,23 @@ class DebiasedSample:
             How many rows.
         seed : int or Generator, optional
             For the same draw again.
-        replace : bool
-            Whether a row may be drawn more than once. Without replacement rows are drawn one after the other, so that
-            large weights come less often than their share; :class:`vardi.DebiasedResampler` has draws that keep it.
+        replace : bool, optional
+            Whether a row may be drawn more than once: by default yes in memory, and no in an engine, which draws the
+            rows with the smallest E / pi, E exponential from a hash of seed and row. Without replacement rows are
+            drawn one after the other, so that large weights come less often than their share;
+            :class:`vardi.DebiasedResampler` has draws that keep it.
+        id : str, optional
+            In an engine: the column that identifies a row, where the engine has no row number of its own.
 
         Returns
         -------
         array or frame
-            The rows, in the user's library; for a fit of a matrix their positions.
+            The rows, in the user's library; for a fit of a matrix their positions; of lazy frames a lazy frame, by name
+            where each sample has its own.
         """
         if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 0:
             raise MismatchError(f"{n!r} rows cannot be drawn. Give a whole number.", expected=("int",), got=(n,))
-        return self.held.draw(n, seed, replace=replace)
+        return self.held.draw(n, seed, replace=replace, identity=id)
 
     def torch_sampler(self, n: float | None = None, seed: int | None = None, *, method: Method = "multinomial") -> Any:
         """Return a ``torch.utils.data.Sampler`` that draws positions of rows by weight; see ``vardi.torch_batches``."""
@@ -267,7 +284,7 @@ class DebiasedSample:
     @cached_property
     def trust(self) -> Trust:
         """How far standard errors can be trusted: overlap over the weakest cut, and the tail of the weights."""
-        return Trust.of(self.held.tangent, self.solution, self.names, self.held.groups)
+        return Trust.of(self.held.tangent, self.solution, self.names, self.held.tail(), self.held.groups)
 
     def identify(self) -> Verdict:
         """Tell through which rows the samples are compared; kappa is measured by the debiased weights."""
@@ -300,7 +317,7 @@ class DebiasedSample:
 
         Parameters
         ----------
-        statistic : str, array, list of these, callable or None
+        statistic : str, expression, array, list of these, callable or None
             A column, an expression or a value for each row, of which the debiased mean is taken; several of these; or
             a function of the weights (pool order, times how often each row was drawn, mean 1). None gives the log
             normalisers alone.
@@ -422,9 +439,10 @@ class DebiasedSample:
         20 is reached at 1.453.
         """
         question = Question.of(self.held, gammas, samples, kind, threshold, trusted=self.trust.errors_hold)
-        numbers = self.held.values(values)
-        estimate = self._estimates(numbers[:, None], 0.95)[0]
-        return question.answer(Mean(numbers), estimate, f"mean of {values if isinstance(values, str) else 'values'}")
+        functions = self.held.functions(values)
+        estimate = self._estimates(functions, 0.95)[0]
+        what = name_of(values) if is_function(values) else "values"
+        return question.answer(Mean(functions), estimate, f"mean of {what}")
 
     def bounds(self, delta: float = 0.05) -> Bounds:
         """Return the paper's finite-sample constants for this fit, and a certificate that is of use.
@@ -466,10 +484,13 @@ class DebiasedSample:
         """The numeric columns of the pool without missing values, those that the biases read first."""
         return self.held.numeric_columns
 
+    @property
+    def parts(self) -> Parts:
+        """What accounts of the fit ask of the holder of its rows; see :mod:`vardi._facts.parts`."""
+        return self.held.parts(self)
+
     def summary(self) -> str:
         """Return what a person wants to know first, in one screen."""
-        from vardi._facts.summary import summarize, to_text
-
         return to_text(summarize(self))
 
     def report(
@@ -529,50 +550,4 @@ class DebiasedSample:
         return f"DebiasedSample({number_of_rows(len(self))} of {samples} sample{'' if samples == 1 else 's'})"
 
     def _repr_html_(self) -> str:
-        from vardi._facts.summary import summarize, to_html
-
         return to_html(summarize(self))
-
-    # what other modules of the package still ask for by these names
-
-    @property
-    def _pool(self) -> Any:
-        return self.held.pool
-
-    @property
-    def _rows(self) -> Any:
-        return self.held.rows
-
-    @property
-    def _kept(self) -> Any:
-        return self.held.kept
-
-    @property
-    def _influence(self) -> Tangent:
-        return self.held.tangent
-
-    @property
-    def _row_weights(self) -> Floats:
-        return self.held.row_weights
-
-    @property
-    def _weights(self) -> Floats:
-        return self.held.weights
-
-    @property
-    def _probabilities(self) -> Floats:
-        return self.held.probabilities
-
-    @property
-    def _log_omegas(self) -> Floats:
-        return self.held.log_omegas
-
-    @property
-    def _gaps(self) -> dict[str, int]:
-        return self.held.gaps
-
-    def _tilts(self, log_omegas: Floats) -> Floats:
-        return self.held.tilts()
-
-    def _values(self, values: Any) -> Floats:
-        return self.held.values(values)

@@ -25,13 +25,14 @@ from vardi._inputs.known_numbers import (
     value_of,
     without_sum,
 )
-from vardi._inputs.pool import Name, Pool, is_missing, no_labels, show, twin
-from vardi._rows.contract import Floats
-from vardi._values import as_numbers
+from vardi._inputs.pool import Name, Pool, is_missing, no_labels, twin
+from vardi._types import Floats
 from vardi.biases import Bias, ExpressionBias, ParametricBias, isin, where
 from vardi.biases._expressions import is_condition
 from vardi.biases._expressions.nodes import Column, IsIn
+from vardi.biases._values import as_numbers
 from vardi.errors import ExpressionError, InvalidKnownError, MismatchError, MissingValuesError, number_of_rows, suggest
+from vardi.errors._texts import show
 
 ROUNDING = 1e-5  # how far the shares of a margin may be from 1 in sum: printed shares are rounded
 

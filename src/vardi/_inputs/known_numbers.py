@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from vardi._inputs.pool import show
-from vardi._rows.contract import Floats
+from vardi._types import Floats
 from vardi.errors import InvalidKnownError, MismatchError
+from vardi.errors._texts import show
 
 Scale: TypeAlias = Literal["number", "share", "normaliser"]
 

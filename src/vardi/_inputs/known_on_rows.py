@@ -18,11 +18,12 @@ from scipy.special import chdtrc
 
 from vardi._inputs.frames import Frame
 from vardi._inputs.known import Known
-from vardi._inputs.pool import Pool, show
-from vardi._rows.contract import Floats
+from vardi._inputs.pool import Pool
+from vardi._types import Floats
 from vardi.biases import Bias, ExpressionBias
 from vardi.biases._expressions import is_condition
 from vardi.errors import InvalidKnownError, MissingValuesError
+from vardi.errors._texts import show
 
 RANK = 1e-9  # what is left of a function of unit length, below which the others determine it
 SAME = 1e-12  # relative range up to which the values of a function are one constant
@@ -48,9 +49,9 @@ def values_on(known: Known, pool: Pool, omega: Any, *, log: bool) -> Floats:
     """
     H = np.empty((len(pool), len(known)))
     places = [j for j, h in enumerate(known.functions) if isinstance(h, Bias)]
-    asked = [h for h in known.functions if isinstance(h, Bias)]
+    functions = [h for h in known.functions if isinstance(h, Bias)]
     try:
-        evaluated = pool.evaluate(asked, [known.labels[j] for j in places]) if places else []
+        evaluated = pool.evaluate(functions, [known.labels[j] for j in places]) if places else []
     except MissingValuesError as error:
         raise _missing(known, error) from error
     for j, values in zip(places, evaluated, strict=True):

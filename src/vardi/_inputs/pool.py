@@ -11,23 +11,16 @@ from numpy.typing import NDArray
 
 from vardi._inputs.frames import Frame, as_frame, concat
 from vardi._machine.memory import require_memory
-from vardi._rows.contract import Floats, Integers
-from vardi._values import as_array, belongs_elsewhere, index_of, read_only
+from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias, ProductBias, ValuesBias, as_bias
 from vardi.biases._expressions import is_condition
-from vardi.errors import (
-    EmptySampleError,
-    InvalidBiasError,
-    InvalidCountsError,
-    MismatchError,
-    MissingValuesError,
-    number_of_rows,
-    suggest,
-)
+from vardi.biases._values import as_array, belongs_elsewhere, index_of, read_only
+from vardi.errors import EmptySampleError, InvalidBiasError, MismatchError, number_of_rows, suggest
+from vardi.errors import _refusals as refusals
+from vardi.errors._texts import LISTED, show
 
 Name = Hashable
 
-MOST = 1e150  # whose square is a float
 NEAREST = 300  # samples up to which every pair is looked at for the nearest
 
 
@@ -63,7 +56,7 @@ class Pool:
         return self.evaluate(self.biases, self.names)
 
     def evaluate(self, biases: Sequence[Bias], names: Sequence[Name]) -> list[NDArray[Any]]:
-        """Return the values of biases, or of other functions of the rows, on all rows; names are for messages."""
+        """Return the values of any functions on all rows; the names are for messages."""
         factors = [bias.factors if isinstance(bias, ProductBias) else (bias,) for bias in biases]
         functions = list(dict.fromkeys(part for parts in factors for part in parts if not isinstance(part, ValuesBias)))
         self._require_memory(functions)
@@ -153,7 +146,8 @@ def as_pool(samples: Any, biases: Any, *, source: Any = None, counts: Any = None
     require_biases_for(named, by_name)
     frames = tuple(as_frame(rows) for rows in named.values())
     empty = [name for name, frame in zip(named, frames, strict=True) if not len(frame)]
-    _refuse_empty(empty)
+    if empty:
+        raise refusals.empty_samples(empty)
     names = (*named, *(name for name in by_name if name not in named))
     codes = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames])
     if isinstance(counts, Mapping):
@@ -173,7 +167,7 @@ def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
         )
     frame, by_name = as_frame(rows), as_named(biases, "biases")
     if not len(frame):
-        raise EmptySampleError("The pool has no rows. Give at least one row of one sample.")
+        raise refusals.empty_pool()
     labels = frame.column(source) if isinstance(source, str) else _labels(in_order(source, (frame,), "source"))
     _require_length("source", labels, len(frame), "label")
     if isinstance(biases, list | tuple):  # which are named by their place
@@ -189,17 +183,9 @@ def _with_rows(pool: Pool) -> Pool:
     if pool.counts is not None:
         there = np.bincount(pool.source, minlength=len(pool.names)) > 0
         counted = np.bincount(pool.source, pool.counts, minlength=len(pool.names)) > 0
-        _refuse_empty([pool.names[k] for k in np.flatnonzero(there & ~counted).tolist()])
+        if (there & ~counted).any():
+            raise refusals.empty_samples([pool.names[k] for k in np.flatnonzero(there & ~counted).tolist()])
     return pool
-
-
-def _refuse_empty(names: Sequence[Name]) -> None:
-    if names:
-        raise EmptySampleError(
-            f"No rows in {show(names)}. Leave an empty sample out of the samples; its bias may stay, and its "
-            "normaliser is estimated all the same.",
-            samples=map(str, names),
-        )
 
 
 def in_order(values: Any, frames: Sequence[Frame], what: str) -> Any:
@@ -307,18 +293,8 @@ def _codes(labels: NDArray[Any], names: Mapping[Name, Any], column: str) -> Inte
     strangers = labels[codes < 0].tolist()
     missing = sum(is_missing(label) for label in strangers)
     if missing:
-        raise MissingValuesError(
-            f"No label in {column!r} for {number_of_rows(missing)}, so it is unknown which sample they belong to. "
-            "Fill the labels, or take these rows out.",
-            columns={column: missing},
-        )
-    found = dict.fromkeys(labels.tolist())
-    raise MismatchError(
-        f"Label {str(strangers[0])!r} of {column!r} has no bias. The labels are {show(found)}, the biases "
-        f"{show(names)}.{twin(strangers[0], names) or suggest(strangers[0], names)} Give each label a bias.",
-        expected=names,
-        got=found,
-    )
+        raise refusals.missing_labels(column, missing)
+    raise refusals.unknown_label(strangers[0], column, dict.fromkeys(labels.tolist()), names)
 
 
 def _labels(source: Any) -> NDArray[Any]:
@@ -393,26 +369,14 @@ def _counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats | None:
         counts = _counts_of_column(counts, frames)
     values = as_array(counts, "counts")
     if values.dtype.kind not in "iufb":
-        raise MismatchError(
-            f"counts holds {values.dtype}, and counts are numbers. Give how many rows each row stands for.",
-            expected=("numbers",),
-            got=(str(values.dtype),),
-        )
+        raise refusals.counts_of_a_kind(values.dtype)
     values = values.astype(np.float64)
     _require_length("counts", values, n, "count")
     bad = np.flatnonzero(~((values >= 0) & (values < np.inf)))
     if len(bad):
-        raise InvalidCountsError(
-            f"The count of row {bad[0]} of the pool is {values[bad[0]]}. A count says how many rows a row stands for, "
-            "so it is a finite number, zero or more.",
-            rows=bad[:10],
-        )
-    if values.sum() > MOST:
-        raise InvalidCountsError(
-            f"The counts add up to {values.sum():.3g}, and squares of that are beyond floating point. Divide them "
-            "all by one number: weights stay the same, and errors are those of as many rows as the counts say.",
-            rows=(),
-        )
+        raise refusals.invalid_counts(f"The count of row {bad[0]} of the pool is {values[bad[0]]}", bad[:LISTED])
+    if values.sum() > refusals.MOST:
+        raise refusals.too_many(values.sum())
     return values
 
 
@@ -420,16 +384,8 @@ def _counts_of_column(name: str, frames: Sequence[Frame]) -> NDArray[Any]:
     counts = _joined([frame.column(name) for frame in frames])
     missing = int(np.count_nonzero(np.isnan(counts))) if counts.dtype.kind == "f" else 0
     if missing:
-        raise missing_counts(name, missing)
+        raise refusals.missing_counts(name, missing)
     return counts
-
-
-def missing_counts(name: str, count: int) -> MissingValuesError:
-    """Return the error for missing values in a column of counts."""
-    return MissingValuesError(
-        f"The counts in {name!r} are missing in {number_of_rows(count)}. Fill them in, or take these rows out.",
-        columns={name: count},
-    )
 
 
 def _require_length(what: str, values: NDArray[Any], n: int, unit: str) -> None:
@@ -449,23 +405,3 @@ def _product(factors: Sequence[NDArray[Any]]) -> NDArray[Any]:
     if len(factors) == 1:
         return factors[0]
     return np.asarray(np.prod([np.asarray(factor, np.float64) for factor in factors], axis=0))
-
-
-def show(names: Iterable[Name]) -> str:
-    """Return names as a person reads them, the first ten of many."""
-    shown = [repr(str(name)) for name in names]
-    return (", ".join(shown[:10]) or "none") + (f" and {len(shown) - 10} more" if len(shown) > 10 else "")
-
-
-def cut(text: str, width: int) -> str:
-    """Return a text in at most so many letters; its middle gives way, so that both ends still tell names apart.
-
-    Examples
-    --------
-    >>> cut("household_survey_north", 15)
-    'househo…y_north'
-    """
-    if len(text) <= width:
-        return text
-    tail = (width - 1) // 2
-    return f"{text[: width - 1 - tail]}…{text[-tail:]}"

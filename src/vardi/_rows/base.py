@@ -130,6 +130,10 @@ class Rows(ABC):
         p = self.mix(v, np.eye(len(self.sizes)))
         return p, p
 
+    def gradients(self, v: Floats) -> dict[int, Floats]:
+        """Return the gradients of biases with parameters: there are none."""
+        return {}
+
     def beside(self, v: Floats) -> tuple[Floats, Floats]:
         """Return x_i and q_i of every row without the part of u: nothing."""
         nothing = np.empty((len(self), 0))

@@ -12,11 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit
 
 from vardi._inputs.frames import Frame
+from vardi._rows.cells import dummies, require_seen
 from vardi._rows.contract import Floats
 from vardi.biases import ExpressionBias, FunctionFamily, ParametricBias
+from vardi.biases._expressions.cells import Cells
+from vardi.biases._expressions.families import Family
 from vardi.errors import InvalidBiasError, UnidentifiedParametersError, number_of_rows
 
 STEP = 3e-3  # how much log omega changes at most in a difference
@@ -70,7 +74,7 @@ class Model(Protocol):
 
 @dataclass(frozen=True)
 class Linear:
-    """A tilt, a power or steps: log omega = theta'z."""
+    """A tilt, a power, steps or cells: log omega = theta'z."""
 
     names: tuple[str, ...]
     z: Floats
@@ -292,11 +296,16 @@ def as_model(bias: ParametricBias, frames: tuple[Frame, ...], kept: Any, counts:
     if isinstance(family, FunctionFamily):
         return Function(family, frames, sample, kept)
     columns = columns_of(bias, frames, sample)[kept]
-    if family.kind == "steps":
-        p = columns.shape[1]
-        return Linear(family.names, columns, np.zeros(p), np.ones(p))
+    if isinstance(family, Cells) or family.kind == "steps":
+        return model_on(bias, columns, np.zeros(columns.shape[1]), np.ones(columns.shape[1]), sample)
     mean = np.average(columns, axis=0, weights=counts)
-    deviation = np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=counts))
+    return model_on(bias, columns, mean, np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=counts)), sample)
+
+
+def model_on(bias: ParametricBias, columns: Floats, mean: Floats, deviation: Floats, sample: str) -> Linear | Logistic:
+    """Return a family on rows whose columns are brought to mean 0 and deviation 1, or refuse one that never varies."""
+    family = bias.family
+    assert not isinstance(family, FunctionFamily)
     flat = np.flatnonzero(~(deviation > 1e-12 * np.abs(mean)))
     slopes = family.names[-columns.shape[1] :]
     if len(flat):
@@ -306,7 +315,7 @@ def as_model(bias: ParametricBias, frames: tuple[Frame, ...], kept: Any, counts:
             sample=sample,
             parameters=[slopes[j] for j in flat],
         )
-    kind = Logistic if family.kind == "logistic" else Linear
+    kind = Logistic if isinstance(family, Family) and family.kind == "logistic" else Linear
     return kind(family.names, (columns - mean) / deviation, mean, deviation)
 
 
@@ -314,6 +323,8 @@ def columns_of(bias: ParametricBias, frames: Sequence[Frame], sample: str) -> Fl
     """Return what a family's parameters multiply (the intercept apart), for all rows of some frames."""
     family = bias.family
     assert not isinstance(family, FunctionFamily)
+    if isinstance(family, Cells):
+        return dummies(bias, frames, sample)[0]
     nodes = family.intervals()[1:] if family.kind == "steps" else family.terms
     expressions = [ExpressionBias(node) for node in nodes]
     parts = [np.column_stack(frame.evaluate(expressions, sample)).astype(np.float64) for frame in frames]
@@ -325,10 +336,19 @@ def columns_of(bias: ParametricBias, frames: Sequence[Frame], sample: str) -> Fl
     return columns
 
 
-def users_log_omega(bias: ParametricBias, frame: Frame, parameters: Floats, sample: str) -> Floats:
-    """Return log omega of the family at the user's parameters, for rows that need not be of the pool."""
+def users_log_omega(
+    bias: ParametricBias, frame: Frame, parameters: Floats, sample: str, matters: NDArray[np.bool_]
+) -> Floats:
+    """Return log omega of the family at the user's parameters, for rows that need not be of the pool.
+
+    It must be known on the rows where it matters; on others the known factor of the bias is zero.
+    """
     if isinstance(bias.family, FunctionFamily):
         return Function(bias.family, (frame,), sample, slice(None)).log_omega(parameters)
+    if isinstance(bias.family, Cells):
+        columns, places = dummies(bias, (frame,), sample)
+        require_seen(bias, frame, places, matters, sample)
+        return np.asarray(columns @ parameters)
     columns = columns_of(bias, (frame,), sample)
     if bias.family.kind == "logistic":
         return -np.logaddexp(0.0, -(parameters[0] + columns @ parameters[1:]))

@@ -136,6 +136,10 @@ class Joint:
         p = at.rows.mix(at.u, np.eye(len(self.sizes))) * at.ratio[:, None]
         return np.column_stack([p, at.beside]), np.column_stack([p, at.scores])
 
+    def gradients(self, v: Floats) -> dict[int, Floats]:
+        """Return t = grad log omega of each bias with parameters."""
+        return self.at(v).gradients
+
     def beside(self, v: Floats) -> tuple[Floats, Floats]:
         """Return x_i and q_i of every row without the part of u, of shape (n, d - K)."""
         at = self.at(v)
@@ -155,7 +159,7 @@ class Joint:
     def along(self, v: Floats, b: Floats) -> tuple[Floats, dict[int, Floats]]:
         """Return b_theta't of each row for its own bias, and for each bias with parameters."""
         theta = b[self.coordinates.theta]
-        along = {k: t @ theta[self.places[k]] for k, t in self.at(v).gradients.items()}
+        along = {k: t @ theta[self.places[k]] for k, t in self.gradients(v).items()}
         own = np.zeros(len(self))
         for k, values in along.items():
             own += np.where(self.source == k, values, 0.0)
@@ -186,6 +190,22 @@ class Joint:
         if self.families:
             joint.logs = self.logs
         return joint
+
+    def without_known(self) -> Joint:
+        """Return the same rows with nothing known of the population."""
+        return Joint(self.base, self.families, KnownColumns.none(len(self)))
+
+    def masses_of(self, groups: Integers, v: Floats) -> Floats:
+        """Return the share of the weight that each group of samples carries at a point."""
+        weights, _ = self.weights(v)
+        mass = weights if self.counts is None else weights * self.counts
+        return np.bincount(groups[self.source], mass) / self.sizes.sum()
+
+    def with_masses_of(self, groups: Integers, masses: Floats) -> Joint:
+        """Return the same rows with nothing known but the masses of groups of samples."""
+        members = np.eye(len(masses))[groups[self.source]]
+        known = KnownColumns(members[:, 1:], masses[1:], np.empty((len(masses) - 1, 0)), {})
+        return Joint(self.base, self.families, known)
 
     def with_values(self, means: Floats) -> Joint:
         """Return the same rows with other known values."""

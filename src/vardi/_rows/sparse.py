@@ -139,7 +139,8 @@ class Sparse(Rows):
         weight = self._counted(1.0 / (scaled.matrix @ step))
         if y.ndim == 1:
             return self._column_sums(scaled, weight * y) * step
-        return np.column_stack([self._column_sums(scaled, weight * column) * step for column in y.T])
+        columns = [self._column_sums(scaled, weight * column) * step for column in y.T]
+        return np.column_stack(columns) if columns else np.empty((len(u), 0))
 
     def reach(self) -> Any:
         """Return the K x K (sparse) counts of rows of sample l (columns) that bias k (rows) could have drawn."""

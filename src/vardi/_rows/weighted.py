@@ -28,6 +28,7 @@ class RowsAtPoints(Protocol):
     def seen(self, v: Floats) -> tuple[Floats, Floats]: ...
     def beside(self, v: Floats) -> tuple[Floats, Floats]: ...
     def along(self, v: Floats, b: Floats) -> tuple[Floats, dict[int, Floats]]: ...
+    def gradients(self, v: Floats) -> dict[int, Floats]: ...
     def spread(self, values: NDArray[Any]) -> NDArray[Any]: ...
 
 
@@ -98,6 +99,10 @@ class WeightedRows:
         """Return x_i and q_i of every row of the pool, of shape (n, d)."""
         x, q = self.rows.seen(self.v)
         return self.rows.spread(x), self.rows.spread(q)
+
+    def gradients(self) -> dict[int, Floats]:
+        """Return t = grad log omega of each bias with parameters, for the rows as they were solved."""
+        return self.rows.gradients(self.v)
 
     def along(self, b: Floats) -> tuple[Floats, dict[int, Floats]]:
         """Return b_theta't of each row for its own bias, and for each bias with parameters."""

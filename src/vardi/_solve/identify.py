@@ -15,7 +15,8 @@ from scipy.sparse import csgraph
 
 from vardi._rows.contract import Floats, Integers
 from vardi._rows.start import widest_tree
-from vardi.errors import NotIdentifiableError, number_of_rows
+from vardi.errors import NotIdentifiableError
+from vardi.errors._texts import WIDTH, number_of_rows, show
 
 Name: TypeAlias = Hashable
 Groups: TypeAlias = tuple[tuple[Name, ...], ...]
@@ -105,7 +106,7 @@ class Verdict:
         return self.identified
 
     def __str__(self) -> str:
-        return textwrap.fill(self.message, 80)
+        return textwrap.fill(self.message, WIDTH)
 
     def _repr_html_(self) -> str:
         mark, colour = ("✓", "#1a7f37") if self.identified else ("✗", "#cf222e")
@@ -195,7 +196,7 @@ def judge(rows: JudgeableRows, names: Sequence[Name], mass: Floats | None = None
 def cut_verdict(before: Verdict, side: Floats, gap: float) -> Verdict:
     """Judge a graph that is connected by the letter but not to rounding: the cut is given by the signs of side."""
     groups = _named_groups((side > 0).astype(np.int64), before.names)
-    between = " and ".join(_list(group) for group in groups)
+    between = " and ".join(show(group) for group in groups)
     message = (
         f"{between} overlap so little that their relative weight is lost in rounding (spectral gap {gap:.1e}). The "
         "biases allow rows on both sides, but the rows that were drawn lie too far apart to compare. Add a sample that "
@@ -204,27 +205,41 @@ def cut_verdict(before: Verdict, side: Floats, gap: float) -> Verdict:
     return replace(before, identified=False, groups=groups, message=message)
 
 
-def joined_verdict(before: Verdict, masses: Floats | None) -> Verdict:
+@dataclass(frozen=True)
+class Joining:
+    """How known values join groups of samples that overlap does not compare.
+
+    Attributes
+    ----------
+    exact : bool
+        Whether functions that are constant within each group tell the mass of all, as shares of groups do; else the
+        masses are estimates, by means that differ between the groups.
+    condition : float
+        The condition number of (1, means of the known functions in each group): how much it amplifies their errors.
+    """
+
+    exact: bool
+    condition: float
+
+
+def joined_verdict(before: Verdict, joining: Joining | None, masses: Floats | None = None) -> Verdict:
     """Return the verdict on samples whose groups known values join; with the masses that these give them, if solved."""
-    if before.identified:
+    if before.identified or joining is None:
         return before
-    shown = before.groups[:6]
-    shares = (
-        ""
-        if masses is None
-        else "; ".join(f"{_list(group)} {mass:.1%}" for group, mass in zip(shown, masses, strict=False))
-    )
-    more = "; ..." if len(before.groups) > 6 else ""
+    how = "exactly" if joining.exact else f"by estimate, with condition number {joining.condition:.3g}"
+    shown = zip(before.groups[:6], [] if masses is None else masses, strict=False)
+    shares = "; ".join(f"{show(group)} {mass:.1%}" for group, mass in shown)
+    more = "; ..." if shares and len(before.groups) > 6 else ""
     message = (
-        f"The samples fall into {len(before.groups)} groups that overlap does not compare, and the known values do"
-        f"{f' ({shares}{more})' if shares else ''}."
+        f"The samples fall into {len(before.groups)} groups that overlap does not compare; known values join them "
+        f"{how}{f': {shares}{more}' if shares else ''}."
     )
     return replace(before, identified=True, message=message)
 
 
 def group_text(names: Sequence[Name]) -> str:
     """Return the names of a group as a person reads them."""
-    return _list(names) if len(names) == 1 else f"({_list(names)})"
+    return show(names) if len(names) == 1 else f"({show(names)})"
 
 
 def _named_groups(labels: Integers, names: Sequence[Name]) -> Groups:
@@ -297,9 +312,5 @@ def _disagreement(graph: Any, names: Sequence[Name], labels: Integers, groups: G
 
 
 def _groups_text(groups: Groups) -> str:
-    listed = "; ".join(_list(group) for group in groups[:6]) + ("; ..." if len(groups) > 6 else "")
+    listed = "; ".join(show(group) for group in groups[:6]) + ("; ..." if len(groups) > 6 else "")
     return f"The samples fall into {len(groups)} groups that cannot be compared ({listed})"
-
-
-def _list(names: Sequence[Name]) -> str:
-    return ", ".join(f"'{name}'" for name in names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -24,10 +24,12 @@ RANK = 1e-11  # relative size of an eigenvalue of J from which a direction count
 SPECTRAL = 400  # coordinates up to which J is solved by its eigenvectors
 HALVINGS = 30
 LEAP = 5.0  # largest change of a parameter in one step, where columns have deviation 1
+STRIDE = 2.0  # the same where steps are judged by the gradient alone
 REACH = 10.0  # largest change of a difference of u in one step
 FAR = 40.0  # parameters of such columns from which the search is lost
 SCORE, ENOUGH = 1e-9, 1e-5  # of the gradient, in standard errors of it: what is sought, and what will do
 SETTLED = 1e-6  # length of the last step
+STUCK = 10  # steps that do not halve the gradient after which known values are approached by stops
 PATIENCE = 5  # steps without progress after which only rounding is left
 CLOSE = 1.0 / 1024  # share of the way to the known values below which a step is not worth another
 
@@ -36,8 +38,9 @@ class JointRows(Protocol):
     """What the solver needs of rows with parameters or known moments."""
 
     sizes: Floats
-    coordinates: Coordinates
 
+    @property
+    def coordinates(self) -> Coordinates: ...
     def joint_sums(self, v: Floats) -> JointSums: ...
     def with_values(self, means: Floats) -> Self: ...
     @property
@@ -187,6 +190,12 @@ class At:
         relative[at.u][sampled] = np.abs(self.gradient[at.u][sampled]) / self.sizes[sampled]
         return float(np.where(np.append(sampled, np.ones(len(at) - len(sampled), bool)), relative, 0.0).max())
 
+    def distance(self, scale: Floats) -> float:
+        """Return the length of the gradient, that of mu as means under weights: these do not shrink as S grows."""
+        gradient = self.gradient / scale
+        gradient[self.coordinates.mu] *= self.n / self.sums.inverse
+        return float(np.linalg.norm(gradient[self.free]))
+
     @property
     def holds(self) -> bool:
         """Whether J has the eigenvalues of a solution: a minimum in u and theta, a maximum in mu."""
@@ -309,7 +318,7 @@ def stationary(
         solved = here.residual <= tol and length <= SETTLED
         if solved and (here.residual <= 1e-14 or length <= 1e-13 or idle > 1):
             return Walk(here, here.holds, iterations, length)
-        after = None if iterations == most or idle > 30 else _smaller(rows, here, delta)
+        after = None if iterations == most or idle > STUCK else _smaller(rows, here, delta)
         if after is None:
             return Walk(here, solved and here.holds, iterations, length)
         here = after
@@ -318,11 +327,13 @@ def stationary(
 
 def _smaller(rows: JointRows, here: At, delta: Floats) -> At | None:
     """Return the first point along the step, ever shorter, at which the gradient is smaller."""
-    norm = np.linalg.norm((here.gradient / here.scale)[here.free])
-    length = 1.0
+    at = rows.coordinates
+    norm = here.distance(here.scale)
+    leap = float(np.abs(delta[at.theta][rows.scaled]).max(initial=0.0))
+    length = min(1.0, STRIDE / max(leap, STRIDE))
     for _ in range(HALVINGS):
         after = At.of(rows, here.v + length * delta, here.held)
-        left = np.linalg.norm((after.gradient / here.scale)[here.free]) if after.sums.positive else np.inf
+        left = after.distance(here.scale) if after.sums.positive else np.inf
         if left < (1 - 1e-4 * length) * norm:
             return after
         length /= 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,14 +12,15 @@ import numpy as np
 from vardi._inputs.known import Known
 from vardi._inputs.known_on_rows import out_of_reach
 from vardi._inputs.pool import Name
+from vardi._machine.threads import single_threaded_blas
 from vardi._rows.base import Rows
 from vardi._rows.contract import Floats, Integers
+from vardi._rows.engine.joint import EngineRows
 from vardi._rows.joint import Joint
-from vardi._solve.identify import Verdict, connected, cut_verdict, group_text, judge, weak_groups
-from vardi._solve.joint import Walk, meet, stationary
+from vardi._solve.identify import Joining, Verdict, connected, cut_verdict, group_text, judge, weak_groups
+from vardi._solve.joint import Walk, descend, meet, stationary
 from vardi._solve.newton import GAP, Solution, newton, solve
 from vardi._solve.parameters import (
-    alone,
     held_of,
     require_identified,
     search,
@@ -28,6 +30,7 @@ from vardi._solve.parameters import (
 from vardi.errors import ConvergenceError, InvalidKnownError, NotIdentifiableError
 
 MANY = 10_000  # rows from which a few of them are looked at first
+SMALL = 2_000_000  # numbers (rows times coordinates) up to which threads of linear algebra only wait for one another
 FEW = 50  # rows of each sample that mostly show that all are linked
 JOINED = 1e-8  # of the means of known functions in groups: below it the groups cannot be told apart
 EMPTY = 1e-9  # mass of a group from which on it is gone
@@ -61,14 +64,18 @@ class JointFit:
     solution : Solution
         At the known values and the estimated parameters.
     alone : ndarray or None
-        The point without known values; None where overlap does not join the samples, or parameters need these values.
+        The point without known values, each group that overlap joins on its own scale; None where only these values
+        tell the parameters.
     groups : ndarray of int
         The group of each bias within which overlap compares the samples; -1 for a state without rows.
+    joining : Joining or None
+        How known values join the groups; None where there is one.
     """
 
     solution: Solution
     alone: Floats | None
     groups: Integers
+    joining: Joining | None = None
 
 
 def solve_joint(
@@ -96,17 +103,30 @@ def solve_joint(
     verdict : Verdict
         Of the overlap.
     """
+    with single_threaded_blas() if len(joint) * len(joint.coordinates) <= SMALL else nullcontext():
+        return _solved(joint, names, known, values, verdict, tol, max_iterations)
+
+
+def _solved(
+    joint: Joint,
+    names: Sequence[Name],
+    known: Known | None,
+    values: Floats,
+    verdict: Verdict,
+    tol: float,
+    max_iterations: int,
+) -> JointFit:
     groups = weak_groups(joint.base, verdict) if known is not None else np.where(joint.sizes > 0, 0, -1)
     if known is None:
         verdict.require()
         if len(joint.families) == int((joint.sizes > 0).sum()):
             raise unknown_everywhere([names[k] for k in joint.families], verdict)
     start, identified = _without_known(joint, names, groups, tol, max_iterations)
-    held = held_of(joint)
+    held, joining = held_of(joint), None
     if known is None:
         walk = _polished(joint, start, held, tol, max_iterations, names)
     else:
-        _require_joined(joint, start, groups, verdict, names)
+        joining = _joining(joint, start, groups, verdict)
         walk = meet(joint, start, held, tol=tol, most=max_iterations)
         if not walk.converged:
             raise _not_met(joint, walk, known, values, groups, names)
@@ -116,17 +136,50 @@ def solve_joint(
     if joint.families:
         require_identified(joint, walk.at, names)
         warn_of_vague_parameters(joint, walk.at, names, stacklevel=6)
-    without = start if known is not None and identified and groups.max() == 0 else None
-    return JointFit(_solution(joint, walk, groups), without, groups)
+    without = start if known is not None and identified else None
+    return JointFit(_solution(joint, walk, groups), without, groups, joining)
 
 
-def joined_groups(joint: Joint, names: Sequence[Name], verdict: Verdict, tol: float = 1e-6) -> Integers:
-    """Return the groups that overlap leaves, or say which of them known values do not join."""
+def solve_in_engine(
+    rows: EngineRows,
+    names: Sequence[Name],
+    known: Known | None,
+    values: Floats,
+    verdict: Verdict,
+    *,
+    tol: float,
+    max_iterations: int,
+) -> JointFit:
+    """Solve where the rows are, from the solution of a small part of them in memory."""
+    few = solve_joint(rows.few, names, known, values, verdict, tol=1e-6, max_iterations=max_iterations)
+    held = held_of(rows.few)
+    assert few.solution.point is not None
+    walk = meet(rows, few.solution.point, held, tol=tol, most=max_iterations)
+    if not walk.converged:
+        raise ConvergenceError(
+            f"The equations hold to {walk.at.residual:.1e} only after {walk.iterations} steps, and {tol:.0e} was asked "
+            "for. Collect the columns you need and debias them in memory to see more.",
+            solution=replace(few.solution, converged=False),
+        )
+    without = few.alone
+    if without is not None:
+        own = rows.without_known()
+        without = without[: len(own.coordinates)]
+        without = (descend(own, without, held) if rows.families else stationary(own, without, held, tol=tol)).v
+    _, shift = rows.weights(walk.v)
+    v, at = rows.rescaled(walk.v, shift), rows.coordinates
+    u = v[at.u] - rows.shift(v[at.theta])
+    solution = replace(few.solution, u=u, point=v, weights=None, iterations=walk.iterations)
+    return replace(few, solution=replace(solution, residual=walk.at.residual, step=walk.step), alone=without)
+
+
+def joining_of(joint: Joint, names: Sequence[Name], verdict: Verdict, tol: float = 1e-6) -> Joining | None:
+    """Return how known values join the groups that overlap leaves, or say which of them they do not join."""
     groups = weak_groups(joint.base, verdict)
-    if groups.max() > 0:
-        start, _ = _without_known(joint, names, groups, tol, 100)
-        _require_joined(joint, start, groups, verdict, names)
-    return groups
+    if groups.max() <= 0:
+        return None
+    start, _ = _without_known(joint, names, groups, tol, 100)
+    return _joining(joint, start, groups, verdict)
 
 
 def _without_known(
@@ -138,7 +191,7 @@ def _without_known(
     if joint.families:
         walk = search(joint, max_iterations)
         try:
-            require_identified(alone(joint), walk.at, names)
+            require_identified(joint.without_known(), walk.at, names)
             identified = True
         except NotIdentifiableError:
             if not at.known:
@@ -217,25 +270,24 @@ def _gap(rows: Rows, u: Floats, groups: Integers) -> tuple[float, Floats]:
     return smallest, cut
 
 
-def _require_joined(joint: Joint, v: Floats, groups: Integers, verdict: Verdict, names: Sequence[Name]) -> None:
-    """Refuse groups whose share of the population neither overlap nor known values tell."""
+def _joining(joint: Joint, v: Floats, groups: Integers, verdict: Verdict) -> Joining | None:
+    """Return how known values join groups, or refuse those whose share of the population nothing tells."""
     count = int(groups.max()) + 1
     if count == 1:
-        return
+        return None
     weights, _ = joint.weights(v)
-    counts = np.ones(len(joint)) if joint.counts is None else joint.counts
-    label = groups[joint.source]
-    mass = np.bincount(label, counts * weights, minlength=count)
+    mass = weights if joint.counts is None else weights * joint.counts
+    members = np.eye(count)[groups[joint.source]]
     g = joint.at(v).g
-    scale = np.where(np.ptp(g, axis=0) > 0, np.ptp(g, axis=0), 1.0)
-    means = np.column_stack(
-        [np.bincount(label, counts * weights * column, minlength=count) for column in (g / scale).T]
-    )
-    design = np.column_stack([np.ones(count), means / mass[:, None]])
-    values, left = np.linalg.svd(design)[1], np.linalg.svd(design)[0]
+    g = g / np.where(np.ptp(g, axis=0) > 0, np.ptp(g, axis=0), 1.0)
+    means = (members * mass[:, None]).T @ g / (mass @ members)[:, None]
+    left, values, _ = np.linalg.svd(np.column_stack([np.ones(count), means]))
     rank = int((values > JOINED * values[0]).sum())
     if rank == count:
-        return
+        within = g - members @ means
+        spread, axes = np.linalg.eigh((within * mass[:, None]).T @ within / mass.sum())
+        constant = np.column_stack([np.ones(count), means @ axes[:, spread < JOINED**2]])
+        return Joining(bool(np.linalg.matrix_rank(constant, JOINED) == count), float(values[0] / values[-1]))
     loose = np.flatnonzero(np.abs(left[:, rank:]).max(axis=1) > JOINED)
     wanted = " or ".join(group_text(verdict.groups[g]) for g in loose[:3])
     more = "" if len(loose) <= 3 else f" (there are {len(loose)} such groups)"

@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from vardi._inputs.pool import Name, show
+from vardi._inputs.pool import Name
 from vardi._rows.contract import Floats
 from vardi._rows.families import Logistic
 from vardi._rows.grouping import stratified
-from vardi._rows.joint import Joint, KnownColumns
+from vardi._rows.joint import Joint
 from vardi._solve.identify import Verdict
 from vardi._solve.joint import FAR, At, Walk, descend, hold
 from vardi.errors import UnidentifiedParametersError, WeakParametersWarning
+from vardi.errors._texts import show
 
 LEFT = 1e-6  # share of the information on a direction that other parameters leave, below which it is not determined
 SEPARATED = 0.5  # rows, all together, that could be of another sample
@@ -26,14 +27,9 @@ TRIAL = 25  # steps from each start before they are compared
 STARTS = 3000  # rows that starts are compared on
 
 
-def alone(joint: Joint) -> Joint:
-    """Return the same rows with nothing known of the population."""
-    return Joint(joint.base, joint.families, KnownColumns.none(len(joint)))
-
-
 def search(joint: Joint, most: int = 100) -> Walk:
     """Minimise in u and theta from several starts: on a subsample of the rows, and from the best of these on all."""
-    joint = alone(joint)
+    joint = joint.without_known()
     K, held = len(joint.sizes), held_of(joint)
     rows = stratified(joint.source, K, STARTS / len(joint), 200)
     part = joint if len(rows) >= len(joint) else joint.subset(rows)
@@ -46,7 +42,7 @@ def search(joint: Joint, most: int = 100) -> Walk:
     return descend(joint, v, held, most=most)
 
 
-def held_of(joint: Joint) -> int:
+def held_of(joint: Any) -> int:
     """Return the sample whose u is held still."""
     return hold(joint.sizes, np.isin(np.arange(len(joint.sizes)), list(joint.families)))
 

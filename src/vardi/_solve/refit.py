@@ -12,7 +12,7 @@ from vardi._rows.joint import Joint
 from vardi._solve.identify import connected, strong_groups
 from vardi._solve.joint import descend, meet, stationary
 from vardi._solve.newton import newton
-from vardi._solve.parameters import alone, held_of
+from vardi._solve.parameters import held_of
 
 DRAWN = 1e-4  # score of the parameters of a refit, far below the spread of any draw
 STILL = 1e-3  # length of the last step towards them
@@ -35,6 +35,26 @@ class Refit:
     weights: Floats | None
     log_omegas: Floats = field(default_factory=lambda: np.empty(0))
     labels: Integers = field(default_factory=lambda: np.empty(0, np.int64))
+
+
+def refit(
+    rows: Rows,
+    joint: Joint | None,
+    u: Floats,
+    point: Floats,
+    counts: Floats,
+    *,
+    tol: float,
+    may_part: bool,
+    rng: np.random.Generator | None = None,
+) -> Refit:
+    """Solve again for other counts, from a solution on; known values with an error are drawn anew by rng."""
+    if joint is None:
+        return refit_plain(rows.with_counts(counts), u, tol=tol, may_part=may_part)
+    joint = joint.with_counts(counts)
+    if rng is not None and joint.coordinates.uncertain:
+        joint = joint.with_values(joint.means + joint.known.root @ rng.standard_normal(joint.coordinates.uncertain))
+    return refit_joint(joint, point, tol=tol)
 
 
 def refit_plain(rows: Rows, u: Floats, *, tol: float, may_part: bool) -> Refit:
@@ -62,7 +82,7 @@ def refit_joint(joint: Joint, v: Floats, *, tol: float) -> Refit:
     if at.known:
         walk = stationary(joint, v, held, tol=tol)
         if not walk.converged:
-            first = descend(alone(joint), v[: at.mu.start], held, tol=DRAWN, settled=STILL)
+            first = descend(joint.without_known(), v[: at.mu.start], held, tol=DRAWN, settled=STILL)
             walk = meet(joint, np.concatenate([first.v, np.zeros(at.known + at.uncertain)]), held, tol=tol)
     else:
         walk = descend(joint, v, held, tol=DRAWN, settled=STILL)

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from vardi._solve.identify import Verdict
     from vardi.study import OpenStudy
 
-CONTRADICTED = 0.01
-"""P-value below which the samples contradict their declared biases."""
-YES = ("✓ ", "bold green")
+YES, NOT, UNTOLD = ("✓ ", "bold green"), ("✗ ", "bold red"), ("– ", "bold")
 
 
 @guarded
@@ -45,7 +43,7 @@ def check(study: StudyFile, as_json: Json = False, quiet: Quiet = False) -> None
             fit = opened.fit()
             known = fit.known
             biases = None if opened.is_lazy else _bias_check(opened, fit)
-    wrong_biases = biases is not None and biases.pvalue < CONTRADICTED
+    wrong_biases = biases is not None and biases.outcome == "contradicted"
     wrong_known = known is not None and known.contradicted
     passed = verdict.identified and not wrong_biases and not wrong_known
     if as_json:
@@ -83,19 +81,18 @@ def _show(opened: OpenStudy, verdict: Verdict, biases: BiasCheck | None, known: 
     from vardi._estimate.bias_test import CAVEAT
     from vardi.cli._summary import biases_table, known_table, links_table
 
-    found = YES if verdict.identified else ("✗ ", "bold red")
-    show(Text(opened.study.title, "bold"), Text.assemble(found, verdict.message), "")
+    show(Text(opened.study.title, "bold"), Text.assemble(YES if verdict.identified else NOT, verdict.message), "")
     if verdict.links:
         show(links_table(verdict), "")
     if known is not None:
-        sign = ("– ", "bold") if isnan(known.pvalue) else ("✗ ", "bold red") if known.contradicted else YES
+        sign = UNTOLD if isnan(known.pvalue) else NOT if known.contradicted else YES
         show(Text.assemble(sign, known.verdict), "", known_table(known), "")
     if biases is None:
         if verdict.identified:
             show('The biases were not tested: that needs rows in memory (engine = "memory").')
         return
-    agreed = YES if not biases.pvalue < CONTRADICTED else ("✗ ", "bold red")
+    agreed = NOT if biases.outcome == "contradicted" else YES
     said = " ".join(biases.summary().partition("\n\n")[0].split())
-    show(Text.assemble(("– ", "bold") if biases.reason else agreed, said))
+    show(Text.assemble(UNTOLD if biases.reason else agreed, said))
     if not biases.reason:
         show("", biases_table(biases), "", CAVEAT)

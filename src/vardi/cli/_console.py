@@ -191,8 +191,10 @@ def _for_a_shell(warning: warnings.WarningMessage) -> str:
 
 
 @contextmanager
-def progress(*, hidden: bool) -> Iterator[Callable[..., None]]:
-    """Give a function that names the stage of the work; shown on a terminal once the work takes long."""
+def progress(
+    *, hidden: bool, timer: Callable[[float, Callable[[], None]], threading.Timer] = threading.Timer
+) -> Iterator[Callable[..., None]]:
+    """Give a function that names the stage of the work; shown on a terminal once ``timer`` says that it takes long."""
     err = console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(20), TimeElapsedColumn())
     bar = Progress(*columns, console=err, transient=True, disable=hidden or not err.is_terminal)
@@ -204,7 +206,7 @@ def progress(*, hidden: bool) -> Iterator[Callable[..., None]]:
     if bar.disable:  # stopped, it would print an empty line in older versions of Rich
         yield stage
         return
-    clock = threading.Timer(DELAY, bar.start)
+    clock = timer(DELAY, bar.start)
     clock.daemon = True
     clock.start()
     try:

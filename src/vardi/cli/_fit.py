@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,9 +14,7 @@ from vardi.cli._options import Force, Json, Quiet, StudyFile
 from vardi.errors import ContradictedKnownWarning
 
 if TYPE_CHECKING:
-    from vardi._estimate.estimates import Estimate
-    from vardi._facts.summary import Summary
-    from vardi._inputs.pool import Name
+    from vardi._facts.account import Account
     from vardi.study import OpenStudy
 
 WEIGHTS_HELP = "Write source, row, id, weight and count of every row; .parquet, .csv or .jsonl."
@@ -28,8 +25,7 @@ class Fitted:
     """A study that was fitted: its data, what is said of it, and the warnings on the way."""
 
     opened: OpenStudy
-    summary: Summary
-    parameters: Mapping[Name, Mapping[str, Estimate]]
+    account: Account
     warnings: list[str]
 
 
@@ -61,7 +57,7 @@ def run_fit(
     """Read a study, fit it, and write its ``"weights"`` and ``"report"`` where they were asked for."""
     from vardi import study as studies
     from vardi.cli._files import require_outputs, together
-    from vardi.cli._summary import study_summary
+    from vardi.cli._summary import study_account
     from vardi.study._outputs import require_suffix, weights_columns, write_weights
 
     study = studies.read(path)
@@ -76,7 +72,7 @@ def run_fit(
         stage("Solving")
         fitted = opened.fit()
         stage("Estimating errors")
-        summary = study_summary(opened, fitted)
+        account = study_account(opened, fitted)
         with together(list(targets.values()), force=force) as temporary:
             for what, place in zip(targets, temporary, strict=True):
                 stage(f"Writing {targets[what]}")
@@ -85,21 +81,20 @@ def run_fit(
                 else:
                     variables = list(study.variables) or None
                     fitted.report(place, title=study.title, variables=variables, overwrite=True)
-    return Fitted(opened, summary, fitted.parameters, said)
+    return Fitted(opened, account, said)
 
 
 def show_fit(fitted: Fitted, targets: dict[str, Path], *, as_json: bool) -> None:
     """Print what a person or a machine wants to know of a fit."""
-    from vardi.cli._summary import summary_json, summary_tables
+    from vardi.cli._summary import account_json, account_tables
     from vardi.study._outputs import is_counted
 
     opened = fitted.opened
     if as_json:
         files = {what: str(file) for what, file in targets.items()}
-        facts = summary_json(opened, fitted.summary, fitted.parameters)
-        show_json({**facts, "files": files, "warnings": fitted.warnings})
+        show_json({**account_json(opened, fitted.account), "files": files, "warnings": fitted.warnings})
         return
-    show(*summary_tables(opened.study.title, fitted.summary, fitted.parameters), "")
+    show(*account_tables(opened.study.title, fitted.account), "")
     if not targets:
         show("Nothing was written. -o weights.parquet writes the weights, --report report.html a report.")
     show_files(targets)

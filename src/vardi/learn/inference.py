@@ -24,9 +24,8 @@ from vardi._fit.sample import DebiasedSample
 from vardi._inputs.frames import as_frame
 from vardi._rows.contract import Floats
 from vardi.errors import MismatchError, MissingValuesError, VardiError, suggest
+from vardi.errors._texts import WIDTH
 from vardi.learn._glm import Equations, Family, family_of
-
-WIDTH = 80
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,10 +181,10 @@ def solve(fit: DebiasedSample, model: Any, X: Any, y: Any) -> Solved:
     require_rows(fit.held, "A regression")
     features, Z, names = _features(fit, X)
     outcome = _outcome(fit, y)
-    if fit._kept is not None:
-        kept = np.flatnonzero(fit._kept)
+    if fit.held.kept is not None:
+        kept = np.flatnonzero(fit.held.kept)
         features, Z, outcome = _taken(features, kept), Z[kept], outcome[kept]
-    influence = fit._influence
+    influence = fit.held.tangent
     counted = influence.weights if influence.strata.counts is None else influence.weights * influence.strata.counts
     given = _is_fitted(model)
     fitted = model if given else _fitted(model, features, outcome, counted)
@@ -242,7 +241,7 @@ def _features(fit: DebiasedSample, X: Any) -> tuple[Any, Floats, tuple[str, ...]
 def _of_pool(fit: DebiasedSample, names: Sequence[str]) -> tuple[Any, Floats, tuple[str, ...]]:
     """Return columns of the pool, in the user's library if it has named columns."""
     matrix = np.column_stack([_column(fit, name) for name in names])
-    whole = fit._pool.whole()
+    whole = fit.held.pool.whole()
     native: Any = matrix
     if whole is not None and _is_frame(whole.native) and all(name in whole.columns for name in names):
         native = nw.from_native(whole.native).select(*names).to_native()
@@ -250,17 +249,17 @@ def _of_pool(fit: DebiasedSample, names: Sequence[str]) -> tuple[Any, Floats, tu
 
 
 def _column(fit: DebiasedSample, name: str) -> Floats:
-    if fit._kept is None:
-        return fit._values(name)
+    if fit.held.kept is None:
+        return fit.held.values(name)
     values = np.zeros(len(fit))
-    values[fit._kept] = fit._values(name)
+    values[fit.held.kept] = fit.held.values(name)
     return values
 
 
 def _outcome(fit: DebiasedSample, y: Any) -> NDArray[Any]:
     """Return the outcome of every row of the pool: numbers or labels."""
-    if isinstance(y, str) and fit._pool.frames and all(y in frame.columns for frame in fit._pool.frames):
-        values = np.concatenate([np.asarray(frame.column(y)) for frame in fit._pool.frames])
+    if isinstance(y, str) and fit.held.pool.frames and all(y in frame.columns for frame in fit.held.pool.frames):
+        values = np.concatenate([np.asarray(frame.column(y)) for frame in fit.held.pool.frames])
     elif isinstance(y, str):
         values = _column(fit, y)
     else:
@@ -271,7 +270,7 @@ def _outcome(fit: DebiasedSample, y: Any) -> NDArray[Any]:
             expected=(len(fit),),
             got=values.shape,
         )
-    kept = values if fit._kept is None else values[fit._kept]
+    kept = values if fit.held.kept is None else values[fit.held.kept]
     missing = int(sum(value is None or value != value for value in kept.tolist()))
     if missing:
         raise MissingValuesError(
@@ -298,7 +297,7 @@ def _matrix(columns: Sequence[NDArray[Any]], names: Sequence[str]) -> Floats:
 
 
 def _complete(fit: DebiasedSample, matrix: Floats, names: Sequence[str]) -> Floats:
-    missing = ~np.isfinite(matrix if fit._kept is None else matrix[fit._kept])
+    missing = ~np.isfinite(matrix if fit.held.kept is None else matrix[fit.held.kept])
     by_name = {name: int(count) for name, count in zip(names, missing.sum(axis=0), strict=True) if count}
     if by_name:
         said = ", ".join(f"{name!r} ({count})" for name, count in by_name.items())

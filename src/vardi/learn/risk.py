@@ -126,7 +126,7 @@ def debiased_risk(
         biases, target = getattr(own, "biases", None), target or getattr(own, "target", None)
         known = getattr(own, "known", None) if known is None else known
     fit = debias_rows(X, y, source, biases, target, known)
-    labels = np.array(fit.names, dtype=object)[fit._pool.source]
+    labels = np.array(fit.names, dtype=object)[fit.held.pool.source]
     if isinstance(source, str):
         X = as_frame(X).drop(source).native
     elif source is not None:
@@ -167,7 +167,7 @@ def _folds(
     fit: DebiasedSample, X: Any, y: Any, cv: Any, rng: Any, *, by_class: bool
 ) -> Iterator[tuple[Integers, Integers]]:
     """Return positions of training and held-out rows; folds are split within samples."""
-    n, strata = len(fit), fit._pool.source
+    n, strata = len(fit), fit.held.pool.source
     if by_class and np.ndim(y) == 1:
         classes, codes = np.unique(np.asarray(y), return_inverse=True)
         strata = strata * len(classes) + codes
@@ -292,7 +292,7 @@ class DebiasedScorer:
         return f"debiased_scorer({self.scoring!r}, fit={self.fit!r})"
 
     def _weights(self, X: Any, y: Any) -> Floats:
-        named = dict(zip(self.fit.names, self.fit._pool.biases, strict=False))
+        named = dict(zip(self.fit.names, self.fit.held.pool.biases, strict=False))
         biases = {name: bias for name, bias in named.items() if self.fit.sizes[name] > 0}
         try:
             if not biases:

@@ -14,10 +14,11 @@ from vardi._fit.debias import debias
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.frames import Frame, NarwhalsFrame, NumpyFrame, as_frame
 from vardi._inputs.known import known_biases
-from vardi._inputs.pool import Name, as_biases, as_named, in_order, show
+from vardi._inputs.pool import Name, as_biases, as_named, in_order
 from vardi._rows.contract import Integers
 from vardi.biases import Bias
 from vardi.errors import MismatchError, suggest
+from vardi.errors._texts import show
 
 
 def debias_rows(

@@ -13,10 +13,10 @@ import narwhals as nw
 
 from vardi._inputs.frames.names import misread_names
 from vardi._inputs.known import ROUNDING
-from vardi.biases import Bias, ExpressionBias, ParametricBias, as_bias, where
+from vardi.biases import Bias, ExpressionBias, FunctionFamily, ParametricBias, as_bias, where
+from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.compile import NarwhalsTarget, compile_node
-from vardi.biases._expressions.families import Family
-from vardi.biases._expressions.nodes import Node, is_condition
+from vardi.biases._expressions.nodes import Column, Node, is_condition
 from vardi.errors import ExpressionError, InvalidBiasError, MismatchError, suggest
 from vardi.study._data import Data, Engine
 from vardi.study._engines import COUNTS, LABEL, ROW, require_rows, schema
@@ -248,7 +248,10 @@ class Columns:
 def _nodes(bias: Bias) -> tuple[Node, ...]:
     """Return the expressions that a bias in text consists of."""
     if isinstance(bias, ParametricBias):
-        assert isinstance(bias.family, Family)
+        assert not isinstance(bias.family, FunctionFamily)
+        if isinstance(bias.family, Cells):  # whose columns may be texts, which are no numbers
+            terms = [term for group in bias.family.groups for term in group if not isinstance(term, Column)]
+            return (*_nodes(bias.known), *terms)
         return (*_nodes(bias.known), *bias.family.terms)
     assert isinstance(bias, ExpressionBias)
     return (bias.node,)

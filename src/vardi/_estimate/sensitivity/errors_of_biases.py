@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.pool import Name, show
+from vardi._inputs.pool import Name
 from vardi._rows.contract import Floats
 from vardi.errors import MismatchError, suggest
+from vardi.errors._texts import show
 
 
 @dataclass(frozen=True)

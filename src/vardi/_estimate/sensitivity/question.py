@@ -11,7 +11,6 @@ import numpy as np
 
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.sensitivity.errors_of_biases import Errors, as_errors
-from vardi._estimate.sensitivity.linear import slope
 from vardi._estimate.sensitivity.result import FURTHEST, Kind, Sensitivity, require_number
 from vardi._estimate.sensitivity.targets import Mean, Target
 from vardi._estimate.sensitivity.worst import End, Linear, Reweighed, Search, Worst
@@ -54,12 +53,14 @@ class Question:
         """Return the range of a target at every factor; its estimate is that of the fit, with its influence values."""
         tangent, errors, influence = self.held.tangent, self.errors, estimate.influence
         assert influence is not None
-        phi = influence.values[:, 0]
-        steepest = slope(tangent.measure, influence, errors)
+        steepest = self.held.sensitivity(estimate, errors)
+        phi = influence.values[:, [0]]
         worst: Worst = Linear(estimate.value, phi, steepest)
         note = ""
-        numbers = len(phi) * len(errors.wrong)
-        if self.held.joint is not None:
+        numbers = len(self.held) * len(errors.wrong)
+        if not self.held.in_memory:
+            note = "Refits need rows in memory, and these are in their engine."
+        elif self.held.joint is not None:
             note = "With known values or parameters, which would be fitted anew, the range is known to first order."
         elif isinstance(target, Mean) and errors.reweighs:
             worst = Reweighed(tangent, target)
@@ -94,7 +95,7 @@ class Question:
     def _stderrs(self, ends: list[End], influence: Influence) -> Floats:
         """Return the errors of the ends: by the rows, and by known values as far as these have an error."""
         tangent, beyond = self.held.tangent, float((influence.beyond**2).sum()) / self.held.tangent.n**2
-        variances = [tangent.covariance(end.phi[:, None], trusted=self.trusted)[0, 0] + beyond for end in ends]
+        variances = [tangent.covariance(end.phi, trusted=self.trusted)[0, 0] + beyond for end in ends]
         return np.sqrt(np.array(variances))
 
 

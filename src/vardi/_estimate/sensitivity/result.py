@@ -13,13 +13,13 @@ import numpy as np
 
 from vardi._estimate.estimates import Estimate, quantile_of_normal, with_digits_of
 from vardi._estimate.sensitivity.worst import Method
-from vardi._inputs.pool import Name, show
+from vardi._inputs.pool import Name
 from vardi._rows.contract import Floats
 from vardi.errors import MismatchError
+from vardi.errors._texts import WIDTH, show
 
 Kind = Literal["free", "common"]
 
-WIDTH = 80
 FURTHEST = 100.0  # factor up to which a tipping point is sought
 METHODS: dict[Method, str] = {
     "sharp": "Sharp: no biases within the factor give a value outside the range.",

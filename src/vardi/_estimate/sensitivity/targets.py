@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,11 +22,17 @@ class Target(Protocol):
 
 @dataclass(frozen=True)
 class Mean:
-    """The mean of a function, given by its values on the rows: g = f - mean."""
+    """The mean of a function, given in the language of the rows: g = f - mean."""
 
-    values: Floats
+    function: Any
+
+    @property
+    def values(self) -> Floats:
+        """Its values on the rows, where these are in memory."""
+        return np.asarray(self.function[:, 0])
 
     def __call__(self, pi: Floats) -> tuple[float, Floats]:
         """Return the mean and the deviations from it."""
-        mean = float(np.sum(pi * self.values))
-        return mean, self.values - mean
+        values = self.values
+        mean = float(np.sum(pi * values))
+        return mean, values - mean

@@ -97,7 +97,7 @@ class Reweighed:
             return before
         rg = (r * g)[:, None]
         measure = self.influence.measure
-        return End(value, (rg + measure.mix(self.influence.jacobian.solve(measure.project(rg))))[:, 0])
+        return End(value, rg + measure.mix(self.influence.jacobian.solve(measure.project(rg))))
 
 
 @dataclass(frozen=True)
@@ -193,4 +193,4 @@ class Search:
             return None
         phi = rg + p @ b
         p *= -self._m[:, None] * (phi[:, None] - b)
-        return Point(value, errors, solution.u, self.errors.slopes(p), phi)
+        return Point(value, errors, solution.u, self.errors.slopes(p), phi[:, None])

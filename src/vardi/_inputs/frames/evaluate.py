@@ -11,7 +11,8 @@ import numpy as np
 from vardi.biases import ExpressionBias
 from vardi.biases._expressions.compile import Compiled, NarwhalsTarget, NumpyTarget, Target, compile_node
 from vardi.biases._expressions.nodes import Column, to_text
-from vardi.errors import InvalidBiasError, MissingValuesError, number_of_rows
+from vardi.errors import InvalidBiasError, MissingValuesError
+from vardi.errors._refusals import unknown_bias
 
 
 class Engine(Protocol):
@@ -110,20 +111,13 @@ def _require_known(bias: ExpressionBias, known: np.ndarray, missing: dict[str, i
     unknown = np.flatnonzero(~known.astype(bool))
     if not len(unknown):
         return
-    of_sample = f" on rows of sample '{sample}'" if sample is not None else ""
+    raise unknown_value(bias, sample, len(unknown), missing, unknown.tolist())
+
+
+def unknown_value(
+    bias: ExpressionBias, sample: object, unknown: int, missing: Mapping[str, int], rows: Sequence[int] = ()
+) -> MissingValuesError | InvalidBiasError:
+    """Return the refusal of an expression without a value on some rows, for missing values or since it compares NaN."""
     columns = {name: missing[name] for name in bias.columns if name in missing}
-    if not columns:
-        raise InvalidBiasError(
-            f"The bias {bias}{of_sample} compares NaN on {number_of_rows(len(unknown))} (first at {unknown[0]}): a "
-            "logarithm, root, power or quotient has no value there. Exclude such rows by a condition.",
-            sample=sample or "",
-            rows=unknown[:10].tolist(),
-        )
-    counts = ", ".join(f"'{name}' ({count})" for name, count in columns.items())
-    first = to_text(Column(next(iter(columns))))
-    raise MissingValuesError(
-        f"The bias {bias}{of_sample} is unknown on {number_of_rows(len(unknown))}, since there are missing values in "
-        f"{counts}. A missing value is neither true nor false. Fill or drop these rows, or say what holds for "
-        f"them, e.g. {first} is not missing and ...",
-        columns=columns,
-    )
+    example = to_text(Column(next(iter(columns)))) if columns else ""
+    return unknown_bias(bias, sample, unknown, columns, example, rows)

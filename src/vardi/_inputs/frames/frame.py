@@ -11,10 +11,11 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.frames.evaluate import Engine, NarwhalsEngine, NumpyEngine, evaluate
+from vardi._inputs.frames.library_expressions import as_narwhals, evaluate_expression
 from vardi._inputs.frames.names import require_read_as_names
-from vardi._values import as_array, as_numbers, belongs_elsewhere, index_of, read_only
-from vardi.biases import Bias, ExpressionBias, FunctionBias, ProductBias, ValuesBias
+from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionBias, ProductBias, ValuesBias
 from vardi.biases._expressions.compile import require_columns
+from vardi.biases._values import as_array, as_numbers, belongs_elsewhere, index_of, read_only
 from vardi.errors import InvalidBiasError, MismatchError, number_of_rows
 
 SMALL = 10_000
@@ -107,6 +108,10 @@ class Frame(ABC):
     def _engine(self, names: Sequence[str]) -> Engine:
         """Return what computes expressions of some columns."""
 
+    @abstractmethod
+    def _eager(self, library: str) -> nw.DataFrame[Any]:
+        """Return the rows as a frame on which expressions of a library can be computed."""
+
     def evaluate(self, biases: Sequence[Bias], sample: str | None = None) -> list[np.ndarray]:
         """Return the values of biases on all rows, those of all expressions in one pass.
 
@@ -137,6 +142,8 @@ class Frame(ABC):
     def _factor(self, bias: Bias, known: Mapping[ExpressionBias, np.ndarray], sample: str | None) -> np.ndarray:
         if isinstance(bias, ExpressionBias):
             return known[bias]
+        if isinstance(bias, FrameExpressionBias):
+            return evaluate_expression(bias, self._eager(bias.library), sample)
         if isinstance(bias, FunctionBias):
             return self._function(bias, sample)
         if isinstance(bias, ValuesBias):
@@ -229,6 +236,9 @@ class NumpyFrame(Frame):
     def _engine(self, names: Sequence[str]) -> Engine:
         return NumpyEngine(self._arrays, len(self))
 
+    def _eager(self, library: str) -> nw.DataFrame[Any]:
+        return as_narwhals(self._arrays, library)
+
 
 class NarwhalsFrame(Frame):
     """Rows of an eager frame, or of one series."""
@@ -282,6 +292,9 @@ class NarwhalsFrame(Frame):
         if len(plain) == len(arrays):
             return NumpyEngine(plain, len(self))
         return NarwhalsEngine(self._data, self._schema)
+
+    def _eager(self, library: str) -> nw.DataFrame[Any]:
+        return self._data
 
     def _plain(self, name: str) -> np.ndarray | None:
         """Return a column as an array if NumPy is the quickest to compute with it, else None."""

@@ -108,21 +108,34 @@ class Family:
         if self.kind == "power":
             return Power(self.terms[0], Constant(float(theta[0])))
         if self.kind == "steps":
-            heights = [1.0, *(math.exp(value) for value in theta)]
-            return _sum([_times(height, interval) for height, interval in zip(heights, self.intervals(), strict=True)])
+            heights = [1.0, *(factor(value) for value in theta)]
+            return total([times(height, interval) for height, interval in zip(heights, self.intervals(), strict=True)])
         if self.kind == "exponential_tilt":
-            return Call("exp", (_sum([_times(value, term) for value, term in zip(theta, self.terms, strict=True)]),))
-        slopes = [_times(-value, term) for value, term in zip(theta[1:], self.terms, strict=True)]
-        odds_against = Call("exp", (_sum([Constant(-float(theta[0])), *slopes]),))
+            return Call("exp", (total([times(value, term) for value, term in zip(theta, self.terms, strict=True)]),))
+        slopes = [times(-value, term) for value, term in zip(theta[1:], self.terms, strict=True)]
+        odds_against = Call("exp", (total([Constant(-float(theta[0])), *slopes]),))
         return arithmetic(Constant(1), "/", arithmetic(Constant(1), "+", odds_against))
 
 
-def _times(value: float, node: Node) -> Node:
+def factor(value: float) -> float:
+    """Return e to a value, or refuse what is beyond floating point."""
+    try:
+        return math.exp(value)
+    except OverflowError:
+        raise InvalidBiasError(
+            f"A parameter is {value:g}, and its exponential is beyond floating point. Parameters are logs of factors.",
+            sample="",
+        ) from None
+
+
+def times(value: float, node: Node) -> Node:
+    """Return a number times a node."""
     return arithmetic(Constant(float(value)), "*", node)
 
 
-def _sum(nodes: Sequence[Node]) -> Node:
-    total = nodes[0]
+def total(nodes: Sequence[Node]) -> Node:
+    """Return the sum of nodes."""
+    whole = nodes[0]
     for node in nodes[1:]:
-        total = arithmetic(total, "+", node)
-    return total
+        whole = arithmetic(whole, "+", node)
+    return whole

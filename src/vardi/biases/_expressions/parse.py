@@ -8,6 +8,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
+from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.families import FAMILIES, Family, Kind
 from vardi.biases._expressions.nodes import (
     FUNCTIONS,
@@ -29,6 +30,7 @@ from vardi.biases._expressions.nodes import (
 )
 from vardi.errors import ExpressionError, InvalidBiasError, suggest
 
+WITH_PARAMETERS = (*FAMILIES, "cells")
 WORDS = frozenset(("and", "or", "not", "in", "is", "missing"))  # of the language itself
 MAX_LENGTH = 100_000
 MAX_DEPTH = 50
@@ -58,7 +60,7 @@ def parse(text: str) -> Node:
     return _Reader(text).read()
 
 
-def parse_bias(text: str) -> tuple[Node | None, Family | None]:
+def parse_bias(text: str) -> tuple[Node | None, Family | Cells | None]:
     """Read an expression that may have a family of biases among its factors: what is known, and the family.
 
     Examples
@@ -78,6 +80,13 @@ def _require_length(text: str) -> None:
         raise ExpressionError(message, text=_printable(text[:60]) + "...", offset=60)
     if not text.strip():
         raise ExpressionError("The expression is empty. For a sample without bias write 1.", text="", offset=0)
+    if text.lstrip().startswith("<") and text.rstrip().endswith(">"):
+        raise ExpressionError(
+            "This is how a function, an array or an expression of Polars or narwhals is shown, and it does not read "
+            "back. Write the bias in text, such as price <= 22.",
+            text=_printable(text),
+            offset=text.index("<"),
+        )
 
 
 # What a text may consist of. Each part is looked at before Python's parser sees anything.
@@ -127,7 +136,7 @@ class _Reader:
     def read(self) -> Node:
         return self._whole(self._tree())
 
-    def read_bias(self) -> tuple[Node | None, Family | None]:
+    def read_bias(self) -> tuple[Node | None, Family | Cells | None]:
         tree = self._tree()
         factors = _factors(tree)
         families = [factor for factor in factors if self._is_family(factor)]
@@ -349,7 +358,7 @@ class _Reader:
 
     def _call(self, tree: ast.Call, arguments: list[ast.expr], depth: int) -> Call:
         name = self._written(tree.func)
-        if name in FAMILIES:
+        if name in WITH_PARAMETERS:
             raise self._refusal(
                 f"{name}(...) has parameters that are yet to be estimated, so it stands alone or as a factor of a bias "
                 "and nowhere else.",
@@ -357,10 +366,10 @@ class _Reader:
             )
         if name not in FUNCTIONS:
             known = ", ".join(sorted(FUNCTIONS))
-            families = ", ".join(sorted(FAMILIES))
+            families = ", ".join(sorted(WITH_PARAMETERS))
             raise self._refusal(
                 f"There is no function {name}; there are {known}, and of biases with parameters {families}."
-                f"{suggest(name, (*FUNCTIONS, *FAMILIES))}",
+                f"{suggest(name, (*FUNCTIONS, *WITH_PARAMETERS))}",
                 tree.func,
             )
         least = FUNCTIONS[name]
@@ -370,19 +379,28 @@ class _Reader:
         return Call(name, tuple(self._number(argument, depth) for argument in arguments))
 
     def _is_family(self, tree: ast.expr) -> bool:
-        return isinstance(tree, ast.Call) and self._written(tree.func) in FAMILIES
+        return isinstance(tree, ast.Call) and self._written(tree.func) in WITH_PARAMETERS
 
-    def _family(self, tree: ast.Call) -> Family:
-        kind: Kind = next(kind for kind in FAMILIES if kind == self._written(tree.func))
+    def _family(self, tree: ast.Call) -> Family | Cells:
+        name = self._written(tree.func)
+        try:
+            return Cells(tuple(self._group(term) for term in tree.args)) if name == "cells" else self._curve(tree, name)
+        except InvalidBiasError as error:
+            raise self._refusal(str(error), tree.func) from None
+
+    def _curve(self, tree: ast.Call, name: str) -> Family:
+        kind: Kind = next(kind for kind in FAMILIES if kind == name)
         terms, cuts = list(tree.args), tuple[float, ...]()
         if kind == "steps":
             if len(terms) != 2:
                 raise self._refusal("steps takes a column and its cuts, such as steps(age, [30, 60]).", tree.func)
             cuts = self._cuts(terms.pop())
-        try:
-            return Family(kind, tuple(self._number(term, 1) for term in terms), cuts)
-        except InvalidBiasError as error:
-            raise self._refusal(str(error), tree.func) from None
+        return Family(kind, tuple(self._number(term, 1) for term in terms), cuts)
+
+    def _group(self, tree: ast.expr) -> tuple[Node, ...]:
+        """Return what cells crosses: columns in parentheses, or one alone."""
+        crossed = tree.elts if isinstance(tree, ast.Tuple | ast.List) else [tree]
+        return tuple(self._number(term, 1) for term in crossed)
 
     def _cuts(self, tree: ast.expr) -> tuple[float, ...]:
         if not isinstance(tree, ast.Tuple | ast.List):
