@@ -397,12 +397,15 @@ class _Group:
     places : ndarray of int
         Their rows among all.
     rows : Rows
-        These rows; what they count is set for each draw.
+        These rows.
+    sizes : ndarray of shape (K,)
+        Whole numbers of rows that each sample draws.
     """
 
     states: NDArray[np.bool_]
     places: Integers
     rows: Any
+    sizes: Floats
 
     @classmethod
     def all_of(cls, labels: _Labels) -> list[_Group]:
@@ -412,15 +415,14 @@ class _Group:
         for states, _ in hessian.blocks:
             whole = states.sum() == hessian.sampled.sum()
             places = np.arange(len(rows)) if whole else np.flatnonzero(states[rows.source])
-            star = copy.copy(rows) if whole else rows.subset(places)
-            star.sizes = np.where(states, np.rint(rows.sizes), 0.0)
-            found.append(cls(states, places, star))
+            found.append(cls(states, places, rows if whole else rows.subset(places), np.rint(rows.sizes)))
         return found
 
     def refitted(self, u: Floats, counts: Floats) -> bool:
         """Solve for other counts of all rows from u on, put the solution there, and tell whether there is one."""
-        self.rows.counts = counts[self.places]
-        solution = newton(self.rows, np.where(self.states, u, -np.inf), tol=1e-6)
+        star = self.rows.with_counts(counts[self.places])
+        star.sizes = np.where(self.states, self.sizes, 0.0)  # labels matter through the sizes only
+        solution = newton(star, np.where(self.states, u, -np.inf), tol=1e-6)
         u[self.states] = solution.u[self.states]
         return solution.converged
 
