@@ -33,7 +33,7 @@ MANY = 10_000  # rows from which a few of them are looked at first
 SMALL = 2_000_000  # numbers (rows times coordinates) up to which threads of linear algebra only wait for one another
 FEW = 50  # rows of each sample that mostly show that all are linked
 JOINED = 1e-8  # of the means of known functions in groups: below it the groups cannot be told apart
-EMPTY = 1e-9  # mass of a group from which on it is gone
+EMPTY = 1e-5  # mass of a group, where means tell it, below which the solution has run off and left it none
 
 
 def solve_plain(rows: Rows, names: Sequence[Name], tol: float, max_iterations: int) -> Solution | Verdict:
@@ -128,7 +128,8 @@ def _solved(
     else:
         joining = _joining(joint, start, groups, verdict)
         walk = meet(joint, start, held, tol=tol, most=max_iterations)
-        if not walk.converged:
+        by_estimate = joining is not None and not joining.exact
+        if not walk.converged or (by_estimate and joint.masses_of(groups, walk.v).min() < EMPTY):
             raise _not_met(joint, walk, known, values, groups, names)
     if joint.families:
         require_identified(joint, walk.at, names)
@@ -305,9 +306,7 @@ def _not_met(
     if error is not None:
         return error
     if walk.at.sums.positive:
-        weights, _ = joint.weights(walk.v)
-        counts = np.ones(len(joint)) if joint.counts is None else joint.counts
-        mass = np.bincount(groups[joint.source], counts * weights) / joint.sizes.sum()
+        mass = joint.masses_of(groups, walk.v)
         gone = np.flatnonzero(mass < 0.01 / len(mass))
         if groups.max() > 0 and len(gone):
             members = [names[int(k)] for k in np.flatnonzero(groups == gone[0])]
