@@ -266,8 +266,6 @@ def test_what_is_no_category_is_refused(samples):
         fit_of(samples, vardi.cells("1 / (zone - 1)"))
     with pytest.raises(vardi.MismatchError, match="no column 'regon'.*Did you mean 'region'"):
         fit_of(samples, vardi.cells("regon"))
-    with pytest.raises(vardi.NeedsRowsError, match=r"cells\(region\), has parameters"):
-        fit_of({key: pl.LazyFrame(rows.to_dict("list")) for key, rows in samples.items()}, vardi.cells("region"))
 
 
 # --- values and texts
@@ -351,7 +349,7 @@ def test_fixed_parameters_make_a_known_bias(samples):
 
 def test_estimates_fix_the_bias_of_the_fit(samples):
     fit = fit_of(samples, "cells(region, ill)")
-    fitted = fit._pool.biases[1]
+    fitted = fit.held.pool.biases[1]
     assert str(fitted) == "cells(region, ill)"
     by_name = fitted.at(values_of(fit))
     assert by_name == fit.estimated_biases["panel"] == fitted.at(list(values_of(fit).values()))

@@ -251,11 +251,33 @@ def test_collapsed_rows_are_rows():
         same(check_biases(collapsed, fit.names, x, **options), check_biases(plain, fit.names, x, **options), rtol=1e-6)
 
 
+@pytest.mark.parametrize("method", ["score", "ks", "ks-bootstrap"])
+def test_a_check_leaves_the_fit_as_it_was(method):
+    """Refits share the rows of the fit, and must not write into what these keep of their last pass."""
+    omega, s, columns = simulated("tilt", 3, 120)
+    fit, untouched = vardi.debias_matrix(omega, s), vardi.debias_matrix(omega, s)
+    fit.held.rows.sums(fit.solution.u)
+    check(fit, columns, method=method)
+    np.testing.assert_allclose(fit.held.rows.weights(fit.solution.u)[0], untouched.weights, rtol=1e-12)
+    assert fit.expectation(columns["z"]) == untouched.expectation(columns["z"])
+
+
 def test_sparse_rows_are_rows():
     omega, s, columns = simulated("indicator", 6, 120)
     dense, thin = vardi.debias_matrix(omega, s), vardi.debias_matrix(sparse.csr_array(omega), s)
     for options in ({}, {"method": "ks", "draws": 30}, {"method": "ks-bootstrap", "draws": 10}):
         same(check(thin, columns, **options), check(dense, columns, **options), rtol=1e-6)
+
+
+def test_windows_are_rows():
+    rng = np.random.default_rng(3)
+    low, high = np.array([0.0, 0.2, 0.5]), np.array([0.6, 0.8, 1.0])
+    s = rng.integers(0, 3, 150)
+    x = rng.uniform(low[s], high[s])
+    windows = vardi.Windows(x, low, high)
+    dense, thin = vardi.debias_matrix(windows.toarray().astype(float), s), vardi.debias_matrix(windows, s)
+    for options in ({}, {"method": "ks", "draws": 30}, {"method": "ks-bootstrap", "draws": 10}):
+        same(check(thin, {"x": x}, **options), check(dense, {"x": x}, **options), rtol=1e-6)
 
 
 def test_a_state_that_no_sample_was_drawn_from_takes_no_part():

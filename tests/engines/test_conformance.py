@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,6 +12,8 @@ from engines import ENGINES, ONE_FRAME, collected, local_engine
 from numpy.testing import assert_allclose
 
 import vardi
+from vardi._facts.diagnostics import diagnose
+from vardi._facts.distributions import heights
 from vardi._rows.engine.lazy_rows import LazyRows
 
 NUMPY = local_engine("numpy")
@@ -121,6 +125,30 @@ class TestEstimates:
         fit, expected = both
         assert fit.weight_shares() == pytest.approx(expected.weight_shares(), rel=1e-9)
         assert_allclose(fit.effective_rows(), expected.effective_rows(), rtol=1e-9)
+
+
+@pairs(ESTIMATED)
+def test_account(both, case):
+    """What a report says of samples, columns, weights and a distribution is what it says of rows in memory."""
+    fit, expected = both
+    found, wanted = (diagnose(one, CASES[case].means) for one in both)
+    for one, other in zip((*found.samples, *found.columns), (*wanted.samples, *wanted.columns), strict=True):
+        for name, value in asdict(other).items():
+            if not isinstance(value, str | None):
+                assert getattr(one, name) == pytest.approx(value, rel=1e-7, abs=1e-12, nan_ok=True), name
+    assert_allclose(found.overlap, wanted.overlap, rtol=1e-8, atol=1e-12)
+    told, known = fit.parts.weight_table(), expected.parts.weight_table()
+    for k in range(len(fit.names)):
+        own, mine = told.source == k, known.source == k
+        assert_allclose(told.counts[own].sum(), known.counts[mine].sum())
+        assert_allclose(told.counts[own] @ told.weights[own], known.counts[mine] @ known.weights[mine], rtol=1e-9)
+    column = fit.parts.column(CASES[case].column, CASES[case].column)
+    described = expected.diagnostics([CASES[case].column]).columns[0]
+    x, pooled, debiased = heights(fit, column, described)
+    place = np.linspace(0, len(x) - 1, 5).astype(int)
+    cdf = expected.cdf(CASES[case].column)
+    assert_allclose(debiased[place], cdf(x[place]).values, rtol=1e-9)
+    assert_allclose((pooled[-1], debiased[-1]), 1.0)
 
 
 @pairs(QUANTILES)

@@ -180,10 +180,10 @@ def test_a_band_with_a_sample_of_a_single_row():
     at = EngineMoments(EngineModel.of(pool), fit.solution.u)
     function = compiled_functions(at.parts, [vardi.where("x")], ["x"])[0]
     found = EngineDistribution(at, function)
-    cdf = fit.cdf("x")
     grid = found.grid(30, 0.02)
-    V = found.covariance(grid.x, grid.heights, SimpleNamespace(jacobian=fit._influence))
-    assert_allclose(V, cdf._covariance(grid.x, grid.heights), rtol=1e-8, atol=1e-14)
+    V = found.covariance(grid.x, grid.heights, fit.held.tangent)
+    wanted = fit.held.steps("x").covariance(grid.x, grid.heights, fit.held.tangent)
+    assert_allclose(V, wanted, rtol=1e-8, atol=1e-14)
 
 
 @LOCAL

@@ -111,7 +111,7 @@ def test_the_score_test_is_that_of_memory(kind):
     labels = EngineLabels(at)
     sums = labels.score(labels.features(compiled_functions(at.parts, [vardi.where("x")], ["x"]), kind))
     J, K = sums.residual.shape
-    solve = fit._influence.solve
+    solve = fit.held.tangent.hessian.solve
     M_h0 = sums.cross.reshape(J * K, K)
     V = sums.information.reshape(J * K, J * K) - M_h0 @ solve(M_h0.T)
     least = 1e-8 * np.maximum(np.einsum("jkjk->jk", sums.information), 1.0)

@@ -84,6 +84,8 @@ def test_a_cdf_rises_from_0_to_1_and_its_quantile_is_the_inverse(one, q, a):
     heights = cdf(points).values
     assert (np.diff(heights) >= -1e-12).all()
     close(heights[[0, -2, -1]], [0.0, 1.0, 1.0])
+    assert (np.diff(cdf.x) > 0).all()
+    close(cdf(cdf.x).values, cdf.heights)
     found = cdf.quantile(q)
     assert found.value in y
     assert cdf(found.value).value >= q - 1e-9

@@ -50,6 +50,8 @@ def test_the_equations_hold_written_by_hand(one):
     close(np.asarray(fit.weights), 1.0 / (omega / omegas @ (sizes / sizes.sum())))
     close(list(fit.log_omegas.values()), np.log(omegas))
     close(fit.solution.u, np.log(sizes / sizes.sum() / omegas))
+    np.testing.assert_array_equal(fit.solution.weights, fit.held.row_weights)
+    assert fit.solution.point is None  # of known biases alone u is all there is
     assert fit.solution.converged
     w = np.array(list(fit.w.values()))
     close((w / (sizes / sizes.sum())).max(), 1.0)
@@ -175,7 +177,7 @@ def test_identify_agrees_with_a_search_by_hand(K, rows, density, seed):
 
 @given(cases, st.floats(0.15, 0.85), st.floats(0.2, 0.8))
 @examples(20)
-def test_known_shares_are_met_exactly(one, low, first):
+def test_known_values_are_met_exactly(one, low, first):
     fit = one.fit(known={f"x <= {one.cut}": low, "g": {"a": first, "b": 1 - first}})
     close(fit.expectation(f"x <= {one.cut}").value, low, rtol=1e-8)
     close(fit.expectation("g == 'a'").value, first, rtol=1e-8)
@@ -186,7 +188,12 @@ def test_known_shares_are_met_exactly(one, low, first):
     assert isinstance(fit.known.contradicted, bool)
     assert str(fit.known.summary())
     assert str(fit.known.verdict)
-    assert not hasattr(fit, "shares")
+    assert fit.known.samples == tuple(one.samples)
+    assert [line.columns for line in fit.known.lines] == [("x",), ("g",), ("g",)]
+    assert [line.margin for line in fit.known.lines] == [None, ("g", "a"), ("g", "b")]
+    assert all(np.isnan(line.z) or line.z * (line.estimated - line.known) >= 0 for line in fit.known.lines)
+    with pytest.raises(vardi.RenamedError, match="fit.shares is now fit.known"):
+        _ = fit.shares
 
 
 @given(seeds, st.floats(0.1, 10.0), st.floats(-5.0, 5.0))

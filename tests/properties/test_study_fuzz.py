@@ -213,7 +213,7 @@ KEYS = [
         "known.s",
         "known.s.a",
     ],
-    *["shares", "known_shares", "pool", "pool.data", "pool.source", "biases", "biases.a"],
+    *["shares", "shares.x", "known_shares", "pool", "pool.data", "pool.source", "biases", "biases.a"],
     'known."x > 1"',
     'sources.""',
     'sources."a b"',

@@ -10,7 +10,6 @@ a declared bias. Where one sample alone can draw, p is 1 and nothing is tested.
 
 from __future__ import annotations
 
-import copy
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -389,7 +388,7 @@ def _refits(labels: _Labels, grids: Sequence[_Cells], draws: int, rng: np.random
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """Samples that overlap joins, with their rows: the same rows with other counts, whose labels matter by size only.
+    """Samples that overlap joins, with their rows.
 
     Attributes
     ----------
@@ -398,7 +397,7 @@ class _Group:
     places : ndarray of int
         Their rows among all.
     rows : Rows
-        These rows; what they count is set for each draw.
+        These rows.
     """
 
     states: NDArray[np.bool_]
@@ -413,15 +412,14 @@ class _Group:
         for states, _ in hessian.blocks:
             whole = states.sum() == hessian.sampled.sum()
             places = np.arange(len(rows)) if whole else np.flatnonzero(states[rows.source])
-            star = copy.copy(rows) if whole else rows.subset(places)
-            star.sizes = np.where(states, np.rint(rows.sizes), 0.0)
-            found.append(cls(states, places, star))
+            found.append(cls(states, places, rows if whole else rows.subset(places)))
         return found
 
     def refitted(self, u: Floats, counts: Floats) -> bool:
         """Solve for other counts of all rows from u on, put the solution there, and tell whether there is one."""
-        self.rows.counts = counts[self.places]
-        solution = newton(self.rows, np.where(self.states, u, -np.inf), tol=1e-6)
+        star = self.rows.with_counts(counts[self.places])
+        star.sizes = np.where(self.states, np.rint(self.rows.sizes), 0.0)  # labels matter through the sizes only
+        solution = newton(star, np.where(self.states, u, -np.inf), tol=1e-6)
         u[self.states] = solution.u[self.states]
         return solution.converged
 

@@ -118,17 +118,29 @@ class Trust:
         )
 
 
-def weight_tail(weights: Floats, source: Integers) -> tuple[float, list[int]]:
-    """Return Hill's index of the largest weights, and the samples of the very largest."""
-    if len(weights) < ROWS:
+def weight_tail(weights: Floats, source: Integers, times: Floats | None = None) -> tuple[float, list[int]]:
+    """Return Hill's index of the largest weights, and the samples of the very largest.
+
+    Parameters
+    ----------
+    weights, source : ndarray of shape (n,)
+        Weight and sample of each row.
+    times : ndarray of shape (n,), optional
+        How many equal rows it stands for, where such were collapsed; one by default.
+    """
+    total = len(weights) if times is None else int(times.sum())
+    if total < ROWS:
         return np.nan, [int(source[np.argmax(weights)])]
-    count = int(TAIL * len(weights))
-    largest = np.argpartition(weights, -count - 1)[-count - 1 :]
-    largest = largest[np.argsort(weights[largest])]
-    logs, blamed = np.log(weights[largest]), np.unique(source[largest[-BLAMED:]]).tolist()
-    if len(np.unique(logs)) * 4 < len(logs):  # a few values only: weights of indicator biases are bounded
+    count = int(TAIL * total)
+    most = min(count + 1, len(weights))
+    largest = np.argpartition(weights, -most)[-most:]
+    largest = largest[np.argsort(-weights[largest], kind="stable")]
+    before = np.arange(most) if times is None else np.cumsum(times[largest]) - times[largest]
+    largest, before = largest[before <= count], before[before <= count]
+    logs, blamed = np.log(weights[largest]), np.unique(source[largest[before < BLAMED]]).tolist()
+    if len(np.unique(logs)) * 4 < count + 1:  # a few values only: weights of indicator biases are bounded
         return np.nan, blamed
-    return float((logs[1:] - logs[0]).mean()), blamed
+    return float((logs - logs[-1]) @ np.diff(before, append=count + 1) / count), blamed
 
 
 def single_rows(strata: Strata, squares: Floats) -> tuple[Floats, Integers]:

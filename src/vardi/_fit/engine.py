@@ -14,6 +14,7 @@ from vardi._estimate.bias_test import BiasCheck, check_engine_biases, untested
 from vardi._estimate.bounds import Bounds
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.reliability import BLAMED, ROWS, TAIL
+from vardi._estimate.reliability import weight_tail as tail_of_weights
 from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import refusal
@@ -33,7 +34,6 @@ from vardi._rows.engine.moments import EngineMoments
 from vardi._rows.engine.sensitivity import common_slopes, slopes
 from vardi._rows.engine.tail import weight_tail
 from vardi._rows.engine.weights import (
-    largest_deviations,
     overlap,
     pooled_means,
     probabilities_column,
@@ -240,17 +240,18 @@ class InEngine:
         return pooled_means(self.measure, functions)
 
     def tail(self) -> tuple[float, list[int]]:
-        """Return the tail index of the weights, and the samples of the largest."""
+        """Return the tail index of the weights, and the samples of the largest.
+
+        Weights of distinct rows are in memory, and so is how many rows have each, unless rows are counted.
+        """
+        if self.collapsed and not any(part.counted for part in self.model.parts):
+            rows = self.rows if self.joint is None else self.joint
+            return tail_of_weights(rows.weights(self.point)[0], rows.source, rows.counts)
         return weight_tail(self.measure, TAIL, ROWS, BLAMED)
 
     def single_rows(self, influence: Influence) -> tuple[Floats, list[str]]:
         """Return the largest share of each variance that one row carries, and of which sample that is, in words."""
-        sizes, n = self.rows.sizes, self.tangent.n
-        centres = influence.b[: len(sizes)]  # the means under the fitted laws
-        squares = largest_deviations(self.measure, influence.values, centres)
-        factor = np.where(sizes > 1, sizes / np.maximum(sizes - 1.0, 1.0), 1.0)[:, None] / n**2
-        variances = np.diag(influence.covariance())
-        shares = np.divide(squares * factor, variances, out=np.zeros(squares.shape), where=variances > 0)
+        shares = self.measure.single_rows(influence.values)
         return shares.max(axis=0), [f"One row of {str(self.names[k])!r}" for k in shares.argmax(axis=0).tolist()]
 
     def steps(self, values: Any) -> EngineDistribution:

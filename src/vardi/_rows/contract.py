@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from vardi._types import Floats as Floats
 from vardi._types import Integers as Integers
 
@@ -164,12 +166,16 @@ class Deviations:
         :math:`\sum_i c_i d_i d_i'`.
     cubes, fourths : ndarray of shape (K, m)
         :math:`\sum_i c_i d_i^3` and :math:`\sum_i c_i d_i^4`.
+    low, high : ndarray of shape (K, m)
+        The smallest and the largest d; infinite for a state without rows.
     """
 
     totals: Floats
     products: Floats
     cubes: Floats
     fourths: Floats
+    low: Floats
+    high: Floats
 
     def __add__(self, other: Deviations) -> Deviations:
         return Deviations(
@@ -177,4 +183,6 @@ class Deviations:
             self.products + other.products,
             self.cubes + other.cubes,
             self.fourths + other.fourths,
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
         )

@@ -149,7 +149,8 @@ class At:
     def objective(self) -> float:
         """The likelihood, up to a constant."""
         at, sampled = self.coordinates, self.sizes > 0
-        return float(self.sums.log_mass - self.sizes[sampled] @ self.v[at.u][sampled])
+        moved = self.v[at.epsilon]
+        return float(self.sums.log_mass - self.sizes[sampled] @ self.v[at.u][sampled] + moved @ moved / 2)
 
     @cached_property
     def free(self) -> NDArray[np.intp]:

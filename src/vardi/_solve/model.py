@@ -128,9 +128,12 @@ def _solved(
     else:
         joining = _joining(joint, start, groups, verdict)
         walk = meet(joint, start, held, tol=tol, most=max_iterations)
-        by_estimate = joining is not None and not joining.exact
-        if not walk.converged or (by_estimate and joint.masses_of(groups, walk.v).min() < EMPTY):
+        if not walk.converged:
             raise _not_met(joint, walk, known, values, groups, names)
+        # where u of a group runs off, the equations hold ever better, while nothing is left for the group
+        by_estimate = joining is not None and not joining.exact
+        if by_estimate and (error := _emptied(joint, walk, known, groups, names, least=max(EMPTY, 10 * tol))):
+            raise error
     if joint.families:
         require_identified(joint, walk.at, names)
         warn_of_vague_parameters(joint, walk.at, names, stacklevel=6)
@@ -305,17 +308,9 @@ def _not_met(
     error = out_of_reach(known, values)
     if error is not None:
         return error
-    if walk.at.sums.positive:
-        mass = joint.masses_of(groups, walk.v)
-        gone = np.flatnonzero(mass < 0.01 / len(mass))
-        if groups.max() > 0 and len(gone):
-            members = [names[int(k)] for k in np.flatnonzero(groups == gone[0])]
-            return InvalidKnownError(
-                f"The known values contradict the samples: the nearer weights come to meeting them, the less is left "
-                f"for {group_text(members)}, whose rows are part of the population. Correct the known values "
-                f"({', '.join(map(repr, known.labels))}), or the biases.",
-                labels=list(known.labels),
-            )
+    emptied = _emptied(joint, walk, known, groups, names, least=0.01 / (1 + groups.max()))
+    if emptied is not None:
+        return emptied
     return ConvergenceError(
         f"Weights that meet the known values ({', '.join(map(repr, known.labels))}) exist, but were not found: the "
         "equations hold to "
@@ -323,6 +318,24 @@ def _not_met(
         "some rows would have next to no weight. Check them; if the selection of a sample depends on what they speak "
         "of, declare it, as with vardi.cells(...).",
         solution=_solution_or_none(joint, walk, groups),
+    )
+
+
+def _emptied(
+    joint: Joint, walk: Walk, known: Known, groups: Integers, names: Sequence[Name], *, least: float
+) -> InvalidKnownError | None:
+    """Return the error for known values that leave next to nothing for a group that only they join to the others."""
+    if groups.max() == 0 or not walk.at.sums.positive:
+        return None
+    gone = np.flatnonzero(joint.masses_of(groups, walk.v) < least)
+    if not len(gone):
+        return None
+    members = [names[int(k)] for k in np.flatnonzero(groups == gone[0])]
+    return InvalidKnownError(
+        f"The known values contradict the samples: the nearer weights come to meeting them, the less is left for "
+        f"{group_text(members)}, whose rows are part of the population. Correct the known values "
+        f"({', '.join(map(repr, known.labels))}), or the biases.",
+        labels=list(known.labels),
     )
 
 

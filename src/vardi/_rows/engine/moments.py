@@ -11,7 +11,7 @@ its second, the covariance its third.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import narwhals as nw
 import numpy as np
@@ -41,6 +41,7 @@ class EngineMoments:
     def __init__(self, model: EngineModel, v: Floats) -> None:
         self.model, self.point = model, EnginePoint(model, v)
         self.parts, self.sizes, self.n = model.parts, model.sizes, model.n
+        self._last: tuple[EngineInfluence, Deviations] | None = None
 
     @property
     def coordinates(self) -> Coordinates:
@@ -72,18 +73,39 @@ class EngineMoments:
         A sample of a single row has no deviation from its own mean; there :math:`\bar\phi_k` is the mean under the
         fitted law of the sample, and the factor is 1.
         """
-        single = (self.sizes > 0) & (self.sizes < 2)
-        centres = influence.b[self.coordinates.u].copy()  # their means under the fitted laws, but for rounding
-        if single.any():
-            centres[single] = self.law_means(influence)[single]
-        found = self.deviations_of(influence, centres)
         V = np.zeros((len(influence.eta), len(influence.eta)))
-        for k in np.flatnonzero(self.sizes > 0):
-            size, within = self.sizes[k], found.products[k]
-            if not single[k]:
-                within = (within - np.outer(found.totals[k], found.totals[k]) / size) * (size / (size - 1.0))
-            V += within / self.n**2
+        for _, products, _, factor in self._within(influence):
+            V += products * factor
         return V
+
+    def single_rows(self, influence: EngineInfluence) -> Floats:
+        """Return the share of each variance that the row farthest out of each sample carries, of shape (K, m).
+
+        A row that stands for many is not one row: each of those has its part. After the covariance it takes no query.
+        """
+        largest, variances = np.zeros((len(self.sizes), len(influence.eta))), np.zeros(len(influence.eta))
+        for k, products, ends, factor in self._within(influence):
+            variances += np.diag(products) * factor
+            largest[k] = (ends**2).max(axis=0) * factor
+        return np.divide(largest, variances, out=np.zeros(largest.shape), where=variances > 0)
+
+    def _within(self, influence: EngineInfluence) -> Iterator[tuple[int, Floats, Floats, float]]:
+        """Yield each sample's products of deviations from its mean, its extreme deviations, and their factor in V."""
+        single = (self.sizes > 0) & (self.sizes < 2)
+        if self._last is None or self._last[0] is not influence:
+            centres = influence.b[self.coordinates.u].copy()  # their means under the fitted laws, but for rounding
+            if single.any():
+                centres[single] = self.law_means(influence)[single]
+            self._last = influence, self.deviations_of(influence, centres)
+        found = self._last[1]
+        for k in np.flatnonzero(self.sizes > 0).tolist():
+            size, ends = self.sizes[k], np.stack([found.low[k], found.high[k]])
+            if single[k]:
+                yield k, found.products[k], ends, 1.0 / self.n**2
+            else:
+                mean = found.totals[k] / size
+                products = found.products[k] - np.outer(found.totals[k], mean)
+                yield k, products, ends - mean, size / (size - 1.0) / self.n**2
 
     # the contract
 
@@ -126,6 +148,7 @@ class EngineMoments:
         upper = [(i, j) for i in range(m) for j in range(i, m)]
         totals, products = np.zeros((K, m)), np.zeros((K, m, m))
         cubes, fourths = np.zeros((K, m)), np.zeros((K, m))
+        low, high = np.full((K, m), np.inf), np.full((K, m), -np.inf)
         for part in self.parts:
             change = self.with_deviations(part, influence, centres)
             d = [nw.col(DEVIATION.format(j)) for j in range(m)]
@@ -133,14 +156,18 @@ class EngineMoments:
             queries |= {f"p_{i}_{j}": part.times_count(d[i] * d[j]).sum() for i, j in upper}
             queries |= {f"c_{j}": part.times_count(one * one * one).sum() for j, one in enumerate(d)}
             queries |= {f"f_{j}": part.times_count(one * one * one * one).sum() for j, one in enumerate(d)}
+            queries |= {f"low_{j}": one.min() for j, one in enumerate(d)}
+            queries |= {f"high_{j}": one.max() for j, one in enumerate(d)}
             for code, row in part.by_sample(queries, self.point, change):
                 totals[code] += [row[f"t_{j}"] for j in range(m)]
                 cubes[code] += [row[f"c_{j}"] for j in range(m)]
                 fourths[code] += [row[f"f_{j}"] for j in range(m)]
+                low[code] = np.minimum(low[code], [row[f"low_{j}"] for j in range(m)])
+                high[code] = np.maximum(high[code], [row[f"high_{j}"] for j in range(m)])
                 for i, j in upper:
                     products[code, i, j] += row[f"p_{i}_{j}"]
         products = products + np.transpose(np.triu(products, 1), (0, 2, 1))
-        return Deviations(totals, products, cubes, fourths)
+        return Deviations(totals, products, cubes, fourths, low, high)
 
     def law_means(self, influence: EngineInfluence) -> Floats:
         """Return the mean of phi under the fitted law of each sample, sum_i c_i p_ik phi_i / n_k, of shape (K, m)."""

@@ -152,18 +152,6 @@ def products(at: EngineMoments, functions: Sequence[EngineFunction], eta: Floats
     return found + np.triu(found, 1).T
 
 
-def largest_deviations(at: EngineMoments, influence: EngineInfluence, centres: Floats) -> Floats:
-    """Return the largest squared deviation of influence values from centres within each sample, of shape (K, m)."""
-    found = np.zeros(centres.shape)
-    for part in at.parts:
-        change = at.with_deviations(part, influence, centres)
-        columns = [nw.col(DEVIATION.format(j)) for j in range(len(influence.eta))]
-        asked = {f"d_{j}": (one * one).max() for j, one in enumerate(columns)}
-        for code, row in part.by_sample(asked, at.point, change):
-            found[code] = np.maximum(found[code], [row[f"d_{j}"] for j in range(len(columns))])
-    return found
-
-
 def with_column(
     at: EngineMoments, name: str, value: Callable[[Part], nw.Expr], dropped: Sequence[Part] = ()
 ) -> dict[int | None, Any]:
