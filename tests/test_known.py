@@ -475,6 +475,29 @@ def test_new_rows_that_nothing_is_known_of():
     assert e.value.rows == (1,)
 
 
+@pytest.mark.filterwarnings("ignore::vardi.VardiWarning")
+def test_new_rows_further_out_than_the_pool_have_no_weight():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.uniform(0, 1, 200), "z": rng.normal(size=200)})
+    known = {"z > 0": 0.5, "x": 0.4}
+    fit = vardi.debias({"all": frame}, {"all": 1}, known=known)
+    new = pd.DataFrame({"x": [0.5, -30.0, 0.2, -50.0], "z": 0.1})
+    lazy = vardi.debias({"all": pl.LazyFrame(frame)}, {"all": 1}, known=known)
+    for one in (fit, lazy):
+        assert (np.asarray(one.weigh(new.iloc[[0, 2]])) > 0).all()
+        with pytest.raises(vardi.ImpossibleRowError, match="2 of the new rows .* have no weight: 'x', whose mean") as e:
+            one.weigh(new)
+        assert e.value.rows == (1, 3)
+    scorer = vardi.debiased_scorer("squared_error", fit=fit)
+    model = LinearRegression().fit(frame, frame["z"])
+    with pytest.raises(vardi.ImpossibleRowError, match="'x', whose mean is known, is further out"):
+        scorer(model, new, new["z"])
+    omega = np.column_stack([np.ones(200), frame["x"]])
+    matrix = vardi.debias_matrix(omega, np.zeros(200, int), known={"1": 0.4})
+    with pytest.raises(vardi.ImpossibleRowError, match="'1', whose mean is known, is further out"):
+        matrix.weigh(np.array([[1.0, -30.0]]))
+
+
 # ---------------------------------------------------------------- learning
 
 
@@ -582,6 +605,23 @@ def test_cells_without_rows():
     assert error.labels == ("region = E",)
     assert error.allowed == {"region = E": (0.0, 0.0)}
     refused(vardi.InvalidKnownError, {**SHARES, "age > 200": 0.1}, "No row of the pool is in 'age > 200'")
+
+
+def test_values_beyond_the_rows_come_with_the_range():
+    samples, _ = three_regions(sizes=(8, 9, 10))
+    age = pd.concat(samples.values()).age
+    error = refused(
+        vardi.InvalidKnownError,
+        {**SHARES, "age": 200.0},
+        f"The known value of 'age' is 200, and on the rows of the pool it runs from {age.min()} to {age.max()}",
+        f"Correct the value, or add rows above {age.max()}",
+    )
+    assert error.labels == ("age",)
+    assert error.allowed == {"age": (age.min(), age.max())}
+    omega = np.array([[2.0, 5.0], [2.0, 6.0], [2.0, 9.0]])
+    with pytest.raises(vardi.InvalidKnownError, match="The known value of '1' is 10, and .* it runs from 5 to 9") as e:
+        vardi.debias_matrix(omega, [0, 0, 0], known={"1": 10.0})
+    assert e.value.allowed == {"1": (5.0, 9.0)}
 
 
 def test_missing_values_in_a_cell():
