@@ -491,7 +491,7 @@ def test_new_rows_further_out_than_the_pool_have_no_weight():
     scorer = vardi.debiased_scorer("squared_error", fit=fit)
     model = LinearRegression().fit(frame, frame["z"])
     with pytest.raises(vardi.ImpossibleRowError, match="'x', whose mean is known, is further out"):
-        scorer(model, new, new["z"])
+        scorer(model, new, new["z"].rename("target"))
     omega = np.column_stack([np.ones(200), frame["x"]])
     matrix = vardi.debias_matrix(omega, np.zeros(200, int), known={"1": 0.4})
     with pytest.raises(vardi.ImpossibleRowError, match="'1', whose mean is known, is further out"):
