@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 JOBS ?= 2
-# In the order of files, so that engines come first: a process that has grown cannot always start Spark.
+# In the order of tests/conftest.py, which begins with Spark.
 PARALLEL := -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
@@ -30,6 +30,9 @@ demo: $(VENV)/.cli  ## debias the two-sample house-price case: weights and a rep
 test: $(VENV)/.test $(VENV)/.docs  ## all tests and doctests
 	$(BIN)/python -m pytest $(PARALLEL)
 
+quick: $(VENV)/.test  ## the tests of the core, in under a minute
+	$(BIN)/python -m pytest $(PARALLEL) -m 'not long' tests/_inputs tests/biases tests/_rows tests/_solve tests/_estimate
+
 coverage: $(VENV)/.test $(VENV)/.docs  ## the same, with the lines that no test runs
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
 
@@ -40,8 +43,9 @@ minimum: pyproject.toml  ## the same, with every dependency at its lower bound
 	$(VENV)-minimum/bin/uv pip install --quiet --python $(VENV)-minimum --resolution lowest-direct --editable '.[test]'
 	$(VENV)-minimum/bin/python -m pytest $(PARALLEL) -o filterwarnings=default tests src README.md
 
-slow: $(VENV)/.test  ## statistical claims and large designs, by simulation
+slow: $(VENV)/.test  ## statistical claims and large designs, by simulation; every question in every engine
 	$(BIN)/python -m pytest tests/slow -s --timeout 0
+	VARDI_EVERY_PAIR=1 $(BIN)/python -m pytest tests/engines/test_conformance.py --timeout 0
 
 lint: $(VENV)/.lint  ## ruff, mypy (strict), import-linter
 	$(BIN)/ruff check .

@@ -19,7 +19,14 @@ settings.load_profile("vardi")
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items):
-    """Keep the tests of a file in one process, and those of all engines, which share a Spark cluster."""
+    """Keep the tests of a file in one process, and those that share a Spark cluster, which come first.
+
+    A process that has grown cannot always start Spark; and while one process waits for it, the others go on.
+    """
+    items.sort(key=lambda item: not _needs_spark(item))
     for item in items:
-        group = "engines" if item.path.parent.name == "engines" else item.path.name
-        item.add_marker(pytest.mark.xdist_group(group))
+        item.add_marker(pytest.mark.xdist_group("spark" if _needs_spark(item) else str(item.path)))
+
+
+def _needs_spark(item):
+    return item.path.parent.name == "engines" and "spark" in item.nodeid

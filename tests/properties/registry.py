@@ -12,7 +12,7 @@ BIAS = "properties/test_bias_properties.py::"
 LEARN = "properties/test_learn_properties.py::"
 OUTPUT = "properties/test_output_properties.py::"
 STUDY = "properties/test_study_fuzz.py::"
-INVARIANCE = "test_invariances.py::"
+INVARIANCE = "_solve/test_invariances.py::"
 
 _WEIGHTS = FIT + "test_weights_probabilities_and_what_is_counted_from_them"
 _EQUATIONS = FIT + "test_the_equations_hold_written_by_hand"
@@ -85,7 +85,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "plots": (_DISPLAYS,),
     **dict.fromkeys(["everywhere", "proportional_to", "between", "isin", "at_most", "class_shift"], (_CONSTRUCTORS,)),
     **dict.fromkeys(["logistic", "exponential_tilt", "power", "steps", "parametric"], (_FAMILIES,)),
-    "where": (_ANY_TEXT, _READS_BACK, "test_expressions.py::test_round_trip"),
+    "where": (_ANY_TEXT, _READS_BACK, "biases/test_expressions.py::test_round_trip"),
     "biases.as_bias": (_ALGEBRA,),
     **dict.fromkeys(["biases.ExpressionBias", "biases.ProductBias", "biases.ValuesBias"], (_ALGEBRA, _READS_BACK)),
     **dict.fromkeys(["biases.FunctionBias", "biases.FunctionFamily", "biases.ParametricBias"], (_FAMILIES, _ALGEBRA)),

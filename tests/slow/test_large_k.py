@@ -20,7 +20,7 @@ from scipy import sparse
 sys.path.insert(0, {tests!r})
 import vardi
 from oracle import certify
-from test_large_k import along_a_line, anywhere, doubly_truncated
+from many_samples import along_a_line, anywhere, doubly_truncated
 
 found = dict()
 

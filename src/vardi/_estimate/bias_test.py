@@ -388,7 +388,7 @@ def _refits(labels: _Labels, grids: Sequence[_Cells], draws: int, rng: np.random
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """Samples that overlap joins, with their rows.
+    """Samples that overlap joins, with their rows: the same rows with other counts, whose labels matter by size only.
 
     Attributes
     ----------
@@ -398,11 +398,14 @@ class _Group:
         Their rows among all.
     rows : Rows
         These rows.
+    sizes : ndarray of shape (K,)
+        Whole numbers of rows that each sample draws.
     """
 
     states: NDArray[np.bool_]
     places: Integers
     rows: Any
+    sizes: Floats
 
     @classmethod
     def all_of(cls, labels: _Labels) -> list[_Group]:
@@ -412,13 +415,13 @@ class _Group:
         for states, _ in hessian.blocks:
             whole = states.sum() == hessian.sampled.sum()
             places = np.arange(len(rows)) if whole else np.flatnonzero(states[rows.source])
-            found.append(cls(states, places, rows if whole else rows.subset(places)))
+            found.append(cls(states, places, rows if whole else rows.subset(places), np.rint(rows.sizes)))
         return found
 
     def refitted(self, u: Floats, counts: Floats) -> bool:
         """Solve for other counts of all rows from u on, put the solution there, and tell whether there is one."""
         star = self.rows.with_counts(counts[self.places])
-        star.sizes = np.where(self.states, np.rint(self.rows.sizes), 0.0)  # labels matter through the sizes only
+        star.sizes = np.where(self.states, self.sizes, 0.0)  # labels matter through the sizes only
         solution = newton(star, np.where(self.states, u, -np.inf), tol=1e-6)
         u[self.states] = solution.u[self.states]
         return solution.converged

@@ -8,7 +8,7 @@ import pytest
 
 import vardi
 
-DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 pytestmark = pytest.mark.skipif(not (DATA / "apipop.csv").exists(), reason="the schools lie in ../shared/data")
 
 COLUMNS = ["cds", "stype", "api00", "enroll"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from many_samples import along_a_line, doubly_truncated
 from oracle import certify
 from scipy import sparse
-from test_large_k import along_a_line, doubly_truncated
 
 import vardi
 from vardi._fit import memory
@@ -26,6 +26,7 @@ def fits():
     )
 
 
+@pytest.mark.long
 def test_windows_give_the_fit_of_their_matrix(fits):
     ours, theirs, windows = fits
     certify(ours, matrix(windows), np.arange(500))

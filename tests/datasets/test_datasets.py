@@ -23,7 +23,7 @@ from vardi.errors import EmptySampleError, MismatchError
 
 FRAMES = ("pandas", "polars", "pyarrow")
 DATA = files("vardi.datasets").joinpath("data")
-RAW = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+RAW = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 needs_raw = pytest.mark.skipif(not RAW.is_dir(), reason="the raw data files are not beside this repository")
 LETTERS = "abcdefghijkl"
 

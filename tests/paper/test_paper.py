@@ -25,7 +25,7 @@ from vardi.paper._runs import Settings, run_all, seeds_of
 from vardi.paper._trial import Rows, Trial, accuracy, error_rate, explained, forest, mean_squared_error, plain
 
 TABLES = ("table1", "table2_norm", "table3_first_component", "table4_age")
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "paper" / "tables.csv"
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "paper" / "tables.csv"
 
 
 @pytest.fixture(scope="module")

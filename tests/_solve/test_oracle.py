@@ -34,6 +34,7 @@ def test_there_are_three_hundred():
     assert sum(map(len, SEEDS.values())) == 300
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_design_is_certified_or_rightly_refused(family):
     outcomes = judge_all(family, SEEDS[family])

@@ -350,5 +350,5 @@ def test_every_cell_is_the_dense_answer_or_a_declared_no(case, part, data, monke
 
 
 def test_the_documentation_shows_the_table():
-    page = Path(__file__).parents[1] / "docs" / "concepts" / "questions.md"
+    page = Path(__file__).parents[2] / "docs" / "concepts" / "questions.md"
     assert table() in page.read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 import vardi
 from vardi import datasets
 
-DATA = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 needs_quasars = pytest.mark.skipif(
     not (DATA / "quasars.csv").is_file(), reason="quasars.csv lies beside the repository, and is not there"
 )

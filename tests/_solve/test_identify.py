@@ -260,6 +260,7 @@ def connected_without(omega: np.ndarray, source: np.ndarray, lost: tuple[int, ..
     return len(set(source[kept].tolist())) == K and strongly_connected(edges(omega[kept], source[kept], K))
 
 
+@pytest.mark.long
 def test_any_fewer_than_the_weakest_rows_can_be_lost():
     checked = 0
     for seed in range(700):
@@ -301,6 +302,7 @@ def test_kappa_against_brute_force():
             np.testing.assert_allclose(fit.identify().kappa, brute_kappa(omega, fit.probabilities), rtol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("K", "n", "share"), [(10, 200, 0.3), (150, 600, 0.9), (320, 900, 0.5)])
 def test_kappa_and_weakest_do_not_depend_on_how_the_matrix_is_held(K, n, share):
     rng = np.random.default_rng(K)

@@ -45,6 +45,7 @@ def tilts():
 # ---------------------------------------------------------------- the spread is that of the influence function
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["bayesian", "rows"])
 def test_the_spread_is_the_standard_error(kind, tilts):
     """1000 draws give an sd to 2.2%; the linearisation itself is good to a few per cent at n = 550."""
@@ -57,6 +58,7 @@ def test_the_spread_is_the_standard_error(kind, tilts):
     np.testing.assert_allclose(omegas / np.sqrt(np.diag(influence.covariance())), 1.0, atol=0.1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["bayesian", "rows"])
 def test_the_spread_of_collapsed_rows_is_the_standard_error(kind, collapsed):
     fit, _, _, y = collapsed
@@ -159,6 +161,7 @@ def test_groups_of_one_are_no_groups(kind, data, collapsed, tilts):
     np.testing.assert_allclose(one.values, other.values, rtol=1e-10)
 
 
+@pytest.mark.long
 def test_whole_groups_are_drawn():
     """Twins that are one group have the spread of as many rows; ungrouped, of twice as many."""
     rng = np.random.default_rng(2)
@@ -175,6 +178,7 @@ def test_whole_groups_are_drawn():
     assert bootstrap(twins.held, "x", n=600).stderr / rows.stderr == pytest.approx(0.5**0.5, abs=0.1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["bayesian", "rows"])
 def test_a_count_is_so_many_rows(kind):
     """In law: the spread with counts is that of rows repeated as often."""
@@ -357,6 +361,7 @@ def test_one_group_of_a_sample_has_no_spread(tilts):
         bootstrap(counted.held, "x", n=3)
 
 
+@pytest.mark.long
 def test_normalisers_of_lazy_frames_need_no_rows():
     rng = np.random.default_rng(0)
     samples = {

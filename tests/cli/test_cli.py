@@ -27,7 +27,7 @@ from vardi.cli._demo import FILES, STUDY
 from vardi.cli._init import quoted, quoted_key
 from vardi.cli._options import complete_study
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 VARDI = [sys.executable, "-m", "vardi"]
 LOW = '[sources.low]\ndata = "low.csv"\nbias = "x <= 5"\n'
 HIGH = '[sources.high]\ndata = "high.csv"\nbias = "1"\n'

@@ -58,6 +58,7 @@ def slopes(fit, f, samples=None, kind="free"):
 # ---------------------------------------------------------------- the derivative, and what is linear in it
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", oracle.KINDS)
 def test_derivative_is_that_of_refits(kind):
     design = small(kind)
@@ -144,6 +145,7 @@ def test_one_sample_is_exact(kind):
     assert found.method == "sharp"
 
 
+@pytest.mark.long
 def test_common_error_of_all_samples_is_exact():
     design = small(n=9, K=3, seed=4)
     fit = vardi.debias_matrix(design.omega, design.source)
@@ -183,6 +185,7 @@ def test_ends_are_attained_by_biases_within_the_factor():
             assert refitted(design.omega, design.source, design.z, delta) == pytest.approx(value, rel=1e-9)
 
 
+@pytest.mark.long
 def test_against_many_starts_of_another_optimiser():
     design = small(n=32)
     fit = vardi.debias_matrix(design.omega, design.source)
@@ -266,6 +269,7 @@ def test_ranges_begin_at_the_estimate_and_are_nested(seed, K, shape):
         assert (np.diff(found.linear_upper) >= 0).all()
 
 
+@pytest.mark.long
 @given(seed=st.integers(0, 10_000), gamma=st.sampled_from([1.1, 2.0, 5.0]))
 def test_no_other_biases_within_the_factor_leave_the_range(seed, gamma):
     design = oracle.design("power", 3, 30, seed % 50)

@@ -52,12 +52,14 @@ def test_the_two_identities_hold_on_random_designs(kind, K, n, seed):
     certify(vardi.debias_matrix(d.omega, d.source), d.omega, d.source)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_hundred_samples_of_a_hundred_rows(kind):
     d = design(kind, 200, 20_000, 0)
     certify(vardi.debias_matrix(d.omega, d.source), d.omega, d.source)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_million_rows(kind):
     d = design(kind, 6, 1_000_000, 0)
@@ -276,6 +278,7 @@ def test_a_directed_cycle_of_forty_samples():
     certify(vardi.debias_matrix(omega, source), omega, source)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block", range(4))
 def test_extreme_designs_end_in_a_certified_fit_or_in_a_refusal(block):
     """Log ranges up to thousands, zeros, unsampled states, counts with zeros: never a wrong weight, a stray warning or
@@ -354,6 +357,7 @@ def long_rows(K: int, n: int, share: float, seed: int = 0) -> tuple[np.ndarray, 
     return np.where(there, np.exp(rng.normal(size=(n, K))), 0.0), source
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("K", "n", "share"), [(200, 1500, 0.7), (400, 1500, 0.5), (1500, 4000, 0.1)])
 def test_sparse_rows_too_long_to_form_the_gram(K, n, share):
     omega, source = long_rows(K, n, share)

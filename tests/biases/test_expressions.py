@@ -143,6 +143,7 @@ def _grow(nodes):
 nodes = st.recursive(numeric_leaves | st.booleans().map(Constant), _grow, max_leaves=8)
 
 
+@pytest.mark.long
 @given(nodes)
 @settings(max_examples=400, deadline=None)
 def test_round_trip(node):
@@ -268,6 +269,7 @@ WORDS = (
 fragments = st.lists(st.sampled_from(WORDS.split()), max_size=14).map(" ".join)
 
 
+@pytest.mark.long
 @given(st.text(max_size=60) | alphabet | fragments | st.binary(max_size=60).map(lambda data: data.decode("latin-1")))
 @settings(max_examples=1500, deadline=None)
 def test_any_text_is_read_or_refused(text):

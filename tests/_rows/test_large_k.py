@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from many_samples import along_a_line, anywhere, doubly_truncated
 from oracle import certify
 from scipy import sparse
 from scipy.sparse import csgraph
@@ -18,38 +19,6 @@ from vardi._solve import laplacian as _laplacian
 from vardi._solve.identify import judge, strong_groups
 from vardi._solve.laplacian import Laplacian
 from vardi._solve.newton import solve
-
-
-def along_a_line(K: int, per: int, seed: int = 0, *, continuous: bool = False) -> tuple[sparse.csr_array, np.ndarray]:
-    """Windows from k to k + 5: each row is in five of them."""
-    rng = np.random.default_rng(seed)
-    source = np.repeat(np.arange(K), per)
-    x = source + rng.uniform(0, 5, K * per)
-    columns = np.floor(x).astype(int)[:, None] - np.arange(5)
-    row, place = np.nonzero((columns >= 0) & (columns < K))
-    column = columns[row, place]
-    along = (x[row] - column) / 5
-    values = 0.1 + along * (1 - along) if continuous else np.ones(len(row))
-    return sparse.csr_array((values, (row, column)), shape=(K * per, K)), source
-
-
-def anywhere(K: int, per: int, seed: int = 0) -> tuple[sparse.csr_array, np.ndarray]:
-    """Each row is covered by its own bias and by four others, which may be any."""
-    rng = np.random.default_rng(seed)
-    source = np.repeat(np.arange(K), per)
-    column = np.column_stack([source, rng.integers(0, K, (K * per, 4))])
-    values, row = rng.uniform(0.2, 3, column.shape), np.repeat(np.arange(K * per), 5)
-    return sparse.csr_array((values.ravel(), (row, column.ravel())), shape=(K * per, K)), source
-
-
-def doubly_truncated(n: int, width: float, seed: int = 0) -> Windows:
-    """Each unit is seen if it lies in its own window, which begins anywhere."""
-    rng = np.random.default_rng(seed)
-    x = 1 - np.sqrt(1 - 0.96 * rng.random(int(4 * n / width)))
-    low = rng.uniform(-width / 2, 0.8 - width / 2, len(x))
-    seen = np.flatnonzero((low <= x) & (x <= low + width))[:n]
-    return Windows(x[seen], low[seen], low[seen] + width)
-
 
 DESIGNS = {
     "line, 0 or 1": lambda: along_a_line(400, 30),
@@ -69,6 +38,7 @@ def test_the_equations_hold(name):
     assert fit.solution.certificate < 1e-7
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", DESIGNS)
 @pytest.mark.parametrize("route", ["products with the rows", "products with the gram", "a factor"])
 def test_every_route_leads_to_the_same_weights_gap_and_errors(name, route, monkeypatch):
@@ -283,6 +253,7 @@ def test_left_truncated_data_have_the_product_limit_estimate():
     np.testing.assert_allclose(1 - np.cumsum(weights[order]) / len(x), survivors, atol=1e-11)
 
 
+@pytest.mark.long
 def test_three_thousand_windows_are_solved_without_their_matrix():
     windows, K = doubly_truncated(3000, 0.1), 3000
     rows = Intervals(windows, np.arange(K), moderate=True)
