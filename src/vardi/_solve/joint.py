@@ -193,6 +193,8 @@ class At:
 
     def distance(self, scale: Floats) -> float:
         """Return the length of the gradient, that of mu as means under weights: these do not shrink as S grows."""
+        if not self.sums.inverse > 0:  # every S is beyond what a number can hold
+            return np.inf
         gradient = self.gradient / scale
         gradient[self.coordinates.mu] *= self.n / self.sums.inverse
         return float(np.linalg.norm(gradient[self.free]))
