@@ -24,7 +24,6 @@ from vardi._fit.prepare import Prepared
 from vardi._inputs.engine.pool import LazyPool
 from vardi._inputs.frames.functions import bias_of, is_function, name_of
 from vardi._inputs.pool import Name
-from vardi._rows.contract import Floats, Integers
 from vardi._rows.engine.distribution import EngineDistribution
 from vardi._rows.engine.draw import drawn_rows
 from vardi._rows.engine.functions import ZERO, EngineFunction, compiled_functions
@@ -47,6 +46,7 @@ from vardi._solve.joint import At
 from vardi._solve.newton import Solution
 from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit, refit
+from vardi._types import Floats, Integers
 
 ONLY_KNOWN = (
     "only the known values tell the parameters of a bias, so that the samples alone fit any column these speak of. "

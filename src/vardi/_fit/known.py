@@ -19,10 +19,10 @@ from scipy.special import chdtrc
 from vardi._estimate.known_check import KnownCheck, known_lines
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.known import Known
-from vardi._rows.contract import Floats
 from vardi._solve.identify import Verdict, joined_verdict
 from vardi._solve.joint import At
 from vardi._solve.parameters import held_of
+from vardi._types import Floats
 from vardi.errors import ContradictedKnownWarning
 
 RANK = 1e-8  # relative size of an eigenvalue of a covariance from which a direction counts

@@ -27,7 +27,6 @@ from vardi._inputs.pool import Name, Pool, in_order, is_missing
 from vardi._machine.memory import require_memory
 from vardi._rows import Rows
 from vardi._rows.blocks import ANSWER, Blocks
-from vardi._rows.contract import Floats, Integers
 from vardi._rows.dense import Dense
 from vardi._rows.joint import Joint
 from vardi._rows.tilted import TiltedRows
@@ -37,6 +36,7 @@ from vardi._solve.joint import At
 from vardi._solve.newton import Solution, newton
 from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit, refit
+from vardi._types import Floats, Integers
 from vardi.biases import Bias
 from vardi.biases._values import as_array
 from vardi.errors import MismatchError, TooLargeError

@@ -13,12 +13,11 @@ from vardi._inputs.known_on_rows import reduced, values_on
 from vardi._inputs.pool import Pool
 from vardi._rows import Rows, as_rows
 from vardi._rows.cells import with_levels
-from vardi._rows.contract import Floats, Integers
 from vardi._rows.families import Function, Model, as_model
 from vardi._rows.joint import Joint, KnownColumns
+from vardi._types import Floats, Integers
 from vardi.biases import ParametricBias
-from vardi.errors import UnidentifiedParametersError
-from vardi.errors._texts import show
+from vardi.errors._refusals import untold_parameters
 
 RANK = 1e-12  # relative size of a variance of known values from which it counts
 
@@ -113,18 +112,17 @@ def counted(pool: Pool) -> NDArray[np.bool_]:
     return np.ones(len(pool), bool) if pool.counts is None else pool.counts > 0
 
 
+def require_told(pool: Pool, sizes: NDArray[Any]) -> None:
+    """Refuse biases with parameters that no sample was drawn with."""
+    untold = [k for k, bias in enumerate(pool.biases) if isinstance(bias, ParametricBias) and not sizes[k]]
+    if untold:
+        raise untold_parameters([pool.names[k] for k in untold], pool.biases[untold[0]])
+
+
 def _with_levels(pool: Pool, parametric: dict[int, ParametricBias], kept: NDArray[np.bool_], omega: Any) -> Pool:
     """Return the pool with the values that biases by category have a parameter for."""
     sizes = np.bincount(pool.source[kept], minlength=len(pool.names))
-    absent = [k for k in parametric if not sizes[k]]
-    if absent:
-        bias = parametric[absent[0]]
-        raise UnidentifiedParametersError(
-            f"No sample was drawn with the bias of {show(pool.names[k] for k in absent)}, {bias}, so nothing tells its "
-            "parameters. Give its rows, fix the parameters with .at(...), or leave it out.",
-            sample=str(pool.names[absent[0]]),
-            parameters=bias.names,
-        )
+    require_told(pool, sizes)
     counts = kept.astype(np.float64) if pool.counts is None else pool.counts
     biases = list(pool.biases)
     for k, bias in parametric.items():

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._rows.base import Rows
-from vardi._rows.contract import Coordinates, Floats, Integers, JointSums
+from vardi._rows.contract import Coordinates, JointSums
 from vardi._rows.dense import Dense
 from vardi._rows.families import Model
+from vardi._types import Floats, Integers
 
 MODERATE = 200.0  # log omega up to which omega itself is held
 

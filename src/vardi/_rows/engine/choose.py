@@ -8,12 +8,12 @@ import numpy as np
 
 from vardi._inputs.engine.distinct import DistinctRows, distinct_rows
 from vardi._inputs.engine.memory import most_cells
-from vardi._rows.contract import Floats
 from vardi._rows.dense import Dense
 from vardi._rows.engine.joint import EngineRows
 from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.subsample import thinned
 from vardi._rows.joint import Joint, KnownColumns
+from vardi._types import Floats
 
 if TYPE_CHECKING:
     from vardi._inputs.engine.pool import LazyPool

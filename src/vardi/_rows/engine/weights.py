@@ -11,10 +11,10 @@ import numpy as np
 
 from vardi._inputs.engine.asking import answering, schema_of
 from vardi._inputs.engine.part import PREFIX, Part, with_columns
-from vardi._rows.contract import Floats
 from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.model import omega_column
 from vardi._rows.engine.moments import EngineMoments
+from vardi._types import Floats
 from vardi.errors import MismatchError
 
 
