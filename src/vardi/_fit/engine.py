@@ -201,8 +201,9 @@ class InEngine:
         """Return the biases at the estimated parameters, on the user's scale."""
         return [EngineFunction(self._bias(k)) for k in range(len(self.names))]
 
-    def _bias(self, k: int) -> Any:
-        return lambda part: self.measure.point.users_bias(k)
+    def _bias(self, k: int, point: Any = None) -> Any:
+        point = self.measure.point if point is None else point
+        return lambda part: point.users_bias(k)
 
     def bias_influence(self) -> Influence:
         r"""Return the influence on each :math:`\log\Omega_k`: by the weights, and by parameters of the bias itself."""
@@ -213,16 +214,19 @@ class InEngine:
     def _moved_biases(self) -> Floats | None:
         if not self.model.families:
             return None
-        at, point = self.model.coordinates, self.measure.point
-        moved = np.zeros((len(at), len(self.names)))
-        for k, family in self.model.families.items():
-            place = self.model.places[k]
-            bias = EngineFunction(self._bias(k))
-            means = self.measure.mean([_times(bias, t) for t in point.gradient(k)])
-            omega = float(np.exp(self.log_omegas[k]))
-            whole = means + omega * family.offset_gradient(self.theta[place])
-            moved[at.theta.start + place.start : at.theta.start + place.stop, k] = self.tangent.n * whole
+        moved = np.zeros((len(self.model.coordinates), len(self.names)))
+        for k in self.model.families:
+            moved[:, k] = self._moved_bias(self.measure, k)
         return moved
+
+    def _moved_bias(self, measure: EngineMoments, k: int) -> Floats:
+        """Return what the coordinates of a point move in the sum of omega_k / S."""
+        at, place, point = measure.coordinates, self.model.places[k], measure.point
+        bias = EngineFunction(self._bias(k, point))
+        mean, *means = measure.mean([bias, *(_times(bias, t) for t in point.gradient(k))])
+        moved = np.zeros(len(at))
+        moved[at.theta][place] = means + mean * self.model.families[k].offset_gradient(point.theta[place])
+        return moved * measure.n
 
     def log_omega_covariance(self) -> Floats:
         """Return the covariance of the log normalisers, relative to the population."""
@@ -281,9 +285,15 @@ class InEngine:
             measure = WeightedRows(joint, v, weights, joint.source, joint.counts)
         return Tangent(measure, At.of(joint, v, held_of(joint)).jacobian, hessian)
 
-    def known_on_rows(self) -> Any:
-        """Return the known functions, for ``tangent_of``."""
-        return self.prepared.values if self.collapsed else self.known_functions_of_rows()
+    def known_on_rows(self, tangent: Tangent) -> tuple[Any, Floats]:
+        """Return the known functions at the point of a tangent, and what it moves in them, for ``tangent_of``."""
+        measure, prepared = tangent.measure, self.prepared
+        if self.collapsed:
+            return measure.rows.with_biases(measure.v, prepared.values, prepared.moving)
+        moved = np.zeros((len(measure.coordinates), len(self.pool.declared.function_columns)))
+        for j, k in self.pool.declared.moving.items():
+            moved[:, j] = self._moved_bias(measure, k)
+        return self.known_functions_of_rows(measure.point), moved
 
     def none_on_rows(self, m: int) -> Any:
         """Return m functions that are zero on every row, for ``tangent_of``."""
@@ -304,13 +314,13 @@ class InEngine:
         moved = self.model.known.root @ self.point[self.model.coordinates.epsilon]
         return known.values + np.linalg.pinv(self.prepared.directions.T) @ moved
 
-    def known_functions_of_rows(self) -> list[EngineFunction]:
-        """Return the known functions as functions of the rows."""
+    def known_functions_of_rows(self, point: Any = None) -> list[EngineFunction]:
+        """Return the known functions as functions of the rows, at the solution or at another point."""
         known, columns = self.prepared.known, self.pool.declared.function_columns
         assert known is not None
         moving = self.pool.declared.moving
         return [
-            EngineFunction(self._bias(moving[j])) if j in moving else EngineFunction(_column(name))
+            EngineFunction(self._bias(moving[j], point)) if j in moving else EngineFunction(_column(name))
             for j, name in enumerate(columns)
         ]
 

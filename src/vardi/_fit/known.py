@@ -37,7 +37,7 @@ def check_known(held: Any, *, trusted: bool) -> KnownCheck | None:
     tangent = _alone(held)
     values, covariance = known.values, np.zeros((len(known), len(known)))
     if tangent is not None:
-        values, influence = tangent.influence(held.known_on_rows())
+        values, influence = tangent.influence(*held.known_on_rows(tangent))
         covariance = influence.covariance()
     variances, least = np.diag(covariance), _least(held)
     stderr = np.where(variances > least, np.sqrt(np.maximum(variances, 0.0)), 0.0)

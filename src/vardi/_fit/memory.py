@@ -281,9 +281,11 @@ class InMemory:
 
     none_on_rows = nothing
 
-    def known_on_rows(self) -> Floats:
-        """Return the known functions on the rows of the pool."""
-        return self.rows.spread(self.prepared.values)
+    def known_on_rows(self, tangent: Tangent) -> tuple[Floats, Floats]:
+        """Return the known functions on the rows of the pool at the point of a tangent, and what it moves in them."""
+        measure, prepared = tangent.measure, self.prepared
+        values, moved = measure.rows.with_biases(measure.v, prepared.values, prepared.moving)
+        return self.rows.spread(values), moved
 
     def measured_known(self) -> Floats:
         """Return the means of the known functions under the weights."""
@@ -307,13 +309,8 @@ class InMemory:
 
     def known_values(self) -> Floats:
         """Return the known functions on the rows as they were solved; those with parameters at their estimates."""
-        values, joint = self.prepared.values.copy(), self.joint
-        assert joint is not None
-        assert self.prepared.known is not None
-        for j, k in enumerate(self.prepared.known.functions):
-            if isinstance(k, int) and k in joint.families:
-                values[:, j] = np.exp(joint.at(self.point)._log_omega(k))
-        return values
+        assert self.joint is not None
+        return self.joint.with_biases(self.point, self.prepared.values, self.prepared.moving)[0]
 
     def functions(self, values: Any) -> Floats:
         """Return one column, expression or array as numbers of shape (n, 1), for the rows that the fit rests on."""

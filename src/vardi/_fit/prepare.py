@@ -50,6 +50,13 @@ class Prepared:
     directions: Floats = field(default_factory=lambda: np.empty((0, 0)))
     pool: Pool | None = None
 
+    @property
+    def moving(self) -> dict[int, int]:
+        """Known functions (positions) that are a bias with parameters, with the position of that bias."""
+        families = {} if self.joint is None else self.joint.families
+        functions = () if self.known is None else self.known.functions
+        return {j: k for j, k in enumerate(functions) if isinstance(k, int) and k in families}
+
 
 def prepare(pool: Pool, omega: Any, kept: NDArray[np.bool_], known: Any, *, log: bool) -> Prepared:
     """Bring biases, parameters and known values to the rows that count."""

@@ -156,6 +156,19 @@ class Joint:
             means[at.theta, k][place] = mean
         return means
 
+    def with_biases(self, v: Floats, values: Floats, places: Mapping[int, int]) -> tuple[Floats, Floats]:
+        """Put biases with parameters in the places of some functions, as they are at v where 1 / S has mean 1.
+
+        Returns the functions of shape (n, m), and what the coordinates move in their sums over S, of shape (d, m).
+        """
+        at, point, values = self.coordinates, self.at(v), values.copy()
+        counts = np.ones(len(self)) if self.counts is None else self.counts
+        moved = np.zeros((len(at), values.shape[1]))
+        for j, k in places.items():
+            values[:, j] = omega = np.exp(point._log_omega(k))
+            moved[at.theta, j][self.places[k]] = (counts * np.exp(point.log_weights) * omega) @ point._users_gradient(k)
+        return values, moved
+
     def along(self, v: Floats, b: Floats) -> tuple[Floats, dict[int, Floats]]:
         """Return b_theta't of each row for its own bias, and for each bias with parameters."""
         theta = b[self.coordinates.theta]
