@@ -322,7 +322,7 @@ def test_order_of_rows_and_shares_does_not_matter(seed):
     starts = np.cumsum([0, 40, 30])
     expected = np.concatenate([fit.weights[start + order[k]] for start, k in zip(starts, order, strict=True)])
     np.testing.assert_allclose(other.weights, expected, rtol=1e-9)
-    assert other._influence.estimates(np.ones((100, 1)) * 2.0, 0.95, trusted=True).stderr[0] < 1e-12
+    assert other.held.tangent.estimates(np.full((100, 1), 2.0), 0.95, trusted=True).stderr[0] < 1e-12
 
 
 @pytest.mark.filterwarnings("ignore::vardi.VardiWarning")
@@ -475,6 +475,29 @@ def test_new_rows_that_nothing_is_known_of():
     assert e.value.rows == (1,)
 
 
+@pytest.mark.filterwarnings("ignore::vardi.VardiWarning")
+def test_new_rows_further_out_than_the_pool_have_no_weight():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.uniform(0, 1, 200), "z": rng.normal(size=200)})
+    known = {"z > 0": 0.5, "x": 0.4}
+    fit = vardi.debias({"all": frame}, {"all": 1}, known=known)
+    new = pd.DataFrame({"x": [0.5, -30.0, 0.2, -50.0], "z": 0.1})
+    lazy = vardi.debias({"all": pl.LazyFrame(frame)}, {"all": 1}, known=known)
+    for one in (fit, lazy):
+        assert (np.asarray(one.weigh(new.iloc[[0, 2]])) > 0).all()
+        with pytest.raises(vardi.ImpossibleRowError, match="2 of the new rows .* have no weight: 'x', whose mean") as e:
+            one.weigh(new)
+        assert e.value.rows == (1, 3)
+    scorer = vardi.debiased_scorer("squared_error", fit=fit)
+    model = LinearRegression().fit(frame, frame["z"])
+    with pytest.raises(vardi.ImpossibleRowError, match="'x', whose mean is known, is further out"):
+        scorer(model, new, new["z"].rename("target"))
+    omega = np.column_stack([np.ones(200), frame["x"]])
+    matrix = vardi.debias_matrix(omega, np.zeros(200, int), known={"1": 0.4})
+    with pytest.raises(vardi.ImpossibleRowError, match="'1', whose mean is known, is further out"):
+        matrix.weigh(np.array([[1.0, -30.0]]))
+
+
 # ---------------------------------------------------------------- learning
 
 
@@ -582,6 +605,23 @@ def test_cells_without_rows():
     assert error.labels == ("region = E",)
     assert error.allowed == {"region = E": (0.0, 0.0)}
     refused(vardi.InvalidKnownError, {**SHARES, "age > 200": 0.1}, "No row of the pool is in 'age > 200'")
+
+
+def test_values_beyond_the_rows_come_with_the_range():
+    samples, _ = three_regions(sizes=(8, 9, 10))
+    age = pd.concat(samples.values()).age
+    error = refused(
+        vardi.InvalidKnownError,
+        {**SHARES, "age": 200.0},
+        f"The known value of 'age' is 200, and on the rows of the pool it runs from {age.min()} to {age.max()}",
+        f"Correct the value, or add rows above {age.max()}",
+    )
+    assert error.labels == ("age",)
+    assert error.allowed == {"age": (age.min(), age.max())}
+    omega = np.array([[2.0, 5.0], [2.0, 6.0], [2.0, 9.0]])
+    with pytest.raises(vardi.InvalidKnownError, match="The known value of '1' is 10, and .* it runs from 5 to 9") as e:
+        vardi.debias_matrix(omega, [0, 0, 0], known={"1": 10.0})
+    assert e.value.allowed == {"1": (5.0, 9.0)}
 
 
 def test_missing_values_in_a_cell():
@@ -706,7 +746,7 @@ def test_groups_that_a_mean_does_not_tell_apart():
     biases = {"a": "x < 9", "b": "x > 9"}
     error = refused(
         vardi.NotIdentifiableError,
-        {"(x - 2) * (x - 12) * (x - 7)": 0.0},
+        {"(x - 2) * (x - 12)": 2.5},
         "the known values do not say how much of the population each of these stands for: it is open for 'a' or 'b'",
         samples=samples,
         biases=biases,
@@ -714,17 +754,22 @@ def test_groups_that_a_mean_does_not_tell_apart():
     assert error.groups == (("a",), ("b",))
 
 
-def test_a_mean_that_would_leave_nothing_for_a_group():
-    rng = np.random.default_rng(1)
-    samples = {"a": (rng.random(200) < 0.2).astype(float), "b": 10.0 + (rng.random(200) < 0.7)}
+@pytest.mark.parametrize(("share", "gone"), [(0.05, "b"), (0.15, "b"), (0.9, "a")])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_mean_that_would_leave_nothing_for_a_group(share, gone, seed):
+    """The mean lies within the range of the rows, but beyond those of both groups: one of them would lose its mass."""
+    rng = np.random.default_rng(seed)
+    samples = {"a": (rng.permutation(200) < 40).astype(float), "b": 10.0 + (rng.permutation(200) < 140)}
     biases = {"a": "x < 5", "b": "x > 5"}
-    refused(
+    error = refused(
         vardi.InvalidKnownError,
-        {"x == 1 or x == 11": 0.05},
-        "The known values contradict the samples: the nearer weights come to meeting them, the less is left for 'b'",
+        {"x == 1 or x == 11": share},
+        "The known values contradict the samples: the nearer weights come to meeting them",
+        f"the less is left for '{gone}'",
         samples=samples,
         biases=biases,
     )
+    assert error.labels == ("x == 1 or x == 11",)
 
 
 def test_what_does_not_go_with_shares():
@@ -774,7 +819,10 @@ def test_lazy_frames_give_the_same(engine):
     asked, expected = (one.expectations(["income", "age"]) for one in (lazy, fit))
     np.testing.assert_allclose(asked.covariance, expected.covariance, rtol=1e-8)
     np.testing.assert_allclose(np.asarray(lazy.weigh(samples["W"])), np.asarray(fit.weigh(samples["W"])), rtol=1e-10)
-    assert lazy.bootstrap(n=5).log_omegas[:, 0] == pytest.approx(np.log(0.2), abs=1e-9)
+    with pytest.raises(vardi.NeedsRowsError, match="A bootstrap, but for that of normalisers with indicator biases"):
+        lazy.bootstrap(n=5)  # 'nobody' differs from row to row
+    few = vardi.debias(lazy_frames(samples, engine), {k: biases[k] for k in samples}, known=shares)
+    assert few.bootstrap(n=5).log_omegas[:, 0] == pytest.approx(np.log(0.2), abs=1e-9)
     assert vardi.identify(lazy_frames(samples, engine), biases, known=shares)
 
 

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._rows.base import Rows
-from vardi._rows.contract import Coordinates, Floats, Integers, JointSums
+from vardi._rows.contract import Coordinates, JointSums
 from vardi._rows.dense import Dense
 from vardi._rows.families import Model
+from vardi._types import Floats, Integers
 
 MODERATE = 200.0  # log omega up to which omega itself is held
 
@@ -145,6 +146,10 @@ class Joint:
         at = self.at(v)
         return at.beside, at.scores
 
+    def omega(self, v: Floats, k: int) -> Floats:
+        """Return a bias with parameters on the rows, on the user's scale."""
+        return np.asarray(np.exp(self.at(v)._log_omega(k)))
+
     def mean_gradients(self, v: Floats) -> Floats:
         """Return the mean of the gradient of log omega_k under the fitted law of sample k, of shape (d, K)."""
         at, point = self.coordinates, self.at(v)
@@ -155,19 +160,6 @@ class Joint:
             mean = (counts * point._share(k)) @ t / self.sizes[k] + self.families[k].offset_gradient(theta)
             means[at.theta, k][place] = mean
         return means
-
-    def with_biases(self, v: Floats, values: Floats, places: Mapping[int, int]) -> tuple[Floats, Floats]:
-        """Put biases with parameters in the places of some functions, as they are at v where 1 / S has mean 1.
-
-        Returns the functions of shape (n, m), and what the coordinates move in their sums over S, of shape (d, m).
-        """
-        at, point, values = self.coordinates, self.at(v), values.copy()
-        counts = np.ones(len(self)) if self.counts is None else self.counts
-        moved = np.zeros((len(at), values.shape[1]))
-        for j, k in places.items():
-            values[:, j] = omega = np.exp(point._log_omega(k))
-            moved[at.theta, j][self.places[k]] = (counts * np.exp(point.log_weights) * omega) @ point._users_gradient(k)
-        return values, moved
 
     def along(self, v: Floats, b: Floats) -> tuple[Floats, dict[int, Floats]]:
         """Return b_theta't of each row for its own bias, and for each bias with parameters."""

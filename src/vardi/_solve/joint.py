@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import ldl, lu_factor, lu_solve
 
-from vardi._rows.contract import Coordinates, Floats, JointSums
+from vardi._rows.contract import Coordinates, JointSums
+from vardi._types import Floats
 
 RANK = 1e-11  # relative size of an eigenvalue of J from which a direction counts
 SPECTRAL = 400  # coordinates up to which J is solved by its eigenvectors
@@ -192,6 +193,8 @@ class At:
 
     def distance(self, scale: Floats) -> float:
         """Return the length of the gradient, that of mu as means under weights: these do not shrink as S grows."""
+        if not self.sums.inverse > 0:  # every S is beyond what a number can hold
+            return np.inf
         gradient = self.gradient / scale
         gradient[self.coordinates.mu] *= self.n / self.sums.inverse
         return float(np.linalg.norm(gradient[self.free]))

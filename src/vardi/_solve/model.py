@@ -14,7 +14,6 @@ from vardi._inputs.known_on_rows import out_of_reach
 from vardi._inputs.pool import Name
 from vardi._machine.threads import single_threaded_blas
 from vardi._rows.base import Rows
-from vardi._rows.contract import Floats, Integers
 from vardi._rows.engine.joint import EngineRows
 from vardi._rows.joint import Joint
 from vardi._solve.identify import Joining, Verdict, connected, cut_verdict, group_text, judge, weak_groups
@@ -27,13 +26,14 @@ from vardi._solve.parameters import (
     unknown_everywhere,
     warn_of_vague_parameters,
 )
+from vardi._types import Floats, Integers
 from vardi.errors import ConvergenceError, InvalidKnownError, NotIdentifiableError
 
 MANY = 10_000  # rows from which a few of them are looked at first
 SMALL = 2_000_000  # numbers (rows times coordinates) up to which threads of linear algebra only wait for one another
 FEW = 50  # rows of each sample that mostly show that all are linked
 JOINED = 1e-8  # of the means of known functions in groups: below it the groups cannot be told apart
-EMPTY = 1e-9  # mass of a group from which on it is gone
+EMPTY = 1e-5  # mass of a group, where means tell it, below which the solution has run off and left it none
 
 
 def solve_plain(rows: Rows, names: Sequence[Name], tol: float, max_iterations: int) -> Solution | Verdict:
@@ -131,7 +131,8 @@ def _solved(
         if not walk.converged:
             raise _not_met(joint, walk, known, values, groups, names)
         # where u of a group runs off, the equations hold ever better, while nothing is left for the group
-        if (error := _emptied(joint, walk, known, groups, names, least=max(EMPTY, 10 * tol))) is not None:
+        by_estimate = joining is not None and not joining.exact
+        if by_estimate and (error := _emptied(joint, walk, known, groups, names, least=max(EMPTY, 10 * tol))):
             raise error
     if joint.families:
         require_identified(joint, walk.at, names)
@@ -326,10 +327,7 @@ def _emptied(
     """Return the error for known values that leave next to nothing for a group that only they join to the others."""
     if groups.max() == 0 or not walk.at.sums.positive:
         return None
-    weights, _ = joint.weights(walk.v)
-    counts = np.ones(len(joint)) if joint.counts is None else joint.counts
-    mass = np.bincount(groups[joint.source], counts * weights) / joint.sizes.sum()
-    gone = np.flatnonzero(mass < least)
+    gone = np.flatnonzero(joint.masses_of(groups, walk.v) < least)
     if not len(gone):
         return None
     members = [names[int(k)] for k in np.flatnonzero(groups == gone[0])]
