@@ -52,7 +52,7 @@ def refitted(omega, source, f, delta):
 
 
 def slopes(fit, f, samples=None, kind="free"):
-    return Search(fit.held.tangent, Mean(f), as_errors(fit.held, samples, kind)).base.slopes
+    return Search(fit.held.tangent, Mean(f[:, None]), as_errors(fit.held, samples, kind)).base.slopes
 
 
 # ---------------------------------------------------------------- the derivative, and what is linear in it
@@ -159,7 +159,7 @@ def test_search_finds_the_exact_range_of_one_sample():
     rng = np.random.default_rng(1)
     omega, f = rng.uniform(0.2, 2.0, (50, 1)), rng.normal(size=50)
     fit = vardi.debias_matrix(omega, np.zeros(50, int))
-    search = Search(fit.held.tangent, Mean(f), as_errors(fit.held, **FREE))
+    search = Search(fit.held.tangent, Mean(f[:, None]), as_errors(fit.held, **FREE))
     sharp = fit.sensitivity(f, 2.5)
     start = End(sharp.estimate.value, sharp.estimate.influence)
     for side, end in ((-1, sharp.lower[0]), (1, sharp.upper[0])):
@@ -174,7 +174,7 @@ def test_ends_are_attained_by_biases_within_the_factor():
     design = small(n=60)
     fit = vardi.debias_matrix(design.omega, design.source)
     found = fit.sensitivity(design.z, [1.5, 3.0], samples=["0", "2"])
-    search = Search(fit.held.tangent, Mean(design.z), as_errors(fit.held, ["0", "2"], "free"))
+    search = Search(fit.held.tangent, Mean(design.z[:, None]), as_errors(fit.held, ["0", "2"], "free"))
     for side, ends in ((-1, found.lower), (1, found.upper)):
         end = End(found.estimate.value, found.estimate.influence)
         for gamma, value in zip([1.5, 3.0], ends, strict=True):
@@ -189,7 +189,7 @@ def test_ends_are_attained_by_biases_within_the_factor():
 def test_against_many_starts_of_another_optimiser():
     design = small(n=32)
     fit = vardi.debias_matrix(design.omega, design.source)
-    search = Search(fit.held.tangent, Mean(design.z), as_errors(fit.held, **FREE))
+    search = Search(fit.held.tangent, Mean(design.z[:, None]), as_errors(fit.held, **FREE))
     rng = np.random.default_rng(0)
 
     def negative(delta):
@@ -404,7 +404,7 @@ def test_columns_of_many_samples_are_read_in_blocks(monkeypatch):
 def test_ends_have_the_errors_of_refits():
     design = small(n=200)
     fit = vardi.debias_matrix(design.omega, design.source)
-    search = Search(fit.held.tangent, Mean(design.z), as_errors(fit.held, **FREE))
+    search = Search(fit.held.tangent, Mean(design.z[:, None]), as_errors(fit.held, **FREE))
     found = fit.sensitivity(design.z, [1.0, 2.0])
     end = search.end(2.0, 1, End(found.estimate.value, found.estimate.influence))
     there = vardi.debias_matrix(design.omega * np.exp(end.point.errors), design.source).expectation(design.z)
@@ -734,14 +734,16 @@ def test_values(houses):
         houses.sensitivity(np.full(len(houses), np.nan))
 
 
-def test_lazy_rows():
-    samples = {"a": pl.LazyFrame({"x": [0.1, 0.5, 0.9]}), "b": pl.LazyFrame({"x": [0.6, 0.7]})}
-    fit = vardi.debias(samples, {"a": 1, "b": "x > 0.4"})
-    text = (
-        "Sensitivity to wrong biases needs rows in memory, and these are in their engine. Collect the columns you need "
-        "and debias them."
-    )
-    refused(vardi.NeedsRowsError, text, lambda: fit.sensitivity("x"))
+@pytest.mark.parametrize("kind", ["free", "common"])
+def test_lazy_rows_are_answered_to_first_order(kind):
+    rng = np.random.default_rng(0)
+    samples = {"a": pl.DataFrame({"x": rng.gamma(2.0, size=60)}), "b": pl.DataFrame({"x": rng.gamma(3.0, size=50)})}
+    eager = vardi.debias(samples, {"a": 1, "b": "x"}).sensitivity("x > 2", kind=kind)
+    lazy = vardi.debias({name: rows.lazy() for name, rows in samples.items()}, {"a": 1, "b": "x"})
+    found = lazy.sensitivity("x > 2", kind=kind)
+    assert found.method == "linear"
+    np.testing.assert_allclose([found.lower, found.upper], [eager.linear_lower, eager.linear_upper], rtol=1e-8)
+    assert found.one_stderr_gamma == pytest.approx(eager.one_stderr_gamma, rel=1e-8)
 
 
 # ---------------------------------------------------------------- known values and parameters, which are fitted anew

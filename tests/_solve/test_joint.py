@@ -305,7 +305,9 @@ def test_every_equation_holds_whichever_normaliser_is_held(name):
     probabilities = np.asarray(fit.probabilities)
     known = fit.held.prepared.known
     if known is not None:
-        np.testing.assert_allclose(probabilities @ fit.held.known_values(), fit.held.moved_known(), atol=1e-10)
+        np.testing.assert_allclose(
+            probabilities @ fit.held.prepared.values_at(joint, fit.held.point), fit.held.moved_known(), atol=1e-10
+        )
 
 
 # ---------------------------------------------------------------- what solutions equal
