@@ -216,3 +216,17 @@ def test_times(engine, zone):
     biases = {"all": 1, "late": "at >= '2024-01-31T12:00:00'", "some": "at in ('2024-01-31T11:30:00', '2024-01-31')"}
     fit = vardi.debias(engine.samples({"all": table, "late": table.slice(30)}), biases)
     assert_allclose(list(fit.omegas.values()), [1.0, 0.5, 1 / 60])
+
+
+@pytest.mark.parametrize("engine", [name for name in ONE_FRAME if name != "spark"], indirect=True)
+def test_numbers_are_compared_to_the_last_digit(engine):
+    """SQL may read a number of 17 digits as a decimal, and round it once more: 4% would not equal themselves."""
+    x = np.random.default_rng(0).gamma(2.0, 1.0, 300)
+    fit = vardi.debias(engine.samples({"all": pa.table({"x": x})}), {"all": 1, "some": vardi.isin("x", x.tolist())})
+    assert fit.omegas["some"] == pytest.approx(1.0, rel=1e-12)
+    equal = " + ".join(f"(x == {value!r})" for value in x[:60].tolist())
+    ordered = np.sort(x)
+    below = " + ".join(f"(x <= {value!r})" for value in ordered[:60].tolist())
+    wanted = (60 / 300, sum(range(1, 61)) / 300)
+    assert_allclose(fit.expectations([equal, below]).values, wanted, rtol=1e-12)
+    assert_allclose(fit.cdf("x")(ordered[100:160]).values, np.arange(101, 161) / 300, rtol=1e-12)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vardi._estimate.estimates import quantile_of_normal
+from vardi._estimate.estimates import ROUNDING, quantile_of_normal
 from vardi._estimate.reliability import CARRIES, single_rows
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.pool import Name
@@ -52,7 +52,8 @@ class ColumnFacts:
     spread : float
         Standard deviation over the population.
     worth : float
-        Rows of a sample without bias that would give the same error; NaN for a constant.
+        Rows of a sample without bias that would give the same error; infinite for a mean that is known, NaN for a
+        constant.
     design_effect : float
         n V / Var: how many times as large the variance is as that of n rows without bias; NaN for a constant.
     largest_row : float
@@ -171,11 +172,14 @@ class ColumnSums:
         spread = np.where(np.sqrt(self.variance) > CONSTANT * self.size, np.sqrt(self.variance), 0.0)
         for j, column in enumerate(columns):
             V = float(self.carried[:, j].sum() + self.known[j]) if spread[j] > 0 else 0.0
+            if math.sqrt(V) <= ROUNDING * self.size[j]:  # a mean that is known
+                V = 0.0
             units = np.array([self.pooled[j], self.debiased[j], math.sqrt(V), spread[j]])
             before, after, stderr, deviation = np.ldexp(units, exponents[j] if exponents else 0).tolist()
             if not trusted or not math.isfinite(abs(after) + quantile_of_normal(0.95) * stderr):
                 stderr = math.nan  # withheld, or with an interval whose ends are too large for a number
-            worth = float(spread[j] ** 2 / V) if V > 0 else math.nan
+            worth = float(spread[j] ** 2 / V) if V > 0 else math.inf if spread[j] > 0 else math.nan
+            gain = self.within[:, j] / V if V > 0 else np.zeros(len(self.within))
             facts.append(
                 ColumnFacts(
                     column,
@@ -188,7 +192,7 @@ class ColumnSums:
                     design_effect=n / worth,
                     largest_row=float(self.largest[j]) if V > 0 else math.nan,
                     carried=tuple((self.carried[sampled, j] / V).tolist()) if V > 0 else (),
-                    gain=dict(zip(sizes, (self.within[:, j] / (V or 1.0)).tolist(), strict=False)),
+                    gain=dict(zip(sizes, gain.tolist(), strict=False)),
                 )
             )
         return facts

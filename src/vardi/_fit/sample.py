@@ -16,7 +16,7 @@ from vardi._estimate.bootstrap import Bootstrap, Progress, bootstrap
 from vardi._estimate.bounds import Bounds
 from vardi._estimate.cdf import DebiasedCdf
 from vardi._estimate.draws import Method
-from vardi._estimate.estimates import Estimate, Estimates
+from vardi._estimate.estimates import ROUNDING, Estimate, Estimates
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.likelihood_ratio import LikelihoodRatio
 from vardi._estimate.reliability import Trust, require_trust, warn_of_single_rows
@@ -164,7 +164,9 @@ class DebiasedSample:
         require_trust(self, stacklevel=4)
         estimates = self.held.tangent.estimates(functions, level, trusted=self.trust.errors_hold)
         if self.trust.errors_hold and estimates.influence is not None:
-            warn_of_single_rows(*self.held.single_rows(estimates.influence))
+            shares, where = self.held.single_rows(estimates.influence)
+            has_error = estimates.stderr > ROUNDING * np.abs(estimates.values)
+            warn_of_single_rows(np.where(has_error, shares, 0.0), where)
         return estimates
 
     def cdf(self, column: Any) -> DebiasedCdf:

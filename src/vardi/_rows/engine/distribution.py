@@ -14,6 +14,7 @@ from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.moments import EngineMoments
 from vardi._rows.engine.search import BIN, MASS, VALUE, first_reaching, interval, masses_between
 from vardi._types import Floats, Integers
+from vardi.biases._expressions.targets import literal
 from vardi.errors import EngineError, TooLargeError
 
 MOST_STEPS = 100_000  # distinct values that are brought into memory
@@ -210,7 +211,7 @@ class EngineDistribution:
         return part.times_count(self.at.point.weight) if self.weighted else part.count
 
     def _below(self, t: float) -> EngineFunction:
-        return self.function.map(lambda x: (x <= t).cast(nw.Float64))
+        return self.function.map(lambda x: (x <= literal(t)).cast(nw.Float64))
 
     def _among_many(self, most: int, tail: float) -> Floats:
         """Return the grid where the distinct values stay in the engine: they are numbered there."""
@@ -225,7 +226,7 @@ class EngineDistribution:
         with answering():
             frames = [part.rows_as_asked.select(self.function(part).alias(VALUE)) for part in self.at.parts]
             frame = frames[0] if len(frames) == 1 else nw.concat(frames)
-            inside = frame.filter((nw.col(VALUE) >= low) & (nw.col(VALUE) <= high)).unique()
+            inside = frame.filter((nw.col(VALUE) >= literal(low)) & (nw.col(VALUE) <= literal(high))).unique()
             places = _evenly(int(collected(inside.select(nw.len().alias("n"))).item()), most).tolist()
             ranked = inside.with_row_index(PLACE, order_by=VALUE)
             chosen = collected(ranked.filter(nw.col(PLACE).is_in(places)).select(VALUE))
@@ -303,7 +304,7 @@ def _ends(x: nw.Expr, low: float, high: float, frame: nw.LazyFrame[Any]) -> nw.L
     """Ask for the smallest and the largest value in (low, high]."""
     inside = frame.select(x.alias(VALUE))
     if np.isfinite(low):
-        inside = inside.filter(nw.col(VALUE) > low)
+        inside = inside.filter(nw.col(VALUE) > literal(low))
     if np.isfinite(high):
-        inside = inside.filter(nw.col(VALUE) <= high)
+        inside = inside.filter(nw.col(VALUE) <= literal(high))
     return inside.select(nw.col(VALUE).min().alias("a"), nw.col(VALUE).max().alias("b"))

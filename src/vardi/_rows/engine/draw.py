@@ -16,6 +16,7 @@ from vardi._inputs.engine.asking import answering
 from vardi._inputs.engine.part import PREFIX, Change, Part
 from vardi._rows.engine.moments import EngineMoments
 from vardi._rows.engine.search import first_reaching
+from vardi.biases._expressions.targets import literal
 from vardi.errors import MismatchError
 from vardi.errors._refusals import needs_rows
 
@@ -127,7 +128,7 @@ def _ordered(part: Part, key: Change, n: int) -> Any:
 
 def _below(part: Part, key: Change, last: float) -> Any:
     with answering(part.name):
-        return _users(part, key(part.frame).filter(nw.col(KEY) <= last).sort(KEY))
+        return _users(part, key(part.frame).filter(nw.col(KEY) <= literal(last)).sort(KEY))
 
 
 def _users(part: Part, frame: nw.LazyFrame[Any]) -> Any:

@@ -24,6 +24,7 @@ from vardi._rows.engine.model import EngineKnown
 from vardi._rows.engine.moments import EngineMoments
 from vardi._rows.engine.weights import pooled_means
 from vardi._types import Floats, Integers
+from vardi.biases._expressions.targets import literal
 
 BATCH = 400  # sums in one query
 FIFTHS = 5  # cells of a column, as features
@@ -223,4 +224,4 @@ def _square_of_standard(centre: float, scale: float) -> Callable[[nw.Expr], nw.E
 
 
 def _within(low: float, high: float) -> Callable[[nw.Expr], nw.Expr]:
-    return lambda x: ((x >= low) & (x <= high)).cast(nw.Float64)
+    return lambda x: ((x >= literal(low)) & (x <= literal(high))).cast(nw.Float64)

@@ -11,6 +11,7 @@ import numpy as np
 
 from vardi._inputs.engine.part import PREFIX, Change, Part, with_columns
 from vardi._types import Floats
+from vardi.biases._expressions.targets import literal
 
 POINTS = 32  # that a query counts at, for each quantile that is sought
 BIN, VALUE, MASS = f"{PREFIX}bin", f"{PREFIX}value", f"{PREFIX}mass"
@@ -79,7 +80,7 @@ def interval(x: nw.Expr, edges: Floats) -> nw.Expr:
             return nw.lit(low, nw.Int32)
         middle = (low + high) // 2
         left, right = between(low, middle), between(middle + 1, high)
-        return nw.when(x <= float(edges[middle])).then(left).otherwise(right)
+        return nw.when(x <= literal(edges[middle])).then(left).otherwise(right)
 
     return between(0, len(edges))
 
@@ -98,7 +99,8 @@ def _ends(
     for j, (a, b) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
         inside = x
         if np.isfinite(a) or np.isfinite(b):
-            is_in = (x <= b) if not np.isfinite(a) else (x > a) if not np.isfinite(b) else (x > a) & (x <= b)
+            above, below = x > literal(a), x <= literal(b)
+            is_in = below if not np.isfinite(a) else above if not np.isfinite(b) else above & below
             inside = nw.when(is_in).then(x)
         asked |= {f"a_{j}": inside.min(), f"b_{j}": inside.max()}
     for part in parts:

@@ -13,6 +13,7 @@ import numpy as np
 from vardi._inputs.engine.distinct import DistinctRows, distinct_rows, first_rows, matrix_of
 from vardi._inputs.engine.part import PREFIX, Change, Part
 from vardi._types import Floats, Integers
+from vardi.biases._expressions.targets import literal
 
 if TYPE_CHECKING:
     from vardi._inputs.engine.pool import LazyPool
@@ -105,7 +106,7 @@ def _ends(pool: LazyPool, part: Part, drawn: Floats) -> tuple[Floats, Integers]:
 
 
 def _at_end(name: str, end: float, columns: list[str], frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    return frame.filter(nw.col(name) == end).select(*columns).head(ENDS)
+    return frame.filter(nw.col(name) == literal(end)).select(*columns).head(ENDS)
 
 
 def _digits(pool: LazyPool) -> nw.Expr:

@@ -9,6 +9,7 @@ from vardi._inputs.engine.part import Change
 from vardi._rows.engine.moments import EngineMoments
 from vardi._rows.engine.point import MASS, WEIGHT
 from vardi._rows.engine.search import first_reaching
+from vardi.biases._expressions.targets import literal
 
 
 def weight_tail(at: EngineMoments, share: float, least: int, shown: int) -> tuple[float, list[int]]:
@@ -33,7 +34,7 @@ def weight_tail(at: EngineMoments, share: float, least: int, shown: int) -> tupl
     mass = nw.col(MASS)
     smallest = first_reaching(at.parts, lambda part: mass, lambda part: nw.lit(1.0), np.array([count + 1.0]), at.point)
     threshold = float(smallest[0])
-    under = nw.when(mass < threshold).then(mass)
+    under = nw.when(mass < literal(threshold)).then(mass)
     above, distinct, logs = 0.0, 0.0, 0.0
     for part in at.parts:
         found = part.aggregates(

@@ -225,6 +225,8 @@ class _Builder:
 
     def _compare(self, node: Node, sign: str, left: _Term, right: _Term) -> _Term:
         a, b = self._comparable(left, right)
+        if not (isinstance(a, int | float) and isinstance(b, int | float)):
+            a, b = (self.target.number(side) if isinstance(side, float) else side for side in (a, b))
         value = _OPERATORS[sign](a, b)
         if isinstance(value, bool):
             value = self.target.truth(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import zoneinfo
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
@@ -59,11 +60,27 @@ class Target(Protocol):
     def is_nan(self, value: Any) -> Any:
         """Return the mask of the rows where a float is NaN."""
 
+    def number(self, value: float) -> Any:
+        """Return a number that values are compared with, which has to be read to the last digit."""
+
     def is_in(self, value: Any, values: Sequence[Any]) -> Any:
         """Return the mask of the rows where a value is one of values."""
 
     def call(self, function: str, arguments: Sequence[Any]) -> Any:
         """Return a function of its arguments, of which at least one is not a Python number."""
+
+
+def literal(value: float) -> nw.Expr | float:
+    """Return a number that values are compared with, as something that every engine reads to the last digit.
+
+    DuckDB, which Ibis asks in SQL, takes a number of up to 38 digits for a decimal, and rounds once more where that has
+    more than 15: a value of the rows would then not equal itself. So such a number is an integer times a power of two.
+    """
+    value = float(value)
+    if not abs(value) > 1e-290 or value == float(f"{value:.15g}") or math.isinf(value):
+        return value
+    fraction, exponent = math.frexp(value)
+    return nw.lit(int(fraction * 2**53), nw.Int64).cast(nw.Float64) * nw.lit(2.0 ** (exponent - 53), nw.Float64)
 
 
 class NarwhalsTarget:
@@ -125,8 +142,12 @@ class NarwhalsTarget:
         # What is NaN elsewhere is null in nullable pandas; a quotient by zero, infinite elsewhere, is null in Spark.
         return value.is_null() | value.is_nan()
 
+    def number(self, value: float) -> nw.Expr | float:
+        return literal(value)
+
     def is_in(self, value: nw.Expr, values: Sequence[Any]) -> nw.Expr:
-        return value.is_in(values)
+        long = [number for number in values if isinstance(number, float) and isinstance(literal(number), nw.Expr)]
+        return _any([value.is_in(values), *(value == literal(number) for number in long)])
 
     def call(self, function: str, arguments: Sequence[Any]) -> nw.Expr:
         if function in ("min", "max"):
@@ -140,6 +161,14 @@ class NarwhalsTarget:
             return joined.clip(upper_bound=bound) if function == "min" else joined.clip(lower_bound=bound)
         result: nw.Expr = getattr(arguments[0], function)()
         return result
+
+
+def _any(conditions: Sequence[nw.Expr]) -> nw.Expr:
+    """Return where one of some conditions holds, no deeper than it must be: engines limit how deep an expression is."""
+    if len(conditions) == 1:
+        return conditions[0]
+    half = len(conditions) // 2
+    return _any(conditions[:half]) | _any(conditions[half:])
 
 
 class NumpyTarget:
@@ -204,6 +233,9 @@ class NumpyTarget:
     def is_nan(self, value: np.ndarray) -> np.ndarray:
         mask: np.ndarray = np.isnan(value)
         return mask
+
+    def number(self, value: float) -> float:
+        return value
 
     def is_in(self, value: np.ndarray, values: Sequence[Any]) -> np.ndarray:
         if value.dtype.kind == "O":
