@@ -15,7 +15,7 @@ from vardi._estimate.sensitivity import GAMMAS, Sensitivity
 from vardi._facts.diagnostics import Diagnostics
 from vardi._facts.distributions import heights
 from vardi._inputs.pool import Name
-from vardi._rows.contract import Floats
+from vardi._types import Floats
 from vardi.errors._refusals import needs_rows
 
 if TYPE_CHECKING:

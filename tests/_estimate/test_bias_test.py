@@ -218,6 +218,7 @@ def test_scales_of_biases_and_columns_and_the_order_of_rows_do_not_matter(kind, 
     assert moved.pvalue == pytest.approx(check(vardi.debias_matrix(omega, s), columns).pvalue, rel=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_counts_are_replication(kind):
     omega, s, columns = simulated(kind, 3, 60)

@@ -505,6 +505,7 @@ def test_coefficient_begins_at_its_estimate_and_is_nested(houses, model, y):
     assert found.name == "coefficient of RM"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("logistic", [False, True])
 def test_coefficient_slopes_are_those_of_refits(logistic):
     design = small("tilt", n=15)

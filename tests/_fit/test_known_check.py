@@ -130,3 +130,17 @@ def test_a_fit_says_which_selection_to_declare():
     assert text.endswith("The weights meet the known values all the same. fit.known has the details.")
     assert fit.known.contradicted
     assert fit.known.samples == ("panel",)
+
+
+@pytest.mark.parametrize("family", ["logistic(x)", "exponential_tilt(x)", "steps(x, [2, 4])"])
+def test_a_known_normaliser_of_a_bias_with_parameters_is_compared_with_that_of_the_samples(family):
+    """Both the weights and the parameters of the bias move it: its error is that of the normaliser."""
+    rng = np.random.default_rng(0)
+    x = rng.gamma(3.0, 1.0, 4000)
+    drawn = {"plain": x[:300], "panel": rng.choice(x, 400, p=(law := 1 / (1 + np.exp(3 - x))) / law.sum())}
+    samples = {name: pd.DataFrame({"x": values}) for name, values in drawn.items()}
+    biases = {"plain": 1, "panel": family}
+    wanted = vardi.debias(samples, biases).normalisers()["panel"]
+    line = vardi.debias(samples, biases, known={"panel": (wanted.value, wanted.stderr)}).known.lines[0]
+    assert (line.estimated, line.stderr) == pytest.approx((wanted.value, wanted.stderr), rel=1e-6)
+    assert line.z == pytest.approx(0.0, abs=1e-6)

@@ -201,6 +201,7 @@ def test_dense_log_sparse_and_sparse_log_agree(d):
     same(vardi.debias_matrix(as_sparse_log(d.omega), d.source, log=True).weights, fit.weights)
 
 
+@pytest.mark.long
 @given(st.integers(2, 6), seeds)
 def test_distinct_rows_agree_with_all_rows(K, seed):
     """Past 50,000 numbers equal rows are collapsed: against the same pool given by its distinct rows and counts."""

@@ -282,6 +282,20 @@ def test_a_solution_is_a_minimum_in_u_and_theta_and_a_maximum_in_mu(name):
     assert fit.solution.step < 1e-6
 
 
+def test_a_point_without_gradient_that_is_no_minimum_is_no_solution():
+    """A flat logistic curve where means agree: the gradient vanishes, and steeper curves either way fit better."""
+    x = np.repeat([-1.5, 1.5, -0.4, 0.4], 25)
+    samples = {"reference": x[:50], "panel": x[50:]}
+    joint = joint_of(samples, {"reference": 1, "panel": vardi.logistic("x")}, None)
+    intercept = 2.0
+    v = np.array([0.0, -np.log(expit(intercept)), intercept, 0.0])
+    here = At.of(joint, v, 0)
+    np.testing.assert_allclose(here.gradient, 0.0, atol=1e-12)
+    assert here.jacobian.inertia[1] > 0
+    assert not here.holds
+    assert not stationary(joint, v, 0).converged
+
+
 @pytest.mark.parametrize("name", FITS)
 def test_every_equation_holds_whichever_normaliser_is_held(name):
     fit = FITS[name]()

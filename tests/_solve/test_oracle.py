@@ -128,6 +128,7 @@ def test_groups_by_hand():
 # ---------------------------------------------------------------- the oracle itself
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family not in ("many samples", "large", *ONLY)])
 def test_the_oracle_agrees_with_fifty_digits(family):
     """Two solvers that share nothing; the bound on the error of the faster one holds."""
@@ -251,6 +252,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_wrong_fit_is_found(mutant):
     drawn = [design("continuous", seed) for seed in range(40)]

@@ -14,6 +14,9 @@ from engines import collected, local_engine
 from numpy.testing import assert_allclose
 
 import vardi
+from vardi._inputs.engine.part import Part
+from vardi._inputs.engine.pool import open_frames
+from vardi._rows.engine.levels import with_levels
 
 NUMPY = local_engine("pandas")
 LOCAL = pytest.mark.parametrize("engine", ["polars-lazy", "duckdb", "ibis"], indirect=True)
@@ -119,6 +122,27 @@ class TestRefusals:
         column = ("gap", pa.array(["u", "v", None, "u"] * 60))
         refused(self.table, vardi.cells("gap"), vardi.MissingValuesError, r"missing values in 'gap' \(60\)", column)
 
+    def test_what_is_not_finite(self):
+        refused(self.table, vardi.cells("1 / (x - 1.5)"), vardi.InvalidBiasError, "is inf on 60 rows, which is no cat")
+        refused(self.table, vardi.cells("log(x - 3)"), vardi.InvalidBiasError, "is nan on 120 rows, which is no cat")
+        column = ("endless", pa.array([1.0, 2.0, np.inf, 1.0] * 60))
+        refused(self.table, vardi.cells("endless"), vardi.InvalidBiasError, "is inf on 60 rows", column)
+
+    def test_columns_of_few_values_may_have_many_combinations(self):
+        table = pa.table({"a": np.arange(1800) % 30, "b": np.arange(1800) % 900 // 30})
+        frames = local_engine("polars-lazy").samples({"p": table, "q": table})
+        opened = open_frames(frames, {"p": 1, "q": vardi.cells(("a", "b"))}, source=None, counts=None)
+        assert len(with_levels(opened).biases[1].names) == 899
+
+    @pytest.mark.parametrize("bias", [vardi.cells("g"), vardi.logistic("x")], ids=str)
+    def test_a_bias_that_no_sample_was_drawn_with(self, bias):
+        labelled = self.table.append_column("s", pa.array(["a"] * 240))
+        for engine in (NUMPY, local_engine("polars-lazy"), local_engine("duckdb")):
+            with pytest.raises(vardi.UnidentifiedParametersError, match="No sample was drawn with the bias of 'b'"):
+                vardi.debias(engine.samples({"a": self.table}), {"a": 1, "b": bias})
+            with pytest.raises(vardi.UnidentifiedParametersError, match="No sample was drawn with the bias of 'b'"):
+                vardi.debias(engine.frame(labelled), {"a": 1, "b": bias}, source="s")
+
     def test_a_date(self):
         days = [datetime.date(2024, 1, 1) + datetime.timedelta(place % 3) for place in range(240)]
         refused(self.table, vardi.cells("day"), vardi.MismatchError, "reads categories", ("day", pa.array(days)))
@@ -136,3 +160,13 @@ class TestRefusals:
         frames = {"a": pl.LazyFrame({"g": ["1", "2"] * 9}), "b": pl.LazyFrame({"g": [1, 2] * 9})}
         with pytest.raises(vardi.MismatchError, match="is text in some rows and a number in others"):
             vardi.debias(frames, {"a": 1, "b": vardi.cells("g")})
+
+
+@pytest.mark.parametrize(("bias", "queries"), [("cells(region, sex)", 3), ("cells((region, sex))", 2)])
+def test_one_group_by_for_each_group_beside_that_of_the_checks(bias, queries, monkeypatch):
+    asked, ask = [], Part.ask
+    monkeypatch.setattr(Part, "ask", lambda part, build: asked.append(build) or ask(part, build))
+    frame = local_engine("duckdb").frame(labelled(TABLES, "origin")[None])
+    fit = vardi.debias(frame, {"reference": 1, "panel": bias}, source="origin")
+    assert fit.held.collapsed
+    assert len(asked) == queries

@@ -21,13 +21,17 @@ NUMPY = local_engine("numpy")
 # On a cluster a query of a few rows costs as much as one of many, so estimates are compared on fewer problems there;
 # on all of them by `make slow`, which sets VARDI_EVERY_PAIR.
 EVERY_PAIR = "VARDI_EVERY_PAIR" in os.environ
-FITTED = {"mixed-spark": ("houses", "lengths")}
+FITTED = {
+    "spark": ("houses", "lengths", "windows", "strata", "census", "weighted_raking"),
+    "mixed-spark": ("houses", "lengths"),
+}
 ESTIMATED = {
     "spark": ("lengths",),
     "mixed-spark": ("lengths",),
-    "ibis": ("houses", "lengths", "strata", "census"),
+    "ibis": ("houses", "lengths", "strata", "census", "selected"),
 }
 QUANTILES = {"spark": ("strata",), "mixed-spark": (), "ibis": ("houses", "strata")}
+BANDS = {"spark": (), "mixed-spark": (), "ibis": ("lengths", "selected")}
 
 
 def pairs(only: dict[str, tuple[str, ...]]) -> pytest.MarkDecorator:
@@ -79,7 +83,7 @@ class TestFit:
         assert fit.sizes == expected.sizes
         assert_allclose(fit.solution.u, expected.solution.u, rtol=1e-9, atol=1e-9)
         assert_allclose(list(fit.omegas.values()), list(expected.omegas.values()), rtol=1e-9)
-        assert isinstance(fit._rows, LazyRows) == (engine.lazy and not CASES[case].in_memory)
+        assert isinstance(fit.held.rows, LazyRows) == (engine.lazy and not CASES[case].in_memory)
 
     def test_verdict(self, both):
         fit, expected = both
@@ -124,6 +128,31 @@ class TestEstimates:
             same(estimate, wanted[name])
         assert_allclose(fit.log_omega_covariance(), expected.log_omega_covariance(), rtol=1e-8, atol=1e-13)
 
+    def test_differences_and_ratios(self, both, case):
+        fit, expected = both
+        first, last = CASES[case].means[0], CASES[case].means[-1]
+        a, b, x, y = (one.expectation(text) for one in both for text in (first, last))
+        same(a - b, x - y)
+        same(a / b, x / y)
+        found, wanted = fit.expectations([first, last]), expected.expectations([first, last])
+        same(found[0] - found[1], wanted[0] - wanted[1])
+
+    def test_parameters_and_known_values(self, both):
+        fit, expected = both
+        found, wanted = fit.parameters, expected.parameters
+        assert {name: list(own) for name, own in found.items()} == {name: list(own) for name, own in wanted.items()}
+        for name, own in found.items():
+            for parameter, estimate in own.items():
+                same(estimate, wanted[name][parameter])
+        assert (fit.known is None) == (expected.known is None)
+        if fit.known is not None:
+            numbers = [
+                [(line.known, line.known_stderr, line.estimated, line.stderr) for line in one.known.lines]
+                for one in both
+            ]
+            assert_allclose(*numbers, rtol=1e-8, atol=1e-10)
+            assert_allclose(fit.known.pvalue, expected.known.pvalue, rtol=1e-7)
+
     def test_shares_of_weight(self, both):
         fit, expected = both
         assert fit.weight_shares() == pytest.approx(expected.weight_shares(), rel=1e-9)
@@ -161,6 +190,18 @@ def test_cdf_and_quantiles(both, case):
     median = wanted.quantile(0.5)
     same(cdf.quantile(0.5), median)
     same(cdf(median.value), wanted(median.value))
+
+
+@pairs(BANDS)
+def test_steps_and_band(both, case):
+    fit, expected = both
+    cdf, wanted = fit.cdf(CASES[case].column), expected.cdf(CASES[case].column)
+    band, other = cdf.band(0.9, draws=100), wanted.band(0.9, draws=100)
+    assert_allclose(band.x, other.x, rtol=1e-12)
+    for ends in ("value", "low", "high"):
+        assert_allclose(getattr(band, ends), getattr(other, ends), rtol=1e-8, atol=1e-10)
+    assert_allclose(cdf.x, wanted.x, rtol=1e-12)
+    assert_allclose(cdf.heights, wanted.heights, rtol=1e-8)
 
 
 @pytest.mark.parametrize(

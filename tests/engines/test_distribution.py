@@ -11,7 +11,7 @@ import pytest
 from dense import point, problem
 from engines import collected, local_engine
 from numpy.testing import assert_allclose
-from test_moments import EVERYTHING, Oracle, prepared, rescaled, slopes
+from test_moments import EVERYTHING, Oracle, prepared, rescaled
 
 import vardi
 from vardi._inputs.engine.pool import as_lazy_pool
@@ -95,7 +95,6 @@ def test_masses_of_intervals(engine):
     pooled = np.zeros((len(given.names), 5))
     np.add.at(pooled, (oracle.dense.source, place), oracle.c)
     pool = EngineDistribution(found.at, found.function, weighted=False)
-    assert_allclose(pool.masses_by_sample(edges), pooled / oracle.n)
     assert_allclose(pool.masses(edges), pooled.sum(axis=0) / oracle.n)
 
 
@@ -206,27 +205,6 @@ def test_weights_by_sample(engine, parts, form):
     positive = (oracle.dense.omega > 0) * 1.0
     assert_allclose(weights.overlap(at), (positive.T * (oracle.c * oracle.r)) @ positive / oracle.n)
     assert_allclose(weights.pooled_means(at, functions), oracle.c @ oracle.F / oracle.n)
-    variances, sizes = weights.spreads(at, functions, oracle.eta)
-    mass_of_rows = oracle.c * oracle.r / oracle.n
-    assert_allclose(variances, mass_of_rows @ (oracle.F - oracle.eta) ** 2, rtol=1e-9)
-    assert_allclose(sizes, mass_of_rows @ np.abs(oracle.F))
-
-
-@LOCAL
-def test_influence_under_biases_and_largest_deviations(engine):
-    given = problem("known logistic tilt", "labels counts")
-    at, functions, oracle, v = prepared(given, engine)
-    b = slopes(given, 3)
-    phi = oracle.phi(oracle.eta, b)
-    influence = at.influence(functions, oracle.eta, b)
-    means, squares = weights.under_biases(at, influence)
-    tilts = oracle.dense.omega * np.exp(at.model.shift(v[at.coordinates.theta])) * (oracle.c * oracle.r)[:, None]
-    assert_allclose(means, tilts.T @ phi / oracle.n, rtol=1e-9)
-    assert_allclose(squares, tilts.T @ phi**2 / oracle.n, rtol=1e-9)
-    centres = b[: len(given.names)]
-    d = (phi - centres[oracle.dense.source]) ** 2
-    wanted = [d[oracle.dense.source == k].max(axis=0, initial=0.0) for k in range(len(given.names))]
-    assert_allclose(weights.largest_deviations(at, influence, centres), wanted, rtol=1e-9)
 
 
 @LOCAL

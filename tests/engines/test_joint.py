@@ -277,8 +277,6 @@ class TestTable:
         assert table.columns == ("x", "k", "b", "t")
         assert table.counts("t") == {"u": 3, "v": 1}
         assert [table.kind(name) for name in table.columns] == ["number", "number", "condition", "other"]
-        assert table.numeric == ("x", "k")
-        assert table.gaps() == {"x": 3, "k": 1}
 
 
 def test_a_rare_value_of_a_known_function_is_among_the_few(monkeypatch):

@@ -1,5 +1,7 @@
 """Lazy frames give what NumPy gives: every engine against the same suite, and rows that never leave it."""
 
+import re
+
 import duckdb
 import narwhals as nw
 import numpy as np
@@ -12,7 +14,7 @@ import vardi
 from vardi._inputs.engine import memory
 from vardi._inputs.engine.asking import answering
 from vardi._rows.dense import Dense
-from vardi._rows.engine import subsample as thinned_module
+from vardi._rows.engine import subsample
 from vardi._rows.engine.lazy_rows import LazyRows
 
 ENGINES = {
@@ -80,13 +82,69 @@ class TestSameAsInMemory:
 
     def test_cdf_and_quantiles(self, both):
         eager, lazy, texts = both
-        assert repr(lazy.cdf(texts[0])) == f"LazyCdf({texts[0]!r})"
-        assert repr(eager.cdf(texts[0])).startswith("DebiasedCdf(")
+        assert type(lazy.cdf(texts[0])) is type(eager.cdf(texts[0])) is vardi.DebiasedCdf
+        ends = repr(eager.cdf(texts[0])).partition(" ")[2]
+        assert repr(lazy.cdf(texts[0])) == f"DebiasedCdf({ends}"
         point = eager.cdf(texts[0]).quantile(0.4).value
         same(lazy.cdf(texts[0])(point), eager.cdf(texts[0])(point))
         assert_allclose(lazy.cdf(texts[0])([point, point + 1]).values, eager.cdf(texts[0])([point, point + 1]).values)
         for q in (0.02, 0.5, 0.99):
             same(lazy.cdf(texts[0]).quantile(q), eager.cdf(texts[0]).quantile(q))
+
+    def test_steps_and_band_of_a_cdf(self, both):
+        eager, lazy, texts = both
+        found, wanted = lazy.cdf(texts[0]), eager.cdf(texts[0])
+        assert_allclose(found.x, wanted.x)
+        assert_allclose(found.heights, wanted.heights, rtol=1e-8)
+        band, expected = found.band(0.9, draws=200, seed=3), wanted.band(0.9, draws=200, seed=3)
+        assert_allclose(band.x, expected.x)
+        for ends in ("value", "low", "high"):
+            assert_allclose(getattr(band, ends), getattr(expected, ends), rtol=1e-8, atol=1e-10)
+
+    def test_differences_and_ratios(self, both):
+        eager, lazy, texts = both
+        a, b = texts[:2]
+        found, wanted = lazy.expectations([a, b]), eager.expectations([a, b])
+        same(found[0] - found[1], wanted[0] - wanted[1])
+        same(found[0] / found[1], wanted[0] / wanted[1])
+        same(2 * found[0] * found[1] + 1, 2 * wanted[0] * wanted[1] + 1)
+        same(lazy.expectation(a) - lazy.expectation(b), eager.expectation(a) - eager.expectation(b))
+        same(lazy.expectation(a) / lazy.expectation(b), eager.expectation(a) / eager.expectation(b))
+        cdf, wanted = lazy.cdf(a), eager.cdf(a)
+        low, high = wanted.x[len(wanted.x) // 3], wanted.x[len(wanted.x) // 2]
+        same(cdf(high) - cdf(low), wanted(high) - wanted(low))
+        nothing = lazy.expectation(a) - lazy.expectation(a)
+        assert nothing.value == 0.0
+        assert nothing.stderr < 1e-10 * lazy.expectation(a).stderr
+
+    def test_estimates_of_two_fits_are_not_combined(self, both):
+        eager, lazy, texts = both
+        with pytest.raises(vardi.MismatchError, match="different fits"):
+            lazy.expectation(texts[0]) - eager.expectation(texts[0])
+
+    def test_diagnostics(self, both):
+        eager, lazy, texts = both
+        found, wanted = lazy.diagnostics(texts), eager.diagnostics(texts)
+        assert str(found) == str(wanted)
+        for one, other in zip(found.columns, wanted.columns, strict=True):
+            numbers = [(c.pooled, c.debiased, c.stderr, c.shift, c.largest_row) for c in (one, other)]
+            assert_allclose(*numbers, rtol=1e-8)
+
+    def test_score_test_and_sensitivity(self, both):
+        eager, lazy, texts = both
+        found, wanted = lazy.check_biases(texts[:1]), eager.check_biases(texts[:1])
+        assert_allclose((found.statistic, found.pvalue), (wanted.statistic, wanted.pvalue), rtol=1e-7)
+        found, wanted = lazy.sensitivity(texts[0]), eager.sensitivity(texts[0])
+        assert_allclose(found.linear_lower, wanted.linear_lower, rtol=1e-8)
+        assert_allclose(found.linear_upper, wanted.linear_upper, rtol=1e-8)
+
+    def test_new_rows_are_weighed(self, both, case):
+        eager, lazy, _ = both
+        rows = case[0][eager.names[0]]
+        assert_allclose(lazy.weigh(rows), eager.weigh(rows), rtol=1e-9)
+        assert_allclose(lazy.weigh(pl.from_pandas(rows)), eager.weigh(rows), rtol=1e-9)
+        with pytest.raises(vardi.MismatchError, match="lazy frame .* Collect it first"):
+            lazy.weigh(pl.from_pandas(rows).lazy())
 
     def test_normalisers(self, both):
         eager, lazy, _ = both
@@ -116,9 +174,9 @@ class TestSameAsInMemory:
 
 def test_indicators_are_solved_in_memory_and_densities_in_the_engine(engine):
     samples, biases, _ = houses()
-    assert isinstance(vardi.debias({k: engine(v) for k, v in samples.items()}, biases)._rows, Dense)
+    assert isinstance(vardi.debias({k: engine(v) for k, v in samples.items()}, biases).held.rows, Dense)
     samples, biases, _ = lengths()
-    assert isinstance(vardi.debias({k: engine(v) for k, v in samples.items()}, biases)._rows, LazyRows)
+    assert isinstance(vardi.debias({k: engine(v) for k, v in samples.items()}, biases).held.rows, LazyRows)
 
 
 def test_one_frame_with_labels(engine):
@@ -184,7 +242,7 @@ class TestRefusals:
         with pytest.raises(vardi.MissingValuesError, match=r"on rows of sample 'a' is unknown on 1 row, .*'x' \(1\)"):
             vardi.debias(frames, {"a": "x > 0", "b": 1})
         fit = vardi.debias(frames, {"a": "x > 0 or x is missing", "b": 1})
-        with pytest.raises(vardi.MissingValuesError), pytest.warns(vardi.WeakOverlapWarning):
+        with pytest.raises(vardi.MissingValuesError, match=r"missing values in 'x' \(1\)"):
             fit.expectation("x")
 
     def test_missing_counts(self, engine):
@@ -219,11 +277,10 @@ class TestRefusals:
         samples, biases, _ = houses()
         fit = vardi.debias({k: engine(v) for k, v in samples.items()}, biases)
         for call in (
-            lambda: fit.sample(3),
-            lambda: fit.diagnostics(),
-            lambda: fit.check_biases(),
+            lambda: fit.sample(3, replace=True),
+            lambda: fit.bootstrap("MEDV", n=3),
+            lambda: fit.check_biases(["MEDV"], method="ks"),
             lambda: fit.bounds(),
-            lambda: fit.cdf("MEDV").band(),
             lambda: fit.expectation(np.ones(300)),
         ):
             with pytest.raises(vardi.errors.NeedsRowsError, match="needs rows in memory"):
@@ -280,14 +337,14 @@ class TestPasses:
     def test_six_passes_at_most_where_biases_vary_with_every_row(self, engine, asked, ordered):
         pool = gammas(200_000, ordered=ordered)
         lazy = vardi.debias(engine(pool), LENGTHS, source="s")
-        assert isinstance(lazy._rows, LazyRows)
+        assert isinstance(lazy.held.rows, LazyRows)
         assert len(asked) <= 6
         assert_allclose(lazy.solution.u, vardi.debias(pool, LENGTHS, source="s").solution.u, rtol=1e-12, atol=1e-12)
 
-    def test_only_the_thinned_rows_come_into_memory(self, engine, asked):
+    def test_only_a_small_part_of_the_rows_comes_into_memory(self, engine, asked):
         vardi.debias(engine(gammas(200_000)), LENGTHS, source="s")
         assert sorted(rows for rows, _ in asked)[-2] <= 3
-        assert max(rows for rows, _ in asked) < 1.1 * thinned_module.ROWS
+        assert max(rows for rows, _ in asked) < 1.1 * subsample.ROWS
 
     def test_more_conditions_than_an_integer_has_bits(self, engine, asked):
         pool = pd.DataFrame({"x": np.arange(120.0) % 40})
@@ -300,22 +357,22 @@ class TestPasses:
         pool = gammas(5_000).assign(k=lambda frame: frame["x"].round())
         biases = {"plain": 1, "length": "k + 1", "square": "(k + 1)**2"}
         lazy = vardi.debias(engine(pool), biases, source="s")
-        assert isinstance(lazy._rows, Dense)
-        assert len(lazy._rows) < 100
+        assert isinstance(lazy.held.rows, Dense)
+        assert len(lazy.held.rows) < 100
         assert_allclose(lazy.solution.u, vardi.debias(pool, biases, source="s").solution.u, rtol=1e-9)
 
     def test_rows_that_are_all_alike_in_one_sample(self, engine, monkeypatch):
-        monkeypatch.setattr(thinned_module, "ROWS", 300)
-        monkeypatch.setattr(thinned_module, "FIRST", 50)
+        monkeypatch.setattr(subsample, "ROWS", 300)
+        monkeypatch.setattr(subsample, "FIRST", 50)
         pool = gammas(2_000)
         pool.loc[pool["s"] == "plain", "x"] = 3.0
         lazy = vardi.debias(engine(pool), LENGTHS, source="s")
-        assert isinstance(lazy._rows, LazyRows)
+        assert isinstance(lazy.held.rows, LazyRows)
         assert_allclose(lazy.solution.u, vardi.debias(pool, LENGTHS, source="s").solution.u, rtol=1e-9)
 
 
 def test_sums_near_a_point_are_those_of_a_pass(engine, asked):
-    rows = vardi.debias(engine(gammas(1_000)), LENGTHS, source="s")._rows
+    rows = vardi.debias(engine(gammas(1_000)), LENGTHS, source="s").held.rows
     u = np.array([0.1, -0.2, -0.4])
     there, passes = rows.sums(u), len(asked)
     near = u + np.array([3e-8, -2e-8, 1e-8])
@@ -332,7 +389,7 @@ def test_sums_near_a_point_are_those_of_a_pass(engine, asked):
 
 def test_a_gram_of_an_earlier_point_serves_only_where_none_is_asked_for(engine, monkeypatch, asked):
     monkeypatch.setattr("vardi._rows.engine.lazy_rows.GRAMS", 1)
-    rows = vardi.debias(engine(gammas(1_000)), LENGTHS, source="s")._rows
+    rows = vardi.debias(engine(gammas(1_000)), LENGTHS, source="s").held.rows
     here, there = np.array([0.1, -0.2, -0.4]), np.array([0.101, -0.2, -0.4])
     rows.sums(here)
     assert rows.sums(there, gram=False).gram is None
@@ -356,10 +413,10 @@ class TestMemory:
         pool = gammas(500)
         biases = {"plain": "x <= 40", "length": "x >= 0", "square": "x <= 30 or x > 31"}
         few = vardi.debias(engine(pool), biases, source="s")
-        assert isinstance(few._rows, Dense)
+        assert isinstance(few.held.rows, Dense)
         biases = {"plain": "x <= 40", "length": "0.5 + (x >= 3)", "square": "x <= 30 or x > 31"}
         lazy = vardi.debias(engine(pool), biases, source="s")
-        assert isinstance(lazy._rows, LazyRows)
+        assert isinstance(lazy.held.rows, LazyRows)
         assert_allclose(lazy.solution.u, vardi.debias(pool, biases, source="s").solution.u, rtol=1e-9)
 
 
@@ -479,3 +536,84 @@ class TestCounts:
         fit = vardi.debias({"a": engine(frame)}, {"a": "x > 0"}, counts="n")
         assert fit.sizes == {"a": 5.0}
         assert len(asked) == 1
+
+
+class TestQueriesOfAnEstimate:
+    """One frame with labels; the first estimate of a fit asks once for overlaps and for the tail of the weights."""
+
+    def asked_for(self, asked, call):
+        before = len(asked)
+        call()
+        return len(asked) - before
+
+    @pytest.mark.parametrize("biases", [LENGTHS, {"plain": "x <= 40", "length": "x > 0", "square": "x <= 30"}])
+    def test_expectations(self, engine, asked, biases):
+        fit = vardi.debias(engine(gammas(1_000)), biases, source="s")
+        fit.expectation("x")
+        several = self.asked_for(asked, lambda: fit.expectations(["x", "x > 2", "x ** 2"]))
+        assert several == 4  # missing values, means, sums against the overlaps, deviations with the row farthest out
+        estimates = [fit.expectation("x"), fit.expectation("x > 2")]
+        assert self.asked_for(asked, lambda: estimates[0] / estimates[1]) == 1
+        assert max(rows for rows, _ in asked[-6:]) <= 3
+
+    def test_the_first_estimate_of_conditions_asks_for_no_tail(self, engine, asked):
+        pool, biases = gammas(1_000), {"plain": "x <= 40", "length": "x > 0", "square": "x <= 30"}
+        fit = vardi.debias(engine(pool), biases, source="s")
+        assert self.asked_for(asked, lambda: fit.trust) == 0
+        assert self.asked_for(asked, lambda: fit.expectation("x")) == 4
+        eager = vardi.debias(pool, biases, source="s").trust
+        assert_allclose(fit.trust.tail_index, eager.tail_index)
+
+
+def test_the_tail_of_collapsed_rows_is_that_of_all(engine):
+    rng = np.random.default_rng(0)
+    x = np.where(rng.random(4_000) < 0.1, rng.uniform(0.1, 3.0, 4_000), 3.5)
+    pool = pd.DataFrame({"x": x, "s": np.repeat(["a", "b"], 2_000)})
+    biases = {"a": "x ** 3", "b": "x ** 2"}
+    lazy, eager = vardi.debias(engine(pool), biases, source="s"), vardi.debias(pool, biases, source="s")
+    assert lazy.held.collapsed
+    assert eager.trust.tail_index > 0.4
+    assert_allclose(lazy.trust.tail_index, eager.trust.tail_index, rtol=1e-8)
+    counted = pool.assign(n=rng.integers(1, 3, len(pool)))
+    lazy, eager = (vardi.debias(rows, biases, source="s", counts="n") for rows in (engine(counted), counted))
+    assert_allclose(lazy.trust.tail_index, eager.trust.tail_index, rtol=1e-8)
+
+
+def test_a_row_that_carries_a_variance_is_told_as_in_memory(engine):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": np.append(rng.uniform(1, 2, 199), 3.0), "y": np.append(rng.normal(size=199), 60.0)})
+    for rows in (frame, engine(frame)):
+        with pytest.warns(vardi.WeakOverlapWarning, match="carries 80% of the variance"):
+            vardi.debias({"a": rows}, {"a": "x"}).expectation("y")
+
+
+@pytest.mark.parametrize("known", [{"x > 3": 0.42}, {"x > 3": (0.42, 0.02), "x": (3.0, 0.05)}], ids=["exact", "errors"])
+def test_known_values_join_groups_of_densities(engine, known):
+    rng = np.random.default_rng(0)
+    x = rng.gamma(3.0, 1.0, 8_000)
+    laws = {"low": x * (x <= 3), "lower": 1.0 * (x <= 2), "high": x * (x > 3)}
+    drawn = {name: rng.choice(x, 400, p=law / law.sum()) for name, law in laws.items()}
+    samples = {name: pd.DataFrame({"x": values}) for name, values in drawn.items()}
+    biases = {"low": "x * (x <= 3)", "lower": "x <= 2", "high": "x * (x > 3)"}
+    lazy = vardi.debias({name: engine(rows) for name, rows in samples.items()}, biases, known=known)
+    eager = vardi.debias(samples, biases, known=known)
+    assert isinstance(lazy.held.rows, LazyRows)
+    assert lazy.identify().message == eager.identify().message
+    same(lazy.expectation("x"), eager.expectation("x"))
+    found, wanted = lazy.known, eager.known
+    assert str(found) == str(wanted)
+    assert_allclose([line.estimated for line in found.lines], [line.estimated for line in wanted.lines], rtol=1e-8)
+    assert_allclose(found.pvalue, wanted.pvalue, rtol=1e-7)
+    assert_allclose(lazy.weigh(samples["high"]), eager.weigh(samples["high"]), rtol=1e-8)
+
+
+def test_a_report_has_the_sections_of_memory(engine, tmp_path):
+    samples, biases, texts = houses()
+    lazy = vardi.debias({k: engine(v) for k, v in samples.items()}, biases)
+    pages = [
+        fit.report(tmp_path / f"{name}.html", variables=texts).read_text(encoding="utf-8")
+        for name, fit in (("lazy", lazy), ("eager", vardi.debias(samples, biases)))
+    ]
+    sections = [re.findall(r"<h[23][^>]*>(.*?)</h[23]>", page) for page in pages]
+    assert len(sections[1]) > 4
+    assert sections[0] == sections[1]

@@ -55,6 +55,16 @@ class Oracle:
             V += (d * c[:, None]).T @ d * (size / (size - 1.0) if size >= 2 else 1.0) / self.n**2
         return V
 
+    def single_rows(self, phi):
+        """Return the share of the variance of the row farthest out of each sample; one that counts twice is two."""
+        shares = np.zeros((len(self.sizes), phi.shape[1]))
+        for k in np.flatnonzero(self.sizes):
+            mine, size = self.dense.source == k, self.sizes[k]
+            assert size >= 2
+            d = phi[mine] - self.c[mine] @ phi[mine] / size
+            shares[k] = (d**2).max(axis=0) * size / (size - 1.0) / self.n**2
+        return shares / np.diag(self.covariance(phi))
+
 
 def rescaled(given, v):
     """Return the point at which the weights have mean 1."""
@@ -96,9 +106,15 @@ def same_as_formulas(given, engine):
         (found.totals, found.products, found.cubes, found.fourths), oracle.deviations(phi, centres), strict=True
     ):
         assert_allclose(one, wanted, rtol=1e-9, atol=1e-11 * np.abs(wanted).max())
+    d = phi - centres[oracle.dense.source]
+    for k in range(len(given.names)):
+        mine = d[oracle.dense.source == k]
+        assert_allclose(found.low[k], mine.min(axis=0, initial=np.inf), rtol=1e-9, atol=1e-12)
+        assert_allclose(found.high[k], mine.max(axis=0, initial=-np.inf), rtol=1e-9, atol=1e-12)
     influence = moments.influence(functions, eta, b)
     V = oracle.covariance(phi)
     assert_allclose(moments.covariance(influence), V, rtol=1e-9, atol=1e-12 * np.abs(V).max())
+    assert_allclose(moments.single_rows(influence), oracle.single_rows(phi), rtol=1e-8)
 
 
 @pytest.mark.parametrize("engine", ["polars-lazy", "duckdb"], indirect=True)

@@ -23,12 +23,12 @@ from scipy.special import chdtrc
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.pool import Name
 from vardi._machine.threads import map_blocks
-from vardi._rows.contract import Floats, Integers
 from vardi._rows.engine.distribution import EngineDistribution
 from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.labels import EngineLabels
 from vardi._rows.grouping import membership
 from vardi._solve.newton import newton
+from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, suggest
 from vardi.errors._texts import WIDTH, Outcome, cut, more, outcome, show, width_of
 

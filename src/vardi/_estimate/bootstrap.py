@@ -27,9 +27,9 @@ from vardi._estimate.estimates import Estimate, quantile_of_normal
 from vardi._estimate.resampling import Kind, Plan, group_codes, make_plan
 from vardi._inputs.frames.functions import is_function, name_of
 from vardi._rows import Rows
-from vardi._rows.contract import Floats
 from vardi._solve.identify import Name
 from vardi._solve.refit import Refit
+from vardi._types import Floats
 from vardi.errors import (
     MismatchError,
     NotIdentifiableError,

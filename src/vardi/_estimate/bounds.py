@@ -18,9 +18,9 @@ from scipy.sparse import linalg as sparse_linalg
 
 from vardi._estimate.tangent import Tangent
 from vardi._rows import Rows
-from vardi._rows.contract import Floats
 from vardi._solve.identify import Name, judge
 from vardi._solve.laplacian import SMALL, Laplacian
+from vardi._types import Floats
 from vardi.errors import MismatchError
 from vardi.errors._texts import WIDTH
 

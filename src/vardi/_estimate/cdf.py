@@ -10,9 +10,9 @@ import numpy as np
 
 from vardi._estimate.estimates import Estimate, quantile_of_normal
 from vardi._estimate.tangent import Tangent
-from vardi._rows.contract import Floats
 from vardi._rows.grouping import membership
 from vardi._rows.weighted import WeightedRows
+from vardi._types import Floats
 from vardi.biases._values import as_array, as_numbers
 from vardi.errors import MismatchError
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from vardi._rows.contract import Floats, Integers
+from vardi._types import Floats, Integers
 from vardi.errors import MismatchError
 
 Method: TypeAlias = Literal["multinomial", "systematic"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import ndtri
 
-from vardi._rows.contract import Floats
+from vardi._types import Floats
 from vardi.errors import MismatchError
 
 if TYPE_CHECKING:

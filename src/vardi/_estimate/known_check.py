@@ -9,7 +9,7 @@ from typing import Any
 
 from vardi._estimate.estimates import with_digits_of
 from vardi._inputs.known import Known
-from vardi._rows.contract import Floats
+from vardi._types import Floats
 from vardi.biases import Bias
 from vardi.errors._texts import cut
 

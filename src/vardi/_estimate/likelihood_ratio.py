@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import chdtrc
 
-from vardi._rows.contract import Floats
 from vardi._rows.families import Function, Logistic
 from vardi._rows.joint import Joint
 from vardi._solve.joint import At, descend
 from vardi._solve.parameters import first_point, held_of
+from vardi._types import Floats
 from vardi.errors import MismatchError, UnidentifiedParametersError, suggest
 
 

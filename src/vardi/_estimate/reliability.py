@@ -11,9 +11,9 @@ import numpy as np
 
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.pool import Name
-from vardi._rows.contract import Floats, Integers
 from vardi._rows.variance import Strata
 from vardi._solve.newton import Solution
+from vardi._types import Floats, Integers
 from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import show
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from vardi._inputs.pool import in_order, is_missing, no_labels
 from vardi._rows import Rows
-from vardi._rows.contract import Floats, Integers
+from vardi._types import Floats, Integers
 from vardi.biases._values import as_array
 from vardi.errors import MismatchError, MissingValuesError, suggest
 from vardi.errors._refusals import needs_rows

@@ -23,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._estimate.estimates import Estimates
-from vardi._rows.contract import Coordinates, Floats, Integers, Sums
+from vardi._rows.contract import Coordinates, Sums
 from vardi._solve.laplacian import Laplacian, restricted
+from vardi._types import Floats, Integers
 
 
 class Measure(Protocol):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vardi._estimate.draws import Method, draw, rows_to_draw
-from vardi._rows.contract import Floats
+from vardi._types import Floats
 
 
 def torch_sampler(

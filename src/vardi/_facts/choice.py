@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from vardi._facts.columns import Column
 from vardi._inputs.pool import Pool
-from vardi._rows.contract import Floats
+from vardi._types import Floats
 from vardi.errors._texts import listed
 
 MOST_NUMERIC = 20

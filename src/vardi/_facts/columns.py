@@ -13,8 +13,8 @@ from vardi._estimate.estimates import quantile_of_normal
 from vardi._estimate.reliability import CARRIES, single_rows
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.pool import Name
-from vardi._rows.contract import Floats
 from vardi._rows.grouping import membership
+from vardi._types import Floats
 from vardi.errors import MismatchError
 
 BATCH = 4  # columns whose influence values are in memory at once

@@ -20,9 +20,9 @@ from vardi._facts.columns import ColumnFacts
 from vardi._facts.links import sampled_gram
 from vardi._facts.parts import Fit
 from vardi._facts.weights import LARGEST
-from vardi._rows.contract import Floats
 from vardi._rows.start import widest_tree
 from vardi._solve.identify import Verdict
+from vardi._types import Floats
 from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import SHOWN, WIDTH, cut, more
 

@@ -11,7 +11,7 @@ import numpy as np
 from vardi._estimate.cdf import Band
 from vardi._facts.columns import Column, ColumnFacts
 from vardi._facts.parts import Fit
-from vardi._rows.contract import Floats
+from vardi._types import Floats
 
 MOST_DISTRIBUTIONS = 6
 POINTS = 160  # of a drawn distribution function

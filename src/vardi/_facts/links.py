@@ -12,9 +12,9 @@ from scipy import sparse
 
 from vardi._facts.parts import Fit
 from vardi._inputs.pool import Name
-from vardi._rows.contract import Floats
 from vardi._rows.start import widest_tree
 from vardi._solve.identify import Link, Verdict
+from vardi._types import Floats
 
 MOST_CELLS = 40  # of a heat map, each way
 MOST_LINKS = 200

@@ -17,9 +17,10 @@ from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust
 from vardi._facts.columns import Column, ColumnFacts
 from vardi._inputs.pool import Name
-from vardi._rows.contract import Floats, Gram, Integers
+from vardi._rows.contract import Gram
 from vardi._solve.identify import Verdict
 from vardi._solve.newton import Solution
+from vardi._types import Floats, Integers
 from vardi.biases import Bias
 
 

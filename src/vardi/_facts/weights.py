@@ -10,7 +10,7 @@ import numpy as np
 
 from vardi._facts.parts import Fit, WeightTable
 from vardi._inputs.pool import Name
-from vardi._rows.contract import Floats, Integers
+from vardi._types import Floats, Integers
 
 BINS = 24
 MOST_VALUES = 16  # distinct weights up to which each has a bar of its own

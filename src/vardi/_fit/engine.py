@@ -24,7 +24,6 @@ from vardi._fit.prepare import Prepared
 from vardi._inputs.engine.pool import LazyPool
 from vardi._inputs.frames.functions import bias_of, is_function, name_of
 from vardi._inputs.pool import Name
-from vardi._rows.contract import Floats, Integers
 from vardi._rows.engine.distribution import EngineDistribution
 from vardi._rows.engine.draw import drawn_rows
 from vardi._rows.engine.functions import ZERO, EngineFunction, compiled_functions
@@ -47,6 +46,7 @@ from vardi._solve.joint import At
 from vardi._solve.newton import Solution
 from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit, refit
+from vardi._types import Floats, Integers
 
 ONLY_KNOWN = (
     "only the known values tell the parameters of a bias, so that the samples alone fit any column these speak of. "
@@ -199,30 +199,15 @@ class InEngine:
 
     def bias_functions(self) -> list[EngineFunction]:
         """Return the biases at the estimated parameters, on the user's scale."""
-        return [EngineFunction(self._bias(k)) for k in range(len(self.names))]
-
-    def _bias(self, k: int) -> Any:
-        return lambda part: self.measure.point.users_bias(k)
+        return [_bias(self.measure, k) for k in range(len(self.names))]
 
     def bias_influence(self) -> Influence:
         r"""Return the influence on each :math:`\log\Omega_k`: by the weights, and by parameters of the bias itself."""
-        moved = self._moved_biases()
+        moved = np.zeros((len(self.model.coordinates), len(self.names)))
+        for k in self.model.families:
+            moved[:, k] = _moved_mean(self.measure, k)
         _, influence = self.tangent.influence(self.bias_functions(), moved)
         return influence @ np.diag(np.exp(-self.log_omegas))
-
-    def _moved_biases(self) -> Floats | None:
-        if not self.model.families:
-            return None
-        at, point = self.model.coordinates, self.measure.point
-        moved = np.zeros((len(at), len(self.names)))
-        for k, family in self.model.families.items():
-            place = self.model.places[k]
-            bias = EngineFunction(self._bias(k))
-            means = self.measure.mean([_times(bias, t) for t in point.gradient(k)])
-            omega = float(np.exp(self.log_omegas[k]))
-            whole = means + omega * family.offset_gradient(self.theta[place])
-            moved[at.theta.start + place.start : at.theta.start + place.stop, k] = self.tangent.n * whole
-        return moved
 
     def log_omega_covariance(self) -> Floats:
         """Return the covariance of the log normalisers, relative to the population."""
@@ -281,21 +266,24 @@ class InEngine:
             measure = WeightedRows(joint, v, weights, joint.source, joint.counts)
         return Tangent(measure, At.of(joint, v, held_of(joint)).jacobian, hessian)
 
-    def known_on_rows(self) -> Any:
-        """Return the known functions, for ``tangent_of``."""
-        return self.prepared.values if self.collapsed else self.known_functions_of_rows()
+    def known_at(self, tangent: Tangent, joint: Any, v: Floats) -> tuple[Any, Floats]:
+        """Return the known functions at a point, and what this moves of them, for ``tangent_of``."""
+        if self.collapsed:
+            return self.prepared.values_at(joint, v), self.prepared.moved_at(joint, v)
+        measure: EngineMoments = tangent.measure
+        functions = self._known_functions(measure)
+        moved = np.zeros((len(measure.coordinates), len(functions)))
+        for j, k in self.pool.declared.moving.items():
+            moved[:, j] = _moved_mean(measure, k)
+        return functions, moved
 
     def none_on_rows(self, m: int) -> Any:
         """Return m functions that are zero on every row, for ``tangent_of``."""
         return np.zeros((len(self.rows), m)) if self.collapsed else self.nothing(m)
 
-    def known_values(self) -> Floats:
-        """Return the known functions on the rows as they were solved, where these are in memory."""
-        return self.prepared.values
-
     def measured_known(self) -> Floats:
         """Return the means of the known functions under the weights."""
-        return self.measure.mean(self.known_functions_of_rows())
+        return self.measure.mean(self._known_functions(self.measure))
 
     def moved_known(self) -> Floats:
         """Return the known values, moved by as much as their errors let them."""
@@ -304,14 +292,12 @@ class InEngine:
         moved = self.model.known.root @ self.point[self.model.coordinates.epsilon]
         return known.values + np.linalg.pinv(self.prepared.directions.T) @ moved
 
-    def known_functions_of_rows(self) -> list[EngineFunction]:
-        """Return the known functions as functions of the rows."""
-        known, columns = self.prepared.known, self.pool.declared.function_columns
-        assert known is not None
+    def _known_functions(self, measure: EngineMoments) -> list[EngineFunction]:
+        """Return the known functions as functions of the rows, those that are a bias with the parameters of a point."""
         moving = self.pool.declared.moving
         return [
-            EngineFunction(self._bias(moving[j])) if j in moving else EngineFunction(_column(name))
-            for j, name in enumerate(columns)
+            _bias(measure, moving[j]) if j in moving else EngineFunction(_column(name))
+            for j, name in enumerate(self.pool.declared.function_columns)
         ]
 
     # what takes rows
@@ -383,6 +369,21 @@ class _Weighed:
 
 def _column(name: str) -> Any:
     return lambda part: nw.col(name)
+
+
+def _bias(measure: EngineMoments, k: int) -> EngineFunction:
+    """Return a bias at the parameters of a point, on the user's scale."""
+    return EngineFunction(lambda part: measure.point.users_bias(k))
+
+
+def _moved_mean(measure: EngineMoments, k: int) -> Floats:
+    r"""Return :math:`\sum_i c_i r_i\,\partial\omega_k/\partial v`, by a query for each part; 0 but for theta."""
+    model, point, moved = measure.model, measure.point, np.zeros(len(measure.coordinates))
+    bias, place = _bias(measure, k), model.places[k]
+    omega, *means = measure.mean([bias, *(_times(bias, t) for t in point.gradient(k))])
+    slope = model.families[k].offset_gradient(point.theta[place])
+    moved[measure.coordinates.theta][place] = measure.n * (np.array(means) + omega * slope)
+    return moved
 
 
 def _times(function: EngineFunction, factor: nw.Expr) -> EngineFunction:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from scipy.special import chdtrc
@@ -19,10 +19,10 @@ from scipy.special import chdtrc
 from vardi._estimate.known_check import KnownCheck, known_lines
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.known import Known
-from vardi._rows.contract import Floats
 from vardi._solve.identify import Verdict, joined_verdict
 from vardi._solve.joint import At
 from vardi._solve.parameters import held_of
+from vardi._types import Floats
 from vardi.errors import ContradictedKnownWarning
 
 RANK = 1e-8  # relative size of an eigenvalue of a covariance from which a direction counts
@@ -34,10 +34,11 @@ def check_known(held: Any, *, trusted: bool) -> KnownCheck | None:
     known: Known | None = held.prepared.known
     if known is None:
         return None
-    tangent = _alone(held)
+    alone = _alone(held)
     values, covariance = known.values, np.zeros((len(known), len(known)))
-    if tangent is not None:
-        values, influence = tangent.influence(held.known_on_rows())
+    if alone is not None:
+        tangent: Tangent = held.tangent_of(*alone)
+        values, influence = tangent.influence(*held.known_at(tangent, *alone))
         covariance = influence.covariance()
     variances, least = np.diag(covariance), _least(held)
     stderr = np.where(variances > least, np.sqrt(np.maximum(variances, 0.0)), 0.0)
@@ -46,7 +47,7 @@ def check_known(held: Any, *, trusted: bool) -> KnownCheck | None:
     residual = float(np.abs(held.measured_known() - held.moved_known()).max())
     if not trusted:
         return KnownCheck(lines, math.nan, 0, math.nan, residual, samples)
-    if tangent is None:
+    if alone is None:
         statistic, df = _test_of_multipliers(held)
     else:
         told = np.outer(stderr > 0, stderr > 0)
@@ -88,18 +89,18 @@ def joined(held: Any) -> Verdict:
     return joined_verdict(verdict, held.joining, held.joint.masses_of(held.groups, held.point))
 
 
-def _alone(held: Any) -> Tangent | None:
+def _alone(held: Any) -> tuple[Any, Floats] | None:
     """Return the samples without known values, but for the masses of groups; None where these tell parameters."""
     if held.alone is None:
         return None
     joint, groups = held.joint, held.groups
     v, own = held.alone[: joint.coordinates.theta.stop], joint.without_known()
     if held.joining is None:
-        return cast(Tangent, held.tangent_of(own, v))
+        return own, v
     masses = joint.masses_of(groups, held.point)
     v = v.copy()
     v[: joint.coordinates.samples] += np.append(np.log(own.masses_of(groups, v) / masses), 0.0)[groups]
-    return cast(Tangent, held.tangent_of(joint.with_masses_of(groups, masses), np.append(v, np.zeros(len(masses) - 1))))
+    return joint.with_masses_of(groups, masses), np.append(v, np.zeros(len(masses) - 1))
 
 
 def _test_of_multipliers(held: Any) -> tuple[float, int]:

@@ -10,12 +10,11 @@ import numpy as np
 from vardi._fit.engine import InEngine
 from vardi._fit.known import as_identified, warn_of_contradiction
 from vardi._fit.pipeline import largest_group, refuse_largest
-from vardi._fit.prepare import Prepared, independent
+from vardi._fit.prepare import Prepared, independent, require_told
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.engine.distinct import DistinctRows
 from vardi._inputs.engine.pool import LazyPool, OpenFrames
 from vardi._inputs.known import Known, as_known
-from vardi._rows.contract import Floats
 from vardi._rows.dense import Dense
 from vardi._rows.engine.choose import as_dense, few_rows, functions_on, joint_rows
 from vardi._rows.engine.lazy_rows import LazyRows
@@ -25,6 +24,7 @@ from vardi._rows.joint import Joint
 from vardi._solve.identify import Verdict, connected, joined_verdict, judge
 from vardi._solve.model import joining_of, solve_in_engine, solve_joint, solve_plain
 from vardi._solve.newton import GAP, Solution, solve
+from vardi._types import Floats
 from vardi.errors import NotIdentifiableError
 
 
@@ -32,7 +32,9 @@ def open_pool(frames: OpenFrames, known: Any) -> tuple[LazyPool, Known | None]:
     """Put biases, features and known functions on the frames, and check them."""
     given = None if known is None else as_known(known, frames.names, frames.table)
     frames = with_levels(frames)
-    return frames.survey(() if given is None else given.functions), given
+    pool = frames.survey(() if given is None else given.functions)
+    require_told(pool, pool.sizes)
+    return pool, given
 
 
 def fit_lazy(frames: OpenFrames, known: Any, on_unidentified: str, tol: float, max_iterations: int) -> DebiasedSample:

@@ -27,7 +27,6 @@ from vardi._inputs.pool import Name, Pool, in_order, is_missing
 from vardi._machine.memory import require_memory
 from vardi._rows import Rows
 from vardi._rows.blocks import ANSWER, Blocks
-from vardi._rows.contract import Floats, Integers
 from vardi._rows.dense import Dense
 from vardi._rows.joint import Joint
 from vardi._rows.tilted import TiltedRows
@@ -37,6 +36,7 @@ from vardi._solve.joint import At
 from vardi._solve.newton import Solution, newton
 from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit, refit
+from vardi._types import Floats, Integers
 from vardi.biases import Bias
 from vardi.biases._values import as_array
 from vardi.errors import MismatchError, TooLargeError
@@ -281,13 +281,14 @@ class InMemory:
 
     none_on_rows = nothing
 
-    def known_on_rows(self) -> Floats:
-        """Return the known functions on the rows of the pool."""
-        return self.rows.spread(self.prepared.values)
+    def known_at(self, tangent: Tangent, joint: Joint, v: Floats) -> tuple[Floats, Floats]:
+        """Return the known functions on the rows of the pool at a point, and what this moves of them."""
+        return self.rows.spread(self.prepared.values_at(joint, v)), self.prepared.moved_at(joint, v)
 
     def measured_known(self) -> Floats:
         """Return the means of the known functions under the weights."""
-        return np.asarray(self.masses @ self.known_values())
+        assert self.joint is not None
+        return np.asarray(self.masses @ self.prepared.values_at(self.joint, self.point))
 
     def moved_known(self) -> Floats:
         """Return the known values, moved by as much as their errors let them."""
@@ -304,16 +305,6 @@ class InMemory:
             return {}
         pairs = zip(known.labels, known.functions, strict=True)
         return {f"known {label}": h for label, h in pairs if isinstance(h, Bias)}
-
-    def known_values(self) -> Floats:
-        """Return the known functions on the rows as they were solved; those with parameters at their estimates."""
-        values, joint = self.prepared.values.copy(), self.joint
-        assert joint is not None
-        assert self.prepared.known is not None
-        for j, k in enumerate(self.prepared.known.functions):
-            if isinstance(k, int) and k in joint.families:
-                values[:, j] = np.exp(joint.at(self.point)._log_omega(k))
-        return values
 
     def functions(self, values: Any) -> Floats:
         """Return one column, expression or array as numbers of shape (n, 1), for the rows that the fit rests on."""

@@ -17,8 +17,8 @@ from vardi._inputs.frames import Frame, as_frame
 from vardi._inputs.known import Known
 from vardi._inputs.known_on_rows import values_on_frame
 from vardi._rows import Checks
-from vardi._rows.contract import Floats, Integers
 from vardi._rows.families import users_log_omega
+from vardi._types import Floats, Integers
 from vardi.biases import ParametricBias
 from vardi.biases._values import as_array, as_numbers
 from vardi.errors import ImpossibleRowError, InvalidBiasError, MismatchError

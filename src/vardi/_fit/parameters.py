@@ -12,8 +12,8 @@ from vardi._estimate.likelihood_ratio import LikelihoodRatio, declared, no_bias
 from vardi._estimate.tangent import estimates_of
 from vardi._fit.capabilities import refusal
 from vardi._inputs.pool import Name
-from vardi._rows.contract import Floats
 from vardi._rows.joint import Joint
+from vardi._types import Floats
 from vardi.biases import Bias, ParametricBias
 from vardi.errors import MismatchError, VardiError, suggest
 from vardi.errors._texts import show

@@ -12,7 +12,8 @@ from vardi._facts.choice import choose
 from vardi._facts.columns import Column, ColumnFacts, describe
 from vardi._facts.parts import Given, ValueTable, WeightSums, WeightTable
 from vardi._inputs.pool import Name
-from vardi._rows.contract import Floats, Gram
+from vardi._rows.contract import Gram
+from vardi._types import Floats
 
 if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample

@@ -13,12 +13,11 @@ from vardi._inputs.known_on_rows import reduced, values_on
 from vardi._inputs.pool import Pool
 from vardi._rows import Rows, as_rows
 from vardi._rows.cells import with_levels
-from vardi._rows.contract import Floats, Integers
 from vardi._rows.families import Function, Model, as_model
 from vardi._rows.joint import Joint, KnownColumns
+from vardi._types import Floats, Integers
 from vardi.biases import ParametricBias
-from vardi.errors import UnidentifiedParametersError
-from vardi.errors._texts import show
+from vardi.errors._refusals import untold_parameters
 
 RANK = 1e-12  # relative size of a variance of known values from which it counts
 
@@ -49,6 +48,29 @@ class Prepared:
     values: Floats = field(default_factory=lambda: np.empty((0, 0)))
     directions: Floats = field(default_factory=lambda: np.empty((0, 0)))
     pool: Pool | None = None
+
+    @property
+    def moving(self) -> dict[int, int]:
+        """Known functions that are a bias with parameters, with the position of that bias."""
+        functions = () if self.known is None else self.known.functions
+        families = {} if self.joint is None else self.joint.families
+        return {j: h for j, h in enumerate(functions) if isinstance(h, int) and h in families}
+
+    def values_at(self, joint: Joint, v: Floats) -> Floats:
+        """Return the known functions on the rows, those that are a bias with the parameters of a point."""
+        values = self.values.copy()
+        for j, k in self.moving.items():
+            values[:, j] = joint.omega(v, k)
+        return values
+
+    def moved_at(self, joint: Joint, v: Floats) -> Floats:
+        r"""Return :math:`\sum_i c_i r_i\,\partial h_i/\partial v`, what a point moves of them itself, as (d, m)."""
+        moved = np.zeros((len(joint.coordinates), self.values.shape[1]))
+        weights, _ = joint.weights(v)
+        for j, k in self.moving.items():
+            total = float((weights if joint.counts is None else weights * joint.counts) @ joint.omega(v, k))
+            moved[:, j] = total * joint.mean_gradients(v)[:, k]
+        return moved
 
 
 def prepare(pool: Pool, omega: Any, kept: NDArray[np.bool_], known: Any, *, log: bool) -> Prepared:
@@ -90,18 +112,17 @@ def counted(pool: Pool) -> NDArray[np.bool_]:
     return np.ones(len(pool), bool) if pool.counts is None else pool.counts > 0
 
 
+def require_told(pool: Pool, sizes: NDArray[Any]) -> None:
+    """Refuse biases with parameters that no sample was drawn with."""
+    untold = [k for k, bias in enumerate(pool.biases) if isinstance(bias, ParametricBias) and not sizes[k]]
+    if untold:
+        raise untold_parameters([pool.names[k] for k in untold], pool.biases[untold[0]])
+
+
 def _with_levels(pool: Pool, parametric: dict[int, ParametricBias], kept: NDArray[np.bool_], omega: Any) -> Pool:
     """Return the pool with the values that biases by category have a parameter for."""
     sizes = np.bincount(pool.source[kept], minlength=len(pool.names))
-    absent = [k for k in parametric if not sizes[k]]
-    if absent:
-        bias = parametric[absent[0]]
-        raise UnidentifiedParametersError(
-            f"No sample was drawn with the bias of {show(pool.names[k] for k in absent)}, {bias}, so nothing tells its "
-            "parameters. Give its rows, fix the parameters with .at(...), or leave it out.",
-            sample=str(pool.names[absent[0]]),
-            parameters=bias.names,
-        )
+    require_told(pool, sizes)
     counts = kept.astype(np.float64) if pool.counts is None else pool.counts
     biases = list(pool.biases)
     for k, bias in parametric.items():

@@ -34,9 +34,9 @@ from vardi._inputs.frames.functions import is_function, name_of
 from vardi._inputs.old_names import shares_attribute
 from vardi._inputs.pool import Name
 from vardi._machine.atomic_write import require_writable, whole_file
-from vardi._rows.contract import Floats
 from vardi._solve.identify import Verdict
 from vardi._solve.newton import Solution
+from vardi._types import Floats
 from vardi.biases import Bias
 from vardi.errors import MismatchError, number_of_rows
 

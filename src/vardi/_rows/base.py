@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from vardi._machine.threads import blocks, map_blocks
-from vardi._rows.contract import Coordinates, Floats, Integers, Sums
+from vardi._rows.contract import Coordinates, Sums
 from vardi._rows.grouping import sizes_of, stratified
 from vardi._rows.start import tree_start
+from vardi._types import Floats, Integers
 
 MODERATE = 230.0  # |u| and |log omega| up to which no product of e^u and omega can leave the floating-point range
 START = 200_000  # numbers that a start from pairs looks at

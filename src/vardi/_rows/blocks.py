@@ -18,10 +18,10 @@ from scipy.special import logsumexp
 from vardi._machine.threads import Scratch, blocks, single_threaded_blas
 from vardi._rows.base import Scaled
 from vardi._rows.checks import Checks
-from vardi._rows.contract import Floats, Integers
 from vardi._rows.dense import Dense
 from vardi._rows.grouping import membership, sizes_of, stratified
 from vardi._rows.readers import Block, Reader
+from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, NeedsRowsError
 
 IN_MEMORY = 2**22  # numbers up to which the matrix is read as a whole: it is no more than one block

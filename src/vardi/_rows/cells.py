@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vardi._inputs.frames import Frame
 from vardi._machine.memory import require_memory
-from vardi._rows.contract import Floats, Integers
+from vardi._types import Floats, Integers
 from vardi.biases import ExpressionBias, ParametricBias
 from vardi.biases._expressions.cells import Cells, Level, Value, group_text, level_text
 from vardi.biases._expressions.compile import NumpyTarget
@@ -25,6 +25,7 @@ from vardi.errors import (
     UnidentifiedParametersError,
     number_of_rows,
 )
+from vardi.errors._texts import LISTED
 
 MOST_VALUES = 200  # of one column: beyond that it is a measurement, and no category
 MOST_SHOWN = 20  # values in a message
@@ -204,12 +205,7 @@ class _Reader:
             require_categories(self.bias, self.sample, term.name, target)
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             bad = np.flatnonzero(~np.isfinite(array))
-            raise InvalidBiasError(
-                f"{to_text(term)!r} in the bias {self.bias} of {self.sample!r} is {array[bad[0]]} on "
-                f"{number_of_rows(len(bad))}, which is no category. Correct it, or take these rows out.",
-                sample=self.sample,
-                rows=bad[:10],
-            )
+            raise no_category(self.bias, self.sample, term, array[bad[0]], len(bad), bad[:LISTED])
         return array
 
 
@@ -230,6 +226,18 @@ def missing_category(bias: ParametricBias, sample: str, column: str, count: int)
         f"The bias {bias} of {sample!r} is unknown on {number_of_rows(count)}, since there are missing values in "
         f"{column!r} ({count}). Fill them, e.g. with a value of their own, or drop these rows.",
         columns={column: count},
+    )
+
+
+def no_category(
+    bias: ParametricBias, sample: str, term: Node, value: object, count: int, rows: Iterable[int] = ()
+) -> InvalidBiasError:
+    """Refuse a value that is not finite."""
+    return InvalidBiasError(
+        f"{to_text(term)!r} in the bias {bias} of {sample!r} is {value} on {number_of_rows(count)}, which is no "
+        "category. Correct it, or take these rows out.",
+        sample=sample,
+        rows=rows,
     )
 
 

@@ -7,8 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from vardi._types import Floats as Floats
-from vardi._types import Integers as Integers
+from vardi._types import Floats
 
 #: ``sum_i c_i p_i p_i'``: a dense array, a SciPy sparse array, or (large K) the function v -> gram @ v.
 Gram: TypeAlias = Any

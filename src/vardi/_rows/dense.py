@@ -11,8 +11,9 @@ from scipy.special import logsumexp
 
 from vardi._machine.threads import Scratch, blocks, map_blocks, sum_blocks
 from vardi._rows.base import Rows, Scaled
-from vardi._rows.contract import Floats, Sums
+from vardi._rows.contract import Sums
 from vardi._rows.grouping import membership
+from vardi._types import Floats
 
 Result = TypeVar("Result")
 

@@ -17,7 +17,7 @@ from scipy.special import expit
 
 from vardi._inputs.frames import Frame
 from vardi._rows.cells import dummies, require_seen
-from vardi._rows.contract import Floats
+from vardi._types import Floats
 from vardi.biases import ExpressionBias, FunctionFamily, ParametricBias
 from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.families import Family

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._rows.base import Rows
-from vardi._rows.contract import Coordinates, Floats, Integers, JointSums
+from vardi._rows.contract import Coordinates, JointSums
 from vardi._rows.dense import Dense
 from vardi._rows.families import Model
+from vardi._types import Floats, Integers
 
 MODERATE = 200.0  # log omega up to which omega itself is held
 
@@ -144,6 +145,10 @@ class Joint:
         """Return x_i and q_i of every row without the part of u, of shape (n, d - K)."""
         at = self.at(v)
         return at.beside, at.scores
+
+    def omega(self, v: Floats, k: int) -> Floats:
+        """Return a bias with parameters on the rows, on the user's scale."""
+        return np.asarray(np.exp(self.at(v)._log_omega(k)))
 
     def mean_gradients(self, v: Floats) -> Floats:
         """Return the mean of the gradient of log omega_k under the fitted law of sample k, of shape (d, K)."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._machine.threads import BLOCK
-from vardi._rows.contract import Integers
+from vardi._types import Integers
 from vardi.errors import MismatchError
 
 READ = 2**25  # bytes of a block: long enough for a disk, and a few of them are no memory to speak of

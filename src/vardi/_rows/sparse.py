@@ -10,9 +10,10 @@ from scipy import sparse
 
 from vardi._machine.threads import blocks, map_blocks
 from vardi._rows.base import Rows, Scaled
-from vardi._rows.contract import Floats, Gram, Integers, Sums
+from vardi._rows.contract import Gram, Sums
 from vardi._rows.grouping import membership
 from vardi._rows.start import mean_log_start, widest_tree
+from vardi._types import Floats, Integers
 
 PAIRS = 300  # samples up to which the start looks at pairs, for which a subsample is made dense
 DENSE = 2000  # samples up to which overlaps are summed in dense blocks

@@ -9,8 +9,8 @@ from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.special import expit
 
-from vardi._rows.contract import Floats, Integers
 from vardi._rows.grouping import by_sample
+from vardi._types import Floats, Integers
 
 
 def mean_log_start(log_omega_sums: Floats, sizes: Floats) -> Floats:

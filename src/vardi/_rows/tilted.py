@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vardi._rows.contract import Coordinates, Floats
+from vardi._rows.contract import Coordinates
 from vardi._rows.dense import Dense
 from vardi._rows.grouping import membership
 from vardi._rows.weighted import WeightedRows
+from vardi._types import Floats
 
 ROUNDING = 1e-14  # of a sum of products, below which a difference of such sums is zero
 

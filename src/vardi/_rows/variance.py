@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._machine.threads import map_blocks
-from vardi._rows.contract import Coordinates, Floats, Integers
+from vardi._rows.contract import Coordinates
 from vardi._rows.grouping import membership
+from vardi._types import Floats, Integers
 
 
 class Tilts(Protocol):

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._rows.contract import Coordinates, Floats, Integers
+from vardi._rows.contract import Coordinates
 from vardi._rows.variance import Strata
+from vardi._types import Floats, Integers
 
 
 class RowsAtPoints(Protocol):

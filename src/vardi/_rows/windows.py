@@ -17,9 +17,10 @@ from scipy.sparse import csgraph
 
 from vardi._rows.base import Rows, Scaled
 from vardi._rows.checks import Checks
-from vardi._rows.contract import Floats, Gram, Integers, Sums
+from vardi._rows.contract import Gram, Sums
 from vardi._rows.grouping import membership
 from vardi._rows.start import mean_log_start
+from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, MissingValuesError
 
 PAIRS = 300  # samples up to which the start looks at pairs

@@ -13,8 +13,8 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from vardi._rows.contract import Floats, Integers
 from vardi._rows.start import widest_tree
+from vardi._types import Floats, Integers
 from vardi.errors import NotIdentifiableError
 from vardi.errors._texts import WIDTH, number_of_rows, show
 

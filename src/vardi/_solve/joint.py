@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import ldl, lu_factor, lu_solve
 
-from vardi._rows.contract import Coordinates, Floats, JointSums
+from vardi._rows.contract import Coordinates, JointSums
+from vardi._types import Floats
 
 RANK = 1e-11  # relative size of an eigenvalue of J from which a direction counts
 SPECTRAL = 400  # coordinates up to which J is solved by its eigenvectors

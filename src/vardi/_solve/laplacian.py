@@ -19,7 +19,8 @@ from scipy.sparse import csgraph
 from scipy.sparse import linalg as sparse_linalg
 
 from vardi._machine.threads import single_threaded_blas
-from vardi._rows.contract import Floats, Gram
+from vardi._rows.contract import Gram
+from vardi._types import Floats
 
 SMALL = 300  # samples up to which every eigenvalue is computed
 ROUNDING = 1e-12  # strength of a link, out of 1, that cannot be told from none

@@ -14,7 +14,6 @@ from vardi._inputs.known_on_rows import out_of_reach
 from vardi._inputs.pool import Name
 from vardi._machine.threads import single_threaded_blas
 from vardi._rows.base import Rows
-from vardi._rows.contract import Floats, Integers
 from vardi._rows.engine.joint import EngineRows
 from vardi._rows.joint import Joint
 from vardi._solve.identify import Joining, Verdict, connected, cut_verdict, group_text, judge, weak_groups
@@ -27,6 +26,7 @@ from vardi._solve.parameters import (
     unknown_everywhere,
     warn_of_vague_parameters,
 )
+from vardi._types import Floats, Integers
 from vardi.errors import ConvergenceError, InvalidKnownError, NotIdentifiableError
 
 MANY = 10_000  # rows from which a few of them are looked at first

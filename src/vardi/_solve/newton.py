@@ -19,9 +19,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from vardi._machine.threads import single_threaded_blas
-from vardi._rows.contract import Floats, Sums
+from vardi._rows.contract import Sums
 from vardi._solve.identify import connected
 from vardi._solve.laplacian import Laplacian, SingularError, restricted
+from vardi._types import Floats
 
 GAP = 1e-9  # spectral gap below which the samples cannot be told from disconnected ones
 RANGE = 1e-6  # largest range of the last step

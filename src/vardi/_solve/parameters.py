@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from vardi._inputs.pool import Name
-from vardi._rows.contract import Floats
 from vardi._rows.families import Logistic
 from vardi._rows.grouping import stratified
 from vardi._rows.joint import Joint
 from vardi._solve.identify import Verdict
 from vardi._solve.joint import FAR, At, Walk, descend, hold
+from vardi._types import Floats
 from vardi.errors import UnidentifiedParametersError, WeakParametersWarning
 from vardi.errors._texts import show
 

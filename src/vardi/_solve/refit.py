@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from vardi._rows.base import Rows
-from vardi._rows.contract import Floats, Integers
 from vardi._rows.joint import Joint
 from vardi._solve.identify import connected, strong_groups
 from vardi._solve.joint import descend, meet, stationary
 from vardi._solve.newton import newton
 from vardi._solve.parameters import held_of
+from vardi._types import Floats, Integers
 
 DRAWN = 1e-4  # score of the parameters of a refit, far below the spread of any draw
 STILL = 1e-3  # length of the last step towards them

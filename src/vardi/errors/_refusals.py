@@ -16,6 +16,7 @@ from vardi.errors import (
     MismatchError,
     MissingValuesError,
     NeedsRowsError,
+    UnidentifiedParametersError,
 )
 from vardi.errors._texts import LISTED, number_of_rows, show, suggest
 
@@ -40,6 +41,16 @@ def empty_samples(names: Sequence[object]) -> EmptySampleError:
         f"No rows in {show(names)}. Leave an empty sample out of the samples; its bias may stay, and its normaliser is "
         "estimated all the same.",
         samples=map(str, names),
+    )
+
+
+def untold_parameters(names: Sequence[object], bias: Any) -> UnidentifiedParametersError:
+    """Refuse biases with parameters, the first of which is given, that no sample was drawn with."""
+    return UnidentifiedParametersError(
+        f"No sample was drawn with the bias of {show(names)}, {bias}, so nothing tells its parameters. Give its rows, "
+        "fix the parameters with .at(...), or leave it out.",
+        sample=str(names[0]),
+        parameters=bias.names,
     )
 
 

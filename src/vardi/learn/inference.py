@@ -22,7 +22,7 @@ from vardi._estimate.resampling import require_rows
 from vardi._estimate.tangent import Influence, estimates_of
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.frames import as_frame
-from vardi._rows.contract import Floats
+from vardi._types import Floats
 from vardi.errors import MismatchError, MissingValuesError, VardiError, suggest
 from vardi.errors._texts import WIDTH
 from vardi.learn._glm import Equations, Family, family_of

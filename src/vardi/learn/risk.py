@@ -26,7 +26,7 @@ from vardi._fit.sample import DebiasedSample
 from vardi._inputs.frames import as_frame
 from vardi._inputs.old_names import shares_argument
 from vardi._inputs.pool import Name
-from vardi._rows.contract import Floats, Integers
+from vardi._types import Floats, Integers
 from vardi.errors import InvalidBiasError, MismatchError
 from vardi.learn._losses import LOSSES, Loss, as_loss
 from vardi.learn.resampler import as_generator

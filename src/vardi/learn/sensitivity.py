@@ -10,7 +10,7 @@ from vardi._estimate.estimates import Estimate
 from vardi._estimate.reliability import require_trust
 from vardi._estimate.sensitivity import GAMMAS, Kind, Question, Sensitivity
 from vardi._fit.sample import DebiasedSample
-from vardi._rows.contract import Floats
+from vardi._types import Floats
 from vardi.errors import MismatchError, suggest
 from vardi.learn._glm import Equations
 from vardi.learn.inference import solve

@@ -22,7 +22,7 @@ from sklearn.random_projection import GaussianRandomProjection, SparseRandomProj
 from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
-from vardi._rows.contract import Floats
+from vardi._types import Floats
 from vardi.errors import WeightBlindError, WeightBlindWarning
 
 BLIND_BUT_RIGHT = (

@@ -15,7 +15,7 @@ from vardi._fit.sample import DebiasedSample
 from vardi._inputs.frames import Frame, NarwhalsFrame, NumpyFrame, as_frame
 from vardi._inputs.known import known_biases
 from vardi._inputs.pool import Name, as_biases, as_named, in_order
-from vardi._rows.contract import Integers
+from vardi._types import Integers
 from vardi.biases import Bias
 from vardi.errors import MismatchError, suggest
 from vardi.errors._texts import show

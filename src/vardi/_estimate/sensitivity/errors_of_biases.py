@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.pool import Name
-from vardi._rows.contract import Floats
+from vardi._types import Floats
 from vardi.errors import MismatchError, suggest
 from vardi.errors._texts import show
 

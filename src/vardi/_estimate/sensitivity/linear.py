@@ -18,8 +18,8 @@ import numpy as np
 
 from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.tangent import Influence
-from vardi._rows.contract import Floats, Integers
 from vardi._rows.weighted import WeightedRows
+from vardi._types import Floats, Integers
 
 NUMBERS = 4_000_000  # held at once
 

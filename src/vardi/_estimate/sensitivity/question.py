@@ -15,7 +15,7 @@ from vardi._estimate.sensitivity.result import FURTHEST, Kind, Sensitivity, requ
 from vardi._estimate.sensitivity.targets import Mean, Target
 from vardi._estimate.sensitivity.worst import End, Linear, Reweighed, Search, Worst
 from vardi._estimate.tangent import Influence
-from vardi._rows.contract import Floats
+from vardi._types import Floats
 from vardi.errors import MismatchError
 
 GAMMAS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0)

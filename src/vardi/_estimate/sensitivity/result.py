@@ -14,7 +14,7 @@ import numpy as np
 from vardi._estimate.estimates import Estimate, quantile_of_normal, with_digits_of
 from vardi._estimate.sensitivity.worst import Method
 from vardi._inputs.pool import Name
-from vardi._rows.contract import Floats
+from vardi._types import Floats
 from vardi.errors import MismatchError
 from vardi.errors._texts import WIDTH, show
 

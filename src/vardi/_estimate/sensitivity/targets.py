@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from vardi._rows.contract import Floats
+from vardi._types import Floats
 
 
 class Target(Protocol):

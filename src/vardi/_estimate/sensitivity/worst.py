@@ -13,10 +13,10 @@ from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.sensitivity.targets import Mean, Target
 from vardi._estimate.tangent import Tangent
 from vardi._machine.threads import single_threaded_blas
-from vardi._rows.contract import Floats
 from vardi._rows.dense import Dense
 from vardi._solve.laplacian import Laplacian, SingularError
 from vardi._solve.newton import newton
+from vardi._types import Floats
 
 Method = Literal["sharp", "attained", "linear"]
 

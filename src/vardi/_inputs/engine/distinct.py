@@ -11,7 +11,8 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.engine.part import COUNT, Change, Floats, Integers, Part
+from vardi._inputs.engine.part import COUNT, Change, Part
+from vardi._types import Floats, Integers
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.asking import answering, collected, schema_of
-from vardi._types import Floats as Floats
-from vardi._types import Integers as Integers
+from vardi._types import Floats
 
 #: What puts columns on a frame, for the terms of a query to read.
 Change: TypeAlias = Callable[[nw.LazyFrame[Any]], nw.LazyFrame[Any]]

@@ -14,11 +14,12 @@ from vardi._inputs.engine.columns import Declared, as_floats, compiled_bias, exp
 from vardi._inputs.engine.distinct import DistinctRows
 from vardi._inputs.engine.expressions import on_frame
 from vardi._inputs.engine.memory import most_cells
-from vardi._inputs.engine.part import COUNT, PREFIX, Floats, Part
+from vardi._inputs.engine.part import COUNT, PREFIX, Part
 from vardi._inputs.engine.survey import COUNTED, Draft, Survey, survey
 from vardi._inputs.engine.table import EngineTable
 from vardi._inputs.frames.names import require_read_as_names
 from vardi._inputs.pool import Name, Pool, as_biases, as_named, require_biases_for
+from vardi._types import Floats
 from vardi.biases import Bias, ExpressionBias
 from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
 from vardi.errors import InvalidBiasError, MismatchError

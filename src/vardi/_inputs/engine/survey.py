@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.engine.columns import compiled_bias
-from vardi._inputs.engine.part import COUNT, PREFIX, Floats, Integers, Part
+from vardi._inputs.engine.part import COUNT, PREFIX, Part
+from vardi._types import Floats, Integers
 from vardi.biases import ExpressionBias
 from vardi.biases._expressions.compile import NarwhalsTarget
 from vardi.biases._expressions.nodes import Column, Constant, Node, children, is_condition

@@ -38,22 +38,3 @@ class EngineTable:
         if all(kind == nw.Boolean for kind in kinds):
             return "condition"
         return "number" if all(kind.is_numeric() or kind == nw.Boolean for kind in kinds) else "other"
-
-    @property
-    def numeric(self) -> tuple[str, ...]:
-        """The columns of numbers, truth values apart."""
-        return tuple(name for name in self.columns if all(schema[name].is_numeric() for schema in self._schemas))
-
-    def gaps(self) -> dict[str, int]:
-        """Return how many values are missing or infinite in each numeric column that has such."""
-        found: Counter[str] = Counter()
-        for part in self._parts:
-            terms = [_is_gap(name) for name in self.numeric]
-            found.update(dict(zip(self.numeric, part.sums(terms).astype(int).tolist(), strict=True)))
-        return {name: count for name, count in found.items() if count}
-
-
-def _is_gap(name: str) -> nw.Expr:
-    """Return 1 where a value is no finite number; what is null is not below infinity."""
-    value = nw.col(name).cast(nw.Float64)
-    return nw.when((value < float("inf")) & (value > float("-inf"))).then(nw.lit(0)).otherwise(nw.lit(1))

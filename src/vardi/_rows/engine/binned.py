@@ -10,8 +10,8 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.part import PREFIX, Part
-from vardi._rows.contract import Floats, Integers
 from vardi._rows.engine.moments import EngineMoments
+from vardi._types import Floats, Integers
 
 FINE = 400  # bins of a weight that grows by a factor of e
 LEAST = 800  # minus the log of a weight below all others

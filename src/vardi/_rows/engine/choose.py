@@ -2,43 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vardi._inputs.engine.distinct import DistinctRows, distinct_rows
 from vardi._inputs.engine.memory import most_cells
-from vardi._rows.contract import Floats
 from vardi._rows.dense import Dense
 from vardi._rows.engine.joint import EngineRows
-from vardi._rows.engine.lazy_rows import LazyRows
 from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.subsample import thinned
 from vardi._rows.joint import Joint, KnownColumns
+from vardi._types import Floats
 
 if TYPE_CHECKING:
     from vardi._inputs.engine.pool import LazyPool
 
 WORTHWHILE = 4  # rows for each distinct one from which it pays to collapse them
-
-
-def plain_rows(pool: LazyPool, start: Callable[[Dense], Floats]) -> Dense | LazyRows:
-    """Return the distinct rows in memory, or the rows where they are if there are too many of them.
-
-    Parameters
-    ----------
-    pool : LazyPool
-        The frames.
-    start : callable
-        Returns u of a small part of the rows, in memory.
-    """
-    found, is_all = few_rows(pool)
-    few = as_dense(found, len(pool.names))
-    if is_all:
-        return few
-    few = few.standing_for(pool.sizes)
-    return LazyRows(pool.parts, len(pool.names), pool.sizes, pool.reach, few, lambda: start(few))
 
 
 def few_rows(pool: LazyPool) -> tuple[DistinctRows, bool]:

@@ -9,10 +9,11 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.asking import answering, collected
-from vardi._inputs.engine.part import PREFIX, Floats, Integers, Part, with_columns
+from vardi._inputs.engine.part import PREFIX, Part, with_columns
 from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.moments import EngineMoments
 from vardi._rows.engine.search import BIN, MASS, VALUE, first_reaching, interval, masses_between
+from vardi._types import Floats, Integers
 from vardi.errors import EngineError, TooLargeError
 
 MOST_STEPS = 100_000  # distinct values that are brought into memory
@@ -66,14 +67,6 @@ class EngineDistribution:
     def masses(self, edges: Floats) -> Floats:
         """Return the shares of the whole in (.., e_0], (e_0, e_1], ..., beyond the last edge."""
         return masses_between(self.at.parts, self.function, self._mass, edges, self.at.point) / self.at.n
-
-    def masses_by_sample(self, edges: Floats) -> Floats:
-        """Return the same by sample, of shape (K, bins)."""
-        found = np.zeros((self.at.coordinates.samples, len(edges) + 1))
-        for part in self.at.parts:
-            for place, row in self.by_bin(part, edges, {MASS: self._mass(part)}, by_sample=True):
-                found[code_of(part, row), place] += row[MASS]
-        return found / self.at.n
 
     def range(self, low: float = -np.inf, high: float = np.inf) -> tuple[float, float]:
         """Return the smallest and the largest value in (low, high]."""

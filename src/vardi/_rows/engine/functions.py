@@ -13,7 +13,7 @@ from vardi._inputs.engine.asking import schema_of
 from vardi._inputs.engine.columns import expressions, missing_values
 from vardi._inputs.engine.expressions import on_frame
 from vardi._inputs.engine.part import PREFIX, Part
-from vardi._rows.contract import Floats
+from vardi._types import Floats
 from vardi.biases import Bias
 from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
 

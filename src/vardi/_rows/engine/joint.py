@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.engine.part import Change, Part, with_columns
-from vardi._rows.contract import Coordinates, Floats, Integers, JointSums
+from vardi._rows.contract import Coordinates, JointSums
 from vardi._rows.dense import Dense
 from vardi._rows.engine.lazy_rows import LazyRows
 from vardi._rows.engine.model import EngineFamily, EngineKnown, EngineModel
 from vardi._rows.engine.point import FITTED, REFUSED, REST, EnginePoint, parts_at
 from vardi._rows.joint import Joint
+from vardi._types import Floats, Integers
 
 Terms: TypeAlias = dict[Hashable, nw.Expr]
 COUNTED = "__vardi_counted_{}"

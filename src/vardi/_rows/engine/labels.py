@@ -17,12 +17,13 @@ from typing import Literal
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.part import PREFIX, Floats, Integers, Part, with_columns
+from vardi._inputs.engine.part import PREFIX, Part, with_columns
 from vardi._rows.engine.distribution import EngineDistribution, code_of
 from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.model import EngineKnown
 from vardi._rows.engine.moments import EngineMoments
 from vardi._rows.engine.weights import pooled_means
+from vardi._types import Floats, Integers
 
 BATCH = 400  # sums in one query
 FIFTHS = 5  # cells of a column, as features
@@ -83,14 +84,6 @@ class EngineLabels:
         self.at = EngineMoments(model, at.point.v[: at.coordinates.theta.stop])
         self.sampled: Integers = self.at.point.sampled
         self.K = len(self.sampled)
-
-    def apart(self) -> float:
-        """Return how many rows could be of another sample, all together: sum_i c_i (1 - p_{i, s_i})."""
-        own = 0.0
-        for part in self.at.parts:
-            mine = [part.only(k, part.times_count(self.at.point.x(k))) for k in self.sampled.tolist()]
-            own += float(part.sums([term for term in mine if term is not None], self.at.point).sum())
-        return self.at.n - own
 
     def alone(self, probability: float) -> Floats:
         """Return the share of each sample's rows that, with more than this probability, no other could have drawn."""

@@ -11,8 +11,9 @@ import numpy as np
 
 from vardi._inputs.engine.part import OMEGA, PREFIX, Change, Part
 from vardi._rows.base import additions
-from vardi._rows.contract import Floats, Sums
+from vardi._rows.contract import Sums
 from vardi._rows.dense import Dense
+from vardi._types import Floats
 
 GRAMS = 100  # products of p whose sums come along with every pass
 TAYLOR = 1e-14  # relative error of sums up to which they are worked out from those of a point nearby

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,10 +15,12 @@ import numpy as np
 from vardi._inputs.engine.columns import expression, missing_values
 from vardi._inputs.engine.expressions import on_frame
 from vardi._inputs.engine.part import PREFIX, Part
+from vardi._inputs.pool import is_missing
 from vardi._rows.cells import (
     MOST_VALUES,
     in_order,
     missing_category,
+    no_category,
     plain,
     require_categories,
     require_one_kind,
@@ -27,11 +31,12 @@ from vardi.biases import ExpressionBias, ParametricBias
 from vardi.biases._expressions.cells import Cells, Level, Value
 from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
 from vardi.biases._expressions.nodes import Column, Node, columns, is_condition
+from vardi.errors._refusals import untold_parameters
 
 if TYPE_CHECKING:
     from vardi._inputs.engine.pool import OpenFrames
 
-VALUE, MASS = f"{PREFIX}level_{{}}", f"{PREFIX}mass"
+VALUE, MASS, ROWS = f"{PREFIX}level_{{}}", f"{PREFIX}mass", f"{PREFIX}rows"
 
 
 def with_levels(frames: OpenFrames) -> OpenFrames:
@@ -46,14 +51,20 @@ def with_levels(frames: OpenFrames) -> OpenFrames:
 def _seen(frames: OpenFrames, k: int, bias: ParametricBias) -> ParametricBias:
     assert isinstance(bias.family, Cells)
     found = []
+    if not any(k in part.codes.values() for part in frames.parts):
+        raise untold_parameters([frames.names[k]], bias)
     for group in bias.family.groups:
         total: dict[Level, float] = defaultdict(float)
         drawn: dict[Level, float] = defaultdict(float)
+        own = 0
         for part in frames.parts:
             reader = _Reader(part, bias, str(frames.names[k]), frames.counts)
-            for level, code, mass in reader.levels(group):
+            for level, code, mass, rows in reader.levels(group):
                 total[level] += mass
                 drawn[level] += mass if code == k else 0.0
+                own += rows if code == k else 0
+        if not own:
+            raise untold_parameters([frames.names[k]], bias)
         for place, term in enumerate(group):
             values = {level[place] for level in total}
             require_one_kind(bias, str(frames.names[k]), term, values)
@@ -74,39 +85,54 @@ class _Reader:
     sample: str
     counts: str | None
 
-    def levels(self, group: tuple[Node, ...]) -> list[tuple[Level, int | None, float]]:
-        """Return the values that rows have, with the sample of these and how often they count."""
-        part = self.part
+    def levels(self, group: tuple[Node, ...]) -> list[tuple[Level, int | None, float, int]]:
+        """Return the values that rows have, with their sample, how often they count and how many they are.
+
+        They come by one GROUP BY.
+        """
         values = {VALUE.format(j): self._value(term) for j, term in enumerate(group)}
-        self._require_few(group, values)
         part, mass = self._mass()
         keys = [*([] if part.label is None else [part.label]), *values]
-        answer = part.ask(partial(_grouped, values, mass, keys))
-        rows = answer.rows(named=True)
+        most = MOST_VALUES * len(part.codes)  # of one column; several may have more in combination
+        rows = part.ask(partial(_grouped, values, mass, keys, most)).rows(named=True)
+        if len(rows) > most:
+            self._require_few(group, values)
+            rows = part.ask(partial(_grouped, values, mass, keys, None)).rows(named=True)
+        for name, term in zip(values, group, strict=True):
+            self._require_known(term, [(row[name], row[ROWS]) for row in rows])
         return [
             (
                 tuple(_as_value(row[name], term) for name, term in zip(values, group, strict=True)),
                 part.codes.get(None if part.label is None else row[part.label]),
                 float(row[MASS] or 0.0),
+                int(row[ROWS]),
             )
             for row in rows
         ]
 
     def _value(self, term: Node) -> nw.Expr:
-        """Return the values of a term, or refuse missing ones."""
+        """Return the values of a term, or refuse a column that has no categories."""
         part, schema = self.part, self.part.schema
         require_columns(columns(term), schema)
         target = NarwhalsTarget(schema)
-        missing = missing_values(part, target, columns(term))
         if not isinstance(term, Column):
+            missing = missing_values(part, target, columns(term))
             return expression(part, ExpressionBias(term), target, missing, part.name)
-        if missing:
-            raise missing_category(self.bias, self.sample, term.name, missing[term.name])
         require_categories(self.bias, self.sample, term.name, target)
         return target.column(term.name)
 
+    def _require_known(self, term: Node, values: Sequence[tuple[Any, int]]) -> None:
+        """Refuse missing values of a column, and numbers that are not finite."""
+        missing = sum(rows for value, rows in values if is_missing(value))
+        if missing and isinstance(term, Column):
+            raise missing_category(self.bias, self.sample, term.name, int(missing))
+        endless = [(value, rows) for value, rows in values if is_missing(value) or value in (math.inf, -math.inf)]
+        if endless:
+            value = "nan" if is_missing(endless[0][0]) else endless[0][0]
+            raise no_category(self.bias, self.sample, term, value, int(sum(rows for _, rows in endless)))
+
     def _require_few(self, group: tuple[Node, ...], values: dict[str, nw.Expr]) -> None:
-        """Refuse a column with too many values before all of them are brought."""
+        """Refuse a column with too many values, rather than bring all of them."""
         found = self.part.aggregates({name: value.n_unique() for name, value in values.items()})
         for term, count in zip(group, found.values(), strict=True):
             if count > MOST_VALUES:
@@ -131,5 +157,9 @@ def _as_value(value: Any, term: Node) -> Value:
     return bool(value) if is_condition(term) else plain(value)
 
 
-def _grouped(values: dict[str, nw.Expr], mass: nw.Expr, keys: list[str], frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    return frame.with_columns(**values, **{MASS: mass}).group_by(*keys).agg(nw.col(MASS).sum())
+def _grouped(
+    values: dict[str, nw.Expr], mass: nw.Expr, keys: list[str], most: int | None, frame: nw.LazyFrame[Any]
+) -> nw.LazyFrame[Any]:
+    grouped = frame.with_columns(**values, **{MASS: mass}).group_by(*keys)
+    found = grouped.agg(nw.col(MASS).sum(), nw.len().alias(ROWS))
+    return found if most is None else found.head(most + 1)

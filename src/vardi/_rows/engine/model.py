@@ -11,8 +11,9 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.part import OMEGA, PREFIX, Part, with_columns
-from vardi._rows.contract import Coordinates, Floats
+from vardi._rows.contract import Coordinates
 from vardi._rows.families import Linear, Logistic, model_on
+from vardi._types import Floats
 from vardi.biases import ParametricBias
 from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.families import Family

@@ -17,10 +17,11 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.part import PREFIX, Change, Part, with_columns
-from vardi._rows.contract import Coordinates, Deviations, Floats, Moments
+from vardi._rows.contract import Coordinates, Deviations, Moments
 from vardi._rows.engine.functions import EngineFunction, EngineInfluence
 from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.point import EnginePoint
+from vardi._types import Floats
 from vardi.errors._refusals import not_finite
 
 VALUE = f"{PREFIX}value_{{}}"

@@ -17,8 +17,8 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.part import OMEGA, PREFIX, Change, Part
-from vardi._rows.contract import Floats, Integers
 from vardi._rows.engine.model import EngineFamily, EngineKnown, EngineModel, omega_column
+from vardi._types import Floats, Integers
 
 MASS = f"{PREFIX}S"
 WEIGHT = f"{PREFIX}r"

@@ -10,7 +10,7 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.part import PREFIX, Change, Part, with_columns
-from vardi._rows.contract import Floats
+from vardi._types import Floats
 
 POINTS = 32  # that a query counts at, for each quantile that is sought
 BIN, VALUE, MASS = f"{PREFIX}bin", f"{PREFIX}value", f"{PREFIX}mass"

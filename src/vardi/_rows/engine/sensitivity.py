@@ -15,9 +15,9 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.part import Part
-from vardi._rows.contract import Floats
 from vardi._rows.engine.functions import EngineInfluence
 from vardi._rows.engine.moments import DEVIATION, EngineMoments, total
+from vardi._types import Floats
 
 
 def slopes(at: EngineMoments, influence: EngineInfluence) -> Floats:

@@ -11,7 +11,8 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.distinct import DistinctRows, distinct_rows, first_rows, matrix_of
-from vardi._inputs.engine.part import PREFIX, Change, Floats, Integers, Part
+from vardi._inputs.engine.part import PREFIX, Change, Part
+from vardi._types import Floats, Integers
 
 if TYPE_CHECKING:
     from vardi._inputs.engine.pool import LazyPool

@@ -11,10 +11,10 @@ import numpy as np
 
 from vardi._inputs.engine.asking import answering, schema_of
 from vardi._inputs.engine.part import PREFIX, Part, with_columns
-from vardi._rows.contract import Floats
-from vardi._rows.engine.functions import EngineFunction, EngineInfluence
+from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.model import omega_column
-from vardi._rows.engine.moments import DEVIATION, EngineMoments
+from vardi._rows.engine.moments import EngineMoments
+from vardi._types import Floats
 from vardi.errors import MismatchError
 
 
@@ -77,33 +77,6 @@ def overlap(at: EngineMoments) -> Floats:
     return np.maximum(found, found.T)
 
 
-class WeighedRows:
-    """Rows as a verdict looks at them: their overlap measured by the weights at a solution.
-
-    Parameters
-    ----------
-    at : EngineMoments
-        The rows at the solution.
-    reach : ndarray of shape (K, K)
-        Counts of rows of sample l (columns) that bias k (rows) could have drawn.
-    """
-
-    def __init__(self, at: EngineMoments, reach: Floats) -> None:
-        self._at, self._reach, self.sizes = at, reach, at.sizes
-
-    def masses(self) -> Floats:
-        """Return nothing: the engine knows the weights."""
-        return np.empty(0)
-
-    def reach(self) -> Floats:
-        """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
-        return self._reach
-
-    def overlap(self, mass: Floats | None = None) -> Floats:
-        """Return the masses of the rows that both of two biases could have drawn."""
-        return overlap(self._at)
-
-
 def pooled_means(at: EngineMoments, functions: Sequence[EngineFunction]) -> Floats:
     """Return the means of functions over the pool as it came, without weights."""
     total = np.zeros(len(functions))
@@ -111,30 +84,6 @@ def pooled_means(at: EngineMoments, functions: Sequence[EngineFunction]) -> Floa
         columns = {f"{PREFIX}value_{j}": f(part) for j, f in enumerate(functions)}
         total += part.sums([part.times_count(nw.col(name)) for name in columns], at.point, with_columns(columns))
     return total / at.n
-
-
-def spreads(at: EngineMoments, functions: Sequence[EngineFunction], eta: Floats) -> tuple[Floats, Floats]:
-    """Return the variances of functions over the population, and the means of their sizes."""
-    m = len(functions)
-    total = np.zeros(2 * m)
-    for part in at.parts:
-        terms = [(f(part) - float(eta[j])) * (f(part) - float(eta[j])) for j, f in enumerate(functions)]
-        terms += [f(part).abs() for f in functions]
-        total += part.sums([part.times_count(term * at.point.weight) for term in terms], at.point)
-    return total[:m] / at.n, total[m:] / at.n
-
-
-def under_biases(at: EngineMoments, influence: EngineInfluence) -> tuple[Floats, Floats]:
-    r"""Return :math:`\sum_i c_i \omega_k \phi_i / S_i` and the same of squares, over n, for every bias: (K, m) each."""
-    K, m = at.coordinates.samples, len(influence.eta)
-    total = np.zeros((2, K, m))
-    for part in at.parts:
-        change = at.with_deviations(part, influence, np.zeros((K, m)))
-        phi = [nw.col(DEVIATION.format(j)) for j in range(m)]
-        tilts = [part.times_count(at.point.users_bias(k) * at.point.weight) for k in range(K)]
-        terms = [tilt * one for tilt in tilts for one in phi] + [tilt * one * one for tilt in tilts for one in phi]
-        total += part.sums(terms, at.point, change).reshape(2, K, m)
-    return total[0] / at.n, total[1] / at.n
 
 
 def products(at: EngineMoments, functions: Sequence[EngineFunction], eta: Floats) -> Floats:
