@@ -12,6 +12,7 @@ BIAS = "properties/test_bias_properties.py::"
 LEARN = "properties/test_learn_properties.py::"
 OUTPUT = "properties/test_output_properties.py::"
 STUDY = "properties/test_study_fuzz.py::"
+EXPRESSIONS = "biases/test_library_expressions.py::"
 INVARIANCE = "_solve/test_invariances.py::"
 
 _WEIGHTS = FIT + "test_weights_probabilities_and_what_is_counted_from_them"
@@ -85,8 +86,10 @@ TESTS: dict[str, tuple[str, ...]] = {
     "plots": (_DISPLAYS,),
     **dict.fromkeys(["everywhere", "proportional_to", "between", "isin", "at_most", "class_shift"], (_CONSTRUCTORS,)),
     **dict.fromkeys(["logistic", "exponential_tilt", "power", "steps", "parametric"], (_FAMILIES,)),
+    "cells": (BIAS + "test_cells_at_their_parameters_are_a_factor_for_each_value",),
     "where": (_ANY_TEXT, _READS_BACK, "biases/test_expressions.py::test_round_trip"),
     "biases.as_bias": (_ALGEBRA,),
+    "biases.FrameExpressionBias": (EXPRESSIONS + "test_values", EXPRESSIONS + "test_missing_values_are_never_false"),
     **dict.fromkeys(["biases.ExpressionBias", "biases.ProductBias", "biases.ValuesBias"], (_ALGEBRA, _READS_BACK)),
     **dict.fromkeys(["biases.FunctionBias", "biases.FunctionFamily", "biases.ParametricBias"], (_FAMILIES, _ALGEBRA)),
     **dict.fromkeys(["Bias", "Bias.columns"], (_ALGEBRA, _READS_BACK)),
@@ -126,10 +129,9 @@ TESTS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(["Solution", "Solution.point", "Solution.weights"], (_EQUATIONS, _VALUES)),
     **dict.fromkeys(["Verdict", "Verdict.links", "Verdict.require", "Verdict.error"], (_IDENTIFY,)),
     **dict.fromkeys(
-        ["KnownCheck", *(f"KnownCheck.{name}" for name in ("contradicted", "samples", "summary", "verdict"))],
+        ["KnownCheck", *(f"KnownCheck.{name}" for name in ("contradicted", "summary", "verdict"))],
         (_KNOWN,),
     ),
-    **dict.fromkeys(["KnownLine", *(f"KnownLine.{name}" for name in ("columns", "margin", "z"))], (_KNOWN,)),
     "Estimate": (_ARITHMETIC, _LEVELS),
     **dict.fromkeys([f"Estimate.{name}" for name in ("at", "z", "interval", "level")], (_LEVELS,)),
     **dict.fromkeys([f"Estimate.{name}" for name in ("log", "exp", "from_influence", "influence")], (_ARITHMETIC,)),
@@ -145,7 +147,9 @@ TESTS: dict[str, tuple[str, ...]] = {
         ["Sensitivity", *(f"Sensitivity.{name}" for name in ("interval", "note", "sharp", "tipping_point"))],
         (_SENSITIVITY,),
     ),
-    **dict.fromkeys(["BiasCheck", "BiasCheck.reason", "BiasCheck.summary"], (_CHECK,)),
+    **dict.fromkeys(
+        ["BiasCheck", *(f"BiasCheck.{name}" for name in ("outcome", "reason", "summary", "worst_first"))], (_CHECK,)
+    ),
     **dict.fromkeys(
         ["Diagnostics", "Diagnostics.summary", "Diagnostics.to_frame", "Diagnostics.warnings"], (_DIAGNOSTICS,)
     ),

@@ -25,7 +25,6 @@ CLASSES = (
     "Estimates",
     "GaussianMixture",
     "KnownCheck",
-    "KnownLine",
     "Sensitivity",
     "Solution",
     "Verdict",
