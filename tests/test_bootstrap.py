@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 import vardi
-from vardi._estimate import bootstrap as _bootstrap
-from vardi._estimate.bootstrap import Bootstrap, bootstrap
-from vardi._estimate.resampling import Plan
+from vardi import _bootstrap
+from vardi._bootstrap import Bootstrap, bootstrap
+from vardi._resampling import Plan
 from vardi._rows import choose
 
 

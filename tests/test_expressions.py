@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vardi.biases._expressions import Constant, columns, is_condition, parse, to_text
-from vardi.biases._expressions.compile import NarwhalsTarget, NumpyTarget, compile_node
-from vardi.biases._expressions.nodes import (
+from vardi._expressions import Constant, columns, is_condition, parse, to_text
+from vardi._expressions.compile import NarwhalsTarget, NumpyTarget, compile_node
+from vardi._expressions.nodes import (
     FUNCTIONS,
     INTEGERS,
     Call,
@@ -31,7 +31,7 @@ from vardi.biases._expressions.nodes import (
     is_text,
     negative,
 )
-from vardi.biases._expressions.parse import MAX_DEPTH, MAX_LENGTH
+from vardi._expressions.parse import MAX_DEPTH, MAX_LENGTH
 from vardi.errors import ExpressionError, InvalidBiasError, MismatchError
 
 # --- reading and writing ---------------------------------------------------------------------------------------------

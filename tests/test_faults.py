@@ -20,7 +20,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from typer.testing import CliRunner
 
 import vardi
-from vardi._machine import memory as _memory
+from vardi import _memory
 from vardi.cli._app import app
 from vardi.cli._demo import STUDY
 

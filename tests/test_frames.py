@@ -7,8 +7,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-import vardi._inputs.frames.frame as frame_module
-from vardi._inputs.frames import as_frame, concat
+import vardi._frames.frame as frame_module
+from vardi._frames import as_frame, concat
 from vardi.biases import as_bias, everywhere, where
 from vardi.errors import InvalidBiasError, MismatchError, MissingValuesError
 

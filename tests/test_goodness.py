@@ -10,8 +10,8 @@ from oracle import design
 from scipy import sparse, stats
 
 import vardi
-from vardi._estimate.bias_test import GRID, BiasCheck, Worst, _Cells, _Labels, _multipliers, _refits, check_biases
-from vardi._estimate.tangent import Influence
+from vardi._goodness import GRID, BiasCheck, Worst, _Cells, _Labels, _multipliers, _refits, check_biases
+from vardi._influence import Influence
 from vardi._rows.dense import Dense
 
 KINDS = ["indicator", "tilt", "power"]

@@ -9,14 +9,14 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 import vardi
-from vardi._rows import Checks, windows
+from vardi import _laplacian
+from vardi._identify import judge, strong_groups
+from vardi._laplacian import Laplacian
+from vardi._newton import solve
+from vardi._rows import Checks, intervals
 from vardi._rows import sparse as sparse_rows
+from vardi._rows.intervals import Intervals, Windows, window_rows
 from vardi._rows.sparse import Sparse
-from vardi._rows.windows import Intervals, Windows, window_rows
-from vardi._solve import laplacian as _laplacian
-from vardi._solve.identify import judge, strong_groups
-from vardi._solve.laplacian import Laplacian
-from vardi._solve.newton import solve
 
 
 def along_a_line(K: int, per: int, seed: int = 0, *, continuous: bool = False) -> tuple[sparse.csr_array, np.ndarray]:
@@ -202,7 +202,7 @@ def test_sums_over_windows_are_those_of_the_sparse_matrix(n, ties, counted, monk
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12 * np.abs(expected[expected > -np.inf]).max())
 
     for dense in (0, 10**6):
-        monkeypatch.setattr(windows, "DENSE", dense)
+        monkeypatch.setattr(intervals, "DENSE", dense)
         found, expected = ours.sums(u), theirs.sums(u)
         assert found.log_mass == pytest.approx(expected.log_mass, rel=1e-13)
         same(found.shares, expected.shares)
@@ -228,8 +228,8 @@ def test_few_links_show_the_groups_and_each_counts_its_rows(width, monkeypatch):
     windows = doubly_truncated(600, width)
     rows = Intervals(windows, np.arange(600), moderate=True)
     every = rows.reach()
-    monkeypatch.setattr(windows, "LINKS", 1000)
-    monkeypatch.setattr(windows, "FEW", 2)
+    monkeypatch.setattr(intervals, "LINKS", 1000)
+    monkeypatch.setattr(intervals, "FEW", 2)
     few = Intervals(windows, np.arange(600), moderate=True).reach()
     same = csgraph.connected_components(every, connection="strong")
     found = csgraph.connected_components(few, connection="strong")

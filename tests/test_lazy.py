@@ -10,10 +10,10 @@ from numpy.testing import assert_allclose
 
 import vardi
 from vardi._lazy import memory
-from vardi._lazy import subsample as thinned_module
+from vardi._lazy import thinned as thinned_module
 from vardi._rows.dense import Dense
-from vardi._rows.engine.asking import answering
-from vardi._rows.engine.lazy_rows import LazyRows
+from vardi._rows.engine import answering
+from vardi._rows.lazy import LazyRows
 
 ENGINES = {
     "polars": lambda frame: pl.from_pandas(frame).lazy(),
@@ -331,7 +331,7 @@ def test_sums_near_a_point_are_those_of_a_pass(engine, asked):
 
 
 def test_a_gram_of_an_earlier_point_serves_only_where_none_is_asked_for(engine, monkeypatch, asked):
-    monkeypatch.setattr("vardi._rows.engine.lazy_rows.GRAMS", 1)
+    monkeypatch.setattr("vardi._rows.lazy.GRAMS", 1)
     rows = vardi.debias(engine(gammas(1_000)), LENGTHS, source="s")._rows
     here, there = np.array([0.1, -0.2, -0.4]), np.array([0.101, -0.2, -0.4])
     rows.sums(here)

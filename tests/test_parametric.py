@@ -13,11 +13,11 @@ from scipy.optimize import minimize
 from scipy.special import expit, logsumexp
 
 import vardi
-from vardi._inputs.pool import as_pool
 from vardi._parametric.likelihood import Likelihood
-from vardi._rows.families import as_model
+from vardi._parametric.models import as_model
 from vardi._parametric.ratio import _maximum
 from vardi._parametric.setup import Setup
+from vardi._pool import as_pool
 
 FAMILIES = {
     "logistic": vardi.logistic("x", "w"),

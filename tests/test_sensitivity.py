@@ -17,9 +17,9 @@ from scipy import optimize
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import vardi
-from vardi._estimate.sensitivity import Mean, question
-from vardi._estimate.sensitivity.errors_of_biases import as_errors
-from vardi._estimate.sensitivity.worst import End, Search
+from vardi._sensitivity import Mean, question
+from vardi._sensitivity.errors_of_biases import as_errors
+from vardi._sensitivity.worst import End, Search
 from vardi.learn import coefficient_sensitivity, inference
 from vardi.plots import SensitivityDisplay
 
@@ -386,7 +386,7 @@ def test_columns_of_many_samples_are_read_in_blocks(monkeypatch):
     design = small(n=40)
     fit = vardi.debias_matrix(design.omega, design.source)
     whole = fit.sensitivity(design.z, 2).linear_upper
-    monkeypatch.setattr("vardi._estimate.sensitivity.linear.NUMBERS", 40)
+    monkeypatch.setattr("vardi._sensitivity.linear.NUMBERS", 40)
     np.testing.assert_allclose(fit.sensitivity(design.z, 2).linear_upper, whole, rtol=1e-14)
 
 

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 import vardi
-from vardi._facts.summary import summarize
+from vardi._summary import summarize
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from oracle import design
 from scipy import sparse
 
 import vardi
-from vardi._estimate.bounds import Bounds, _power, _second_eigenvalue, bounds
-from vardi._estimate.tangent import Influence
+from vardi._influence import Influence
+from vardi._laplacian import Laplacian
 from vardi._rows.dense import Dense
-from vardi._solve.laplacian import Laplacian
+from vardi._theory import Bounds, _power, _second_eigenvalue, bounds
 
 KINDS = ["indicator", "tilt", "power"]
 NUMBERS = ("n", "kappa", "epsilon", "lambda_min", "sigma2", "log10_U", "log10_rho", "u_range", "w_min", "r")

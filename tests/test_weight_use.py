@@ -33,9 +33,9 @@ from sklearn.svm import SVR
 from sklearn.utils.validation import has_fit_parameter
 
 from vardi.errors import MismatchError, VardiError, VardiWarning, WeightBlindError, WeightBlindWarning
-from vardi.learn.check_weights import WeightUse, check_weight_use, example_rows
+from vardi.learn._steps import blind_steps, takes_weights
 from vardi.learn.estimator import DebiasedEstimator
-from vardi.learn.weight_routing import blind_steps, takes_weights
+from vardi.learn.weight_use import WeightUse, check_weight_use, example_rows
 
 X = np.random.default_rng(0).gamma(2.0, size=(60, 2))
 Y = X.sum(axis=1)

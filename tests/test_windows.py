@@ -9,7 +9,7 @@ from scipy import sparse
 from test_large_k import along_a_line, doubly_truncated
 
 import vardi
-from vardi._fit import sample as _sample
+from vardi import _sample
 
 
 def matrix(windows):

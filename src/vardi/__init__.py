@@ -5,20 +5,20 @@ from importlib.metadata import version
 from typing import Any
 
 from vardi import biases, datasets, errors
-from vardi._estimate.bias_test import BiasCheck
-from vardi._estimate.bootstrap import Bootstrap
-from vardi._estimate.bounds import Bounds
-from vardi._estimate.cdf import Band, DebiasedCdf
-from vardi._estimate.diagnostics import Diagnostics
-from vardi._estimate.estimates import Estimate, Estimates
-from vardi._estimate.sensitivity import Sensitivity
-from vardi._fit.debias import debias, debias_matrix, identify
-from vardi._fit.sample import DebiasedSample
+from vardi._bootstrap import Bootstrap
+from vardi._cdf import Band, DebiasedCdf
+from vardi._debias import debias, debias_matrix, identify
+from vardi._diagnostics import Diagnostics
+from vardi._estimates import Estimate, Estimates
+from vardi._goodness import BiasCheck
+from vardi._identify import Verdict
+from vardi._newton import Solution
 from vardi._parametric import LikelihoodRatio, ParametricSample
 from vardi._rows import Windows
+from vardi._sample import DebiasedSample
+from vardi._sensitivity import Sensitivity
 from vardi._shares import SharesCheck
-from vardi._solve.identify import Verdict
-from vardi._solve.newton import Solution
+from vardi._theory import Bounds
 from vardi.biases import (
     Bias,
     at_most,

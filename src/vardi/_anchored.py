@@ -9,19 +9,19 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._estimate.bias_test import BiasCheck
-from vardi._estimate.reliability import Trust
-from vardi._estimate.tangent import Influence
-from vardi._fit.sample import DebiasedSample
-from vardi._inputs.frames import as_frame
-from vardi._inputs.pool import Name, Pool, show
+from vardi._frames import as_frame
+from vardi._goodness import BiasCheck
+from vardi._identify import Verdict, joined_verdict, judge
+from vardi._influence import Influence
+from vardi._newton import Solution
+from vardi._pool import Name, Pool, show
 from vardi._rows import Rows
-from vardi._rows.contract import Floats, Integers
+from vardi._sample import DebiasedSample
 from vardi._shares import Anchor, AnchoredInfluence, Refit, SharesCheck, check_shares
 from vardi._shares.anchor import raked_log_omegas
 from vardi._shares.cells import members_of_frame
-from vardi._solve.identify import Verdict, joined_verdict, judge
-from vardi._solve.newton import Solution
+from vardi._sums import Floats, Integers
+from vardi._trust import Trust
 from vardi.errors import ImpossibleRowError, MismatchError, VardiError
 
 

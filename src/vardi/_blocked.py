@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._estimate.estimates import Estimate, Estimates
-from vardi._estimate.reliability import require_trust
-from vardi._fit.sample import DebiasedSample
-from vardi._inputs.pool import Name
+from vardi._estimates import Estimate, Estimates
+from vardi._pool import Name
 from vardi._rows.blocks import ANSWER
-from vardi._rows.contract import Floats
 from vardi._rows.grouping import membership
+from vardi._sample import DebiasedSample
+from vardi._sums import Floats
+from vardi._trust import require_trust
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class BlockedSample(DebiasedSample):
 
     @cached_property
     def _stratified(self) -> Floats:
-        """The covariance by deviations of phi within samples: the formula of `Strata`."""
+        """The covariance by deviations of phi within samples: the formula of :class:`~vardi._strata.Strata`."""
         sums, r, c, sizes = self._tilt_sums, self._row_weights, self._counted, self._rows.sizes
         shares, factors, source = sizes / self._influence.n, self._factors, self._rows.source
         M = np.eye(len(sizes)) + shares[:, None] * self._influence.solve(self._projected)

@@ -7,8 +7,8 @@ from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vardi._solve.identify import Verdict
-    from vardi._solve.newton import Solution
+    from vardi._identify import Verdict
+    from vardi._newton import Solution
 
 
 class VardiError(ValueError):

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from vardi._estimate.cdf import Band
-from vardi._estimate.diagnostics import Diagnostics
-from vardi._estimate.resampling import require_rows
-from vardi._estimate.sensitivity import GAMMAS, Sensitivity
-from vardi._inputs.pool import Name
-from vardi._rows.contract import Floats
+from vardi._cdf import Band
+from vardi._diagnostics import Diagnostics
+from vardi._pool import Name
+from vardi._resampling import require_rows
+from vardi._sensitivity import GAMMAS, Sensitivity
+from vardi._sums import Floats
 
 if TYPE_CHECKING:
-    from vardi._fit.sample import DebiasedSample
+    from vardi._sample import DebiasedSample
 
 BEFORE, AFTER = "#9a6700", "#0b5cad"  # the pool, the population
 THRESHOLD = "#cf222e"

@@ -10,7 +10,7 @@ from engines import ENGINES, ONE_FRAME, collected, local_engine
 from numpy.testing import assert_allclose
 
 import vardi
-from vardi._rows.engine.lazy_rows import LazyRows
+from vardi._rows.lazy import LazyRows
 
 NUMPY = local_engine("numpy")
 # On a cluster a query of a few rows costs as much as one of many, so estimates are compared on fewer problems there.

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from properties.common import close, examples, seeds
 
 import vardi
+from vardi._expressions.compile import NarwhalsTarget, NumpyTarget, compile_node
+from vardi._expressions.nodes import INTEGERS
 from vardi.biases import ExpressionBias, FunctionBias, ParametricBias, ProductBias, ValuesBias, as_bias
-from vardi.biases._expressions.compile import NarwhalsTarget, NumpyTarget, compile_node
-from vardi.biases._expressions.nodes import INTEGERS
 
 FRAME = pd.DataFrame({"x": [0.5, 1.0, 2.0, 3.5, 7.0], "y": [1.0, 1.0, 0.0, 2.0, 5.0], "g": list("abcab")})
 X, Y, G = FRAME["x"].to_numpy(), FRAME["y"].to_numpy(), FRAME["g"].to_numpy()
@@ -27,7 +27,7 @@ X, Y, G = FRAME["x"].to_numpy(), FRAME["y"].to_numpy(), FRAME["g"].to_numpy()
 
 def values(bias, frame=FRAME):
     """Return the values of a bias, by the weights that it gives: 1 / omega, up to their mean."""
-    from vardi._inputs.frames import as_frame
+    from vardi._frames import as_frame
 
     return np.asarray(as_frame(frame).evaluate([as_bias(bias)])[0], float)
 

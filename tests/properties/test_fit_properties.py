@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from properties.common import Case, case, cases, close, examples, seeds
 
 import vardi
+from vardi._identify import judge
 from vardi._rows.dense import Dense
-from vardi._solve.identify import judge
 
 pytestmark = pytest.mark.filterwarnings("ignore::vardi.VardiWarning")
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from properties.common import close, examples
 
 import vardi
-from vardi._inputs.frames import as_frame, concat
-from vardi._inputs.frames.names import misread_names
+from vardi._frames import as_frame, concat
+from vardi._frames.names import misread_names
 
 pytestmark = pytest.mark.filterwarnings("ignore::vardi.VardiWarning")
 N = 12

@@ -8,12 +8,12 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from vardi._estimate.estimates import Estimates, not_finite
-from vardi._estimate.tangent import Influence
-from vardi._estimate.variance import Strata
+from vardi._estimates import Estimates, not_finite
+from vardi._influence import Influence
 from vardi._lazy.pool import LazyPool
-from vardi._rows.contract import Floats
-from vardi._rows.engine.lazy_rows import PREFIX, Part
+from vardi._rows.lazy import PREFIX, Part
+from vardi._strata import Strata
+from vardi._sums import Floats
 
 Functions = Callable[[Part], Sequence[nw.Expr]]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vardi._machine.memory import available_memory
+from vardi._memory import available_memory
 
 FRACTION = 0.25  # of the memory that is available, since the engine and the user's own data need theirs
 COPIES = 6  # of a cell's numbers: the engine's table, its result, our matrix, its scaled copy, and two for the way

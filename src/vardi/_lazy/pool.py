@@ -9,19 +9,19 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.frames.names import require_read_as_names
-from vardi._inputs.pool import Name, Pool, as_biases, as_named, require_biases_for, show
+from vardi._expressions.compile import NarwhalsTarget, compile_node, require_columns
+from vardi._frames.names import require_read_as_names
+from vardi._identify import connected
 from vardi._lazy.memory import most_cells
-from vardi._lazy.subsample import Thinned, thinned
 from vardi._lazy.survey import COUNTED, Draft, Survey, survey
-from vardi._rows.contract import Floats
+from vardi._lazy.thinned import Thinned, thinned
+from vardi._newton import GAP, solve
+from vardi._pool import Name, Pool, as_biases, as_named, require_biases_for, show
 from vardi._rows.dense import Dense
-from vardi._rows.engine.asking import answering, schema_of
-from vardi._rows.engine.lazy_rows import COUNT, OMEGA, PREFIX, LazyRows, Part, cells
-from vardi._solve.identify import connected
-from vardi._solve.newton import GAP, solve
+from vardi._rows.engine import answering, schema_of
+from vardi._rows.lazy import COUNT, OMEGA, PREFIX, LazyRows, Part, cells
+from vardi._sums import Floats
 from vardi.biases import Bias, ExpressionBias
-from vardi.biases._expressions.compile import NarwhalsTarget, compile_node, require_columns
 from vardi.errors import (
     EmptySampleError,
     ImpossibleRowError,

@@ -9,20 +9,20 @@ from typing import Any, NoReturn
 import narwhals as nw
 import numpy as np
 
-from vardi._estimate.cdf import DebiasedCdf, points_of
-from vardi._estimate.estimates import Estimate, Estimates
-from vardi._estimate.reliability import Trust, require_trust
-from vardi._fit.sample import DebiasedSample
-from vardi._inputs.pool import Name
+from vardi._cdf import DebiasedCdf, points_of
+from vardi._estimates import Estimate, Estimates
+from vardi._expressions.compile import NarwhalsTarget, require_columns
+from vardi._identify import Verdict, judge
 from vardi._lazy.influence import LazyInfluence
 from vardi._lazy.pool import LazyPool, expression, missing_values
-from vardi._rows.contract import Floats
-from vardi._rows.engine.asking import answering, schema_of
-from vardi._rows.engine.lazy_rows import COUNT, OMEGA, PREFIX, LazyRows, Part, with_probabilities
-from vardi._solve.identify import Verdict, judge
-from vardi._solve.newton import Solution
+from vardi._newton import Solution
+from vardi._pool import Name
+from vardi._rows.engine import answering, schema_of
+from vardi._rows.lazy import COUNT, OMEGA, PREFIX, LazyRows, Part, with_probabilities
+from vardi._sample import DebiasedSample
+from vardi._sums import Floats
+from vardi._trust import Trust, require_trust
 from vardi.biases import ExpressionBias, where
-from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
 from vardi.errors import MismatchError, NeedsRowsError
 
 POINTS = 32  # points at which a quantile search asks for the cdf at once

@@ -17,24 +17,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._anchored import AnchoredSample, within_groups
-from vardi._estimate.estimates import Estimate, Estimates
-from vardi._estimate.reliability import Trust, require_trust
-from vardi._fit.sample import DebiasedSample
-from vardi._inputs.pool import Name
+from vardi._estimates import Estimate, Estimates
+from vardi._expressions.compile import NarwhalsTarget
+from vardi._identify import Verdict
 from vardi._lazy.influence import Functions, LazyInfluence
 from vardi._lazy.memory import most_cells
 from vardi._lazy.pool import LazyPool, expression, missing_values
 from vardi._lazy.sample import LazyDebiasedSample
+from vardi._newton import Solution
+from vardi._pool import Name
 from vardi._rows import Rows
-from vardi._rows.contract import Floats
-from vardi._rows.engine.asking import schema_of
-from vardi._rows.engine.lazy_rows import OMEGA, PREFIX, Part, cells
+from vardi._rows.engine import schema_of
+from vardi._rows.lazy import OMEGA, PREFIX, Part, cells
+from vardi._sample import DebiasedSample
 from vardi._shares import Anchor, AnchoredInfluence, Cell, Refit
 from vardi._shares.cells import indicator, support
-from vardi._solve.identify import Verdict
-from vardi._solve.newton import Solution
+from vardi._sums import Floats
+from vardi._trust import Trust, require_trust
 from vardi.biases import ExpressionBias
-from vardi.biases._expressions.compile import NarwhalsTarget
 from vardi.errors import InvalidBiasError, NeedsRowsError
 
 CELL = "__vardi_cell_{}"

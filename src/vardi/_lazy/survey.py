@@ -17,11 +17,11 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._rows.contract import Floats, Integers
-from vardi._rows.engine.lazy_rows import COUNT, OMEGA, PREFIX, Part
-from vardi.biases._expressions.compile import NarwhalsTarget, compile_node
-from vardi.biases._expressions.nodes import Column, Constant, Node, children, is_condition
-from vardi.biases._expressions.targets import Kind
+from vardi._expressions.compile import NarwhalsTarget, compile_node
+from vardi._expressions.nodes import Column, Constant, Node, children, is_condition
+from vardi._expressions.targets import Kind
+from vardi._rows.lazy import COUNT, OMEGA, PREFIX, Part
+from vardi._sums import Floats, Integers
 
 CODE = "__vardi_code_{}"
 BITS = 30  # truth values in one integer

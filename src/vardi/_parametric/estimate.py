@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vardi._inputs.pool import Name, show
+from vardi._identify import Verdict
+from vardi._newton import Solution
 from vardi._parametric.likelihood import Likelihood, Point
+from vardi._parametric.models import Logistic
 from vardi._parametric.scoring import FAR, Scored, search, solve
-from vardi._rows.contract import Floats
-from vardi._rows.families import Logistic
-from vardi._solve.identify import Verdict
-from vardi._solve.newton import Solution
+from vardi._pool import Name, show
+from vardi._sums import Floats
 from vardi.errors import ConvergenceError, UnidentifiedParametersError, WeakParametersWarning
 
 LEFT = 1e-6  # share of the information on a direction that other parameters leave, below which it is not determined

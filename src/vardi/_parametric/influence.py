@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from vardi._estimate.cdf import DebiasedCdf
-from vardi._estimate.tangent import Influence
+from vardi._cdf import DebiasedCdf
+from vardi._influence import Influence
 from vardi._parametric.likelihood import Point
 from vardi._parametric.scoring import solve
 from vardi._rows import Rows
-from vardi._rows.contract import Floats, Integers
 from vardi._rows.grouping import membership
+from vardi._sums import Floats, Integers
 
 
 class ParametricInfluence(Influence):
@@ -30,7 +30,7 @@ class ParametricInfluence(Influence):
     Parameters
     ----------
     rows, u, weights, source, counts
-        As for :class:`~vardi._estimate.tangent.Influence`.
+        As for :class:`~vardi._influence.Influence`.
     point : Point
         The likelihood at its maximum.
     """

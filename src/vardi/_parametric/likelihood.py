@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._rows.contract import Floats, Integers
-from vardi._rows.families import Model
+from vardi._parametric.models import Model
+from vardi._sums import Floats, Integers
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import numpy as np
 from scipy.special import chdtrc
 
 from vardi._parametric.likelihood import Likelihood, Point
+from vardi._parametric.models import Function, Logistic
 from vardi._parametric.scoring import first_u, maximise
-from vardi._rows.contract import Floats
-from vardi._rows.families import Function, Logistic
+from vardi._sums import Floats
 from vardi.errors import MismatchError, UnidentifiedParametersError, suggest
 
 

@@ -11,20 +11,20 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy.special import logsumexp
 
-from vardi._estimate.bias_test import BiasCheck
-from vardi._estimate.estimates import Estimate, Estimates
-from vardi._estimate.reliability import require_trust
-from vardi._fit.sample import DebiasedSample
-from vardi._inputs.frames import as_frame
-from vardi._inputs.pool import Name, cut, show
+from vardi._estimates import Estimate, Estimates
+from vardi._frames import as_frame
+from vardi._goodness import BiasCheck
+from vardi._newton import Solution, newton
 from vardi._parametric.influence import ParametricCdf, ParametricInfluence
+from vardi._parametric.models import users_log_omega
 from vardi._parametric.ratio import LikelihoodRatio, declared, no_bias
 from vardi._parametric.scoring import Scored, maximise
 from vardi._parametric.setup import Setup
+from vardi._pool import Name, cut, show
 from vardi._rows import Checks, Rows
-from vardi._rows.contract import Floats
-from vardi._rows.families import users_log_omega
-from vardi._solve.newton import Solution, newton
+from vardi._sample import DebiasedSample
+from vardi._sums import Floats
+from vardi._trust import require_trust
 from vardi.biases import Bias, ParametricBias
 from vardi.errors import ImpossibleRowError, MismatchError, VardiError, suggest
 

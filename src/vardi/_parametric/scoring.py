@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from vardi._parametric.likelihood import Likelihood, Point
-from vardi._rows.contract import Floats
-from vardi._rows.families import Logistic
+from vardi._parametric.models import Logistic
 from vardi._rows.grouping import stratified
+from vardi._sums import Floats
 
 SCORE, ENOUGH = 1e-9, 1e-5  # of the gradient, in standard errors of it: what is sought, and what will do
 SETTLED, STILL = 1e-6, 1e-4  # largest change of log omega in the last step, likewise

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.pool import Pool, show
+from vardi._identify import Verdict
 from vardi._parametric.estimate import unknown_everywhere
 from vardi._parametric.likelihood import Likelihood
+from vardi._parametric.models import as_model
+from vardi._pool import Pool, show
 from vardi._rows import Checks, Rows
-from vardi._rows.contract import Floats, Integers
 from vardi._rows.dense import Dense
-from vardi._rows.families import as_model
-from vardi._solve.identify import Verdict
+from vardi._sums import Floats, Integers
 from vardi.biases import ParametricBias
 from vardi.errors import UnidentifiedParametersError
 

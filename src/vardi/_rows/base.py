@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,10 +10,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._machine.threads import blocks, map_blocks
-from vardi._rows.contract import Floats, Integers, Sums
 from vardi._rows.grouping import sizes_of, stratified
 from vardi._rows.start import tree_start
+from vardi._sums import Floats, Integers, Sums
+from vardi._threads import blocks, map_blocks
 
 MODERATE = 230.0  # |u| and |log omega| up to which no product of e^u and omega can leave the floating-point range
 START = 200_000  # numbers that a start from pairs looks at
@@ -197,16 +196,6 @@ class Rows(ABC):
         return type(self)(
             matrix, source, counts, log=self.log, moderate=self.moderate, positive=self.positive, inverse=None
         )
-
-    def with_counts(self, counts: Floats) -> Self:
-        """Return the same rows, counted otherwise; what was scaled serves again."""
-        rows = copy.copy(self)
-        rows.counts, rows.sizes = counts, sizes_of(self.source, len(self.sizes), counts)
-        rows._recount()
-        return rows
-
-    def _recount(self) -> None:  # noqa: B027 (most holders have nothing to forget)
-        """Forget what depends on counts."""
 
     @property
     def _plain(self) -> Any:

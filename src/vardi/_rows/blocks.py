@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from vardi._machine.threads import Scratch, blocks, single_threaded_blas
 from vardi._rows.base import Scaled
 from vardi._rows.checks import Checks
-from vardi._rows.contract import Floats, Integers
 from vardi._rows.dense import Dense
 from vardi._rows.grouping import membership, sizes_of, stratified
 from vardi._rows.readers import Block, Reader
+from vardi._sums import Floats, Integers
+from vardi._threads import Scratch, blocks, single_threaded_blas
 from vardi.errors import MismatchError, NeedsRowsError
 
 IN_MEMORY = 2**22  # numbers up to which the matrix is read as a whole: it is no more than one block
@@ -105,10 +105,6 @@ class Blocks(Dense):
     def reach(self) -> Floats:
         """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
         return super().reach() if self._reach is None else self._reach
-
-    def _recount(self) -> None:
-        super()._recount()
-        self._reach = None
 
     def start(self) -> Floats:
         """Return a first u, from the rows that are in memory."""

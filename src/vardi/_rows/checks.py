@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._machine.threads import map_blocks
-from vardi._rows.contract import Integers
+from vardi._sums import Integers
+from vardi._threads import map_blocks
 from vardi.errors import ImpossibleRowError, InvalidBiasError, number_of_rows
 
 MODERATE = (1e-100, 1e100)  # omega of rows under their own bias, and the largest omega, used without scaling

@@ -12,12 +12,12 @@ from scipy import sparse
 from vardi._rows.base import Rows
 from vardi._rows.blocks import IN_MEMORY, read_rows
 from vardi._rows.checks import Checks, Found
-from vardi._rows.contract import Floats, Integers
 from vardi._rows.dense import Dense
 from vardi._rows.distinct import distinct, distinct_sparse
+from vardi._rows.intervals import Windows, window_rows
 from vardi._rows.readers import Reader
 from vardi._rows.sparse import Sparse
-from vardi._rows.windows import Windows, window_rows
+from vardi._sums import Floats, Integers
 from vardi.errors import VardiError
 
 SMALL = 50_000  # numbers up to which nothing is gained by collapsing rows

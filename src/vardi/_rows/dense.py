@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from vardi._machine.threads import Scratch, blocks, map_blocks, sum_blocks
 from vardi._rows.base import Rows, Scaled
-from vardi._rows.contract import Floats, Sums
 from vardi._rows.grouping import membership
+from vardi._sums import Floats, Sums
+from vardi._threads import Scratch, blocks, map_blocks, sum_blocks
 
 Result = TypeVar("Result")
 
@@ -28,9 +28,6 @@ class Dense(Rows):
     def dear(self) -> bool:
         """Whether reading the rows costs more than forming their gram: exps do."""
         return self.log and not self._is_small
-
-    def _recount(self) -> None:
-        self._reciprocals = None
 
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
         """Return log_mass, shares and gram at u, in one pass over the rows."""

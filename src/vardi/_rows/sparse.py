@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from vardi._machine.threads import blocks, map_blocks
+from vardi._identify import widest_tree
 from vardi._rows.base import Rows, Scaled
-from vardi._rows.contract import Floats, Gram, Integers, Sums
 from vardi._rows.grouping import membership
-from vardi._rows.start import mean_log_start, widest_tree
+from vardi._rows.start import mean_log_start
+from vardi._sums import Floats, Gram, Integers, Sums
+from vardi._threads import blocks, map_blocks
 
 PAIRS = 300  # samples up to which the start looks at pairs, for which a subsample is made dense
 DENSE = 2000  # samples up to which overlaps are summed in dense blocks

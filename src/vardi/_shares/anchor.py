@@ -12,13 +12,13 @@ from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.special import logsumexp
 
-from vardi._inputs.pool import Name
+from vardi._identify import Verdict, connected, group_text, strong_groups
+from vardi._newton import Solution, newton
+from vardi._pool import Name
 from vardi._rows import Rows
-from vardi._rows.contract import Floats, Integers
 from vardi._shares.cells import Cell
 from vardi._shares.raking import Basis, basis_of, infeasible, rake
-from vardi._solve.identify import Verdict, connected, group_text, strong_groups
-from vardi._solve.newton import Solution, newton
+from vardi._sums import Floats, Integers
 from vardi.errors import NotIdentifiableError
 
 PINNED = 1e-8  # how near a group is to a combination of the cells that determines its mass

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from vardi._inputs.frames import Frame
-from vardi._inputs.pool import Name, Pool, no_labels, show
+from vardi._frames import Frame
+from vardi._pool import Name, Pool, no_labels, show
 from vardi.biases import Bias, isin, where
 from vardi.errors import InvalidSharesError, MismatchError, MissingValuesError, number_of_rows, suggest
 

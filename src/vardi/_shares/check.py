@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vardi._estimate.bias_test import _chi2 as chi_square
-from vardi._inputs.pool import cut
+from vardi._goodness import _chi2 as chi_square
+from vardi._pool import cut
 from vardi._rows import Rows
 from vardi._shares.anchor import Anchor, Refit
 from vardi._shares.influence import AnchoredInfluence

@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from vardi._estimate.tangent import Influence
+from vardi._influence import Influence
+from vardi._laplacian import Laplacian, restricted
 from vardi._rows import Rows
-from vardi._rows.contract import Floats, Integers
 from vardi._rows.grouping import membership
-from vardi._solve.laplacian import Laplacian, restricted
+from vardi._sums import Floats, Integers
 
 ROUNDING = 1e-12  # of what a function is, below which what cells leave of it is nothing
 
@@ -35,7 +35,7 @@ class GroupedLaplacian:
     Parameters
     ----------
     shares, gram : ndarray, Gram
-        As for :class:`~vardi._solve.laplacian.Laplacian`, of the sampled states.
+        As for :class:`~vardi._laplacian.Laplacian`, of the sampled states.
     groups : sequence of ndarray of bool
         Which of these each group holds.
     """
@@ -69,7 +69,7 @@ class AnchoredInfluence(Influence):
     Parameters
     ----------
     rows, u, weights, source, counts
-        As for :class:`~vardi._estimate.tangent.Influence`; the weights meet the shares.
+        As for :class:`~vardi._influence.Influence`; the weights meet the shares.
     groups : ndarray of int
         Group of each bias.
     pattern : ndarray of int

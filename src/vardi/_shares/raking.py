@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from vardi._rows.contract import Floats
 from vardi._shares.cells import Cell
+from vardi._sums import Floats
 from vardi.errors import InvalidSharesError
 
 RANK = 1e-9  # relative size of a singular value from which a direction counts

@@ -33,7 +33,7 @@ def bench(
     --output is given. Beside a page goes a picture, if matplotlib is installed. A peer that is not installed is a line
     of the page: pip install 'vardi[bench]'.
     """
-    from vardi._machine.atomic_write import whole_file
+    from vardi._output import whole_file
     from vardi.bench import BENCHMARKS, Settings, draw, failed, installed, run
     from vardi.cli._files import require_free
 

@@ -14,10 +14,10 @@ from vardi.cli._options import Json, Quiet, StudyFile
 from vardi.errors import ContradictedSharesWarning
 
 if TYPE_CHECKING:
-    from vardi._estimate.bias_test import BiasCheck
-    from vardi._fit.sample import DebiasedSample
+    from vardi._goodness import BiasCheck
+    from vardi._identify import Verdict
+    from vardi._sample import DebiasedSample
     from vardi._shares import SharesCheck
-    from vardi._solve.identify import Verdict
     from vardi.study import OpenStudy
 
 CONTRADICTED = 0.01
@@ -80,7 +80,7 @@ def _json(opened: OpenStudy, verdict: Verdict, biases: BiasCheck | None, shares:
 def _show(opened: OpenStudy, verdict: Verdict, biases: BiasCheck | None, shares: SharesCheck | None) -> None:
     from rich.text import Text
 
-    from vardi._estimate.bias_test import CAVEAT
+    from vardi._goodness import CAVEAT
     from vardi.cli._summary import biases_table, links_table, shares_table
 
     found = YES if verdict.identified else ("✗ ", "bold red")

@@ -15,9 +15,9 @@ from vardi.cli._options import Force, Json, Quiet, StudyFile
 from vardi.errors import ContradictedSharesWarning
 
 if TYPE_CHECKING:
-    from vardi._estimate.estimates import Estimate
-    from vardi._facts.summary import Summary
-    from vardi._inputs.pool import Name
+    from vardi._estimates import Estimate
+    from vardi._pool import Name
+    from vardi._summary import Summary
     from vardi.study import OpenStudy
 
 WEIGHTS_HELP = "Write source, row, id, weight and count of every row; .parquet, .csv or .jsonl."

@@ -11,13 +11,13 @@ from rich.console import RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from vardi._estimate.bias_test import BiasCheck
-from vardi._estimate.estimates import Estimate
-from vardi._facts.summary import MOST_SAMPLES, Summary, _shares, _solved, _with_error, gaps_text, summarize
-from vardi._fit.sample import DebiasedSample
-from vardi._inputs.pool import Name
+from vardi._estimates import Estimate
+from vardi._goodness import BiasCheck
+from vardi._identify import Verdict
+from vardi._pool import Name
+from vardi._sample import DebiasedSample
 from vardi._shares import SharesCheck
-from vardi._solve.identify import Verdict
+from vardi._summary import MOST_SAMPLES, Summary, _shares, _solved, _with_error, gaps_text, summarize
 from vardi.cli._console import DETAILS_OF_SHARES, WRONG_SHARES
 from vardi.study import OpenStudy
 from vardi.study._means import variable_lines

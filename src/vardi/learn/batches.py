@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from vardi._estimate.resampling import require_rows
-from vardi._fit.sample import DebiasedSample
-from vardi._rows.contract import Floats
+from vardi._resampling import require_rows
+from vardi._sample import DebiasedSample
+from vardi._sums import Floats
 from vardi.learn.resampler import Method, _rows_to_draw, draw
 
 

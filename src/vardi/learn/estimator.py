@@ -17,9 +17,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_method_params, check_is_fitted
 
 from vardi.errors import MismatchError
+from vardi.learn._joined import debias_rows, take
+from vardi.learn._steps import fit_weighted, request_weights, require_weight_use
 from vardi.learn.resampler import as_generator, draw
-from vardi.learn.weight_routing import fit_weighted, request_weights, require_weight_use
-from vardi.learn.xy_pool import debias_rows, take
 
 __all__ = ["DebiasedEstimator"]
 

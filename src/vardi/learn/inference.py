@@ -16,13 +16,13 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from vardi._estimate.estimates import Estimate, quantile_of_normal
-from vardi._estimate.reliability import require_trust
-from vardi._estimate.resampling import require_rows
-from vardi._estimate.variance import Strata
-from vardi._fit.sample import DebiasedSample
-from vardi._inputs.frames import as_frame
-from vardi._rows.contract import Floats
+from vardi._estimates import Estimate, quantile_of_normal
+from vardi._frames import as_frame
+from vardi._resampling import require_rows
+from vardi._sample import DebiasedSample
+from vardi._strata import Strata
+from vardi._sums import Floats
+from vardi._trust import require_trust
 from vardi.errors import MismatchError, MissingValuesError, VardiError, suggest
 from vardi.learn._glm import Equations, Family, family_of
 

@@ -14,9 +14,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
-from vardi._rows.contract import Floats, Integers
+from vardi._sums import Floats, Integers
 from vardi.errors import MismatchError
-from vardi.learn.xy_pool import debias_rows, take
+from vardi.learn._joined import debias_rows, take
 
 Method: TypeAlias = Literal["multinomial", "systematic"]
 

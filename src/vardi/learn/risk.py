@@ -6,7 +6,7 @@ the loss of row i under the model that was trained without its fold,
 
 .. math:: \hat R = \sum_i \pi_i \ell_i .
 
-Its error is that of an expectation with f = l, the estimation of the normalisers included.
+Its error is that of an expectation (:mod:`vardi._influence` with f = l), the estimation of the normalisers included.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.utils.metadata_routing import MetadataRequest
 from sklearn.utils.validation import has_fit_parameter
 
-from vardi._estimate.resampling import require_rows
-from vardi._fit.sample import DebiasedSample
-from vardi._inputs.frames import as_frame
-from vardi._inputs.pool import Name
-from vardi._rows.contract import Floats, Integers
+from vardi._frames import as_frame
+from vardi._pool import Name
+from vardi._resampling import require_rows
+from vardi._sample import DebiasedSample
+from vardi._sums import Floats, Integers
 from vardi.errors import InvalidBiasError, MismatchError
+from vardi.learn._joined import debias_rows, joined, take
 from vardi.learn._losses import LOSSES, Loss, as_loss
+from vardi.learn._steps import fit_weighted, require_weight_use
 from vardi.learn.resampler import as_generator
-from vardi.learn.weight_routing import fit_weighted, require_weight_use
-from vardi.learn.xy_pool import debias_rows, joined, take
 
 
 def debiased_risk(

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vardi._estimate.estimates import Estimate
-from vardi._estimate.reliability import require_trust
-from vardi._estimate.sensitivity import GAMMAS, Kind, Question, Sensitivity
-from vardi._fit.sample import DebiasedSample
-from vardi._rows.contract import Floats
+from vardi._estimates import Estimate
+from vardi._sample import DebiasedSample
+from vardi._sensitivity import GAMMAS, Kind, Question, Sensitivity
+from vardi._sums import Floats
+from vardi._trust import require_trust
 from vardi.errors import MismatchError, suggest
 from vardi.learn._glm import Equations
 from vardi.learn.inference import solve

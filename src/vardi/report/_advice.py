@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from vardi._estimate.reliability import CARRIES, DOUBTED, Trust
+from vardi._trust import CARRIES, DOUBTED, Trust
 from vardi.report._content import Advice, NextRow, Overlap, SampleRow, VariableRow
 from vardi.report._numbers import count, names_text, rows_text, share
 

@@ -12,7 +12,7 @@ from vardi.report._content import Check, CheckRow, Level
 from vardi.report._numbers import pvalue
 
 if TYPE_CHECKING:
-    from vardi._fit.sample import DebiasedSample
+    from vardi._sample import DebiasedSample
 
 CONTRADICTED, DOUBTFUL = 0.01, 0.05
 WORK = 1e9  # products, from which the test takes longer than a reader waits

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.frames import Frame
-from vardi._rows.contract import Floats
+from vardi._frames import Frame
+from vardi._sums import Floats
 from vardi.errors import MismatchError
 
 if TYPE_CHECKING:
-    from vardi._fit.sample import DebiasedSample
+    from vardi._sample import DebiasedSample
 
 MOST_NUMERIC = 20
 MOST_TEXT, MOST_CATEGORIES = 4, 6  # text columns, and categories of each

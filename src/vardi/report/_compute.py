@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vardi._estimate.estimates import Estimate
-from vardi._facts.summary import LOGS, MOST_ERRORS
-from vardi._inputs.pool import Name
-from vardi._rows.contract import Floats
+from vardi._estimates import Estimate
+from vardi._pool import Name
+from vardi._summary import LOGS, MOST_ERRORS
+from vardi._sums import Floats
 from vardi.biases import everywhere
 from vardi.errors import WeakOverlapWarning
 from vardi.report import _variables
@@ -26,7 +26,7 @@ from vardi.report._verdict import headline, unknowns
 from vardi.report._weights import weights_of
 
 if TYPE_CHECKING:
-    from vardi._fit.sample import DebiasedSample
+    from vardi._sample import DebiasedSample
 
 MOST_SAMPLES = 300  # lines of the table of samples
 MOST_TILTS = 50_000_000  # rows times samples up to which errors of the normalisers are computed

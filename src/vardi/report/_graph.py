@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from vardi._estimate.reliability import DOUBTED
+from vardi._trust import DOUBTED
 from vardi.report._axes import clipped
 from vardi.report._content import LinkRow, Overlap
 from vardi.report._numbers import count, number, rows_text, share

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from vardi._estimate.estimates import with_digits_of
+from vardi._estimates import with_digits_of
 
 MINUS = "\N{MINUS SIGN}"
 

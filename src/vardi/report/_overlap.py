@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
-from vardi._rows.contract import Floats, Integers
-from vardi._rows.start import widest_tree
-from vardi._solve.identify import Name, Verdict
+from vardi._identify import Name, Verdict, widest_tree
+from vardi._sums import Floats, Integers
 from vardi.report._content import LinkRow, Overlap
 
 if TYPE_CHECKING:
-    from vardi._fit.sample import DebiasedSample
+    from vardi._sample import DebiasedSample
 
 MOST_CELLS = 40  # of a heat map, each way
 MOST_LINKS = 200

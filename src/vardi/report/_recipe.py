@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from vardi._expressions.families import Family
 from vardi.biases import Bias, ExpressionBias, ParametricBias
-from vardi.biases._expressions.families import Family
 from vardi.report._content import Recipe, SampleRow
 from vardi.report._numbers import rows_text
 
 if TYPE_CHECKING:
-    from vardi._fit.sample import DebiasedSample
+    from vardi._sample import DebiasedSample
 
 PACKAGES = ("vardi", "numpy", "scipy", "narwhals")
 MOST_LINES = 60

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vardi._estimate.cdf import DebiasedCdf
-from vardi._estimate.diagnostics import CONSTANT
-from vardi._estimate.estimates import quantile_of_normal
-from vardi._estimate.tangent import Influence
-from vardi._rows.contract import Floats
+from vardi._cdf import DebiasedCdf
+from vardi._diagnostics import CONSTANT
+from vardi._estimates import quantile_of_normal
+from vardi._influence import Influence
+from vardi._sums import Floats
 from vardi.errors import MissingValuesError
 from vardi.report._columns import MOST_NUMERIC, Column
 from vardi.report._content import Distribution, VariableRow
 
 if TYPE_CHECKING:
-    from vardi._fit.sample import DebiasedSample
+    from vardi._sample import DebiasedSample
 
 BATCH = 4  # columns whose influence values are in memory at once
 MOST_DISTRIBUTIONS = 6

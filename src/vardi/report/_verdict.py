@@ -6,15 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from vardi._estimate.bias_test import CAVEAT
-from vardi._estimate.reliability import CARRIES, Trust
-from vardi._solve.identify import Verdict
+from vardi._goodness import CAVEAT
+from vardi._identify import Verdict
+from vardi._trust import CARRIES, Trust
 from vardi.report._content import Check, Headline, Level, Point, SampleRow, VariableRow
 from vardi.report._numbers import count, names_text, number, rows_text, share, with_error
 
 if TYPE_CHECKING:
-    from vardi._estimate.estimates import Estimate
-    from vardi._inputs.pool import Name
+    from vardi._estimates import Estimate
+    from vardi._pool import Name
     from vardi._shares import SharesCheck
 
 ORDER: tuple[Level, ...] = ("bad", "doubt", "good", "fact")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vardi._rows.contract import Floats, Integers
+from vardi._sums import Floats, Integers
 from vardi.report._content import Bar, Weights
 
 if TYPE_CHECKING:
-    from vardi._fit.sample import DebiasedSample
+    from vardi._sample import DebiasedSample
 
 BINS = 24
 MOST_VALUES = 16  # distinct weights up to which each has a bar of its own

@@ -9,18 +9,18 @@ from typing import Any
 
 import narwhals as nw
 
-from vardi._inputs.frames.names import misread_names
+from vardi._expressions.compile import NarwhalsTarget, compile_node
+from vardi._expressions.families import Family
+from vardi._expressions.nodes import Node
+from vardi._frames.names import misread_names
 from vardi._shares.cells import ROUNDING
 from vardi.biases import Bias, ExpressionBias, ParametricBias, as_bias, where
-from vardi.biases._expressions.compile import NarwhalsTarget, compile_node
-from vardi.biases._expressions.families import Family
-from vardi.biases._expressions.nodes import Node
 from vardi.errors import ExpressionError, InvalidBiasError, MismatchError, suggest
 from vardi.study._data import Data, Engine
+from vardi.study._declared import Biases, shown
 from vardi.study._engines import COUNTS, LABEL, ROW, require_rows, schema
 from vardi.study._locate import Key
 from vardi.study._problems import Problems
-from vardi.study.schema import Biases, shown
 
 _POLARS = nw.Implementation.POLARS  # which holds rows in memory too
 A_SHARE = "a number above 0 and at most 1"

@@ -6,10 +6,10 @@ import warnings
 
 import numpy as np
 
-from vardi._facts.summary import VariableLine
-from vardi._fit.sample import DebiasedSample
 from vardi._lazy import LazyDebiasedSample
-from vardi._rows.contract import Floats
+from vardi._sample import DebiasedSample
+from vardi._summary import VariableLine
+from vardi._sums import Floats
 from vardi.errors import WeakOverlapWarning
 from vardi.study._study import OpenStudy
 

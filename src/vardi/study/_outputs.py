@@ -10,7 +10,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from vardi._fit.sample import DebiasedSample
+from vardi._sample import DebiasedSample
 from vardi.errors import MismatchError, OutputError
 from vardi.study._engines import ROW, first_line, package
 from vardi.study._study import OpenStudy

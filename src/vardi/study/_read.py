@@ -10,11 +10,11 @@ from pathlib import Path
 from vardi.errors import StudyError
 from vardi.study._columns import Columns
 from vardi.study._data import choose_engine, suggest_file
+from vardi.study._declared import Declared
 from vardi.study._engines import first_line
 from vardi.study._locate import key_lines
 from vardi.study._problems import Problems, study_error
 from vardi.study._study import Study
-from vardi.study.schema import Declared
 
 MAX_BYTES = 1_000_000
 MAX_PARTS = 100

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 
-from vardi._fit.debias import debias, identify
-from vardi._inputs.frames import as_frame, concat
+from vardi._debias import debias, identify
+from vardi._frames import as_frame, concat
 from vardi.biases import as_bias
 from vardi.errors import ExpressionError, InvalidBiasError, MissingValuesError, number_of_rows
 from vardi.study._data import Data, Engine
 from vardi.study._engines import COUNTS, LABEL, ROW, in_memory, left_in_place
 
 if TYPE_CHECKING:
-    from vardi._fit.sample import DebiasedSample
-    from vardi._solve.identify import Verdict
+    from vardi._identify import Verdict
+    from vardi._sample import DebiasedSample
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,0 @@
-"""Solution -> numbers with their errors."""

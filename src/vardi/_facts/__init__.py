@@ -1,1 +1,0 @@
-"""One account of a fit, from which text, pages and pictures are made."""

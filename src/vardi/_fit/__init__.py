@@ -1,1 +1,0 @@
-"""One fit: what users call, the pipeline, and the sample that comes out of it."""

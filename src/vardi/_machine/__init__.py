@@ -1,1 +1,0 @@
-"""What the machine gives: threads, memory, files that are whole or not there."""

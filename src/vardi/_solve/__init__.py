@@ -1,1 +1,0 @@
-"""Sums -> Solution: whether there is one, and Newton's method."""
