@@ -2,53 +2,69 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := -m pip install --quiet --disable-pip-version-check
 JOBS ?= 2
-# In the order of files, so that engines come first: a process that has grown cannot always start Spark.
-PARALLEL := -n $(JOBS) --dist loadgroup --no-loadscope-reorder
+# Shared out by tests/conftest.py, which begins with Spark.
+PARALLEL := -n $(JOBS) --dist loadscope --no-loadscope-reorder
 
-.PHONY: demo test coverage minimum lint slow bench docs clean
+.DEFAULT_GOAL := help
+.NOTPARALLEL:  # targets share one environment
+.PHONY: help demo test quick spark peers coverage minimum lint slow bench docs clean
 
-$(VENV)/.dev: pyproject.toml
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python $(PIP) --upgrade pip
 	touch $@
 
-$(VENV)/.bench: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+# .venv/.test is there when what `pip install 'vardi[test]'` brings is; so for the other extras.
+$(VENV)/.%: pyproject.toml | $(VENV)/.made
+	$(BIN)/python $(PIP) --editable '.[$*]'
 	touch $@
 
-demo: $(VENV)/.dev  ## debias the two-sample house-price case: weights and a report in demo/
+demo: $(VENV)/.cli  ## debias the two-sample house-price case: weights and a report in demo/
 	$(BIN)/vardi demo --output demo
 
-test: $(VENV)/.dev  ## all tests and doctests
-	$(BIN)/python -m pytest $(PARALLEL)
+test: $(VENV)/.test $(VENV)/.docs  ## tests and doctests
+	$(BIN)/python -m pytest $(PARALLEL) -m 'not spark and not peers'
 
-coverage: $(VENV)/.dev  ## the same, with the lines that no test runs
+spark: $(VENV)/.test  ## on a Spark cluster of two workers: one fit of each part, lost workers, refusals
+	$(BIN)/python -m pytest -m spark tests/engines
+
+peers: $(VENV)/.test  ## against the peers, and what their own suites ask for
+	$(BIN)/python -m pytest $(PARALLEL) -m peers tests
+
+quick: $(VENV)/.test  ## the tests of the core, in under a minute
+	$(BIN)/python -m pytest $(PARALLEL) -m 'not long and not spark' tests/_inputs tests/biases tests/_rows tests/_solve tests/_estimate
+
+coverage: $(VENV)/.test $(VENV)/.docs  ## the same, with the lines that no test runs
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
 
 # Without the documentation, which prints what the newest versions give. Old packages may warn of newer ones.
 minimum: pyproject.toml  ## the same, with every dependency at its lower bound
 	$(PYTHON) -m venv $(VENV)-minimum
-	$(VENV)-minimum/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(VENV)-minimum/bin/python $(PIP) uv
 	$(VENV)-minimum/bin/uv pip install --quiet --python $(VENV)-minimum --resolution lowest-direct --editable '.[test]'
-	$(VENV)-minimum/bin/python -m pytest $(PARALLEL) -o filterwarnings=default tests src README.md
+	$(VENV)-minimum/bin/python -m pytest $(PARALLEL) -m 'not peers' -o filterwarnings=default tests src README.md
 
-slow: $(VENV)/.dev  ## statistical claims and large designs, by simulation
+slow: $(VENV)/.test  ## statistical claims and large designs, by simulation; every question in every engine
 	$(BIN)/python -m pytest tests/slow -s --timeout 0
+	VARDI_EVERY_PAIR=1 $(BIN)/python -m pytest tests/engines/test_conformance.py --timeout 0
 
-lint: $(VENV)/.dev
+lint: $(VENV)/.lint  ## ruff, mypy (strict), import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.bench  ## peers side by side, written to benchmarks/RESULTS.md
-	$(BIN)/vardi bench
+	$(BIN)/python -m benchmarks
 
-docs: $(VENV)/.dev  ## the site, into docs/_build/html; a warning is an error
+docs: $(VENV)/.docs  ## the site, into docs/_build/html; a warning is an error
 	$(BIN)/sphinx-build -E -W --keep-going -q -b html docs docs/_build/html
 	@echo "The site is at docs/_build/html/index.html"
 
-clean:
+clean:  ## remove what the other targets made
 	rm -rf $(VENV) $(VENV)-minimum demo build dist .coverage htmlcov docs/_build docs/_generated docs/gallery docs/reference/generated

@@ -17,9 +17,25 @@ settings.register_profile(
 settings.load_profile("vardi")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items):
-    """Keep the tests of a file in one process, and those of all engines, which share a Spark cluster."""
+    """Begin with the tests that need Spark, and mark all but the first: a process that has grown cannot start it."""
+    items.sort(key=lambda item: not _needs_spark(item.nodeid))
     for item in items:
-        group = "engines" if item.path.parent.name == "engines" else item.path.name
-        item.add_marker(pytest.mark.xdist_group(group))
+        if _needs_spark(item.nodeid) and not ("TestFit" in item.nodeid and "[spark-houses]" in item.nodeid):
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.hookimpl(optionalhook=True)  # there with pytest-xdist
+def pytest_xdist_make_scheduler(config, log):
+    """Keep the tests of a file in one process, and those that share a Spark cluster; the others go on meanwhile."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return "spark" if _needs_spark(nodeid) else nodeid.partition("::")[0]
+
+    return ByFile(config, log)
+
+
+def _needs_spark(nodeid):
+    return nodeid.startswith("tests/engines/") and "spark" in nodeid

@@ -69,6 +69,12 @@ def test_links_lead_somewhere(page):
             assert anchor in anchors(path), target
 
 
+@page
+def test_tests_that_are_named_are_there(page):
+    for name in re.findall(r"\btests/[\w/]+\.py\b", page.read_text(encoding="utf-8")):
+        assert (ROOT / name).is_file(), name
+
+
 def listed(page):
     """Return the full names that the autosummaries of a page of the reference list."""
     found, module, inside = set(), "", False

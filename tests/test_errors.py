@@ -49,7 +49,7 @@ def test_not_strongly_connected():
         vardi.NotIdentifiableError,
         "The samples fall into 2 groups that cannot be compared ('agency'; 'web')",
         "share no rows that both could have drawn, so their relative weight is undetermined",
-        "Add a sample that overlaps both, give known shares, or debias each group alone.",
+        "Add a sample that overlaps both, give known values, or debias each group alone.",
         "The nearest are",
         "agency",
         "web",
@@ -710,7 +710,7 @@ def test_labels_that_are_lists():
     refused(
         vardi.MismatchError,
         "'s' holds values that are no labels",
-        call=lambda: vardi.debias({"a": rows}, {"a": 1}, shares=shares),
+        call=lambda: vardi.debias({"a": rows}, {"a": 1}, known=shares),
     )
     fit = vardi.debias({"a": rows}, {"a": 1})
     refused(

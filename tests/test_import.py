@@ -3,31 +3,46 @@
 import subprocess
 import sys
 
+import pytest
+
 import vardi
 
 CORE = {"numpy", "scipy", "narwhals", "joblib", "threadpoolctl", "cloudpickle", "cython_runtime", "vardi"}
 CORE |= {"charset_normalizer", "psutil"}  # numpy.f2py and joblib load these where they are installed
 
 
-def imported(statement):
-    code = f"import sys; {statement}; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
+STATEMENTS = (
+    "import vardi",
+    "import numpy as np, vardi; vardi.debias([np.ones(3), np.ones(4)], [1, 'x'])",
+    "vardi.plots",
+    "vardi.learn",
+)
+
+
+@pytest.fixture(scope="module")
+def imported():
+    """Return what is loaded after each of the statements, which run in this order in a process of their own."""
+    look = "print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    code = "\n".join(["import sys", *(f"{statement}\n{look}" for statement in STATEMENTS)])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     known = set(sys.stdlib_module_names) | {"__main__", "__mp_main__"}
-    return {name for name in done.stdout.split() if name not in known and not name.startswith("_")}
+    return [
+        {name for name in line.split() if name not in known and not name.startswith("_")}
+        for line in done.stdout.splitlines()
+    ]
 
 
-def test_import_brings_in_the_core_only():
-    assert imported("import vardi") <= CORE
+def test_import_brings_in_the_core_only(imported):
+    assert imported[0] <= CORE
 
 
-def test_a_fit_of_arrays_needs_no_more():
-    statement = "import numpy as np, vardi; vardi.debias([np.ones(3), np.ones(4)], [1, 'x'])"
-    assert imported(statement) <= CORE
+def test_a_fit_of_arrays_needs_no_more(imported):
+    assert imported[1] <= CORE
 
 
-def test_learning_and_drawing_load_when_asked_for():
-    assert "sklearn" in imported("import vardi; vardi.learn")
-    assert "matplotlib" not in imported("import vardi; vardi.plots")
+def test_learning_and_drawing_load_when_asked_for(imported):
+    assert "matplotlib" not in imported[2]
+    assert "sklearn" in imported[3]
 
 
 def test_public_names_are_there():

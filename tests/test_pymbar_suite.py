@@ -22,7 +22,10 @@ pymbar = pytest.importorskip("pymbar", reason="pymbar is not installed: pip inst
 from pymbar import mbar_solvers, other_estimators, testsystems  # noqa: E402
 
 logging.disable(logging.NOTSET)
-pytestmark = pytest.mark.filterwarnings("ignore::scipy.optimize.OptimizeWarning")  # pymbar's options, not ours
+pytestmark = [
+    pytest.mark.peers,
+    pytest.mark.filterwarnings("ignore::scipy.optimize.OptimizeWarning"),  # pymbar's options, not ours
+]
 
 N_K = (400, 300, 0, 500)  # the third state is not sampled
 

@@ -51,8 +51,6 @@ FORBIDDEN_MODULES = {
     "codeop",
     "webbrowser",
 }
-EXCEPTIONS = {("bench/_process.py", "subprocess")}
-"""``vardi bench`` measures the memory of a solve in a process of its own, of this Python and with fixed arguments."""
 
 
 def modules():
@@ -69,7 +67,7 @@ def imported(tree):
 
 def test_the_source_imports_nothing_that_runs_code_or_reaches_out():
     found = {(name, module) for name, tree in modules().items() for module in imported(tree)}
-    assert {pair for pair in found if pair[1] in FORBIDDEN_MODULES} == EXCEPTIONS
+    assert not {pair for pair in found if pair[1] in FORBIDDEN_MODULES}
 
 
 def test_the_source_calls_nothing_that_runs_text():
@@ -198,14 +196,14 @@ def watched(tmp_path_factory):
     for text in EXPRESSIONS:
         bias = json.dumps(text)
         study(f'engine = "duckdb"\n{plain}[sources.b]\ndata = "b.csv"\nbias = {bias}\n')
-        study(f'variables = [{bias}]\n{plain}[sources.b]\ndata = "b.csv"\nbias = 1\n[shares]\n{bias} = 0.5\n')
+        study(f'variables = [{bias}]\n{plain}[sources.b]\ndata = "b.csv"\nbias = 1\n[known]\n{bias} = 0.5\n')
     study(f'{plain}[sources."__import__(\'os\').system(\'true\')"]\ndata = "b.csv"\nbias = "x"\n')
     study(f'import = "os"\npython = "open(1)"\n{plain}')
     given = folder / "given.json"
     given.write_text(json.dumps([EXPRESSIONS, studies, engines]))
     script = folder / "watch.py"
     script.write_text(WATCH)
-    done = subprocess.run([sys.executable, str(script), str(given)], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, str(script), str(given)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     outcomes, of_texts, of_studies = json.loads(done.stdout.splitlines()[-1])
     return folder, outcomes, of_texts, of_studies

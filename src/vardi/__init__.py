@@ -5,24 +5,25 @@ from importlib.metadata import version
 from typing import Any
 
 from vardi import biases, datasets, errors
-from vardi._bootstrap import Bootstrap
-from vardi._cdf import Band, DebiasedCdf
-from vardi._debias import debias, debias_matrix, identify
-from vardi._diagnostics import Diagnostics
-from vardi._estimates import Estimate, Estimates
-from vardi._goodness import BiasCheck
-from vardi._identify import Verdict
-from vardi._newton import Solution
-from vardi._parametric import LikelihoodRatio, ParametricSample
+from vardi._estimate.bias_check import BiasCheck
+from vardi._estimate.bootstrap import Bootstrap
+from vardi._estimate.bounds import Bounds
+from vardi._estimate.cdf import Band, DebiasedCdf
+from vardi._estimate.estimates import Estimate, Estimates
+from vardi._estimate.known_check import KnownCheck
+from vardi._estimate.likelihood_ratio import LikelihoodRatio
+from vardi._estimate.sensitivity import Sensitivity
+from vardi._facts.diagnostics import Diagnostics
+from vardi._fit.debias import debias, debias_matrix, identify
+from vardi._fit.sample import DebiasedSample
 from vardi._rows import Windows
-from vardi._sample import DebiasedSample
-from vardi._sensitivity import Sensitivity
-from vardi._shares import SharesCheck
-from vardi._theory import Bounds
+from vardi._solve.identify import Verdict
+from vardi._solve.newton import Solution
 from vardi.biases import (
     Bias,
     at_most,
     between,
+    cells,
     class_shift,
     everywhere,
     exponential_tilt,
@@ -35,7 +36,7 @@ from vardi.biases import (
     where,
 )
 from vardi.errors import (
-    ContradictedSharesWarning,
+    ContradictedKnownWarning,
     ConvergenceError,
     DroppedSamplesWarning,
     EmptySampleError,
@@ -44,12 +45,13 @@ from vardi.errors import (
     ImpossibleRowError,
     InvalidBiasError,
     InvalidCountsError,
-    InvalidSharesError,
+    InvalidKnownError,
     MismatchError,
     MissingValuesError,
     NeedsRowsError,
     NotIdentifiableError,
     OutputError,
+    RenamedError,
     StudyError,
     TooLargeError,
     UnidentifiedParametersError,
@@ -81,7 +83,7 @@ __all__ = [
     "BiasCheck",
     "Bootstrap",
     "Bounds",
-    "ContradictedSharesWarning",
+    "ContradictedKnownWarning",
     "ConvergenceError",
     "DebiasedCdf",
     "DebiasedEstimator",
@@ -98,16 +100,16 @@ __all__ = [
     "ImpossibleRowError",
     "InvalidBiasError",
     "InvalidCountsError",
-    "InvalidSharesError",
+    "InvalidKnownError",
+    "KnownCheck",
     "LikelihoodRatio",
     "MismatchError",
     "MissingValuesError",
     "NeedsRowsError",
     "NotIdentifiableError",
     "OutputError",
-    "ParametricSample",
+    "RenamedError",
     "Sensitivity",
-    "SharesCheck",
     "Solution",
     "StudyError",
     "TooLargeError",
@@ -123,6 +125,7 @@ __all__ = [
     "at_most",
     "between",
     "biases",
+    "cells",
     "class_shift",
     "datasets",
     "debias",

@@ -5,20 +5,23 @@ Needs matplotlib: ``pip install 'vardi[plot]'``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from vardi._cdf import Band
-from vardi._diagnostics import Diagnostics
-from vardi._pool import Name
-from vardi._resampling import require_rows
-from vardi._sensitivity import GAMMAS, Sensitivity
-from vardi._sums import Floats
+from vardi._estimate.cdf import Band
+from vardi._estimate.sensitivity import GAMMAS, Kind, Sensitivity
+from vardi._facts.diagnostics import Diagnostics
+from vardi._facts.distributions import heights
+from vardi._inputs.given import Function
+from vardi._inputs.pool import Name
+from vardi._types import Floats
+from vardi.errors._refusals import needs_rows
 
 if TYPE_CHECKING:
-    from vardi._sample import DebiasedSample
+    from vardi._fit.sample import DebiasedSample
 
 BEFORE, AFTER = "#9a6700", "#0b5cad"  # the pool, the population
 THRESHOLD = "#cf222e"
@@ -117,21 +120,21 @@ class WeightsDisplay:
     ----------
     names : tuple
         The samples.
-    weights : list of ndarray
-        Weights of each sample's rows.
+    weights, counts : list of ndarray
+        Weights of each sample's rows, and how many rows have each; of rows in an engine in fine bins.
     """
 
     names: tuple[Name, ...]
     weights: list[Floats]
+    counts: list[Floats]
 
     @classmethod
     def from_fit(cls, fit: DebiasedSample, *, ax: Any = None) -> Self:
         """Take the weights of a fit and draw them."""
-        require_rows(fit, "A picture of the weights")
-        source = fit._influence.strata.source
-        sampled = [k for k, size in enumerate(fit._rows.sizes) if size]
-        weights = [fit._influence.weights[source == k] for k in sampled]
-        return cls(tuple(fit.names[k] for k in sampled), weights).plot(ax=ax)
+        table = fit.parts.weight_table()
+        own = {name: table.source == k for k, (name, rows) in enumerate(fit.sizes.items()) if rows}
+        weights, counts = ([part[mine] for mine in own.values()] for part in (table.weights, table.counts))
+        return cls(tuple(own), weights, counts).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
         """Draw on the given axes, or on new ones."""
@@ -139,7 +142,8 @@ class WeightsDisplay:
         everything = np.concatenate(self.weights)
         low, high = np.log10(everything.min()), np.log10(everything.max())
         bins = np.logspace(low - 0.05, high + 0.05, 31)
-        self.ax_.hist(self.weights, bins=bins, stacked=True, label=[str(name) for name in self.names])
+        labels = [str(name) for name in self.names]
+        self.ax_.hist(self.weights, bins=bins, weights=self.counts, stacked=True, label=labels)
         self.ax_.axvline(1.0, color="black", lw=1, ls=":")
         self.ax_.set(xscale="log", xlabel="weight (1: as in the pool)", ylabel="rows", title="Weights by sample")
         self.ax_.legend(title="sample")
@@ -154,29 +158,32 @@ class CdfDisplay:
     ----------
     column : str
         Name of the column.
-    pooled : ndarray
-        Its values in the pool, sorted.
+    x, pooled : ndarray
+        Values of the column, and the share of the pool at or below each.
     band : Band
         The debiased distribution function with its simultaneous band.
     """
 
     column: str
+    x: Floats
     pooled: Floats
     band: Band
 
     @classmethod
     def from_fit(cls, fit: DebiasedSample, column: str, *, level: float = 0.95, ax: Any = None) -> Self:
         """Compute both distributions of a column and draw them."""
-        require_rows(fit, "A picture of a distribution")
-        values, counts = fit._values(column), fit._influence.strata.counts
-        pooled = values if counts is None else np.repeat(values, np.round(counts).astype(int))
-        return cls(column, np.sort(pooled), fit.cdf(column).band(level)).plot(ax=ax)
+        parts = fit.parts
+        asked = parts.column(column, column)
+        band = parts.band(asked, level)
+        if band is None:
+            raise needs_rows("A picture of a distribution")
+        x, pooled, _ = heights(fit, asked, parts.describe([asked])[0])
+        return cls(column, x, pooled, band).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
         """Draw on the given axes, or on new ones."""
         self.ax_, self.figure_ = _axes(ax)
-        heights = np.arange(1, len(self.pooled) + 1) / len(self.pooled)
-        self.ax_.step(self.pooled, heights, where="post", color=BEFORE, label="pool")
+        self.ax_.step(self.x, self.pooled, where="post", color=BEFORE, label="pool")
         self.ax_.step(self.band.x, self.band.value, where="post", color=AFTER, label="population")
         self.ax_.fill_between(
             self.band.x,
@@ -214,11 +221,10 @@ class LoveDisplay:
     def plot(self, *, ax: Any = None) -> Self:
         """Draw on the given axes, or on new ones."""
         self.ax_, self.figure_ = _axes(ax)
-        columns = sorted(self.diagnostics.columns, key=lambda column: abs(column.difference))
+        columns = sorted(self.diagnostics.columns, key=lambda column: abs(column.shift))
         places = np.arange(len(columns))
-        shifts = np.array([column.difference for column in columns])
-        spread = [abs(c.debiased - c.pooled) / abs(c.difference) if c.difference else np.nan for c in columns]
-        errors = 1.96 * np.array([column.stderr for column in columns]) / np.array(spread)
+        shifts = np.array([column.shift for column in columns])
+        errors = [(c.high - c.debiased) / c.spread if c.spread else np.nan for c in columns]
         self.ax_.axvline(0.0, color="black", lw=1)
         self.ax_.hlines(places, 0.0, shifts, color="#8c959f", lw=1)
         self.ax_.errorbar(shifts, places, xerr=errors, fmt="none", ecolor=AFTER, alpha=0.5, capsize=3)
@@ -244,10 +250,19 @@ class SensitivityDisplay:
 
     @classmethod
     def from_fit(
-        cls, fit: DebiasedSample, values: Any, gammas: Any = GAMMAS, *, ax: Any = None, **options: Any
+        cls,
+        fit: DebiasedSample,
+        values: Function,
+        gammas: float | Sequence[float] = GAMMAS,
+        *,
+        samples: Sequence[Name] | None = None,
+        kind: Kind = "free",
+        threshold: float | None = None,
+        ax: Any = None,
     ) -> Self:
         """Compute the sensitivity of a mean and draw it; the options are those of ``fit.sensitivity``."""
-        return cls(fit.sensitivity(values, gammas, **options)).plot(ax=ax)
+        found = fit.sensitivity(values, gammas, samples=samples, kind=kind, threshold=threshold)
+        return cls(found).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
         """Draw on the given axes, or on new ones."""

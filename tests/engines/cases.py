@@ -164,9 +164,56 @@ def census() -> Case:
         "south": drawn(population, (x > 5) * 1.0, 130, rng),
     }
     biases = {"north": "x <= 5", "low": "x <= 3", "south": "x > 5"}
-    options = {"shares": {"north": 0.45, "sex": {"f": 0.52, "m": 0.48}}}
+    options = {"known": {"north": 0.45, "sex": {"f": 0.52, "m": 0.48}}}
     return Case(tables_of(samples), biases, ("x", "adult"), "x", options)
 
 
-MAKERS: dict[str, Callable[[], Case]] = {make.__name__: make for make in (houses, lengths, windows, strata, census)}
+def people(n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """A population with categories that go together with a number."""
+    region, sex = rng.choice(list("NSW"), n, p=[0.5, 0.3, 0.2]), rng.choice(["f", "m"], n)
+    x = rng.gamma(3.0, 1.0, n) + (region == "S")
+    return {"x": x, "y": 2.0 + x + (sex == "m") + rng.normal(size=n), "region": region, "sex": sex}
+
+
+EFFECTS = {"N": 0.0, "S": 0.8, "W": -0.5}
+MARGINS = {"region": {"N": 0.5, "S": 0.3, "W": 0.2}, "sex": {"f": 0.5, "m": 0.5}}
+
+
+def raking() -> Case:
+    """One sample whose selection by categories only the known margins tell."""
+    rng = np.random.default_rng(0)
+    population = people(8000, rng)
+    omega = np.exp([EFFECTS[one] for one in population["region"].tolist()]) * np.where(population["sex"] == "m", 1, 2)
+    samples = {"panel": drawn(population, omega, 400, rng)}
+    biases = {"panel": "cells(region, sex)"}
+    return Case(tables_of(samples), biases, ("x", "y", "region == 'S'"), "y", {"known": MARGINS})
+
+
+def weighted_raking() -> Case:
+    """The same of a sample that is length-biased besides, with a state that was not sampled."""
+    rng = np.random.default_rng(1)
+    population = people(8000, rng)
+    effects = np.exp([EFFECTS[one] for one in population["region"].tolist()])
+    samples = {"panel": drawn(population, population["x"] * effects, 400, rng)}
+    biases = {"panel": "x * cells(region, sex)", "root": "sqrt(x)"}
+    return Case(tables_of(samples), biases, ("x", "y", "region == 'S'"), "y", {"known": MARGINS}, in_memory=False)
+
+
+def selected() -> Case:
+    """Parameters beside known values with and without an error: of a mean, a share and a normaliser."""
+    rng = np.random.default_rng(2)
+    population = people(8000, rng)
+    y = population["y"]
+    samples = {
+        "plain": drawn(population, np.ones(len(y)), 200, rng),
+        "panel": drawn(population, 1.0 / (1.0 + np.exp(6.0 - y)), 250, rng),
+        "tilted": drawn(population, np.exp(0.2 * population["x"]), 150, rng),
+    }
+    biases = {"plain": 1, "panel": "logistic(y)", "tilted": "exponential_tilt(x)"}
+    known = {"x": (3.3, 0.05), "sex == 'f'": 0.5, "panel": (0.45, 0.03)}
+    return Case(tables_of(samples), biases, ("y", "x > 3", "x * y"), "x", {"known": known}, in_memory=False)
+
+
+MADE = (houses, lengths, windows, strata, census, raking, weighted_raking, selected)
+MAKERS: dict[str, Callable[[], Case]] = {make.__name__: make for make in MADE}
 CASES = {name: make() for name, make in MAKERS.items()}

@@ -138,6 +138,16 @@ REFUSALS = {
     "number as a label": Refusal(
         labelled(s=[0, 1, 2, 1]), {0: 1, 1: 1}, vardi.MismatchError, "^Label '2' of 's' has no bias", S
     ),
+    "label of another type": Refusal(
+        labelled(s=[0, 1, 0, 1]),
+        {"0": 1, "1": 1},
+        vardi.MismatchError,
+        "^Label '0' of 's' has no bias.* One is int and the other str: make them the same",
+        S,
+    ),
+    "counts whose squares are no numbers": Refusal(
+        labelled(n=[1e160, 1.0, 1.0, 1.0]), EVERYWHERE, vardi.InvalidCountsError, r"^The counts add up to 1e\+160", N
+    ),
     "negative count": Refusal(
         labelled(n=[1.0, -2.0, 1.0, 1.0]),
         EVERYWHERE,
@@ -210,16 +220,16 @@ REFUSALS = {
     ),
     "not the language of biases": Refusal(X, {"a": "x >", "b": 1}, vardi.ExpressionError, "x >"),
     "a share above one": Refusal(
-        APART, {"low": "x <= 5", "high": "x >= 6"}, vardi.InvalidSharesError, "1.5", {"shares": {"low": 1.5}}
+        APART, {"low": "x <= 5", "high": "x >= 6"}, vardi.InvalidKnownError, "1.5", {"known": {"low": 1.5}}
     ),
     "a share of nothing": Refusal(
         APART,
         {"low": "x <= 5", "high": "x >= 6"},
-        vardi.InvalidSharesError,
+        vardi.InvalidKnownError,
         "x > 20",
-        {"shares": {"low": 0.5, "x > 20": 0.2}},
+        {"known": {"low": 0.5, "x > 20": 0.2}},
     ),
     "a share of an unknown name": Refusal(
-        APART, {"low": "x <= 5", "high": "x >= 6"}, vardi.MismatchError, "'lo'", {"shares": {"lo": 0.5}}
+        APART, {"low": "x <= 5", "high": "x >= 6"}, vardi.MismatchError, "'lo'", {"known": {"lo": 0.5}}
     ),
 }

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 LOOPBACK = "127.0.0.1"
-PATIENCE = 90.0  # seconds; starting takes about five
+PATIENCE = 300.0  # seconds; starting takes about five
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"  # small frames: starting costs more than computing
 # Runs a command until its standard input is closed: by us, or by the system if the tests are killed.
 KEPT = '"$@" < /dev/null & child=$!; read -r _; kill "$child"; wait "$child"'

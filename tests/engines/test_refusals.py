@@ -73,12 +73,10 @@ class TestWhatNeedsRowsInMemory:
         tables, biases = two
         fit = vardi.debias(engine.samples(tables), biases)
         for call in (
-            lambda: fit.sample(3),
+            lambda: fit.sample(3, replace=True),
             lambda: fit.bootstrap("x", n=3),
-            lambda: fit.diagnostics(),
-            lambda: fit.check_biases(),
+            lambda: fit.check_biases(["x"], method="ks"),
             lambda: fit.bounds(),
-            lambda: fit.cdf("x").band(),
             lambda: fit.expectation(np.ones(80)),
         ):
             with pytest.raises(vardi.NeedsRowsError, match=r"needs rows in memory, and these are in their engine\."):
@@ -87,16 +85,14 @@ class TestWhatNeedsRowsInMemory:
     def test_options(self, engine, two):
         tables, _ = two
         samples = engine.samples(tables)
-        with pytest.raises(vardi.NeedsRowsError, match="^The bias of 'b', .*, has parameters"):
-            vardi.debias(samples, {"a": 1, "b": vardi.logistic("x")})
+        with pytest.raises(vardi.NeedsRowsError, match="^The bias of 'b', .*, is a function of rows and parameters"):
+            vardi.debias(samples, {"a": 1, "b": vardi.parametric(lambda rows, theta: rows["x"] ** theta, [1.0])})
         with pytest.raises(vardi.InvalidBiasError, match="which an engine cannot compute"):
             vardi.debias(samples, {"a": 1, "b": lambda rows: rows["x"]})
         with pytest.raises(vardi.MismatchError, match="^counts came as ndarray, but the rows are lazy frames"):
             vardi.debias(samples, {"a": 1, "b": 1}, counts=np.ones(80))
         with pytest.raises(vardi.MismatchError, match="^A NumPy array cannot stand beside lazy frames"):
             vardi.debias({**samples, "c": np.ones(3)}, {"a": 1, "b": 1, "c": 1})
-        with pytest.raises(vardi.NeedsRowsError, match="Leaving samples out needs rows in memory"):
-            vardi.debias(samples, {"a": "id < 40", "b": "id >= 40"}, on_unidentified="largest")
 
     def test_columns_of_the_same_names(self, engine, two):
         tables, biases = two
@@ -115,10 +111,19 @@ def test_what_rows_in_memory_can_do(engine, two):
     tables, biases = two
     fit = vardi.debias(engine.samples(tables), biases)
     assert len(fit.sample(3, seed=0)) == 3
-    assert len(fit.cdf("x").band().x) > 2
+    assert fit.bootstrap("x", n=3).failed == 0
+    assert 0.0 <= fit.check_biases(["x"], method="ks", draws=20).pvalue <= 1.0
+    assert fit.bounds().kappa > 0
+    assert fit.expectation(np.ones(80)).value == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("engine", LESS, indirect=True)
+def test_samples_that_cannot_be_compared_are_left_out(engine, two):
+    tables, _ = two
     with pytest.warns(vardi.DroppedSamplesWarning, match="^Left out 'b' with 40 rows"):
         fit = vardi.debias(engine.samples(tables), {"a": "id < 40", "b": "id >= 40"}, on_unidentified="largest")
     assert fit.sizes == {"a": 40, "b": 0}
+    assert fit.weight_shares() == pytest.approx({"a": 1.0, "b": 0.0})
 
 
 @pytest.mark.parametrize("engine", ENGINES, indirect=True)
@@ -128,7 +133,7 @@ def test_unidentified_samples(engine):
     verdict = vardi.identify(engine.samples(tables), refusal.biases)
     assert not verdict
     assert verdict.groups == (("low",), ("high",))
-    joined = vardi.identify(engine.samples(tables), refusal.biases, shares={"low": 0.25})
+    joined = vardi.identify(engine.samples(tables), refusal.biases, known={"low": 0.25})
     assert joined
 
 

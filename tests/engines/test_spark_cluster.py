@@ -21,13 +21,12 @@ from refusals import REFUSALS
 from spark_cluster import PATIENCE, descendants
 
 import vardi
-from vardi._lazy import thinned
+from vardi._rows.engine import subsample
 
 pytest.importorskip("pyspark", reason="Spark's tests need pyspark: pip install 'vardi[spark]'")
 
 LENGTHS = CASES["lengths"]
 IN_A_STEP = 7  # queries of three frames before the second of a Newton step: each is checked, and thinned for a start
-NAP = 5.0  # seconds that a task of the disturbed query takes, unless it dies
 
 
 class Queries:
@@ -61,7 +60,7 @@ def queries(monkeypatch):
 
 
 class Nap:
-    """Rows that pass through Python on the executors, and take their time while a file is there."""
+    """Rows that pass through Python on the executors, and do not go on while a file is there."""
 
     def __init__(self, folder: Path) -> None:
         self.flag, self.folder = folder / "slow", folder
@@ -73,7 +72,8 @@ class Nap:
             for batch in batches:
                 if os.path.exists(flag):
                     open(f"{folder}/task-{os.getpid()}", "w").close()
-                    time.sleep(NAP)
+                    while os.path.exists(flag):
+                        time.sleep(0.05)
                 yield batch
 
         with warnings.catch_warnings(action="ignore", category=FutureWarning):  # of the version of pandas, unused here
@@ -118,9 +118,11 @@ class Disturbance:
         end = time.monotonic() + PATIENCE
         while not self.is_there() and time.monotonic() < end:
             time.sleep(0.05)
-        self.nap.flag.unlink()
         self.in_the_middle = self.queries.running and self.is_there()
-        self.outcome = self.deed()
+        try:
+            self.outcome = self.deed()
+        finally:
+            self.nap.flag.unlink()
 
 
 def test_the_cluster_has_two_workers_on_loopback(cluster):
@@ -134,7 +136,7 @@ def test_the_cluster_has_two_workers_on_loopback(cluster):
 
 
 def test_rows_stay_on_the_executors(cluster, queries, monkeypatch):
-    monkeypatch.setattr(thinned, "ROWS", 60)
+    monkeypatch.setattr(subsample, "ROWS", 60)
     spark = spark_engine("spark", cluster)
     fit = LENGTHS.fit(spark)
     fit.expectations(list(LENGTHS.means))
@@ -142,7 +144,7 @@ def test_rows_stay_on_the_executors(cluster, queries, monkeypatch):
     assert max(answer.num_rows for answer in queries.answers) < 60  # of 80, 120 and 100
     asked = len(queries.answers)
     indicators = CASES["houses"].fit(spark)
-    distinct = len(indicators._rows)
+    distinct = len(indicators.held.rows)
     assert {answer.num_rows for answer in queries.answers[asked:]} <= set(range(1, distinct + 1))
     assert distinct < 40  # of 370
     asked = len(queries.answers)

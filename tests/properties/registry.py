@@ -12,14 +12,15 @@ BIAS = "properties/test_bias_properties.py::"
 LEARN = "properties/test_learn_properties.py::"
 OUTPUT = "properties/test_output_properties.py::"
 STUDY = "properties/test_study_fuzz.py::"
-INVARIANCE = "test_invariances.py::"
+EXPRESSIONS = "biases/test_library_expressions.py::"
+INVARIANCE = "_solve/test_invariances.py::"
 
 _WEIGHTS = FIT + "test_weights_probabilities_and_what_is_counted_from_them"
 _EQUATIONS = FIT + "test_the_equations_hold_written_by_hand"
 _ONE_FIT = FIT + "test_a_matrix_a_frame_and_a_log_matrix_give_one_fit"
 _IDENTIFY = FIT + "test_identify_agrees_with_a_search_by_hand"
 _DRAWS = FIT + "test_draws_repeat_and_come_from_rows_with_weight"
-_SHARES = FIT + "test_known_shares_are_met_exactly"
+_KNOWN = FIT + "test_known_values_are_met_exactly"
 _WINDOWS = FIT + "test_windows_stand_for_their_matrix"
 _PARAMETERS = FIT + "test_parameters_follow_the_unit_of_their_column"
 _AFFINE = ESTIMATE + "test_a_mean_follows_an_affine_map"
@@ -85,8 +86,10 @@ TESTS: dict[str, tuple[str, ...]] = {
     "plots": (_DISPLAYS,),
     **dict.fromkeys(["everywhere", "proportional_to", "between", "isin", "at_most", "class_shift"], (_CONSTRUCTORS,)),
     **dict.fromkeys(["logistic", "exponential_tilt", "power", "steps", "parametric"], (_FAMILIES,)),
-    "where": (_ANY_TEXT, _READS_BACK, "test_expressions.py::test_round_trip"),
+    "cells": (BIAS + "test_cells_at_their_parameters_are_a_factor_for_each_value",),
+    "where": (_ANY_TEXT, _READS_BACK, "biases/test_expressions.py::test_round_trip"),
     "biases.as_bias": (_ALGEBRA,),
+    "biases.FrameExpressionBias": (EXPRESSIONS + "test_values", EXPRESSIONS + "test_missing_values_are_never_false"),
     **dict.fromkeys(["biases.ExpressionBias", "biases.ProductBias", "biases.ValuesBias"], (_ALGEBRA, _READS_BACK)),
     **dict.fromkeys(["biases.FunctionBias", "biases.FunctionFamily", "biases.ParametricBias"], (_FAMILIES, _ALGEBRA)),
     **dict.fromkeys(["Bias", "Bias.columns"], (_ALGEBRA, _READS_BACK)),
@@ -98,7 +101,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     **dict.fromkeys([f"DebiasedSample.{name}" for name in ("numeric_columns", "trust")], (_WEIGHTS,)),
     **dict.fromkeys([f"DebiasedSample.{name}" for name in ("omegas", "log_omegas", "w")], (_EQUATIONS,)),
-    "DebiasedSample.shares": (_SHARES,),
+    **dict.fromkeys(["DebiasedSample.known", "DebiasedSample.shares"], (_KNOWN,)),
     "DebiasedSample.parameters": (_PARAMETERS,),
     "DebiasedSample.weigh": (FIT + "test_weigh_gives_the_rows_of_the_pool_their_weights",),
     "DebiasedSample.sample": (_DRAWS,),
@@ -116,29 +119,27 @@ TESTS: dict[str, tuple[str, ...]] = {
     "DebiasedSample.check_biases": (_CHECK,),
     "DebiasedSample.diagnostics": (_DIAGNOSTICS,),
     "DebiasedSample.summary": (_PRINTED,),
-    "DebiasedSample.report": (_REPORTED,),
+    **dict.fromkeys(["DebiasedSample.parts", "DebiasedSample.report"], (_REPORTED,)),
     **dict.fromkeys(["DebiasedSample.torch_sampler", "DebiasedSample.torch_weights"], (_TORCH,)),
-    "ParametricSample": (_PARAMETERS,),
     **dict.fromkeys(
-        [f"ParametricSample.{name}" for name in ("estimated_biases", "test_no_bias", "test_parameters")], (_PARAMETERS,)
+        [f"DebiasedSample.{name}" for name in ("estimated_biases", "test_no_bias", "test_parameters")], (_PARAMETERS,)
     ),
     "LikelihoodRatio": (_PARAMETERS,),
     # results
-    **dict.fromkeys(["Solution"], (_EQUATIONS, _VALUES)),
+    **dict.fromkeys(["Solution", "Solution.point", "Solution.weights"], (_EQUATIONS, _VALUES)),
     **dict.fromkeys(["Verdict", "Verdict.links", "Verdict.require", "Verdict.error"], (_IDENTIFY,)),
     **dict.fromkeys(
-        ["SharesCheck", "SharesCheck.contradicted", "SharesCheck.summary", "SharesCheck.verdict"], (_SHARES,)
+        ["KnownCheck", *(f"KnownCheck.{name}" for name in ("contradicted", "summary", "verdict"))],
+        (_KNOWN,),
     ),
     "Estimate": (_ARITHMETIC, _LEVELS),
     **dict.fromkeys([f"Estimate.{name}" for name in ("at", "z", "interval", "level")], (_LEVELS,)),
+    **dict.fromkeys([f"Estimate.{name}" for name in ("log", "exp", "from_influence", "influence")], (_ARITHMETIC,)),
     **dict.fromkeys(
-        [f"Estimate.{name}" for name in ("log", "exp", "from_influence", "influence", "strata")], (_ARITHMETIC,)
-    ),
-    **dict.fromkeys(
-        ["Estimates", *(f"Estimates.{name}" for name in ("stderr", "interval", "influence", "level", "strata"))],
+        ["Estimates", *(f"Estimates.{name}" for name in ("stderr", "interval", "influence", "level"))],
         (_SEVERAL,),
     ),
-    **dict.fromkeys(["DebiasedCdf", "DebiasedCdf.quantile"], (_CDF,)),
+    **dict.fromkeys(["DebiasedCdf", *(f"DebiasedCdf.{name}" for name in ("quantile", "x", "heights"))], (_CDF,)),
     **dict.fromkeys(["Band", "DebiasedCdf.band"], (_BAND,)),
     **dict.fromkeys(["Bootstrap", "Bootstrap.stderr", "Bootstrap.interval", "Bootstrap.percentile"], (_BOOTSTRAP,)),
     **dict.fromkeys(["Bounds", "Bounds.U", "Bounds.rho", "Bounds.summary"], (_BOUNDS,)),
@@ -146,7 +147,9 @@ TESTS: dict[str, tuple[str, ...]] = {
         ["Sensitivity", *(f"Sensitivity.{name}" for name in ("interval", "note", "sharp", "tipping_point"))],
         (_SENSITIVITY,),
     ),
-    **dict.fromkeys(["BiasCheck", "BiasCheck.reason", "BiasCheck.summary"], (_CHECK,)),
+    **dict.fromkeys(
+        ["BiasCheck", *(f"BiasCheck.{name}" for name in ("outcome", "reason", "summary", "worst_first"))], (_CHECK,)
+    ),
     **dict.fromkeys(
         ["Diagnostics", "Diagnostics.summary", "Diagnostics.to_frame", "Diagnostics.warnings"], (_DIAGNOSTICS,)
     ),

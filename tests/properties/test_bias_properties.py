@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from properties.common import close, examples, seeds
 
 import vardi
-from vardi._expressions.compile import NarwhalsTarget, NumpyTarget, compile_node
-from vardi._expressions.nodes import INTEGERS
 from vardi.biases import ExpressionBias, FunctionBias, ParametricBias, ProductBias, ValuesBias, as_bias
+from vardi.biases._expressions.compile import NarwhalsTarget, NumpyTarget, compile_node
+from vardi.biases._expressions.nodes import INTEGERS
 
 FRAME = pd.DataFrame({"x": [0.5, 1.0, 2.0, 3.5, 7.0], "y": [1.0, 1.0, 0.0, 2.0, 5.0], "g": list("abcab")})
 X, Y, G = FRAME["x"].to_numpy(), FRAME["y"].to_numpy(), FRAME["g"].to_numpy()
@@ -27,7 +27,7 @@ X, Y, G = FRAME["x"].to_numpy(), FRAME["y"].to_numpy(), FRAME["g"].to_numpy()
 
 def values(bias, frame=FRAME):
     """Return the values of a bias, by the weights that it gives: 1 / omega, up to their mean."""
-    from vardi._frames import as_frame
+    from vardi._inputs.frames import as_frame
 
     return np.asarray(as_frame(frame).evaluate([as_bias(bias)])[0], float)
 
@@ -74,6 +74,20 @@ def test_each_family_at_its_parameters_means_its_formula(alpha, beta, cuts):
         assert isinstance(reads_back(bias), ParametricBias)
         reads_back(vardi.where("x > 0") * bias)
         assert bias.names
+
+
+@given(st.floats(-3, 3), st.floats(-3, 3), st.floats(-3, 3))
+@examples(50)
+def test_cells_at_their_parameters_are_a_factor_for_each_value(first, second, third):
+    main = vardi.cells("g", "x > 1").at({"g": {"a": first, "b": second, "c": 0.0}, "x > 1": {True: third, False: 0}})
+    by_group = np.select([G == "a", G == "b"], [first, second], 0.0)
+    expected = np.exp(by_group + third * (X > 1))
+    close(values(reads_back(main)), expected)
+    crossed = {(g, y): first * (g == "a") + second * y for g, y in zip(G, Y, strict=True)}
+    factors = values(reads_back(vardi.cells(("g", "y")).at({("g", "y"): crossed})))
+    expected = np.exp(first * (G == "a") + second * Y)
+    close(factors / factors[0], expected / expected[0])
+    reads_back(vardi.where("x > 0") * vardi.cells(("g", "y"), "x > 1"))
 
 
 conditions = st.sampled_from(["x > 1", "y <= 1", "g == 'a'", "g in ('b', 'c')", "not x > 2", "x > 1 or y > 1", "True"])
@@ -124,6 +138,7 @@ VALID = (
     "not (x is missing or `household size` > 3) and exp(-x ** 2 / 2) >= 1e-3",
     "(age > 20) * logistic(age, log(income))",
     "steps(x, [1, 2.5, 4]) * 2",
+    "(x > 1) * cells((region, `household size`), x > 2)",
     "min(a, 2, c) > sqrt(abs(b)) or max(x, -1) != 0",
 )
 PIECES = [
@@ -190,6 +205,7 @@ PIECES = [
     "logistic(",
     "power(",
     "steps(",
+    "cells(",
     "lambda",
     "if",
     "else",

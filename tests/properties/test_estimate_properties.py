@@ -84,6 +84,8 @@ def test_a_cdf_rises_from_0_to_1_and_its_quantile_is_the_inverse(one, q, a):
     heights = cdf(points).values
     assert (np.diff(heights) >= -1e-12).all()
     close(heights[[0, -2, -1]], [0.0, 1.0, 1.0])
+    assert (np.diff(cdf.x) > 0).all()
+    close(cdf(cdf.x).values, cdf.heights)
     found = cdf.quantile(q)
     assert found.value in y
     assert cdf(found.value).value >= q - 1e-9
@@ -201,7 +203,9 @@ def test_a_check_of_the_biases_knows_no_order_of_rows_and_no_unit(one):
     reversed_rows = {name: rows.iloc[::-1] for name, rows in one.samples.items()}
     close(vardi.debias(reversed_rows, one.biases).check_biases("x").statistic, check.statistic, rtol=1e-6)
     close(one.fit().check_biases({"x": 7.0 * one.pool["x"].to_numpy()}).statistic, check.statistic, rtol=1e-6)
-    assert str(check.summary())
+    assert f"are {check.outcome} (" in " ".join(check.summary().split())
+    assert (check.outcome == "contradicted") == (check.pvalue < 0.01)
+    assert sorted(check.worst_first) == sorted(check.by_sample)
     assert isinstance(check.reason, str)
 
 

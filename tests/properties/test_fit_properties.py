@@ -1,4 +1,4 @@
-"""What holds for every fit: weights, normalisers, verdicts, draws, known shares, parameters."""
+"""What holds for every fit: weights, normalisers, verdicts, draws, known values, parameters."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from properties.common import Case, case, cases, close, examples, seeds
 
 import vardi
-from vardi._identify import judge
 from vardi._rows.dense import Dense
+from vardi._solve.identify import judge
 
 pytestmark = pytest.mark.filterwarnings("ignore::vardi.VardiWarning")
 
@@ -34,7 +34,7 @@ def test_weights_probabilities_and_what_is_counted_from_them(one):
     close(fit.effective_rows(), 1.0 / (probabilities**2).sum())
     assert 1.0 <= fit.effective_rows() <= len(fit) * (1 + 1e-12)
     assert set(fit.numeric_columns) == {"x", "y"}
-    assert fit.shares is None
+    assert fit.known is None
     assert fit.parameters == {}
     assert fit.trust.errors_hold in (True, False)
 
@@ -50,6 +50,8 @@ def test_the_equations_hold_written_by_hand(one):
     close(np.asarray(fit.weights), 1.0 / (omega / omegas @ (sizes / sizes.sum())))
     close(list(fit.log_omegas.values()), np.log(omegas))
     close(fit.solution.u, np.log(sizes / sizes.sum() / omegas))
+    np.testing.assert_array_equal(fit.solution.weights, fit.held.row_weights)
+    assert fit.solution.point is None  # of known biases alone u is all there is
     assert fit.solution.converged
     w = np.array(list(fit.w.values()))
     close((w / (sizes / sizes.sum())).max(), 1.0)
@@ -175,17 +177,23 @@ def test_identify_agrees_with_a_search_by_hand(K, rows, density, seed):
 
 @given(cases, st.floats(0.15, 0.85), st.floats(0.2, 0.8))
 @examples(20)
-def test_known_shares_are_met_exactly(one, low, first):
-    fit = one.fit(shares={f"x <= {one.cut}": low, "g": {"a": first, "b": 1 - first}})
+def test_known_values_are_met_exactly(one, low, first):
+    fit = one.fit(known={f"x <= {one.cut}": low, "g": {"a": first, "b": 1 - first}})
     close(fit.expectation(f"x <= {one.cut}").value, low, rtol=1e-8)
     close(fit.expectation("g == 'a'").value, first, rtol=1e-8)
     close(np.asarray(fit.weights).mean(), 1.0)
-    assert isinstance(fit.shares, vardi.SharesCheck)
-    assert 0.0 <= fit.shares.pvalue <= 1.0
-    assert fit.shares.residual < 1e-8
-    assert isinstance(fit.shares.contradicted, bool)
-    assert str(fit.shares.summary())
-    assert str(fit.shares.verdict)
+    assert isinstance(fit.known, vardi.KnownCheck)
+    assert 0.0 <= fit.known.pvalue <= 1.0
+    assert fit.known.residual < 1e-8
+    assert isinstance(fit.known.contradicted, bool)
+    assert str(fit.known.summary())
+    assert str(fit.known.verdict)
+    assert fit.known.samples == tuple(one.samples)
+    assert [line.columns for line in fit.known.lines] == [("x",), ("g",), ("g",)]
+    assert [line.margin for line in fit.known.lines] == [None, ("g", "a"), ("g", "b")]
+    assert all(np.isnan(line.z) or line.z * (line.estimated - line.known) >= 0 for line in fit.known.lines)
+    with pytest.raises(vardi.RenamedError, match="fit.shares is now fit.known"):
+        _ = fit.shares
 
 
 @given(seeds, st.floats(0.1, 10.0), st.floats(-5.0, 5.0))

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from properties.common import close, examples
 
 import vardi
-from vardi._frames import as_frame, concat
-from vardi._frames.names import misread_names
+from vardi._inputs.frames import as_frame, concat
+from vardi._inputs.frames.names import misread_names
 
 pytestmark = pytest.mark.filterwarnings("ignore::vardi.VardiWarning")
 N = 12
@@ -49,7 +49,7 @@ def uses(fit, column):
         fit.expectation(column).value,
         fit.expectation(ticked(column)).value,
         fit.cdf(column).quantile(0.5).value,
-        float(np.asarray(fit.weigh(fit._pool.frames[0].native))[0]),
+        float(np.asarray(fit.weigh(fit.held.pool.frames[0].native))[0]),
     ]
 
 
@@ -183,7 +183,7 @@ def any_use(frame):
     fit.diagnostics()
     for ask in (fit.expectation, fit.cdf, fit.check_biases, lambda z: fit.sensitivity(z, [1.0, 1.5])):
         attempt(lambda ask=ask: ask("z"))
-    for option in ({"counts": "z"}, {"shares": {"z > 1": 0.5}}, {"shares": {"z == 'a'": 0.5}}):
+    for option in ({"counts": "z"}, {"known": {"z > 1": 0.5}}, {"known": {"z == 'a'": 0.5}}):
         attempt(lambda option=option: vardi.debias(parts, {"p": 1, "q": "v"}, **option))
 
 

@@ -24,9 +24,9 @@ CLASSES = (
     "Estimate",
     "Estimates",
     "GaussianMixture",
-    "ParametricSample",
+    "KnownCheck",
     "Sensitivity",
-    "SharesCheck",
+    "Solution",
     "Verdict",
     "Windows",
 )
@@ -48,8 +48,7 @@ def public_names():
         if name[0].isupper() and _is_own_class(thing, plots.__name__)
     }
     for name in CLASSES:
-        inherited = set(dir(vardi.DebiasedSample)) if name == "ParametricSample" else set()
-        names |= {f"{name}.{own}" for own in dir(getattr(vardi, name)) if own[0] != "_" and own not in inherited}
+        names |= {f"{name}.{own}" for own in dir(getattr(vardi, name)) if own[0] != "_"}
     return names
 
 

@@ -34,7 +34,7 @@ counts = "y"
 id = "s"
 [states.big]
 bias = "x > 2"
-[shares]
+[known]
 "x > 1" = 0.7
 s = {a = 0.5, b = 0.5}
 """
@@ -208,13 +208,13 @@ KEYS = [
         "states.z",
         "states.z.bias",
         "states.a.bias",
-        "shares",
-        "shares.x",
-        "shares.s",
-        "shares.s.a",
+        "known",
+        "known.x",
+        "known.s",
+        "known.s.a",
     ],
-    *["known_shares", "pool", "pool.data", "pool.source", "biases", "biases.a"],
-    'shares."x > 1"',
+    *["shares", "shares.x", "known_shares", "pool", "pool.data", "pool.source", "biases", "biases.a"],
+    'known."x > 1"',
     'sources.""',
     'sources."a b"',
     '""',
@@ -231,7 +231,7 @@ POOL = {"pool.data": '"a.csv"', "pool.source": '"s"', "biases.a": "1", "biases.b
 
 @pytest.mark.parametrize("key", KEYS)
 def test_a_wrong_kind_of_value_at_any_place_is_refused_with_its_line(folder, key):
-    for value in WRONG:
+    for value in WRONG[KEYS.index(key) % 2 :: 2]:
         whole = POOL if key.startswith(("pool", "biases")) else SOURCES
         lines = {own: given for own, given in whole.items() if not own.startswith(f"{key}.")} | {key: value}
         attempted("".join(f"{own} = {given}\n" for own, given in lines.items()), folder)

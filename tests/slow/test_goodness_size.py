@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import vardi
-from vardi._goodness import check_biases
-from vardi._theory import bounds
+from vardi._estimate.bias_test import check_biases
+from vardi._estimate.bounds import bounds
 from vardi.datasets import length_bias, strata, tilts
 
 DESIGNS = {"strata": (strata, "x0"), "length": (length_bias, "x"), "tilt": (tilts, "x")}

@@ -20,7 +20,7 @@ from scipy import sparse
 sys.path.insert(0, {tests!r})
 import vardi
 from oracle import certify
-from test_large_k import along_a_line, anywhere, doubly_truncated
+from many_samples import along_a_line, anywhere, doubly_truncated
 
 found = dict()
 
@@ -111,9 +111,9 @@ def test_two_thousand_dense_samples():
 def test_twenty_thousand_windows_of_one_row_each(width):
     """Doubly truncated data: 11 and 83 million pairs of a row and a window that shows it, none of them stored."""
     found = measured(f"""
-        from vardi._identify import judge
-        from vardi._newton import solve
-        from vardi._rows.intervals import Intervals
+        from vardi._solve.identify import judge
+        from vardi._solve.newton import solve
+        from vardi._rows.windows import Intervals
         K = 20_000
         windows = doubly_truncated(K, {width})
         rows = timed("hold", lambda: Intervals(windows, np.arange(K), moderate=True))

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import vardi
-from vardi._sensitivity import Mean
-from vardi._sensitivity.errors_of_biases import as_errors
-from vardi._sensitivity.worst import End, Search
+from vardi._estimate.sensitivity import Mean
+from vardi._estimate.sensitivity.errors_of_biases import as_errors
+from vardi._estimate.sensitivity.worst import End, Search
 
 REPEATS = 500
 ASKED = 1.5  # the factor of the analysis

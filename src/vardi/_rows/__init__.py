@@ -3,6 +3,6 @@
 from vardi._rows.base import Rows
 from vardi._rows.checks import Checks
 from vardi._rows.choose import as_rows
-from vardi._rows.intervals import Windows
+from vardi._rows.windows import Windows
 
 __all__ = ["Checks", "Rows", "Windows", "as_rows"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,14 +10,16 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
+from vardi._machine.threads import blocks, map_blocks
+from vardi._rows.contract import Coordinates, Sums
 from vardi._rows.grouping import sizes_of, stratified
 from vardi._rows.start import tree_start
-from vardi._sums import Floats, Integers, Sums
-from vardi._threads import blocks, map_blocks
+from vardi._types import Floats, Integers
 
 MODERATE = 230.0  # |u| and |log omega| up to which no product of e^u and omega can leave the floating-point range
-START = 200_000  # numbers that a start from pairs looks at
+MAX_START_NUMBERS = 200_000  # numbers that a start from pairs looks at
 FAR = 100.0  # how far u may move from the point that the rows were scaled at
 
 
@@ -82,7 +85,7 @@ class Rows(ABC):
         return len(self.source)
 
     @property
-    def dear(self) -> bool:
+    def reading_dominates(self) -> bool:
         """Whether reading the rows costs more than forming their gram."""
         return False
 
@@ -90,6 +93,11 @@ class Rows(ABC):
     def additions(self) -> int:
         """How many numbers a sum over the rows adds one after the other: those of a block, and the blocks."""
         return additions(len(self), len(self.sizes))
+
+    @property
+    def coordinates(self) -> Coordinates:
+        """How a point is laid out: normalisers alone."""
+        return Coordinates(len(self.sizes))
 
     @abstractmethod
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
@@ -103,6 +111,13 @@ class Rows(ABC):
     def log_means(self, u: Floats) -> Floats:
         """Return log sum_i c_i omega_ik / S_i(u) for every k, wholly in the log domain."""
 
+    def log_weighted_means(self, weights: Floats) -> Floats:
+        r"""Return :math:`\log\sum_i \pi_i\omega_k(z_i)` for every k, for weights of mean 1."""
+        with np.errstate(divide="ignore"):  # a row that a draw has none of
+            log_mass = np.log(weights if self.counts is None else weights * self.counts)[:, None]
+        sums = [logsumexp(log_omega + log_mass[place], axis=0) for place, log_omega in self.log_blocks()]
+        return np.asarray(logsumexp(sums, axis=0) - np.log(self.sizes.sum()))
+
     @abstractmethod
     def mix(self, u: Floats, b: Floats) -> Floats:
         """Return P b: for every row the mean of b under p_i. ``b`` has shape (K,) or (K, m)."""
@@ -110,6 +125,24 @@ class Rows(ABC):
     @abstractmethod
     def project(self, u: Floats, y: Floats) -> Floats:
         """Return P' (c y) = sum_i c_i y_i p_i. ``y`` has shape (n,) or (n, m)."""
+
+    def seen(self, v: Floats) -> tuple[Floats, Floats]:
+        """Return x_i and q_i of every row, of shape (n, d): both are p_i."""
+        p = self.mix(v, np.eye(len(self.sizes)))
+        return p, p
+
+    def gradients(self, v: Floats) -> dict[int, Floats]:
+        """Return the gradients of biases with parameters: there are none."""
+        return {}
+
+    def beside(self, v: Floats) -> tuple[Floats, Floats]:
+        """Return x_i and q_i of every row without the part of u: nothing."""
+        nothing = np.empty((len(self), 0))
+        return nothing, nothing
+
+    def along(self, v: Floats, b: Floats) -> tuple[Floats, dict[int, Floats]]:
+        """Return what parameters of biases move along b: nothing, since there are none."""
+        return np.zeros(len(self)), {}
 
     @abstractmethod
     def reach(self) -> Any:
@@ -163,7 +196,7 @@ class Rows(ABC):
     def start(self) -> Floats:
         """Return a first u, from pairs of samples in a small subsample."""
         K = len(self.sizes)
-        sub = self.subset(stratified(self.source, K, 0.0, least=int(np.clip(START / K**2, 30, 200))))
+        sub = self.subset(stratified(self.source, K, 0.0, least=int(np.clip(MAX_START_NUMBERS / K**2, 30, 200))))
         u = tree_start(sub.log_omega(), sub.source, sub.counts, sub.sizes)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(self.sizes > 0, u + np.log(self.sizes) - np.log(sub.sizes), 0.0)  # normalisers carry over
@@ -196,6 +229,16 @@ class Rows(ABC):
         return type(self)(
             matrix, source, counts, log=self.log, moderate=self.moderate, positive=self.positive, inverse=None
         )
+
+    def with_counts(self, counts: Floats) -> Self:
+        """Return the same rows, counted otherwise; what was scaled serves again."""
+        rows = copy.copy(self)
+        rows.counts, rows.sizes = counts, sizes_of(self.source, len(self.sizes), counts)
+        rows._recount()
+        return rows
+
+    def _recount(self) -> None:  # noqa: B027 (most holders have nothing to forget)
+        """Forget what depends on counts."""
 
     @property
     def _plain(self) -> Any:

@@ -15,20 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from vardi._machine.threads import Scratch, blocks, single_threaded_blas
 from vardi._rows.base import Scaled
 from vardi._rows.checks import Checks
 from vardi._rows.dense import Dense
 from vardi._rows.grouping import membership, sizes_of, stratified
 from vardi._rows.readers import Block, Reader
-from vardi._sums import Floats, Integers
-from vardi._threads import Scratch, blocks, single_threaded_blas
+from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, NeedsRowsError
 
-IN_MEMORY = 2**22  # numbers up to which the matrix is read as a whole: it is no more than one block
+MAX_NUMBERS_IN_MEMORY = 2**22  # numbers up to which the matrix is read as a whole: it is no more than one block
 GATHERED = 2**26  # numbers that are kept of the first pass, to start from: half a gigabyte
 FRACTION = 1 / 16  # share of the rows that are kept, if they are no more than that
 LEAST = 100  # rows of each sample that are kept, likewise
-WIDE = 1000  # samples from which the gram of a block costs more than to read it and take its exps
+MIN_WIDE_SAMPLES = 1000  # samples from which the gram of a block costs more than to read it and take its exps
 ANSWER = 2**27  # numbers that one answer may hold: a gigabyte
 
 Result = TypeVar("Result")
@@ -98,13 +98,17 @@ class Blocks(Dense):
         self._kept, self._reach = kept, reach
 
     @property
-    def dear(self) -> bool:
+    def reading_dominates(self) -> bool:
         """Whether reading the rows costs more than forming their gram."""
-        return len(self.sizes) < WIDE
+        return len(self.sizes) < MIN_WIDE_SAMPLES
 
     def reach(self) -> Floats:
         """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
         return super().reach() if self._reach is None else self._reach
+
+    def _recount(self) -> None:
+        super()._recount()
+        self._reach = None
 
     def start(self) -> Floats:
         """Return a first u, from the rows that are in memory."""

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._sums import Integers
-from vardi._threads import map_blocks
-from vardi.errors import ImpossibleRowError, InvalidBiasError, number_of_rows
+from vardi._machine.threads import map_blocks
+from vardi._types import Integers
+from vardi.errors._refusals import impossible_rows, invalid_bias
+from vardi.errors._texts import LISTED
 
 MODERATE = (1e-100, 1e100)  # omega of rows under their own bias, and the largest omega, used without scaling
 LOG_MODERATE = (np.log(MODERATE[0]), np.log(MODERATE[1]))
-SHOWN = 10
 
 
 class Found(TypedDict):
@@ -106,15 +106,10 @@ class Checks:
         rows = np.flatnonzero(~(own > self.zero))
         if not len(rows):
             return
-        name = str(self.names[source[rows[0]]])
+        name = self.names[source[rows[0]]]
         rows = self._places(rows[source[rows] == source[rows[0]]])
-        raise ImpossibleRowError(
-            f"Sample {name!r} holds {number_of_rows(len(rows))} that its own bias forbids (the first is row {rows[0]} "
-            f"of {self.whole}). A unit with bias 0 cannot have been drawn, so the declared bias is wrong, or these "
-            "rows belong to another sample. Correct the bias, or take them out.",
-            sample=name,
-            rows=rows[:SHOWN],
-        )
+        first = f" (the first is row {rows[0]} of {self.whole})"
+        raise impossible_rows(name, len(rows), first, rows[:LISTED])
 
     def refuses(self, low: float, high: float) -> bool:
         """Tell whether a smallest and a largest value cannot both be of biases."""
@@ -138,16 +133,9 @@ class Checks:
             return
         order = np.argsort(bad if rows is None else rows[bad])
         places = self._places((bad if rows is None else rows[bad])[order])
-        name = str(self.names[k])
-        kind = "log omega below infinity" if self.log else "a finite number, zero or more"
         such = "such row" if len(places) == 1 else "such rows"
-        raise InvalidBiasError(
-            f"The bias of {name!r} is {values[bad[order[0]]]} at row {places[0]} of {self.whole} ({len(places)} "
-            f"{such}). A bias says how much likelier a unit is to be drawn, so it must be {kind}. Correct the bias, "
-            "or take these rows out.",
-            sample=name,
-            rows=places[:SHOWN],
-        )
+        where = f"row {places[0]} of {self.whole} ({len(places)} {such})"
+        raise invalid_bias(self.names[k], values[bad[order[0]]], where, log=self.log, rows=places[:LISTED])
 
 
 def extremes(part: NDArray[Any], source: Integers) -> Extremes:

@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._rows.base import Rows
-from vardi._rows.blocks import IN_MEMORY, read_rows
+from vardi._rows.blocks import MAX_NUMBERS_IN_MEMORY, read_rows
 from vardi._rows.checks import Checks, Found
 from vardi._rows.dense import Dense
 from vardi._rows.distinct import distinct, distinct_sparse
-from vardi._rows.intervals import Windows, window_rows
 from vardi._rows.readers import Reader
 from vardi._rows.sparse import Sparse
-from vardi._sums import Floats, Integers
+from vardi._rows.windows import Windows, window_rows
+from vardi._types import Floats, Integers
 from vardi.errors import VardiError
 
-SMALL = 50_000  # numbers up to which nothing is gained by collapsing rows
-MANY = 64  # samples from which mostly empty columns are stored sparse
+MAX_UNCOLLAPSED_NUMBERS = 50_000  # numbers up to which nothing is gained by collapsing rows
+MIN_SPARSE_SAMPLES = 64  # samples from which mostly empty columns are stored sparse
 
 
 def as_rows(
@@ -32,6 +32,7 @@ def as_rows(
     *,
     log: bool = False,
     positions: Integers | None = None,
+    also: Sequence[NDArray[Any]] = (),
 ) -> Rows:
     """Hold the biases of the pool in the way that is cheapest to sum over.
 
@@ -50,18 +51,21 @@ def as_rows(
         Whether logs are given.
     positions : ndarray of int, optional
         Where the rows stand in the pool, for messages, if they are not all of it.
+    also : sequence of arrays of length n
+        What has to be equal as well for rows to be collapsed into one.
     """
     checks = Checks(names, log, positions)
     if sparse.issparse(biases):
-        return _sparse_rows(biases, source, counts, checks)
+        return _sparse_rows(biases, source, counts, checks, collapse=not also)
     if isinstance(biases, Windows):
         return window_rows(biases, source, counts, checks)
     if isinstance(biases, Reader):
-        if len(source) * biases.shape[1] > IN_MEMORY:
+        if len(source) * biases.shape[1] > MAX_NUMBERS_IN_MEMORY:
             return read_rows(biases, source, counts, checks)
         biases = biases.whole()
     n, K = len(source), len(biases) if isinstance(biases, list) else biases.shape[1]
-    if n * K > SMALL and (kinds := distinct(source, biases, checks.zero)) is not None:
+    compared = biases if not also else [*_columns(biases), *_as_biases(also, checks.zero)]
+    if n * K > MAX_UNCOLLAPSED_NUMBERS and (kinds := distinct(source, compared, checks.zero)) is not None:
         labels, matrix = source[kinds.first], _matrix(_rows_of(biases, kinds.first))
         try:
             found = checks.array(matrix, labels)  # all rows are like these
@@ -71,7 +75,7 @@ def as_rows(
     found = _checked(checks, biases, source)
     if isinstance(biases, list):
         columns = biases
-        if K >= MANY and not log and sum(np.count_nonzero(column) for column in columns) < 0.1 * n * K:
+        if K >= MIN_SPARSE_SAMPLES and not log and sum(np.count_nonzero(column) for column in columns) < 0.1 * n * K:
             return Sparse(_sparse_columns(columns), source, counts, **found)
         biases = _matrix(columns)
     return Dense(biases, source, counts, **found)
@@ -91,13 +95,22 @@ def _matrix(biases: Any) -> Floats:
     return np.asarray(biases, np.float64)
 
 
-def _sparse_rows(matrix: Any, source: Integers, counts: Floats | None, checks: Checks) -> Rows:
+def _columns(biases: Any) -> list[NDArray[Any]]:
+    return biases if isinstance(biases, list) else list(biases.T)
+
+
+def _as_biases(columns: Sequence[NDArray[Any]], zero: float) -> list[NDArray[Any]]:
+    """Return columns in which what stands for zero is what it is in the biases."""
+    return list(columns) if zero == 0.0 else [np.where(column == 0.0, zero, column) for column in columns]
+
+
+def _sparse_rows(matrix: Any, source: Integers, counts: Floats | None, checks: Checks, *, collapse: bool) -> Rows:
     matrix = sparse.csr_array(matrix, dtype=np.float64)
     if not matrix.has_canonical_format:
         matrix = matrix.copy()  # the user's arrays are not ours to sort
         matrix.sum_duplicates()
     found = checks.sparse(matrix, source)
-    if matrix.nnz > SMALL and (kinds := distinct_sparse(matrix, source)) is not None:
+    if collapse and matrix.nnz > MAX_UNCOLLAPSED_NUMBERS and (kinds := distinct_sparse(matrix, source)) is not None:
         return Sparse(matrix[kinds.first], source[kinds.first], kinds.counts(counts), inverse=kinds.inverse, **found)
     return Sparse(matrix, source, counts, **found)
 

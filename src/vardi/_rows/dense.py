@@ -9,14 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from vardi._machine.threads import Scratch, blocks, map_blocks, sum_blocks
 from vardi._rows.base import Rows, Scaled
+from vardi._rows.contract import Sums
 from vardi._rows.grouping import membership
-from vardi._sums import Floats, Sums
-from vardi._threads import Scratch, blocks, map_blocks, sum_blocks
+from vardi._types import Floats
 
 Result = TypeVar("Result")
 
-COPIED = 500_000  # numbers up to which a scaled copy is kept: beyond, exps in each pass cost less than the memory
+MAX_COPIED_NUMBERS = (
+    500_000  # numbers up to which a scaled copy is kept: beyond, exps in each pass cost less than the memory
+)
 
 
 class Dense(Rows):
@@ -25,9 +28,12 @@ class Dense(Rows):
     _reciprocals: tuple[Scaled, Floats, Floats] | None = None
 
     @property
-    def dear(self) -> bool:
+    def reading_dominates(self) -> bool:
         """Whether reading the rows costs more than forming their gram: exps do."""
         return self.log and not self._is_small
+
+    def _recount(self) -> None:
+        self._reciprocals = None
 
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
         """Return log_mass, shares and gram at u, in one pass over the rows."""
@@ -149,6 +155,10 @@ class Dense(Rows):
         """Add up what the function gives for every block."""
         return sum_blocks(lambda rows: function(rows, self.matrix[rows]), len(self), len(self.sizes))
 
+    def total_of_logs(self, function: Callable[[slice, Floats], Result]) -> Result:
+        """Add up what the function gives for every block: where its rows stand, and log omega of them."""
+        return self._total(lambda rows, values: function(rows, self._log(values)))
+
     def _reciprocal_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
         """Return 1 / S_i(u) for every row, as 1 / (S e^offset); free where u is the point of the last sums."""
         scaled = self._scale(u)
@@ -186,7 +196,7 @@ class Dense(Rows):
 
     @property
     def _is_small(self) -> bool:
-        return len(self) * len(self.sizes) <= COPIED
+        return len(self) * len(self.sizes) <= MAX_COPIED_NUMBERS
 
     def _anchored(self, u: Floats) -> Scaled:
         matrix = np.empty((len(self), len(self.sizes))) if self._is_small else None

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vardi._machine.threads import map_blocks
 from vardi._rows.indicators import indicator_kinds
-from vardi._sums import Floats, Integers
-from vardi._threads import map_blocks
+from vardi._types import Floats, Integers
 
 PROBE = 2048  # rows looked at before all are
 WORTHWHILE = 4  # rows for each distinct one from which collapsing pays

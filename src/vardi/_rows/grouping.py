@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from vardi._sums import Floats, Integers
+from vardi._types import Floats, Integers
 
 
 def sizes_of(source: Integers, K: int, counts: Floats | None) -> Floats:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._sums import Floats, Integers
-from vardi._threads import blocks, map_blocks
+from vardi._machine.threads import blocks, map_blocks
+from vardi._types import Floats, Integers
 
 CODES = 4096  # labels times patterns up to which their counts are a table
 

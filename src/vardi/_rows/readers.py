@@ -9,8 +9,8 @@ from typing import Any, NoReturn, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._sums import Integers
-from vardi._threads import BLOCK
+from vardi._machine.threads import BLOCK
+from vardi._types import Integers
 from vardi.errors import MismatchError
 
 READ = 2**25  # bytes of a block: long enough for a disk, and a few of them are no memory to speak of

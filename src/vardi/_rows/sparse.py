@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from vardi._identify import widest_tree
+from vardi._machine.threads import blocks, map_blocks
 from vardi._rows.base import Rows, Scaled
+from vardi._rows.contract import Gram, Sums
 from vardi._rows.grouping import membership
-from vardi._rows.start import mean_log_start
-from vardi._sums import Floats, Gram, Integers, Sums
-from vardi._threads import blocks, map_blocks
+from vardi._rows.start import mean_log_start, widest_tree
+from vardi._types import Floats, Integers
 
-PAIRS = 300  # samples up to which the start looks at pairs, for which a subsample is made dense
-DENSE = 2000  # samples up to which overlaps are summed in dense blocks
+MAX_PAIRED_SAMPLES = 300  # samples up to which the start looks at pairs, for which a subsample is made dense
+MAX_DENSE_SAMPLES = 2000  # samples up to which overlaps are summed in dense blocks
 PAIRWISE = 128  # numbers that NumPy adds one by one before it goes on in pairs
 CHEAP = 100.0  # entries of a typical row up to which forming the gram costs less than the products it saves
 FILLED = 2.0  # entries of the gram, for each of the rows, up to which its products are the cheaper ones
@@ -41,7 +41,7 @@ class Sparse(Rows):
         lengths, K = self._lengths.astype(np.float64), len(self.sizes)
         if float(lengths @ lengths) > CHEAP * float(lengths.sum()):
             return False
-        if K <= DENSE:
+        if K <= MAX_DENSE_SAMPLES:
             return True
         some = self.matrix[:, :: K // PROBE]
         return float((some.T @ self.matrix).nnz) * K / some.shape[1] <= FILLED * self.matrix.nnz
@@ -100,7 +100,7 @@ class Sparse(Rows):
 
     def start(self) -> Floats:
         """Return a first u: from pairs where that fits in memory, and else from each sample alone."""
-        if len(self.sizes) <= PAIRS:
+        if len(self.sizes) <= MAX_PAIRED_SAMPLES:
             return super().start()
         own = np.asarray(self._with(self._log_data())[np.arange(len(self)), self.source])
         return mean_log_start(membership(self.source, len(self.sizes), self.counts) @ own, self.sizes)
@@ -140,7 +140,8 @@ class Sparse(Rows):
         weight = self._counted(1.0 / (scaled.matrix @ step))
         if y.ndim == 1:
             return self._column_sums(scaled, weight * y) * step
-        return np.column_stack([self._column_sums(scaled, weight * column) * step for column in y.T])
+        columns = [self._column_sums(scaled, weight * column) * step for column in y.T]
+        return np.column_stack(columns) if columns else np.empty((len(u), 0))
 
     def reach(self) -> Any:
         """Return the K x K (sparse) counts of rows of sample l (columns) that bias k (rows) could have drawn."""
@@ -155,7 +156,7 @@ class Sparse(Rows):
         weighted = self._with(positive.data * self._spread(mass))
         if self._forms_gram:
             return (weighted.T @ positive).tocsr()
-        if len(self.sizes) <= DENSE:
+        if len(self.sizes) <= MAX_DENSE_SAMPLES:
             parts = blocks(len(self), len(self.sizes))
             return sum(weighted[rows].toarray().T @ positive[rows].toarray() for rows in parts)
         reach = self.reach()

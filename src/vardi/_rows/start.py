@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.special import expit
 
 from vardi._rows.grouping import by_sample
-from vardi._sums import Floats, Integers
+from vardi._types import Floats, Integers
 
 
 def mean_log_start(log_omega_sums: Floats, sizes: Floats) -> Floats:
@@ -80,3 +82,11 @@ def _ratio(d: Floats, counts: Floats, target: float) -> float:
             return t_new
         t = t_new
     return t
+
+
+def widest_tree(weight: Any) -> Any:
+    """Return the maximum spanning forest of a sparse graph, as a COO array of the weights of its edges."""
+    graph = sparse.csr_array(-weight)
+    for name in ("indices", "indptr"):  # SciPy before 1.17.1 takes no others
+        setattr(graph, name, getattr(graph, name).astype(np.int32, copy=False))
+    return -csgraph.minimum_spanning_tree(graph).tocoo()

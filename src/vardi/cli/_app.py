@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from vardi.cli._bench import bench
 from vardi.cli._check import check
 from vardi.cli._demo import demo
 from vardi.cli._fit import fit, report, sample
@@ -87,13 +86,6 @@ def _paper(context: typer.Context) -> None:
     from vardi.cli.paper import paper
 
     _pass_on(paper, context)
-
-
-app.command(
-    "bench",
-    short_help="Run the benchmarks beside their peers.",
-    epilog=_examples("vardi bench --quick", "vardi bench dense-log growth --output results.md"),
-)(bench)
 
 
 def _pass_on(command: object, context: typer.Context) -> None:

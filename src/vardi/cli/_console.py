@@ -24,13 +24,12 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from vardi.cli import is_utf8
-from vardi.errors import ContradictedSharesWarning, OutputError, VardiWarning
+from vardi.errors import ContradictedKnownWarning, OutputError, VardiWarning
 
 WIDE = 100_000
 """Columns of an output that is no terminal: nothing in it is wrapped or cut."""
 
-WRONG_SHARES = "A bias or a share is wrong, or they speak of different populations."
-DETAILS_OF_SHARES = "vardi check lists the shares."
+DETAILS_OF_KNOWN = "vardi check lists the known values."
 
 DELAY = 1.0
 """Seconds of work before anything is said about it."""
@@ -186,14 +185,16 @@ def warnings_as_lines(*, told: tuple[type[VardiWarning], ...] = ()) -> Iterator[
 def _for_a_shell(warning: warnings.WarningMessage) -> str:
     """Return what a warning says, with the remedy that a shell has."""
     text = str(warning.message)
-    if issubclass(warning.category, ContradictedSharesWarning):
-        return text.replace("fit.shares has the details.", DETAILS_OF_SHARES)
+    if issubclass(warning.category, ContradictedKnownWarning):
+        return text.replace("fit.known has the details.", DETAILS_OF_KNOWN)
     return text
 
 
 @contextmanager
-def progress(*, hidden: bool) -> Iterator[Callable[..., None]]:
-    """Give a function that names the stage of the work; shown on a terminal once the work takes long."""
+def progress(
+    *, hidden: bool, timer: Callable[[float, Callable[[], None]], threading.Timer] = threading.Timer
+) -> Iterator[Callable[..., None]]:
+    """Give a function that names the stage of the work; shown on a terminal once ``timer`` says that it takes long."""
     err = console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(20), TimeElapsedColumn())
     bar = Progress(*columns, console=err, transient=True, disable=hidden or not err.is_terminal)
@@ -205,7 +206,7 @@ def progress(*, hidden: bool) -> Iterator[Callable[..., None]]:
     if bar.disable:  # stopped, it would print an empty line in older versions of Rich
         yield stage
         return
-    clock = threading.Timer(DELAY, bar.start)
+    clock = timer(DELAY, bar.start)
     clock.daemon = True
     clock.start()
     try:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from vardi._output import require_writable, whole_file
+from vardi._machine.atomic_write import require_writable, whole_file
 from vardi.errors import OutputError
 from vardi.study import Study
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,12 +11,10 @@ import typer
 from vardi.cli._console import progress, show, show_files, show_json, warnings_as_lines
 from vardi.cli._guard import guarded
 from vardi.cli._options import Force, Json, Quiet, StudyFile
-from vardi.errors import ContradictedSharesWarning
+from vardi.errors import ContradictedKnownWarning
 
 if TYPE_CHECKING:
-    from vardi._estimates import Estimate
-    from vardi._pool import Name
-    from vardi._summary import Summary
+    from vardi._facts.account import Account
     from vardi.study import OpenStudy
 
 WEIGHTS_HELP = "Write source, row, id, weight and count of every row; .parquet, .csv or .jsonl."
@@ -28,8 +25,7 @@ class Fitted:
     """A study that was fitted: its data, what is said of it, and the warnings on the way."""
 
     opened: OpenStudy
-    summary: Summary
-    parameters: Mapping[Name, Mapping[str, Estimate]]
+    account: Account
     warnings: list[str]
 
 
@@ -61,14 +57,14 @@ def run_fit(
     """Read a study, fit it, and write its ``"weights"`` and ``"report"`` where they were asked for."""
     from vardi import study as studies
     from vardi.cli._files import require_outputs, together
-    from vardi.cli._summary import study_summary
+    from vardi.cli._summary import study_account
     from vardi.study._outputs import require_suffix, weights_columns, write_weights
 
     study = studies.read(path)
     require_outputs(list(targets.values()), study, force=force)
     if "weights" in targets:
         require_suffix(targets["weights"])
-    told = () if hidden else (ContradictedSharesWarning,)
+    told = () if hidden else (ContradictedKnownWarning,)
     with warnings_as_lines(told=told) as said, progress(hidden=hidden) as stage:
         stage("Reading the data" if study.engine == "memory" else f"Opening the data with {study.engine}")
         opened = study.open()
@@ -76,7 +72,7 @@ def run_fit(
         stage("Solving")
         fitted = opened.fit()
         stage("Estimating errors")
-        summary = study_summary(opened, fitted)
+        account = study_account(opened, fitted)
         with together(list(targets.values()), force=force) as temporary:
             for what, place in zip(targets, temporary, strict=True):
                 stage(f"Writing {targets[what]}")
@@ -85,21 +81,20 @@ def run_fit(
                 else:
                     variables = list(study.variables) or None
                     fitted.report(place, title=study.title, variables=variables, overwrite=True)
-    return Fitted(opened, summary, fitted.parameters, said)
+    return Fitted(opened, account, said)
 
 
 def show_fit(fitted: Fitted, targets: dict[str, Path], *, as_json: bool) -> None:
     """Print what a person or a machine wants to know of a fit."""
-    from vardi.cli._summary import summary_json, summary_tables
+    from vardi.cli._summary import account_json, account_tables
     from vardi.study._outputs import is_counted
 
     opened = fitted.opened
     if as_json:
         files = {what: str(file) for what, file in targets.items()}
-        facts = summary_json(opened, fitted.summary, fitted.parameters)
-        show_json({**facts, "files": files, "warnings": fitted.warnings})
+        show_json({**account_json(opened, fitted.account), "files": files, "warnings": fitted.warnings})
         return
-    show(*summary_tables(opened.study.title, fitted.summary, fitted.parameters), "")
+    show(*account_tables(opened.study.title, fitted.account), "")
     if not targets:
         show("Nothing was written. -o weights.parquet writes the weights, --report report.html a report.")
     show_files(targets)
@@ -138,7 +133,10 @@ def sample(
     n: Annotated[int, typer.Option("-n", min=1, metavar="N", help="How many rows to draw.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help=".parquet, .csv or .jsonl.")],
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="For the same draw again.")] = None,
-    once: Annotated[bool, typer.Option("--without-replacement", help="Draw no row twice.")] = False,
+    once: Annotated[
+        bool,
+        typer.Option("--without-replacement", help="Draw no row twice (in an engine always so)."),
+    ] = False,
     force: Force = False,
     as_json: Json = False,
     quiet: Quiet = False,

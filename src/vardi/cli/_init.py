@@ -53,7 +53,7 @@ def init(
     title: Annotated[str | None, typer.Option("--title", help="What the study is about.")] = None,
 ) -> None:
     """Write a study file: asks for the samples, or takes them from --source and --bias. Overwrites nothing."""
-    from vardi._output import whole_file
+    from vardi._machine.atomic_write import whole_file
     from vardi.cli._files import require_free
     from vardi.study import parse
 
@@ -185,8 +185,8 @@ def _wrong_name(study: Path, sources: list[Asked], data: str, name: str) -> list
 
 
 def _wrong_bias(study: Path, sources: list[Asked], asked: Asked, columns: list[str], bias: str) -> list[str]:
-    from vardi._expressions.compile import require_columns
     from vardi.biases import as_bias
+    from vardi.biases._expressions.compile import require_columns
 
     try:
         require_columns(as_bias(bias).columns, columns)

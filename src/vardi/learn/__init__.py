@@ -1,12 +1,12 @@
 """Learning from the debiased sample: any estimator, resampling, mixtures, honest evaluation, errors of models."""
 
+from vardi.learn.check_weights import WeightUse, check_weight_use
 from vardi.learn.estimator import DebiasedEstimator
 from vardi.learn.inference import ModelInference, inference
 from vardi.learn.mixture import GaussianMixture
 from vardi.learn.resampler import DebiasedResampler
 from vardi.learn.risk import DebiasedScorer, debiased_risk, debiased_scorer
 from vardi.learn.sensitivity import coefficient_sensitivity
-from vardi.learn.weight_use import WeightUse, check_weight_use
 
 __all__ = [
     "DebiasedEstimator",

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor, Ridge
 
-from vardi._sums import Floats
+from vardi._types import Floats
 from vardi.errors import MismatchError, VardiError
 
 SINGULAR = 1e-12  # smallest eigenvalue of A with unit diagonal: below it, features are combinations of one another

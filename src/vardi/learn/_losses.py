@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 from sklearn.base import is_classifier, is_regressor
 
-from vardi._sums import Floats
+from vardi._types import Floats
 from vardi.errors import MismatchError, VardiError, suggest
 
 _EPSILON = float(np.finfo(np.float64).eps)  # a probability of zero counts as this one, as in scikit-learn

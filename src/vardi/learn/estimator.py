@@ -16,10 +16,13 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_method_params, check_is_fitted
 
+from vardi._estimate.draws import draw
+from vardi._inputs.given import Biases, Known, Labels
+from vardi._inputs.old_names import answering_shares
 from vardi.errors import MismatchError
-from vardi.learn._joined import debias_rows, take
-from vardi.learn._steps import fit_weighted, request_weights, require_weight_use
-from vardi.learn.resampler import as_generator, draw
+from vardi.learn.resampler import as_generator
+from vardi.learn.weight_routing import fit_weighted, request_weights, require_weight_use
+from vardi.learn.xy_pool import debias_rows, take
 
 __all__ = ["DebiasedEstimator"]
 
@@ -72,8 +75,8 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
     biases : mapping from label to bias, or list of biases
         As for :func:`vardi.debias`. They read the columns of X (``x0``, ``x1``, ... of an array) and the target. None
         is one sample without bias.
-    shares : mapping, optional
-        Known shares of the population, as for :func:`vardi.debias`.
+    known : mapping, optional
+        What is known of the population, as for :func:`vardi.debias`.
     target : str, optional
         Name by which the biases read y. By default that of the series, else ``"y"``.
     resample : bool
@@ -123,24 +126,25 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
     array([ 3.95, -0.84])
     """
 
+    @answering_shares
     def __init__(
         self,
         estimator: Any,
         *,
-        biases: Any = None,
-        shares: Any = None,
+        biases: Biases | None = None,
+        known: Known | None = None,
         target: str | None = None,
         resample: bool = False,
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
         self.biases = biases
-        self.shares = shares
+        self.known = known
         self.target = target
         self.resample = resample
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, source: Any = None, **params: Any) -> Self:
+    def fit(self, X: Any, y: Any = None, source: Labels | None = None, **params: Any) -> Self:
         """Compute the weights, and fit a clone of the estimator with them.
 
         Parameters
@@ -160,7 +164,7 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         if not self.resample:
             require_weight_use(self.estimator)
         rows, targets = _as_rows(X), _as_rows(y)
-        debiased = debias_rows(rows, targets, source, self.biases, self.target, self.shares)
+        debiased = debias_rows(rows, targets, source, self.biases, self.target, self.known)
         weights = np.asarray(debiased.weights, np.float64)
         given = self._routed("fit", params)
         if self.resample:
@@ -171,11 +175,11 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         self.debiased_, self.weights_ = debiased, weights
         return self
 
-    def fit_transform(self, X: Any, y: Any = None, source: Any = None, **params: Any) -> Any:
+    def fit_transform(self, X: Any, y: Any = None, source: Labels | None = None, **params: Any) -> Any:
         """Fit, and transform the rows; parameters as for :meth:`fit`."""
         return self.fit(X, y, source, **params).transform(X)
 
-    def fit_predict(self, X: Any, y: Any = None, source: Any = None, **params: Any) -> Any:
+    def fit_predict(self, X: Any, y: Any = None, source: Labels | None = None, **params: Any) -> Any:
         """Fit, and label the rows; parameters as for :meth:`fit`."""
         inner = self.fit(X, y, source, **params).estimator_
         return inner.labels_ if hasattr(inner, "labels_") and not self.resample else inner.predict(X)

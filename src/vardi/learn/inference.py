@@ -16,17 +16,16 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from vardi._estimates import Estimate, quantile_of_normal
-from vardi._frames import as_frame
-from vardi._resampling import require_rows
-from vardi._sample import DebiasedSample
-from vardi._strata import Strata
-from vardi._sums import Floats
-from vardi._trust import require_trust
+from vardi._estimate.estimates import Estimate, quantile_of_normal
+from vardi._estimate.reliability import require_trust
+from vardi._estimate.resampling import require_rows
+from vardi._estimate.tangent import Influence, estimates_of
+from vardi._fit.sample import DebiasedSample
+from vardi._inputs.frames import as_frame
+from vardi._types import Floats
 from vardi.errors import MismatchError, MissingValuesError, VardiError, suggest
+from vardi.errors._texts import WIDTH
 from vardi.learn._glm import Equations, Family, family_of
-
-WIDTH = 80
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +51,7 @@ class ModelInference:
     covariance: Floats = field(repr=False)
     level: float
     model_: Any
-    influence: Floats = field(repr=False)
-    strata: Strata = field(repr=False)
+    influence: Influence = field(repr=False)
 
     @property
     def stderr(self) -> Floats:
@@ -89,8 +87,7 @@ class ModelInference:
             float(self.coefficients[j]),
             float(self.stderr[j]),
             self.level,
-            influence=self.influence[:, j],
-            strata=self.strata,
+            influence=self.influence.column(j),
         )
 
     def table(self) -> str:
@@ -163,10 +160,8 @@ def inference(fit: DebiasedSample, model: Any, X: Any, y: Any, level: float = 0.
     """
     solved = solve(fit, model, X, y)
     require_trust(fit)
-    covariance = fit._influence.covariance(solved.influence, trusted=fit.trust.errors_hold)
-    return ModelInference(
-        solved.names, solved.theta, covariance, level, solved.model, solved.influence, fit._influence.strata
-    )
+    estimates = estimates_of(solved.theta, solved.influence, level, trusted=fit.trust.errors_hold)
+    return ModelInference(solved.names, solved.theta, estimates.covariance, level, solved.model, solved.influence)
 
 
 @dataclass(frozen=True)
@@ -176,20 +171,20 @@ class Solved:
     names: tuple[str, ...]
     theta: Floats
     equations: Equations
-    influence: Floats
+    influence: Influence
     model: Any
 
 
 def solve(fit: DebiasedSample, model: Any, X: Any, y: Any) -> Solved:
     """Fit a model to the debiased rows and solve it to rounding; or check that a fitted one solves its equations."""
     family = family_of(model)
-    require_rows(fit, "A regression")
+    require_rows(fit.held, "A regression")
     features, Z, names = _features(fit, X)
     outcome = _outcome(fit, y)
-    if fit._kept is not None:
-        kept = np.flatnonzero(fit._kept)
+    if fit.held.kept is not None:
+        kept = np.flatnonzero(fit.held.kept)
         features, Z, outcome = _taken(features, kept), Z[kept], outcome[kept]
-    influence = fit._influence
+    influence = fit.held.tangent
     counted = influence.weights if influence.strata.counts is None else influence.weights * influence.strata.counts
     given = _is_fitted(model)
     fitted = model if given else _fitted(model, features, outcome, counted)
@@ -204,12 +199,11 @@ def solve(fit: DebiasedSample, model: Any, X: Any, y: Any) -> Solved:
         theta = equations.polished(theta, names)
         _set_coefficients(fitted, theta)
     inverse = equations.inverse(theta, names)
-    _, phi = influence.of_weighted(equations.psi(theta) * influence.weights[:, None])
-    phi = phi @ inverse.T  # of the coefficients: the covariance of these is the sandwich
+    _, moved = influence.influence(equations.psi(theta))
+    moved = moved @ inverse.T  # of the coefficients: the covariance of these is the sandwich
     if given:
-        covariance = influence.strata.covariance(phi)
-        _require_solved(inverse @ equations.gradient(theta), covariance, family, names)
-    return Solved(names, theta, equations, phi, fitted)
+        _require_solved(inverse @ equations.gradient(theta), moved.covariance(), family, names)
+    return Solved(names, theta, equations, moved, fitted)
 
 
 def _cells(value: float, error: float, z: float, low: float, high: float) -> list[str]:
@@ -247,7 +241,7 @@ def _features(fit: DebiasedSample, X: Any) -> tuple[Any, Floats, tuple[str, ...]
 def _of_pool(fit: DebiasedSample, names: Sequence[str]) -> tuple[Any, Floats, tuple[str, ...]]:
     """Return columns of the pool, in the user's library if it has named columns."""
     matrix = np.column_stack([_column(fit, name) for name in names])
-    whole = fit._pool.whole()
+    whole = fit.held.pool.whole()
     native: Any = matrix
     if whole is not None and _is_frame(whole.native) and all(name in whole.columns for name in names):
         native = nw.from_native(whole.native).select(*names).to_native()
@@ -255,17 +249,17 @@ def _of_pool(fit: DebiasedSample, names: Sequence[str]) -> tuple[Any, Floats, tu
 
 
 def _column(fit: DebiasedSample, name: str) -> Floats:
-    if fit._kept is None:
-        return fit._values(name)
+    if fit.held.kept is None:
+        return fit.held.values(name)
     values = np.zeros(len(fit))
-    values[fit._kept] = fit._values(name)
+    values[fit.held.kept] = fit.held.values(name)
     return values
 
 
 def _outcome(fit: DebiasedSample, y: Any) -> NDArray[Any]:
     """Return the outcome of every row of the pool: numbers or labels."""
-    if isinstance(y, str) and fit._pool.frames and all(y in frame.columns for frame in fit._pool.frames):
-        values = np.concatenate([np.asarray(frame.column(y)) for frame in fit._pool.frames])
+    if isinstance(y, str) and fit.held.pool.frames and all(y in frame.columns for frame in fit.held.pool.frames):
+        values = np.concatenate([np.asarray(frame.column(y)) for frame in fit.held.pool.frames])
     elif isinstance(y, str):
         values = _column(fit, y)
     else:
@@ -276,7 +270,7 @@ def _outcome(fit: DebiasedSample, y: Any) -> NDArray[Any]:
             expected=(len(fit),),
             got=values.shape,
         )
-    kept = values if fit._kept is None else values[fit._kept]
+    kept = values if fit.held.kept is None else values[fit.held.kept]
     missing = int(sum(value is None or value != value for value in kept.tolist()))
     if missing:
         raise MissingValuesError(
@@ -303,7 +297,7 @@ def _matrix(columns: Sequence[NDArray[Any]], names: Sequence[str]) -> Floats:
 
 
 def _complete(fit: DebiasedSample, matrix: Floats, names: Sequence[str]) -> Floats:
-    missing = ~np.isfinite(matrix if fit._kept is None else matrix[fit._kept])
+    missing = ~np.isfinite(matrix if fit.held.kept is None else matrix[fit.held.kept])
     by_name = {name: int(count) for name, count in zip(names, missing.sum(axis=0), strict=True) if count}
     if by_name:
         said = ", ".join(f"{name!r} ({count})" for name, count in by_name.items())

@@ -12,7 +12,7 @@ from sklearn.cluster import KMeans, kmeans_plusplus
 from sklearn.mixture._gaussian_mixture import _compute_precision_cholesky
 from sklearn.utils.validation import validate_data
 
-from vardi._sums import Floats
+from vardi._types import Floats
 from vardi.errors import InvalidCountsError, MismatchError, VardiError, number_of_rows
 
 __all__ = ["GaussianMixture"]

@@ -5,20 +5,17 @@ Row i is drawn with probability :math:`\pi_i`, so the drawn rows are what an unb
 
 from __future__ import annotations
 
-import math
-from numbers import Integral, Real
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
-from vardi._sums import Floats, Integers
-from vardi.errors import MismatchError
-from vardi.learn._joined import debias_rows, take
-
-Method: TypeAlias = Literal["multinomial", "systematic"]
+from vardi._estimate.draws import Method, draw
+from vardi._inputs.given import Biases, Known, Labels
+from vardi._inputs.old_names import answering_shares
+from vardi.learn.xy_pool import debias_rows, take
 
 
 class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
@@ -29,8 +26,8 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
     biases : mapping from name to bias, or list of biases
         As for :func:`vardi.debias`. They read the columns of X (``x0``, ``x1``, ... of an array) and the target. None
         is one sample without bias.
-    shares : mapping, optional
-        Known shares of the population, as for :func:`vardi.debias`.
+    known : mapping, optional
+        What is known of the population, as for :func:`vardi.debias`.
     size : int, float or None
         Rows to draw; a float is a share of the rows there are. None draws as many as there are, or without replacement
         as many as can be. More rows than the effective size :math:`1 / \sum_i \pi_i^2` repeat what is known: they
@@ -82,11 +79,12 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
     True
     """
 
+    @answering_shares
     def __init__(
         self,
         *,
-        biases: Any = None,
-        shares: Any = None,
+        biases: Biases | None = None,
+        known: Known | None = None,
         size: float | None = None,
         replace: bool = True,
         method: Method = "multinomial",
@@ -94,21 +92,21 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
         random_state: Any = None,
     ) -> None:
         self.biases = biases
-        self.shares = shares
+        self.known = known
         self.size = size
         self.replace = replace
         self.method = method
         self.target = target
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, source: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, source: Labels | None = None) -> Self:
         """Compute the weights; parameters as for :meth:`fit_resample`."""
-        self.debiased_ = debias_rows(X, y, source, self.biases, self.target, self.shares)
+        self.debiased_ = debias_rows(X, y, source, self.biases, self.target, self.known)
         self.weights_ = self.debiased_.weights
         validate_data(self, X, skip_check_array=True)
         return self
 
-    def fit_resample(self, X: Any, y: Any = None, source: Any = None) -> tuple[Any, Any]:
+    def fit_resample(self, X: Any, y: Any = None, source: Labels | None = None) -> tuple[Any, Any]:
         """Compute the weights and draw rows.
 
         Parameters
@@ -130,62 +128,6 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
         rng = as_generator(self.random_state)
         self.sample_indices_ = draw(probabilities, self.size, rng, replace=self.replace, method=self.method)
         return take(X, self.sample_indices_), None if y is None else take(y, self.sample_indices_)
-
-
-def draw(probabilities: Floats, size: Any, rng: Any, *, replace: bool = True, method: Method = "multinomial") -> Any:
-    """Return positions drawn by probability; size and method are those of :class:`DebiasedResampler`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from vardi.learn.resampler import draw
-    >>> draw(np.array([0.5, 0.3, 0.2]), 10, np.random.default_rng(0), method="systematic")
-    array([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])
-    """
-    if method not in get_args(Method):
-        raise MismatchError(
-            f"The method is {method!r}. Give 'multinomial' or 'systematic'.", expected=get_args(Method), got=(method,)
-        )
-    most = math.floor(1.0 / probabilities.max() + 1e-9)
-    size = _rows_to_draw(size, len(probabilities), len(probabilities) if replace else most)
-    if replace and method == "multinomial":
-        return rng.choice(len(probabilities), size=size, p=probabilities)
-    if replace:
-        return _systematic(probabilities, size, rng)
-    if size > most:
-        raise MismatchError(
-            f"{size} rows cannot be drawn without replacement: the row of largest weight would have to come more than "
-            f"once for the draw to be unbiased. Draw at most {most} rows, or with replacement.",
-            expected=(most,),
-            got=(size,),
-        )
-    order = rng.permutation(len(probabilities)) if method == "multinomial" else np.arange(len(probabilities))
-    while True:  # rounding of the cumulated probabilities may, very rarely, hit a row of probability 1 / size twice
-        drawn = _systematic(probabilities[order], size, rng)
-        if (np.diff(drawn) > 0).all():
-            return order[drawn]
-
-
-def _systematic(probabilities: Floats, size: int, rng: Any) -> Integers:
-    ends = np.cumsum(probabilities)
-    points = (np.arange(size) + rng.random()) / size
-    return np.searchsorted(ends / ends[-1], np.minimum(points, np.nextafter(1.0, 0.0)), side="right")
-
-
-def _rows_to_draw(size: Any, n: int, default: int) -> int:
-    if size is None:
-        return default
-    whole = isinstance(size, Integral) and not isinstance(size, bool)
-    share = isinstance(size, Real) and not isinstance(size, Integral) and math.isfinite(size)
-    rows = int(size) if whole else round(float(size) * n) if share else 0
-    if rows < 1:
-        raise MismatchError(
-            f"size is {size!r}, which is no number of rows to draw. Give an integer (rows), a float (share of the {n} "
-            "rows there are) that comes to one row or more, or None.",
-            expected=("rows", "share", None),
-            got=(size,),
-        )
-    return rows
 
 
 def as_generator(random_state: Any) -> Any:

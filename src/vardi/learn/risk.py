@@ -6,7 +6,7 @@ the loss of row i under the model that was trained without its fold,
 
 .. math:: \hat R = \sum_i \pi_i \ell_i .
 
-Its error is that of an expectation (:mod:`vardi._influence` with f = l), the estimation of the normalisers included.
+Its error is that of an expectation with f = l, the estimation of the normalisers included.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.utils.metadata_routing import MetadataRequest
 from sklearn.utils.validation import has_fit_parameter
 
-from vardi._frames import as_frame
-from vardi._pool import Name
-from vardi._resampling import require_rows
-from vardi._sample import DebiasedSample
-from vardi._sums import Floats, Integers
+from vardi._estimate.resampling import require_rows
+from vardi._fit.sample import DebiasedSample
+from vardi._inputs.frames import as_frame
+from vardi._inputs.given import Biases, Known, Labels
+from vardi._inputs.old_names import shares_argument
+from vardi._inputs.pool import Name
+from vardi._types import Floats, Integers
 from vardi.errors import InvalidBiasError, MismatchError
-from vardi.learn._joined import debias_rows, joined, take
 from vardi.learn._losses import LOSSES, Loss, as_loss
-from vardi.learn._steps import fit_weighted, require_weight_use
 from vardi.learn.resampler import as_generator
+from vardi.learn.weight_routing import fit_weighted, require_weight_use
+from vardi.learn.xy_pool import debias_rows, joined, take
 
 
 def debiased_risk(
@@ -38,14 +40,15 @@ def debiased_risk(
     X: Any,
     y: Any = None,
     *,
-    source: Any = None,
-    biases: Any = None,
-    shares: Any = None,
+    source: Labels | None = None,
+    biases: Biases | None = None,
+    known: Known | None = None,
     scoring: Any = None,
     cv: Any = 5,
     target: str | None = None,
     random_state: Any = 0,
     level: float = 0.95,
+    shares: Any = None,
 ) -> Any:
     r"""Estimate the risk of a learner over the population by cross-validation on biased samples.
 
@@ -63,8 +66,9 @@ def debiased_risk(
     biases : mapping from name to bias, or list of biases
         As for :func:`vardi.debias`; they read the columns of X, and y by its name. By default those of the estimator,
         if it has any.
-    shares : mapping, optional
-        Known shares of the population, as for :func:`vardi.debias`. By default those of the estimator with the biases.
+    known : mapping, optional
+        What is known of the population, as for :func:`vardi.debias`. By default what the estimator
+        knows, with its biases.
     scoring : str or callable, optional
         ``"squared_error"`` (regressors, by default), ``"absolute_error"``, ``"poisson_deviance"``, ``"zero_one"``
         (classifiers, by default), ``"log_loss"``, ``"brier"``, ``"negative_log_likelihood"`` (densities, by default),
@@ -79,6 +83,8 @@ def debiased_risk(
         For the same folds again.
     level : float
         Coverage of the interval.
+    shares
+        The former name of ``known``: gives an error that shows what to write.
 
     Returns
     -------
@@ -107,6 +113,8 @@ def debiased_risk(
     >>> print(risks[0] - risks[1])  # a parabola does better over the population
     0.0744 ± 0.0094 (95%: 0.0560 to 0.0928)
     """
+    if shares is not None:
+        raise shares_argument(shares)
     several = isinstance(estimator, list | tuple)
     estimators = list(estimator) if several else [estimator]
     if not estimators:
@@ -117,9 +125,9 @@ def debiased_risk(
     if biases is None:
         own = next((one for one in estimators if getattr(one, "biases", None)), None)
         biases, target = getattr(own, "biases", None), target or getattr(own, "target", None)
-        shares = getattr(own, "shares", None) if shares is None else shares
-    fit = debias_rows(X, y, source, biases, target, shares)
-    labels = np.array(fit.names, dtype=object)[fit._pool.source]
+        known = getattr(own, "known", None) if known is None else known
+    fit = debias_rows(X, y, source, biases, target, known)
+    labels = np.array(fit.names, dtype=object)[fit.held.pool.source]
     if isinstance(source, str):
         X = as_frame(X).drop(source).native
     elif source is not None:
@@ -160,7 +168,7 @@ def _folds(
     fit: DebiasedSample, X: Any, y: Any, cv: Any, rng: Any, *, by_class: bool
 ) -> Iterator[tuple[Integers, Integers]]:
     """Return positions of training and held-out rows; folds are split within samples."""
-    n, strata = len(fit), fit._pool.source
+    n, strata = len(fit), fit.held.pool.source
     if by_class and np.ndim(y) == 1:
         classes, codes = np.unique(np.asarray(y), return_inverse=True)
         strata = strata * len(classes) + codes
@@ -236,7 +244,7 @@ def debiased_scorer(scoring: Any = None, *, fit: DebiasedSample, target: str | N
     >>> search.fit(rows[["RM", "LSTAT"]], rows["MEDV"], sample_weight=fit.weights).best_params_
     {'alpha': 1.0}
     """
-    require_rows(fit, "A scorer")
+    require_rows(fit.held, "A scorer")
     return DebiasedScorer(scoring, fit, target)
 
 
@@ -285,14 +293,14 @@ class DebiasedScorer:
         return f"debiased_scorer({self.scoring!r}, fit={self.fit!r})"
 
     def _weights(self, X: Any, y: Any) -> Floats:
-        named = dict(zip(self.fit.names, self.fit._pool.biases, strict=False))
+        named = dict(zip(self.fit.names, self.fit.held.pool.biases, strict=False))
         biases = {name: bias for name, bias in named.items() if self.fit.sizes[name] > 0}
         try:
             if not biases:
                 raise MismatchError("The fit knows biases only as a matrix.", expected=("biases",), got=("matrix",))
-            cells = self.fit._anchor.cells if self.fit._anchor is not None else ()
-            read: dict[Name, Any] = {f"share of {cell.label}": cell.bias for cell in cells if cell.bias is not None}
-            return np.asarray(self.fit.weigh(joined(X, y, self.target, {**biases, **read})))
+            read: dict[Name, Any] = self.fit.held.known_functions()
+            rows: Any = joined(X, y, self.target, {**biases, **read})
+            return np.asarray(self.fit.weigh(rows))
         except (InvalidBiasError, MismatchError) as error:
             error.add_note(
                 "To score rows that do not have what the biases read, route the weights of the fit: "

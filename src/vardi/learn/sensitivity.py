@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vardi._estimates import Estimate
-from vardi._sample import DebiasedSample
-from vardi._sensitivity import GAMMAS, Kind, Question, Sensitivity
-from vardi._sums import Floats
-from vardi._trust import require_trust
+from vardi._estimate.estimates import Estimate
+from vardi._estimate.reliability import require_trust
+from vardi._estimate.sensitivity import GAMMAS, Kind, Question, Sensitivity
+from vardi._fit.sample import DebiasedSample
+from vardi._types import Floats
 from vardi.errors import MismatchError, suggest
 from vardi.learn._glm import Equations
 from vardi.learn.inference import solve
@@ -86,7 +86,7 @@ def coefficient_sensitivity(
     One standard error (0.15) is reached at 1.198.
     0 is reached at 3.17.
     """
-    question = Question.of(fit, gammas, samples, kind, threshold)
+    question = Question.of(fit.held, gammas, samples, kind, threshold, trusted=fit.trust.errors_hold)
     solved = solve(fit, model, X, y)
     if coefficient not in solved.names:
         raise MismatchError(
@@ -98,7 +98,7 @@ def coefficient_sensitivity(
     require_trust(fit)
     j = solved.names.index(coefficient)
     estimate = Estimate.from_influence(
-        float(solved.theta[j]), solved.influence[:, j], fit._influence.strata, trusted=fit.trust.errors_hold
+        float(solved.theta[j]), solved.influence.column(j), trusted=fit.trust.errors_hold
     )
     target = Coefficient(solved.equations, solved.theta, solved.names, j)
     return question.answer(target, estimate, f"coefficient of {coefficient}")

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression
 
-from vardi._debias import debias_matrix
+from vardi._fit.debias import debias_matrix
 from vardi.datasets import adult
 from vardi.paper._boston import forests
 from vardi.paper._experiment import Cell, Experiment, Scores

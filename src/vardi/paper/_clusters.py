@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
 from vardi import datasets
-from vardi._debias import debias
+from vardi._fit.debias import debias
 from vardi.errors import NotIdentifiableError
 from vardi.learn.mixture import GaussianMixture
 from vardi.paper._experiment import Cell, Experiment, Scores

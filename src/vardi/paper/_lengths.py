@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi import datasets
-from vardi._debias import debias
-from vardi._estimates import Estimate
+from vardi._estimate.estimates import Estimate
+from vardi._fit.debias import debias
 from vardi.errors import WeakOverlapWarning
 from vardi.paper._experiment import Cell, Experiment, Scores
 

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vardi._debias import debias_matrix
+from vardi._fit.debias import debias_matrix
 from vardi.errors import NotIdentifiableError
 from vardi.paper._experiment import Cell, Experiment, Scores
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from vardi._output import whole_file
+from vardi._machine.atomic_write import whole_file
 from vardi.errors import MismatchError, OutputError, suggest
 from vardi.paper._adult import ADULT, AGE
 from vardi.paper._boston import BOSTON

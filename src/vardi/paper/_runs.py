@@ -22,7 +22,7 @@ import joblib
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from vardi._output import whole_file
+from vardi._machine.atomic_write import whole_file
 from vardi.errors import OutputError
 from vardi.paper._experiment import Cell, Experiment, Scores
 from vardi.paper._trial import Floats

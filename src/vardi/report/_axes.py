@@ -1,11 +1,23 @@
-"""Axes of charts: round numbers, and texts cut to their room."""
+"""Axes of charts: round numbers."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from vardi.report._numbers import number
+from vardi._facts.numbers import number
+
+
+@dataclass(frozen=True)
+class Box:
+    """The size of a chart, and where its axes end."""
+
+    width: float
+    height: float
+    left: float
+    right: float
+    top: float
+    bottom: float
 
 
 @dataclass(frozen=True)
@@ -38,8 +50,3 @@ def _tick_text(value: float, decimals: int) -> str:
     if value and not 1e-4 <= abs(value) < 1e6:
         return f"{value:.3g}".replace("e+0", "e").replace("e-0", "e-").replace("-", "−")
     return f"{value:,.{decimals}f}".replace("-", "−") if value else "0"
-
-
-def clipped(text: str, most: int) -> str:
-    """Return a text cut to a number of characters."""
-    return text if len(text) <= most else text[: most - 1] + "…"

@@ -6,9 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vardi.report._axes import Tick, ticks
-from vardi.report._content import SampleRow, VariableRow, Weights
-from vardi.report._numbers import count, interval, number, rows_text, share, with_error
+from vardi._facts.account import SampleFacts
+from vardi._facts.columns import ColumnFacts
+from vardi._facts.numbers import interval, number, rows_text, share, with_error
+from vardi._facts.weights import Weights
+from vardi.errors._texts import count
+from vardi.report._axes import Box, Tick, ticks
 
 
 @dataclass(frozen=True)
@@ -33,15 +36,9 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Histogram:
+class Histogram(Box):
     """Rows by weight."""
 
-    width: float
-    height: float
-    left: float
-    right: float
-    top: float
-    bottom: float
     bars: tuple[Column, ...]
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
@@ -50,7 +47,7 @@ class Histogram:
 
 def histogram(weights: Weights) -> Histogram:
     """Draw rows by weight: equal steps of the log of the weight, or one bar for each of a few weights."""
-    width, height, left, right, top, bottom = 480.0, 250.0, 52.0, 472.0, 12.0, 208.0
+    size, left, right, top, bottom = (480.0, 250.0), 52.0, 472.0, 12.0, 208.0
     totals = [sum(bar.rows) for bar in weights.bars]
     y_ticks = ticks(0.0, max(totals), 4)
     most = max(max(totals), y_ticks[-1][0]) or 1.0
@@ -65,26 +62,20 @@ def histogram(weights: Weights) -> Histogram:
             if tall > 0:
                 y -= tall
                 blocks.append(Block(round(x, 1), round(y, 2), round(wide, 1), round(tall, 2), series))
-        weight = (
-            f"Weight {number(bar.low)}" if weights.is_discrete else f"Weight {number(bar.low)} to {number(bar.high)}"
-        )
-        named = ", ".join(
-            f"{count(rows)} of {name}" for name, rows in zip(weights.series, bar.rows, strict=True) if rows
-        )
+        to = "" if weights.is_discrete else f" to {number(bar.high)}"
+        own = zip(weights.series, bar.rows, strict=True)
+        named = ", ".join(f"{count(rows)} of {name}" for name, rows in own if rows)
         split = f" ({named})" if len(weights.series) > 1 and named else ""
-        title = f"{weight}: {rows_text(sum(bar.rows))}{split}, {share(bar.weight_share)} of all weight"
+        title = (
+            f"Weight {number(bar.low)}{to}: {rows_text(sum(bar.rows))}{split}, {share(bar.weight_share)} of all weight"
+        )
         bars.append(Column(round(left + k * each, 1), round(each, 1), tuple(blocks), title))
     return Histogram(
-        width,
-        height,
-        left,
-        right,
-        top,
-        bottom,
-        tuple(bars),
-        _weight_ticks(weights, left, right, each),
-        tuple(Tick(round(bottom - (bottom - top) * at / most, 1), text) for at, text in y_ticks),
-        _place_of_one(weights, left, right),
+        *(*size, left, right, top, bottom),
+        bars=tuple(bars),
+        x_ticks=_weight_ticks(weights, left, right, each),
+        y_ticks=tuple(Tick(round(bottom - (bottom - top) * at / most, 1), text) for at, text in y_ticks),
+        one=_place_of_one(weights, left, right),
     )
 
 
@@ -123,7 +114,7 @@ class Pair:
     weight: float
 
 
-def pairs(samples: Sequence[SampleRow]) -> tuple[Pair, ...]:
+def pairs(samples: Sequence[SampleFacts]) -> tuple[Pair, ...]:
     """Put the shares of all samples on one scale."""
     longest = max(max(sample.share, sample.weight_share) for sample in samples)
     return tuple(
@@ -138,23 +129,23 @@ class Dumbbell:
 
     before: float
     after: float
-    low: float | None
-    high: float | None
+    low: float
+    high: float
     title: str
 
 
 @dataclass(frozen=True)
 class Dumbbells:
-    """Changes of means in standard deviations, on one scale; a place for each variable, None where not known."""
+    """Changes of means in standard deviations, on one scale; a place for each variable, None for a constant."""
 
     rows: tuple[Dumbbell | None, ...]
     ticks: tuple[Tick, ...]
 
 
-def dumbbells(variables: Sequence[VariableRow]) -> Dumbbells:
+def dumbbells(variables: Sequence[ColumnFacts]) -> Dumbbells:
     """Put all changes on one scale of standard deviations."""
     spans = [_span(variable) for variable in variables]
-    ends = [end for span in spans if span is not None for end in span]
+    ends = [end for span in spans if span is not None for end in span if math.isfinite(end)]
     low, high = min([-0.1, *ends]), max([0.1, *ends])
     margin = 0.06 * (high - low)
     low, high = low - margin, high + margin
@@ -162,40 +153,27 @@ def dumbbells(variables: Sequence[VariableRow]) -> Dumbbells:
     def place(value: float) -> float:
         return round(100.0 * (value - low) / (high - low), 2)
 
-    rows: list[Dumbbell | None] = []
-    for variable, span in zip(variables, spans, strict=True):
-        if span is None:
-            rows.append(None)
-            continue
-        after, left, right = span
-        known = variable.stderr is not None
-        rows.append(
-            Dumbbell(
-                place(0.0),
-                place(after),
-                place(left) if known else None,
-                place(right) if known else None,
-                title(variable),
-            )
-        )
+    rows = (
+        span and Dumbbell(place(0.0), place(span[0]), place(span[1]), place(span[2]), title(variable))
+        for variable, span in zip(variables, spans, strict=True)
+    )
     return Dumbbells(tuple(rows), tuple(Tick(place(at), text) for at, text in ticks(low, high, 5)))
 
 
-def title(variable: VariableRow) -> str:
+def title(variable: ColumnFacts) -> str:
     """Return a variable, before and after, in words."""
     before = share(variable.pooled) if variable.is_share else number(variable.pooled)
     after = with_error(variable.debiased, variable.stderr, percent=variable.is_share)
-    worth = "" if variable.worth is None else f", worth {rows_text(round(variable.worth))} without bias"
+    known = not math.isnan(variable.stderr)
+    worth = f", worth {rows_text(round(variable.worth))} without bias" if known and variable.worth < math.inf else ""
     text = f"{variable.name}: {before} in the pool, {after} in the population{worth}"
-    if variable.low is not None and variable.high is not None and variable.stderr:
+    if known and variable.stderr:
         text += f" (95%: {interval(variable.low, variable.high, variable.stderr, percent=variable.is_share)})"
     return text
 
 
-def _span(variable: VariableRow) -> tuple[float, float, float] | None:
-    if variable.shift is None or not variable.spread:
+def _span(variable: ColumnFacts) -> tuple[float, float, float] | None:
+    if not variable.spread:
         return None
-    half = 0.0
-    if variable.low is not None and variable.high is not None:
-        half = (variable.high - variable.low) / 2.0 / variable.spread
+    half = variable.high / 2.0 / variable.spread - variable.low / 2.0 / variable.spread
     return variable.shift, variable.shift - half, variable.shift + half

@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from vardi.report._axes import Tick, ticks
-from vardi.report._content import Distribution
-from vardi.report._numbers import number, share
+from vardi._facts.distributions import Distribution
+from vardi._facts.numbers import number, share
+from vardi.report._axes import Box, Tick, ticks
 
 HOVERS = 48  # places of a distribution function that answer when they are pointed at
 
@@ -26,15 +26,9 @@ class Hover:
 
 
 @dataclass(frozen=True)
-class Steps:
+class Steps(Box):
     """Two distribution functions and a band, as paths."""
 
-    width: float
-    height: float
-    left: float
-    right: float
-    top: float
-    bottom: float
     before: str
     after: str
     band: str
@@ -45,7 +39,7 @@ class Steps:
 
 def steps(distribution: Distribution) -> Steps:
     """Draw distribution functions as steps."""
-    width, height, left, right, top, bottom = 400.0, 240.0, 44.0, 390.0, 12.0, 212.0
+    size, left, right, top, bottom = (400.0, 240.0), 44.0, 390.0, 12.0, 212.0
     low, high = distribution.x[0], distribution.x[-1]
     half_span = high / 2 - low / 2 or 1.0  # of halves: the difference itself may be infinite
 
@@ -60,18 +54,13 @@ def steps(distribution: Distribution) -> Steps:
     highs = [(across(distribution.x[k]), up(distribution.high[k] or 0.0)) for k in covered]
     x = [across(value) for value in distribution.x]
     return Steps(
-        width,
-        height,
-        left,
-        right,
-        top,
-        bottom,
-        _step_path([*zip(x, map(up, distribution.pooled), strict=True)]),
-        _step_path([*zip(x, map(up, distribution.debiased), strict=True)]),
-        _band_path(lows, highs),
-        tuple(Tick(round(across(at), 1), text) for at, text in ticks(low, high, 5)),
-        tuple(Tick(up(k / 4), f"{25 * k}%") for k in range(5)),
-        _hovers(distribution, x, up),
+        *(*size, left, right, top, bottom),
+        before=_step_path([*zip(x, map(up, distribution.pooled), strict=True)]),
+        after=_step_path([*zip(x, map(up, distribution.debiased), strict=True)]),
+        band=_band_path(lows, highs),
+        x_ticks=tuple(Tick(round(across(at), 1), text) for at, text in ticks(low, high, 5)),
+        y_ticks=tuple(Tick(up(k / 4), f"{25 * k}%") for k in range(5)),
+        hovers=_hovers(distribution, x, up),
     )
 
 

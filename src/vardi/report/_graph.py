@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from vardi._trust import DOUBTED
-from vardi.report._axes import clipped
-from vardi.report._content import LinkRow, Overlap
-from vardi.report._numbers import count, number, rows_text, share
+from vardi._estimate.reliability import DOUBTED
+from vardi._facts.links import LinkFacts, Overlap
+from vardi._facts.numbers import number, rows_text, share
+from vardi.errors._texts import count, cut
 
 MOST_NODES = 20
 MOST_EDGES = 60
@@ -78,23 +78,14 @@ def graph(overlap: Overlap) -> Graph:
         _node(name, size, place, disc, angle, K, width)
         for name, size, place, disc, angle in zip(overlap.names, overlap.sizes, places, discs, angles, strict=True)
     ]
-    position = {name: k for k, name in enumerate(overlap.names)}
-    strongest = sorted(overlap.links, key=lambda link: (not link.weakest, -strength(link)))
-    shown = [link for link in strongest if strength(link) > 0 or link.weakest][:MOST_EDGES]
-    scale = max((strength(link) for link in shown), default=1.0) or 1.0
+    shown = [link for link in overlap.links if link.strength > 0 or link.weakest][:MOST_EDGES]
+    scale = max((link.strength for link in shown), default=1.0) or 1.0
     if K == 2:  # the most there can be: two samples of one law
         scale = max(scale, overlap.sizes[0] * overlap.sizes[1] / sum(overlap.sizes))
-    weak = overlap.bridging is not None and overlap.bridging < DOUBTED
+    weak = overlap.bridging < DOUBTED
+    ends = {name: places[k] for k, name in enumerate(overlap.names)}
     edges = [
-        _edge(
-            link,
-            places[position[link.first]],
-            places[position[link.second]],
-            scale,
-            K,
-            weak=weak,
-            complete=overlap.complete,
-        )
+        _edge(link, ends[str(link.first)], ends[str(link.second)], scale, K, weak=weak, complete=overlap.complete)
         for link in reversed(shown)
     ]
     hidden = len(overlap.links) + overlap.more_links - len(shown)
@@ -103,16 +94,11 @@ def graph(overlap: Overlap) -> Graph:
     return Graph(width, round(top, 1), round(bottom - top, 1), tuple(nodes), tuple(edges), hidden, K <= 8)
 
 
-def strength(link: LinkRow) -> float:
-    """Return what the width of a link shows: bridging rows, or shared rows where these are not known."""
-    return link.first_in_second + link.second_in_first if link.bridging is None else link.bridging
-
-
 def _node(name: str, size: float, place: tuple[float, float], disc: float, angle: float, K: int, width: float) -> Node:
     x, y = place
     title = f"{name}: {rows_text(size)}"
     if K <= 2:
-        return Node(x, y, disc, x, y + disc + 20, "middle", clipped(name, 24), rows_text(size), title)
+        return Node(x, y, disc, x, y + disc + 20, "middle", cut(name, 24), rows_text(size), title)
     side = math.cos(angle)
     anchor = "start" if side > 0.25 else "end" if side < -0.25 else "middle"
     label_x = x + (disc + 9) * (side if anchor != "middle" else 0.0)
@@ -120,11 +106,11 @@ def _node(name: str, size: float, place: tuple[float, float], disc: float, angle
     middle_y = y + disc + 18 if below else y - disc - (24 if K <= 8 else 8)
     label_y = middle_y if anchor == "middle" else y + (disc + 9) * math.sin(angle) + (0 if K <= 8 else 4)
     room = width - label_x if anchor == "start" else label_x if anchor == "end" else 180.0
-    return Node(x, y, disc, label_x, label_y, anchor, clipped(name, int(room / 7.6)), rows_text(size), title)
+    return Node(x, y, disc, label_x, label_y, anchor, cut(name, int(room / 7.6)), rows_text(size), title)
 
 
 def _edge(
-    link: LinkRow,
+    link: LinkFacts,
     start: tuple[float, float],
     end: tuple[float, float],
     scale: float,
@@ -133,9 +119,8 @@ def _edge(
     weak: bool,
     complete: bool,
 ) -> Edge:
-    one_way = not (link.first_in_second and link.second_in_first)
     marked = link.weakest and (K > 2 or weak)  # of two samples the only link says nothing by its rank
-    width = 1.2 + 7.0 * strength(link) / scale
+    width = 1.2 + 7.0 * link.strength / scale
     label = _edge_label(link, K, complete=complete) if K <= LABELLED or link.weakest else ""
     part = 0.5
     if K == LABELLED and math.dist(start, end) > 2 * ACROSS - 1:
@@ -146,7 +131,7 @@ def _edge(
         *end,
         max(width, 3.0 if K > 2 else 0.0) if marked else width,
         marked,
-        one_way,
+        link.one_way,
         label,
         x,
         y,
@@ -154,15 +139,15 @@ def _edge(
     )
 
 
-def _edge_label(link: LinkRow, K: int, *, complete: bool) -> str:
-    if complete and link.bridging is not None:
+def _edge_label(link: LinkFacts, K: int, *, complete: bool) -> str:
+    if complete and not math.isnan(link.bridging):
         return number(float(f"{link.bridging:.2g}")) + (" bridging rows" if K <= 2 else "")
-    return count(link.first_in_second + link.second_in_first) + (" shared rows" if K <= 2 else "")
+    return count(link.rows) + (" shared rows" if K <= 2 else "")
 
 
-def link_title(link: LinkRow) -> str:
+def link_title(link: LinkFacts) -> str:
     """Return a link in words."""
-    bridging = "" if link.bridging is None else f"; {number(round(link.bridging, 1))} bridging rows"
+    bridging = "" if math.isnan(link.bridging) else f"; {number(round(link.bridging, 1))} bridging rows"
     weakest = " (weakest link)" if link.weakest else ""
     return (
         f"{link.first} and {link.second}{weakest}: {rows_text(link.first_in_second)} of {link.first} and "
@@ -217,5 +202,5 @@ def heat_map(overlap: Overlap) -> HeatMap:
         for l, value in enumerate(line)
         if value > 0
     )
-    labels = tuple(clipped(name, 13) for name in names) if labelled else ()
+    labels = tuple(cut(name, 13) for name in names) if labelled else ()
     return HeatMap(width, top + m * size + 8.0, size, left, top, cells, labels, group)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from typing import Any
 
-from vardi._expressions.families import Family
-from vardi.biases import Bias, ExpressionBias, ParametricBias
-from vardi.report._content import Recipe, SampleRow
-from vardi.report._numbers import rows_text
-
-if TYPE_CHECKING:
-    from vardi._sample import DebiasedSample
+from vardi._facts.account import Account
+from vardi._facts.numbers import rows_text
+from vardi._facts.parts import Given
+from vardi.biases import Bias, ExpressionBias, FunctionFamily, ParametricBias
+from vardi.report._content import Recipe
 
 PACKAGES = ("vardi", "numpy", "scipy", "narwhals")
 MOST_LINES = 60
@@ -27,64 +26,64 @@ CITATIONS = (
 )
 
 
-def recipe_of(fit: DebiasedSample, title: str | None, variables: Any, samples: Sequence[SampleRow]) -> Recipe:
+def recipe_of(given: Given, found: Account, title: str | None, variables: Any) -> Recipe:
     """Write down what repeats the fit."""
     software = f"vardi {version('vardi')}, a Python package for biased samples. The software."
     return Recipe(
-        code=_code(fit, title, variables, samples),
+        code=_code(given, found, title, variables),
         versions=(*((name, version(name)) for name in PACKAGES), ("Python", platform.python_version())),
-        solution=_solution(fit),
         citations=(*CITATIONS, software),
     )
 
 
-def _solution(fit: DebiasedSample) -> str:
-    solution = fit.solution
-    steps = {0: "Solved by pairs of samples", 1: "Solved in 1 Newton step"}.get(
-        solution.iterations, f"Solved in {solution.iterations} Newton steps"
-    )
-    return (
-        f"{steps}. The equations hold to {solution.residual:.0e}, and every ratio of weights to "
-        f"{solution.certificate:.0e}."
-    )
-
-
-def _code(fit: DebiasedSample, title: str | None, variables: Any, samples: Sequence[SampleRow]) -> str:
-    pool = fit._pool
+def _code(given: Given, found: Account, title: str | None, variables: Any) -> str:
     options = [f"title={title!r}"] if title is not None else []
     if variables is not None:
         options.append(f"variables={list(variables)!r}" if _are_texts(variables) else "variables=...")
     arguments = ", ".join(["'report.html'", *options])
     tail = [f"fit.report({arguments})"]
-    extra = ", counts=..." if pool.counts is not None else ""
-    extra += ", shares=shares" if fit.shares is not None else ""
+    samples, names = found.samples, [sample.name for sample in found.samples]
+    extra = ", counts=..." if given.is_counted else ""
+    extra += ", known=known" if found.known_check is not None else ""
     extra += ", on_unidentified='largest'" if any(sample.left_out for sample in samples) else ""
-    if not pool.biases:
-        log = ", log=True" if fit._rows.log else ""
-        names = ", ".join(repr(name) for name in fit.names[:MOST_LINES])
-        call = f"fit = vardi.debias_matrix(omega, source{log}, names=[{names}]{extra})"
+    if not given.biases:
+        log, columns = ", log=True" if given.log else "", ", ".join(map(repr, names[:MOST_LINES]))
+        call = f"fit = vardi.debias_matrix(omega, source{log}, names=[{columns}]{extra})"
         sizes = ", ".join(f"{sample.name}: {rows_text(sample.rows)}" for sample in samples[:MOST_LINES])
-        return "\n".join(["import vardi", "", f"# {_one_line(sizes)}", *_shares(fit), call, *tail])
+        return "\n".join(["import vardi", "", f"# {_one_line(sizes)}", *_known(found), call, *tail])
     biases = [
         f"    {name!r}: {str(bias)!r}," if _has_text(bias) else f"    {name!r}: ...,  # {_one_line(bias)}"
-        for name, bias in zip(fit.names, pool.biases, strict=True)
+        for name, bias in zip(names, given.biases, strict=True)
     ]
-    given = [
-        f"    {name!r}: ...,  # {'left out' if sample.left_out else rows_text(sample.rows)}"
-        for name, sample in zip(fit.names, samples, strict=False)
+    brought = [
+        f"    {sample.name!r}: ...,  # {'left out' if sample.left_out else rows_text(sample.rows)}"
+        for sample in samples
         if sample.rows or sample.left_out
     ]
-    if _is_labelled(fit, len(given)):
+    if given.is_labelled:
         rows, call = ["rows = ...  # one frame of all samples"], f"fit = vardi.debias(rows, biases, source=...{extra})"
     else:
-        rows, call = ["samples = {", *_capped(given), "}"], f"fit = vardi.debias(samples, biases{extra})"
-    return "\n".join(["import vardi", "", *rows, "biases = {", *_capped(biases), "}", *_shares(fit), call, *tail])
+        rows, call = ["samples = {", *_capped(brought), "}"], f"fit = vardi.debias(samples, biases{extra})"
+    return "\n".join(["import vardi", "", *rows, "biases = {", *_capped(biases), "}", *_known(found), call, *tail])
 
 
-def _shares(fit: DebiasedSample) -> list[str]:
-    if fit.shares is None:
+def _known(found: Account) -> list[str]:
+    """Return what was known as it is given again, the shares of a margin in one line."""
+    if found.known_check is None:
         return []
-    return ["shares = {", *_capped([f"    {line.cell!r}: {line.known!r}," for line in fit.shares.lines]), "}"]
+    written: list[str] = []
+    lines_of = groupby(found.known_check.lines, key=lambda line: None if line.margin is None else line.margin[0])
+    for margin, lines in lines_of:
+        values = [
+            (line, f"({line.known!r}, {line.known_stderr!r})" if line.known_stderr else f"{line.known!r}")
+            for line in lines
+        ]
+        if margin is None:
+            written += [f"    {line.label!r}: {value}," for line, value in values]
+        else:
+            shares = ", ".join(f"{line.margin[1]!r}: {value}" for line, value in values if line.margin is not None)
+            written.append(f"    {margin!r}: {{{shares}}},")
+    return ["known = {", *_capped(written), "}"]
 
 
 def _are_texts(variables: Any) -> bool:
@@ -93,13 +92,9 @@ def _are_texts(variables: Any) -> bool:
 
 def _has_text(bias: Bias) -> bool:
     """Tell whether the text of a bias reads back."""
-    return isinstance(bias, ExpressionBias) or (isinstance(bias, ParametricBias) and isinstance(bias.family, Family))
-
-
-def _is_labelled(fit: DebiasedSample, given: int) -> bool:
-    """Tell whether all samples came in one frame, with labels."""
-    parts = getattr(fit._pool, "parts", ()) or fit._pool.frames
-    return len(parts) == 1 and (given > 1 or getattr(parts[0], "label", None) is not None)
+    if isinstance(bias, ParametricBias):
+        return _has_text(bias.known) and not isinstance(bias.family, FunctionFamily)
+    return isinstance(bias, ExpressionBias)
 
 
 def _capped(lines: Sequence[str]) -> list[str]:

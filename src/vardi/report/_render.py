@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from vardi.report import _bars, _curves, _graph, _numbers
+from vardi._estimate.reliability import DOUBTED, REFUSED
+from vardi._facts import numbers
+from vardi.errors import _texts
+from vardi.report import _bars, _curves, _graph
 from vardi.report._content import Report
+
+MOST_SAMPLES = 300  # lines of the table of samples
 
 
 def to_html(report: Report) -> str:
@@ -34,10 +40,13 @@ def to_html(report: Report) -> str:
             policy=_policy(style, script),
             graph=None if many else _graph.graph(report.overlap),
             heat_map=_graph.heat_map(report.overlap) if many else None,
-            pairs=_bars.pairs(report.samples),
+            samples=report.samples[:MOST_SAMPLES],
+            pairs=_bars.pairs(report.samples[:MOST_SAMPLES]),
             dumbbells=_bars.dumbbells(report.variables),
             curves=tuple((one, _curves.steps(one)) for one in report.distributions),
-            histogram=None if report.weights is None else _bars.histogram(report.weights),
+            histogram=_bars.histogram(report.weights),
+            refused=REFUSED,
+            doubted=DOUBTED,
         )
     )
 
@@ -72,12 +81,13 @@ def _template() -> Any:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "count": _numbers.count,
-        "rows": _numbers.rows_text,
-        "number": _numbers.number,
-        "share": _numbers.share,
-        "pvalue": _numbers.pvalue,
-        "with_error": _numbers.with_error,
+        "count": _texts.count,
+        "rows": numbers.rows_text,
+        "number": numbers.number,
+        "share": numbers.share,
+        "pvalue": numbers.pvalue,
+        "with_error": numbers.with_error,
     }
-    environment.globals |= {"interval": _numbers.interval}
+    environment.globals |= {"interval": numbers.interval}
+    environment.tests |= {"known": math.isfinite}
     return environment.get_template("report.html")

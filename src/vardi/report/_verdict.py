@@ -3,61 +3,51 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
-from vardi._goodness import CAVEAT
-from vardi._identify import Verdict
-from vardi._trust import CARRIES, Trust
-from vardi.report._content import Check, Headline, Level, Point, SampleRow, VariableRow
-from vardi.report._numbers import count, names_text, number, rows_text, share, with_error
-
-if TYPE_CHECKING:
-    from vardi._estimates import Estimate
-    from vardi._pool import Name
-    from vardi._shares import SharesCheck
+from vardi._estimate.bias_check import CAVEAT
+from vardi._estimate.estimates import Estimate
+from vardi._estimate.known_check import KnownCheck
+from vardi._estimate.reliability import Trust
+from vardi._facts.account import Account, SampleFacts
+from vardi._facts.columns import ColumnFacts
+from vardi._facts.numbers import number, rows_text, share, with_error
+from vardi._inputs.pool import Name
+from vardi._solve.identify import Verdict
+from vardi.errors._texts import count, show
+from vardi.report._content import Check, Headline, Level, Point
 
 ORDER: tuple[Level, ...] = ("bad", "doubt", "good", "fact")
 MOVED = 0.1  # standard deviations from which a change of a mean is worth a sentence
 
 
-def headline(
-    verdict: Verdict,
-    trust: Trust,
-    check: Check,
-    samples: Sequence[SampleRow],
-    variables: Sequence[VariableRow],
-    effective: float,
-    shares: SharesCheck | None = None,
-    parameters: Mapping[Name, Mapping[str, Estimate]] | None = None,
-) -> Headline:
+def headline(found: Account, check: Check) -> Headline:
     """Put the verdict into words, worst news first."""
-    used = [sample for sample in samples if sample.rows]
     points = [
-        *_doubts(trust),
-        *_left_out(samples),
-        *_known_shares(shares),
-        *_estimated(parameters or {}),
-        *_single_rows(variables),
-        _comparison(verdict, trust),
+        *_doubts(found.trust),
+        *_left_out(found.samples),
+        *_known(found.known_check),
+        *_estimated(found.parameters),
+        *_single_rows(found.variables),
+        _comparison(found.verdict, found.trust),
         Point(check.level, f"{check.text} {check.detail}" if check.level in ("bad", "doubt") else check.text),
-        *_changes(variables),
-        _worth(sum(sample.rows for sample in used), effective),
+        *_changes(found.variables),
+        _worth(found.rows, found.effective),
     ]
     points.sort(key=lambda point: ORDER.index(point.level))
-    contradicted = shares is not None and shares.contradicted
-    return Headline(points[0].level, _headline(len(used), trust, check, points, contradicted), tuple(points))
+    return Headline(points[0].level, _headline(found, check, points), tuple(points))
 
 
-def _headline(K: int, trust: Trust, check: Check, points: Sequence[Point], contradicted: bool) -> str:
+def _headline(found: Account, check: Check, points: Sequence[Point]) -> str:
+    trust, K = found.trust, len(found.sampled)
     if not trust.errors_hold and not all(trust.cut):
         return "One row shows no spread, so there are no standard errors. The estimates below are rough."
     if not trust.errors_hold:
         return "Too few rows join the samples for standard errors. The estimates below are rough."
     if check.level == "bad":
         return "The samples contradict their declared biases. Do not use the weights before that is explained."
-    if contradicted:
-        return "The samples contradict the known shares. Do not use the weights before that is explained."
+    if found.known_check is not None and found.known_check.contradicted:
+        return "The samples contradict what is known. Do not use the weights before that is explained."
     if trust.messages or check.level == "doubt":
         return "The debiased sample can be used with care: read the warnings first."
     speaks = (
@@ -110,46 +100,38 @@ def _doubts(trust: Trust) -> list[Point]:
     ]
 
 
-def _left_out(samples: Sequence[SampleRow]) -> list[Point]:
+def _left_out(samples: Sequence[SampleFacts]) -> Iterator[Point]:
     names = [sample.name for sample in samples if sample.left_out]
-    if not names:
-        return []
-    left_out = f"Left out: {names_text(names)}, which cannot be compared with the others."
-    return [Point("doubt", f"{left_out} The population is the one that the remaining samples reach.")]
+    if names:
+        left_out = f"Left out: {show(names)}, which cannot be compared with the others."
+        yield Point("doubt", f"{left_out} The population is the one that the remaining samples reach.")
 
 
-def _known_shares(shares: SharesCheck | None) -> list[Point]:
-    if shares is None:
-        return []
-    return [Point("bad" if shares.contradicted else "fact", f"Known shares were used. {shares.verdict}")]
+def _known(known: KnownCheck | None) -> Iterator[Point]:
+    if known is not None:
+        yield Point("bad" if known.contradicted else "fact", f"Known values were used. {known.verdict}")
 
 
-def _single_rows(variables: Sequence[VariableRow]) -> list[Point]:
-    carried = [
-        f"{variable.name} ({variable.largest_row:.0%})"
-        for variable in variables
-        if variable.largest_row is not None and variable.largest_row > CARRIES and variable.stderr is not None
-    ]
-    if not carried:
-        return []
-    return [
-        Point("doubt", f"One row carries much of the variance of {', '.join(carried)}: these errors are rough ones.")
-    ]
+def _single_rows(variables: Sequence[ColumnFacts]) -> Iterator[Point]:
+    carried = [f"{one.name} ({one.largest_row:.0%})" for one in variables if one.rests_on_one_row]
+    if carried:
+        text = f"One row carries much of the variance of {', '.join(carried)}: these errors are rough ones."
+        yield Point("doubt", text)
 
 
-def _changes(variables: Sequence[VariableRow]) -> list[Point]:
-    """Return the variable that a bias moved most, first in rank among those that the biases read."""
-    moved = [variable for variable in variables if variable.shift is None or abs(variable.shift) >= MOVED]
-    if not variables:
-        return []
-    if not moved:
-        return [Point("fact", f"No mean moves by {MOVED:g} standard deviations or more from pool to population.")]
-    most = max(moved, key=lambda variable: abs(variable.shift or 0.0))
+def _changes(variables: Sequence[ColumnFacts]) -> Iterator[Point]:
+    """Name the variable that a bias moved most, first in rank among those that the biases read."""
+    most = max(variables, key=lambda variable: abs(variable.shift), default=None)
+    if most is None:
+        return
+    if abs(most.shift) < MOVED:
+        yield Point("fact", f"No mean moves by {MOVED:g} standard deviations or more from pool to population.")
+        return
     what = f"The share of {most.name}" if most.is_share else f"The mean of {most.name}"
     after = with_error(most.debiased, most.stderr, percent=most.is_share)
     before = share(most.pooled) if most.is_share else number(most.pooled)
-    moves = f" (a shift of {abs(most.shift):.2f} standard deviations)" if most.shift is not None else ""
-    return [Point("fact", f"{what} is {after} in the population, where the pooled rows alone say {before}{moves}.")]
+    moves = f"a shift of {abs(most.shift):.2f} standard deviations"
+    yield Point("fact", f"{what} is {after} in the population, where the pooled rows alone say {before} ({moves}).")
 
 
 def unknowns(check: Check, *, estimated: bool) -> tuple[str, ...]:

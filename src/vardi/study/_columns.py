@@ -1,29 +1,32 @@
-"""What a study reads of its columns: biases, variables, shares, labels, counts and ids against the files."""
+"""What a study reads of its columns: biases, variables, known values, labels, counts and ids against the files."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from math import fsum, isfinite
+from math import fsum, inf, isfinite
 from typing import Any
 
 import narwhals as nw
 
-from vardi._expressions.compile import NarwhalsTarget, compile_node
-from vardi._expressions.families import Family
-from vardi._expressions.nodes import Node
-from vardi._frames.names import misread_names
-from vardi._shares.cells import ROUNDING
-from vardi.biases import Bias, ExpressionBias, ParametricBias, as_bias, where
+from vardi._inputs.frames.names import misread_names
+from vardi._inputs.known import ROUNDING
+from vardi.biases import Bias, ExpressionBias, FunctionFamily, ParametricBias, as_bias, where
+from vardi.biases._expressions.cells import Cells
+from vardi.biases._expressions.compile import NarwhalsTarget, compile_node
+from vardi.biases._expressions.nodes import Column, Node, is_condition
 from vardi.errors import ExpressionError, InvalidBiasError, MismatchError, suggest
 from vardi.study._data import Data, Engine
-from vardi.study._declared import Biases, shown
 from vardi.study._engines import COUNTS, LABEL, ROW, require_rows, schema
 from vardi.study._locate import Key
 from vardi.study._problems import Problems
+from vardi.study.schema import OLD_KEYS, Biases, shown
 
 _POLARS = nw.Implementation.POLARS  # which holds rows in memory too
-A_SHARE = "a number above 0 and at most 1"
+A_SHARE = "a number from 0 to 1"
+A_VALUE = "a number, [number, standard error], or for a column a table of the shares of its values"
 
 
 class Columns:
@@ -71,17 +74,17 @@ class Columns:
             self.problems.add(key, "A variable is there twice.")
         return tuple(given)
 
-    def shares(self, document: dict[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the known shares, under either name."""
-        if "shares" in document and "known_shares" in document:
-            self.problems.add(("known_shares",), "shares and known_shares are two names of one table. Keep one.")
-        key = "known_shares" if "known_shares" in document else "shares"
-        given = document.get(key, {})
+    def known(self, document: dict[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is known of the population; the table goes by one name, and former ones say so."""
+        for old in OLD_KEYS:
+            if old in document:
+                self.problems.add((old,), f"[{old}] is now [known]. Write {_as_toml(document[old])}")
+        given = document.get("known", {})
         if not isinstance(given, dict):
-            message = f"{key} is a table: a sample, a condition or a column, each with its share of the population."
-            self.problems.add((key,), message)
+            message = "known is a table: a sample, a column or a condition, each with what is known of the population."
+            self.problems.add(("known",), message)
             return {}
-        return {name: self._share((key, name), name, value, names) for name, value in given.items()}
+        return {name: self._known(("known", name), name, value, names) for name, value in given.items()}
 
     def _look_into(self, places: dict[Data, Key], engine: Engine) -> None:
         """Read the names and types of the columns."""
@@ -187,35 +190,68 @@ class Columns:
         ids = [data.id for data in self.schemas if data.format == "csv" and data.id in columns]
         return f" {ids[0]!r} is an id, and ids of a CSV are read as texts." if ids else ""
 
-    def _share(self, key: Key, name: str, value: Any, names: Mapping[str, Any]) -> Any:
-        """Return one share, or one margin with its values as the column has them."""
-        what = f"The share of {name!r}"
+    def _known(self, key: Key, name: str, value: Any, names: Mapping[str, Any]) -> Any:
+        """Return one known value, or one margin with its values as the column has them."""
+        what = f"The known value of {name!r}"
         if isinstance(value, dict):
-            if not value or not all(_is_share(share) for share in value.values()):
-                self.problems.add(key, f"{what}: a column has a table of values, each with {A_SHARE}.")
-                return {}
-            total = fsum(value.values())
-            if abs(total - 1.0) > ROUNDING:
-                remedy = "Give shares of all its values, which sum to 1; a share of one value alone is a condition."
-                self.problems.add(key, f"The shares of {name!r} sum to {total:.6g}. {remedy}")
-            self._require_column(key, what, name)
-            kinds = [found[name] for found in self.schemas.values() if name in found]
-            return {_as_kind(text, kinds): share for text, share in value.items()}
-        if not _is_share(value):
-            self.problems.add(key, f"{what} is {shown(value)}, and a share is {A_SHARE}.")
-        if name not in names:
-            bias = self._parsed(key, what, name)
-            if isinstance(bias, ParametricBias):
-                self.problems.add(key, f"{what} has parameters, which only a bias can have.")
-            elif bias is not None:
-                self._require_columns(key, what, bias)
+            return self._margin(key, name, value)
+        if not _is_value(value):
+            self.problems.add(key, f"{what} is {shown(value)}, and it is {A_VALUE}.")
+            return value
+        if name in names:
+            self._require_sample(key, name, _first(value))
+        else:
+            bias = self._function(key, what, name)
+            if bias is not None and is_condition(bias.node) and not 0 <= _first(value) <= 1:
+                self.problems.add(key, f"The share of {name!r} is {_first(value):g}, and a share is {A_SHARE}.")
         return value
+
+    def _require_sample(self, key: Key, name: str, value: float) -> None:
+        """Note a known value of a sample that could as well be that of a column, or that no bias has."""
+        if self.schemas and all(name in found for found in self.schemas.values()):
+            remedy = f"Write {_ticked_always(name)} in backticks for the column, or rename one of the two."
+            self.problems.add(key, f"{name!r} is a sample and a column, so it does not say which is known. {remedy}")
+        if value < 0:
+            remedy = "and a bias is zero or more."
+            self.problems.add(key, f"The known value of {name!r} is {value:g}. It is the mean of its bias, {remedy}")
+
+    def _function(self, key: Key, what: str, name: str) -> ExpressionBias | None:
+        """Return what a value is known of, or note that it is none."""
+        kinds = [found[name] for found in self.schemas.values() if name in found]
+        if kinds and len(kinds) == len(self.schemas):
+            wrong = [kind for kind in kinds if not (kind.is_numeric() or kind == nw.Boolean)]
+            if wrong:
+                remedy = f"which has no mean. Give the share of each value in [known.{_toml_key(name)}]."
+                self.problems.add(key, f"{what} is that of a column of {wrong[0]}, {remedy}")
+            return None
+        bias = self._parsed(key, what, name)
+        if isinstance(bias, ParametricBias):
+            self.problems.add(key, f"{what} has parameters, which only a bias can have.")
+        if not isinstance(bias, ExpressionBias):
+            return None
+        return bias if self._require_columns(key, what, bias) else None
+
+    def _margin(self, key: Key, name: str, value: dict[str, Any]) -> dict[Any, Any]:
+        what = f"The margin of {name!r}"
+        if not value or not all(_is_value(share) and 0 <= _first(share) <= 1 for share in value.values()):
+            self.problems.add(key, f"{what}: a column has a table of values, each with {A_SHARE}.")
+            return {}
+        total = fsum(_first(share) for share in value.values())
+        if abs(total - 1.0) > ROUNDING:
+            remedy = "Give shares of all its values, which sum to 1; a share of one value alone is a condition."
+            self.problems.add(key, f"The shares of {name!r} sum to {total:.6g}. {remedy}")
+        self._require_column(key, what, name)
+        kinds = [found[name] for found in self.schemas.values() if name in found]
+        return {_as_kind(text, kinds): share for text, share in value.items()}
 
 
 def _nodes(bias: Bias) -> tuple[Node, ...]:
     """Return the expressions that a bias in text consists of."""
     if isinstance(bias, ParametricBias):
-        assert isinstance(bias.family, Family)
+        assert not isinstance(bias.family, FunctionFamily)
+        if isinstance(bias.family, Cells):  # whose columns may be texts, which are no numbers
+            terms = [term for group in bias.family.groups for term in group if not isinstance(term, Column)]
+            return (*_nodes(bias.known), *terms)
         return (*_nodes(bias.known), *bias.family.terms)
     assert isinstance(bias, ExpressionBias)
     return (bias.node,)
@@ -233,9 +269,38 @@ def _as_kind(text: str, kinds: Sequence[Any]) -> Any:
     return text
 
 
-def _is_share(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1
+def _is_value(value: Any) -> bool:
+    """Tell whether a value of TOML is a number, or a list of a number and its standard error."""
+    pair = value if isinstance(value, list) and len(value) == 2 else [value, 0]
+    numbers = all(isinstance(part, int | float) and not isinstance(part, bool) for part in pair)
+    return numbers and all(abs(part) < inf for part in pair) and bool(pair[1] >= 0)
+
+
+def _first(value: Any) -> float:
+    return float(value[0] if isinstance(value, list) else value)
+
+
+def _as_toml(given: Any) -> str:
+    """Return a table of an earlier version under its new name, as one line."""
+    if not isinstance(given, dict):
+        return "[known], and a line for each known value."
+    lines = [f"{_toml_key(name)} = {value}" for name, value in given.items() if not isinstance(value, dict)]
+    tables = [
+        f"[known.{_toml_key(name)}] {', '.join(f'{_toml_key(key)} = {share}' for key, share in value.items())}"
+        for name, value in given.items()
+        if isinstance(value, dict)
+    ]
+    plain = [f"[known] {', '.join(lines)}"] if lines or not tables else []
+    return f"{'; '.join([*plain, *tables])} (each on a line of its own)."
+
+
+def _toml_key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
 
 
 def _ticked(name: str) -> str:
-    return str(where("`" + name.replace("`", "``") + "`"))
+    return str(where(_ticked_always(name)))
+
+
+def _ticked_always(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -10,7 +10,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from vardi._sample import DebiasedSample
+from vardi._fit.sample import DebiasedSample
 from vardi.errors import MismatchError, OutputError
 from vardi.study._engines import ROW, first_line, package
 from vardi.study._study import OpenStudy
@@ -64,11 +64,11 @@ def write_weights(opened: OpenStudy, fit: DebiasedSample, path: Path, *, with_da
         frame = opened.pool.with_columns(added) if with_data else package("polars").DataFrame(added)
         write_frame(frame.select(columns), path)
     elif opened.study.engine == "polars":
-        frames = [nw.to_native(part) for part in _lazy_parts(opened, fit, columns)]
+        frames = [nw.to_native(part) for part in _lazy_parts(opened, fit.weights, columns)]
         pl = package("polars")
         _sink(pl.concat(frames, how="diagonal_relaxed").select(columns), path)
     else:
-        _write_batches([nw.to_native(part) for part in _lazy_parts(opened, fit, columns)], columns, path)
+        _write_batches([nw.to_native(part) for part in _lazy_parts(opened, fit.weights, columns)], columns, path)
 
 
 def weights_frame(opened: OpenStudy, fit: DebiasedSample) -> Any:
@@ -91,12 +91,16 @@ def _own_series(opened: OpenStudy, fit: DebiasedSample) -> list[Any]:
 
 
 def draw(opened: OpenStudy, fit: DebiasedSample, n: int, seed: int | None, *, replace: bool = True) -> Any:
-    """Return rows drawn by weight, with the source and the row that each comes from: those of ``fit.sample``."""
-    if opened.is_lazy:
-        fit.sample(n)  # says that rows cannot be drawn where they are
-    positions = fit._positions(n, seed, replace=replace)
+    """Return rows drawn by weight, with the source and the row that each comes from: those of ``fit.sample``.
+
+    Rows that are left where they are, are drawn without replacement.
+    """
     columns = [name for name in _beside_data(opened, _own_columns(opened)) if name != "weight"]
-    return weights_frame(opened, fit)[positions].select(columns)
+    if not opened.is_lazy:
+        return weights_frame(opened, fit)[fit.held.positions(n, seed, replace=replace)].select(columns)
+    drawn = _lazy_parts(opened, fit.sample(n, seed, id=ROW), columns)
+    frames = [part.collect("polars").to_native() for part in drawn]
+    return package("polars").concat(frames, how="diagonal_relaxed").select(columns)
 
 
 def write_frame(frame: Any, path: Path) -> None:
@@ -155,11 +159,10 @@ def _ids(opened: OpenStudy) -> Any:
     return pl.concat([piece.cast(kind) for piece in pieces])
 
 
-def _lazy_parts(opened: OpenStudy, fit: DebiasedSample, columns: Sequence[str]) -> Iterator[Any]:
+def _lazy_parts(opened: OpenStudy, frames: Any, columns: Sequence[str]) -> Iterator[Any]:
     """Give the lazy frame of each sample, with those of the columns of a file of weights that it has."""
-    weighed = fit.weights
     kinds = _id_kinds(opened)
-    parts = [weighed] if opened.study.label is not None else [weighed[data.name] for data in opened.study.data]
+    parts = [frames] if opened.study.label is not None else [frames[data.name] for data in opened.study.data]
     for data, part in zip(opened.study.data, parts, strict=True):
         frame: Any = nw.from_native(part)
         source = nw.lit(data.name) if opened.study.label is None else nw.col(opened.source)

@@ -10,11 +10,11 @@ from pathlib import Path
 from vardi.errors import StudyError
 from vardi.study._columns import Columns
 from vardi.study._data import choose_engine, suggest_file
-from vardi.study._declared import Declared
 from vardi.study._engines import first_line
 from vardi.study._locate import key_lines
 from vardi.study._problems import Problems, study_error
 from vardi.study._study import Study
+from vardi.study.schema import Declared
 
 MAX_BYTES = 1_000_000
 MAX_PARTS = 100
@@ -99,8 +99,8 @@ def parse(text: str, path: Path) -> Study:
     columns.require_biases(biases)
     columns.require_own(places, label)
     texts = {name: text for name, (_, text) in biases.items()}
-    variables, shares = columns.variables(document), columns.shares(document, texts)
-    study = Study(path, declared.title(), tuple(places), texts, label, variables, engine, shares)
+    variables, known = columns.variables(document), columns.known(document, texts)
+    study = Study(path, declared.title(), tuple(places), texts, label, variables, engine, known)
     problems.require_none()
     return study
 

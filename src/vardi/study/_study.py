@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 
-from vardi._debias import debias, identify
-from vardi._frames import as_frame, concat
+from vardi._fit.debias import debias, identify
+from vardi._inputs.frames import as_frame, concat
 from vardi.biases import as_bias
 from vardi.errors import ExpressionError, InvalidBiasError, MissingValuesError, number_of_rows
 from vardi.study._data import Data, Engine
 from vardi.study._engines import COUNTS, LABEL, ROW, in_memory, left_in_place
 
 if TYPE_CHECKING:
-    from vardi._identify import Verdict
-    from vardi._sample import DebiasedSample
+    from vardi._fit.sample import DebiasedSample
+    from vardi._solve.identify import Verdict
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Study:
         Columns and expressions to report.
     engine : {"memory", "polars", "duckdb"}
         Where the rows are computed on.
-    shares : mapping
-        Known shares of the population.
+    known : mapping
+        What is known of the population.
     """
 
     path: Path
@@ -55,7 +55,7 @@ class Study:
     label: str | None = None
     variables: tuple[str, ...] = ()
     engine: Engine = "memory"
-    shares: Mapping[str, Any] = field(default_factory=dict)
+    known: Mapping[str, Any] = field(default_factory=dict)
 
     def open(self) -> OpenStudy:
         """Open the data: read them into memory, or leave them where they are and make the queries."""
@@ -70,8 +70,8 @@ class Study:
         return OpenStudy(self, frames)
 
     def _reads_label(self) -> bool:
-        """Tell whether a bias, a variable or a share reads the column of labels, as what it holds."""
-        texts = (*self.biases.values(), *self.variables, *self.shares)
+        """Tell whether a bias, a variable or a known value reads the column of labels, as what it holds."""
+        texts = (*self.biases.values(), *self.variables, *self.known)
         return self.label is not None and any(self.label in _columns_of(text) for text in texts)
 
     def verdict(self) -> Verdict:
@@ -133,13 +133,13 @@ class OpenStudy:
 
     def verdict(self) -> Verdict:
         """Tell whether the samples can be compared with one another, before any solve."""
-        shares = self.study.shares or None
-        return identify(self.samples, self.study.biases, source=self.source, counts=self._counts(), shares=shares)
+        known = self.study.known or None
+        return identify(self.samples, self.study.biases, source=self.source, counts=self._counts(), known=known)
 
     def fit(self) -> DebiasedSample:
         """Return the debiased sample of the study."""
-        shares = self.study.shares or None
-        return debias(self.samples, self.study.biases, source=self.source, counts=self._counts(), shares=shares)
+        known = self.study.known or None
+        return debias(self.samples, self.study.biases, source=self.source, counts=self._counts(), known=known)
 
     def _counts(self) -> Any:
         """Return counts as `vardi.debias` takes them, after a look for counts that are missing."""
@@ -159,7 +159,7 @@ class OpenStudy:
 
 
 def _columns_of(text: str | float) -> tuple[str, ...]:
-    """Return the columns that a bias, a variable or a share may read; a text may be the name of one."""
+    """Return the columns that a bias, a variable or a known value may read; a text may be the name of one."""
     with suppress(ExpressionError, InvalidBiasError):
         return (str(text), *as_bias(text).columns)
     return (str(text),)

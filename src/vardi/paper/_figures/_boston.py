@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from vardi import datasets
-from vardi._debias import debias
+from vardi._fit.debias import debias
 from vardi.paper._figures._style import FAINT, INK, MUTED, POOL, POPULATION, in_this_look, light_grid, new_figure
 
 CHEAP = 22  # the agency sells up to here

@@ -9,7 +9,7 @@ from matplotlib.patches import Ellipse
 from numpy.typing import NDArray
 
 from vardi import datasets
-from vardi._debias import debias
+from vardi._fit.debias import debias
 from vardi.learn.mixture import GaussianMixture
 from vardi.paper._clusters import fitted_mixture, match
 from vardi.paper._figures._style import INK, MUTED, POOL, POPULATION, in_this_look, light_grid, new_figure

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi, norm
 
 from vardi import datasets
-from vardi._frames import as_frame
+from vardi._inputs.frames import as_frame
 from vardi.biases import as_bias
 from vardi.paper._figures._style import INK, MUTED, SAMPLES, in_this_look, light_grid, new_figure
 

@@ -13,7 +13,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from vardi._output import whole_file
+from vardi._machine.atomic_write import whole_file
 from vardi.plots import AFTER, BEFORE
 
 Parameters = ParamSpec("Parameters")

@@ -1,0 +1,95 @@
+"""The command line of the benchmarks: names and options -> a page, and a picture beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks.draw import draw
+from benchmarks.peers import installed
+from benchmarks.records import Settings
+from benchmarks.run import BENCHMARKS, failed, run
+from vardi._machine.atomic_write import whole_file
+from vardi.cli._console import complain, progress, show_files, show_plain
+from vardi.cli._files import require_free
+from vardi.cli._guard import NO, guarded
+from vardi.cli._options import Quiet
+from vardi.errors import StudyError, suggest
+
+RESULTS = Path("benchmarks") / "RESULTS.md"
+"""Where a complete run goes when it is started from a clone."""
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+@app.command(
+    epilog="\b\nExamples:\n  python -m benchmarks --quick\n  python -m benchmarks dense-log growth --output results.md"
+)
+@guarded
+def bench(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Which ones; all by default.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="20 times fewer rows: a smoke test.")] = False,
+    shrink: Annotated[int | None, typer.Option("--shrink", min=1, metavar="N", help="N times fewer rows.")] = None,
+    repeats: Annotated[int | None, typer.Option("--repeats", min=1, metavar="R", help="Timed calls of each.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Peers on the largest matrix too: slow.")] = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the page goes.")] = None,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite a page that is there already.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run the benchmarks beside the peers that are installed.
+
+    A complete run at full size, started from a clone, goes to benchmarks/RESULTS.md; any other is printed unless
+    --output is given. Beside a page goes a picture, if matplotlib is installed. A peer that is not installed is a line
+    of the page: pip install 'vardi[bench]'.
+    """
+    for name in names or ():
+        if name not in BENCHMARKS:
+            known = ", ".join(BENCHMARKS)
+            raise StudyError(f"There is no benchmark {name!r}.{suggest(name, BENCHMARKS)} There are {known}.")
+    chosen = [name for name in BENCHMARKS if not names or name in names]
+    smaller = shrink or (20 if quick else 1)
+    settings = Settings(smaller, repeats or (3 if smaller == 1 else 2), full)
+    complete = len(chosen) == len(BENCHMARKS) and smaller == 1
+    if output is None and complete and RESULTS.is_file():
+        output, force = RESULTS, True
+    if output is not None:
+        require_free(output, force=force)
+    picture = output.with_suffix(".svg") if output is not None and installed("matplotlib") else None
+    if picture is not None:
+        require_free(picture, force=force)
+    with progress(hidden=quiet) as stage:
+        page, reports = run(
+            chosen,
+            settings,
+            _command(names or [], quick=quick, full=full, shrink=shrink, repeats=repeats),
+            lambda name, place: stage(f"{name} ({place + 1} of {len(chosen)})", place, len(chosen)),
+            picture.name if picture else None,
+        )
+        if picture is not None:
+            with whole_file(picture, overwrite=force) as temporary:
+                draw(reports, temporary, judged=smaller == 1)
+        if output is not None:
+            with whole_file(output, overwrite=force) as temporary:
+                temporary.write_text(page, encoding="utf-8")
+    if output is None:
+        show_plain(page)
+    elif not quiet:
+        show_files({"results": output} | ({"picture": picture} if picture else {}))
+    for name in failed(reports):
+        complain("error", f"The benchmark {name} failed; its page says how.", "bold red")
+    if failed(reports):
+        raise typer.Exit(NO)
+
+
+def _command(names: list[str], *, quick: bool, full: bool, shrink: int | None, repeats: int | None) -> str:
+    """Return what was asked for, without where it was written."""
+    flags = [flag for flag, given in (("--quick", quick), ("--full", full)) if given]
+    numbers = [f"{flag} {number}" for flag, number in (("--shrink", shrink), ("--repeats", repeats)) if number]
+    return " ".join(["python -m benchmarks", *names, *flags, *numbers])

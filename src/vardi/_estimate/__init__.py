@@ -1,0 +1,1 @@
+"""Solution -> numbers with their errors."""

@@ -1,0 +1,100 @@
+"""What a check of the declared biases says: BiasCheck, and where the samples depart most from them."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from dataclasses import dataclass
+
+import numpy as np
+
+from vardi._inputs.pool import Name
+from vardi.errors._texts import WIDTH, Outcome, cut, more, outcome, width_of
+
+SHOWN = 12  # samples of a summary
+CAVEAT = "Errors of a bias where no other sample could draw stay invisible, and a large p-value is no validation."
+
+
+@dataclass(frozen=True)
+class Worst:
+    """Where a sample departs most from its bias: the largest z of many regions, and so no test.
+
+    The ``sample`` has ``observed`` rows in the ``region`` of a ``column`` ("price between 12.1 and 18.3"), its bias
+    lets expect ``expected``, and they differ by ``z`` standard errors.
+    """
+
+    column: str
+    region: str
+    sample: Name
+    observed: float
+    expected: float
+    z: float
+
+    def __str__(self) -> str:
+        expected = f"where {self.expected:,.4g} are expected (z = {self.z:+.1f})"
+        rows = "row" if self.observed == 1 else "rows"
+        return f"{self.region}, {self.observed:,.4g} {rows} of {str(self.sample)!r} {expected}"
+
+
+@dataclass(frozen=True)
+class BiasCheck:
+    """Whether the samples agree with their declared biases where they overlap.
+
+    Attributes
+    ----------
+    pvalue : float
+        Small where they disagree. NaN where nothing can be tested, for the ``reason`` given.
+    statistic, df : float, int or None
+        Chi-square of the score test and its degrees of freedom, or the largest sqrt(n_k) times a distance of cdfs.
+    method, columns : str, tuple of str
+        How they were compared, and in what.
+    by_sample : dict of name to float
+        The p-value of each sample alone, not adjusted for their number. Of two samples both have the same.
+    worst : Worst or None
+        Where the disagreement is largest; None where no region has enough rows to tell.
+    untested : dict of name to float
+        The share of its rows that, in practice, no other sample could have drawn.
+    """
+
+    pvalue: float
+    statistic: float
+    df: int | None
+    method: str
+    columns: tuple[str, ...]
+    by_sample: dict[Name, float]
+    worst: Worst | None
+    untested: dict[Name, float]
+    reason: str = ""
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the p-value says of the declared biases: contradicted, doubtful or not contradicted."""
+        return outcome(self.pvalue)
+
+    @property
+    def worst_first(self) -> list[Name]:
+        """The samples, those that fit worst first, and at the end those that cannot be tested."""
+        return sorted(self.by_sample, key=lambda name: (math.isnan(self.by_sample[name]), self.by_sample[name]))
+
+    def summary(self) -> str:
+        """Return the check in at most 80 columns, the samples that fit worst first."""
+        if self.reason:
+            return textwrap.fill(f"The declared biases cannot be tested: {self.reason} {CAVEAT}", WIDTH)
+        scale = f"chi2 = {self.statistic:.4g}, df = {self.df}" if self.df else f"distance {self.statistic:.3g}"
+        said = f"p = {self.pvalue:.2g}: the declared biases are {self.outcome} ({self.method} test of "
+        said += f"{', '.join(self.columns)}; {scale})." + (f" Most apart: {self.worst}." if self.worst else "")
+        ordered = self.worst_first
+        width = width_of("sample", ordered, 30)
+        table = [f"{'sample':<{width}}  {'p-value':>8}  {'rows that no other could draw':>30}"]
+        for name in ordered[:SHOWN]:
+            numbers = f"{self.by_sample[name]:>8.2g}  {self.untested[name]:>30.0%}"
+            table.append(f"{cut(name, width):<{width}}  {numbers}")
+        table += more(ordered, SHOWN)
+        return "\n".join([textwrap.fill(said, WIDTH), "", *table, "", textwrap.fill(CAVEAT, WIDTH)])
+
+    __str__ = summary
+
+
+def untested(reason: str) -> BiasCheck:
+    """Return that the biases cannot be tested."""
+    return BiasCheck(np.nan, np.nan, None, "score", (), {}, None, {}, reason)

@@ -1,0 +1,424 @@
+r"""Whether the samples agree with their declared biases, where they overlap.
+
+Given a row z of the pool, the model says that it came from sample k with probability
+
+.. math:: p_k(z) = e^{u_k}\omega_k(z) \Big/ \sum_l e^{u_l}\omega_l(z),
+
+a multinomial logit with known offsets and free intercepts :math:`u_k`. Labels that are not spread as p says contradict
+a declared bias. Where one sample alone can draw, p is 1 and nothing is tested.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtrc
+
+from vardi._estimate.bias_check import BiasCheck, Worst
+from vardi._estimate.tangent import Tangent
+from vardi._inputs.pool import Name
+from vardi._machine.threads import map_blocks
+from vardi._rows.engine.distribution import EngineDistribution
+from vardi._rows.engine.functions import EngineFunction
+from vardi._rows.engine.labels import EngineLabels
+from vardi._rows.grouping import membership
+from vardi._solve.newton import newton
+from vardi._types import Floats, Integers
+from vardi.errors import MismatchError, suggest
+from vardi.errors._texts import show
+
+RANK = 1e-8  # eigenvalues of the scaled information, and information in rows, that are not told from zero
+FIFTHS, REGIONS, GRID = 5, 10, 200  # cells of a column: as features, to seek the worst in, for distances between cdfs
+INFORMED = 1.0  # information, in rows, from which the z of a region is near a normal variable
+ALONE = 0.999  # probability of its own sample from which a row says nothing of the others
+BATCH = 10_000_000  # multipliers drawn at once
+METHODS = {"score": 0, "ks": 999, "ks-bootstrap": 199}  # each with its draws
+
+
+Method: TypeAlias = Literal["score", "ks", "ks-bootstrap"]
+Features: TypeAlias = Literal["poly2", "cells"]
+
+
+def check_biases(
+    influence: Tangent,
+    names: Sequence[Name],
+    columns: Mapping[str, Floats],
+    *,
+    method: Method = "score",
+    features: Features = "poly2",
+    seed: int = 0,
+    draws: int | None = None,
+) -> BiasCheck:
+    r"""Test the declared biases against the samples.
+
+    The default is the score test of the logit. With features :math:`h_j` of the rows, :math:`h_0 = 1`, and counts c,
+
+    .. math::
+
+        U_{jk} = \sum_i c_i h_{ij} (1\{s_i = k\} - p_{ik}),\quad
+        M_{jk,j'l} = \sum_i c_i h_{ij} h_{ij'} p_{ik} (\delta_{kl} - p_{il}),\quad
+        V = M_{hh} - M_{h0} M_{00}^+ M_{0h},
+
+    and :math:`U'V^+U` is chi-square with rank V degrees of freedom: :math:`U_k / n_k` is the mean of h over sample k
+    minus its mean under the fitted law of sample k.
+
+    Parameters
+    ----------
+    influence, names, columns : Influence, sequence, mapping of name to ndarray
+        The fit, a name for each bias, and what to compare: numbers for the rows of the fit, in the order of the pool.
+    method : {"score", "ks", "ks-bootstrap"}
+        "ks" compares the cdf of each sample with that of its fitted law, by Gaussian multipliers; "ks-bootstrap" by
+        draws from the fitted laws, each fitted anew.
+    features : {"poly2", "cells"}
+        Of the score test: x and x squared of each column (more power), or indicators of its fifths.
+    seed, draws : int, optional
+        Of the ks methods: 999 draws of multipliers or 199 refits by default.
+
+    Returns
+    -------
+    BiasCheck
+        With NaN and a reason where nothing can be tested: one sample alone, or no column that varies in the overlap.
+
+    Examples
+    --------
+    >>> import vardi
+    >>> design = vardi.datasets.length_bias(seed=1)
+    >>> x = np.concatenate(list(design.samples.values()))
+    >>> wrong = vardi.debias(design.samples, design.biases | {"square": "x"})
+    >>> print(check_biases(wrong.held.tangent, wrong.names, {"x": x}))
+    p = 0.00032: the declared biases are contradicted (score test of x; chi2 =
+    20.95, df = 4). Most apart: x between 6.821 and 18.37, 28 rows of 'square' where
+    18.79 are expected (z = +2.8). ...
+    """
+    for given, known in ((method, METHODS), (features, ("poly2", "cells"))):
+        if given not in known:
+            message = f"Biases are not checked by {given!r}. Choose one of {show(known)}.{suggest(given, known)}"
+            raise MismatchError(message, expected=known, got=(given,))
+    if draws is not None and draws < 1:
+        raise MismatchError(f"{draws} draws say nothing. Give one or more.", expected=("1 or more",), got=(draws,))
+    labels = _Labels(influence, names)
+    varying = {name: values for name, values in columns.items() if np.ptp(values) > 0}
+    statistic, pvalues, df, reason = math.nan, np.full(labels.K + 1, math.nan), None, ""
+    if labels.K == 1:
+        reason = "there is one sample only, and none to compare it with."
+    elif method == "ks" and labels.sizes.min() < 2:
+        reason = "multipliers need two rows of every sample, which the score test does not."
+    elif varying and method == "score":
+        statistic, pvalues, df = _score(labels, np.hstack([_features(x, labels, features) for x in varying.values()]))
+    elif varying:
+        grids = [_Cells(x, labels, GRID) for x in varying.values()]
+        draw = _multipliers if method == "ks" else _refits
+        rng = np.random.default_rng(seed)
+        statistic, pvalues = _ks(labels, grids, draw(labels, grids, draws or METHODS[method], rng))
+    if not reason and math.isnan(pvalues[-1]):
+        reason = "no column was given that varies where the samples overlap."
+    worst = None if reason else _worst(labels, varying)
+    by_sample = dict(zip(labels.names, pvalues[:-1].tolist(), strict=True))
+    alone = np.bincount(labels.source, labels.counts * (labels.own > ALONE), minlength=labels.K) / labels.sizes
+    untested = dict(zip(labels.names, alone.tolist(), strict=True))
+    return BiasCheck(float(pvalues[-1]), statistic, df, method, tuple(varying), by_sample, worst, untested, reason)
+
+
+class _Labels:
+    """The label of every row, against the probabilities that the biases give it; sampled states only."""
+
+    def __init__(self, influence: Tangent, names: Sequence[Name]) -> None:
+        self.influence, rows, strata = influence, influence.rows, influence.strata
+        self.sampled = np.flatnonzero(influence.sampled)
+        self.names, self.K = [names[k] for k in self.sampled.tolist()], len(self.sampled)
+        self.sizes: Floats = rows.sizes[self.sampled]
+        self.source: Integers = np.searchsorted(self.sampled, strata.source)
+        self.counts: Floats = np.ones(len(self.source)) if strata.counts is None else strata.counts
+        self.kind: Integers = np.arange(len(self.source)) if rows.inverse is None else rows.inverse
+        self.P = self.probabilities(rows, influence.u)
+        self.own = self.P[self.kind, self.source]
+        self.residual = self.residual_of(membership(self.source, self.K, self.counts).T.toarray(), self.P)
+
+    def probabilities(self, rows: Any, u: Floats) -> Floats:
+        """Return p_ik of every kind of row."""
+        return np.asarray(rows.mix(u, np.eye(len(u))[:, self.sampled]))
+
+    def residual_of(self, drawn: Floats, P: Floats) -> Floats:
+        """Return c_i (1{s_i = k} - p_ik): how often each sample drew a row, minus p's share of all draws of it."""
+        return np.asarray(drawn - drawn.sum(axis=1)[:, None] * P[self.kind])
+
+    def information(self, y: Floats) -> Floats:
+        """Return sum_i c_i y_i (diag(p_i) - p_i p_i')."""
+        return _information(self.P, np.bincount(self.kind, self.counts * y, minlength=len(self.P)))
+
+    def solve(self, a: Floats) -> Floats:
+        """Return M_00^+ a for a of shape (K, m)."""
+        whole = np.zeros((len(self.influence.u), a.shape[1]))
+        whole[self.sampled] = a
+        return self.influence.hessian.solve(whole)[self.sampled]
+
+    def cross(self, y: Floats) -> Floats:
+        """Return the information between a feature y and all that was fitted, of shape (K, K + p)."""
+        w = np.bincount(self.kind, self.counts * y, minlength=len(self.P))
+        columns = [_information(self.P, w)]
+        for k, t in self.influence.measure.gradients().items():
+            place = int(np.searchsorted(self.sampled, k))
+            moved = (w * self.P[:, place])[:, None] * t
+            block = -self.P.T @ moved
+            block[place] += moved.sum(axis=0)
+            columns.append(block)
+        return np.hstack(columns)
+
+    def solve_fitted(self, a: Floats) -> Floats:
+        """Return the inverse information of all that was fitted times a, of shape (K + p, m)."""
+        K, at = self.K, self.influence.measure.coordinates
+        if not at.parameters:
+            return self.solve(a)
+        whole = np.zeros((len(at), a.shape[1]))
+        whole[self.sampled], whole[at.theta] = a[:K], a[K:]
+        solved = self.influence.jacobian.solve(whole)
+        return np.vstack([solved[self.sampled], solved[at.theta]])
+
+
+class _Cells:
+    """A column cut into cells that hold about as many rows each; few distinct values are a cell each."""
+
+    def __init__(self, values: Floats, labels: _Labels, most: int) -> None:
+        distinct, place = np.unique(values, return_inverse=True)
+        below = np.cumsum(np.bincount(place, labels.counts))
+        targets = np.linspace(0.0, 1.0, most + 1)[1:] * (below[-1] * (1.0 - 1e-12))
+        last = np.arange(len(distinct)) if len(distinct) <= most else np.unique(np.searchsorted(below, targets))
+        self.low, self.high = distinct[np.concatenate([[0], last[:-1] + 1])], distinct[last]
+        self.cell = np.searchsorted(last, place)
+        self.rows = membership(self.cell, len(last), None)  # times values of the rows: their sums within cells
+
+    def information(self, labels: _Labels) -> Floats:
+        """Return M_jj = M_j0 for the indicator of every cell j, of shape (cells, K, K)."""
+        table = (self.rows @ membership(labels.kind, len(labels.P), labels.counts).T).tocsr()
+        spans = zip(table.indptr[:-1], table.indptr[1:], strict=True)
+        return np.stack([_information(labels.P[table.indices[a:b]], table.data[a:b]) for a, b in spans])
+
+
+def _information(P: Floats, w: Any) -> Floats:
+    """Return sum_i w_i (diag(p_i) - p_i p_i'); its rows sum to zero, so the diagonal is known without cancellation."""
+    M = np.asarray(-sum(map_blocks(lambda rows: (P[rows] * w[rows, None]).T @ P[rows], *P.shape)))
+    np.fill_diagonal(M, 0.0)
+    np.fill_diagonal(M, -M.sum(axis=1))
+    return M
+
+
+def _features(values: Floats, labels: _Labels, kind: str) -> Floats:
+    """Return x and x^2 with mean 0 (for the sake of rounding), or the indicators of all cells but the last."""
+    if kind == "cells":
+        return np.asarray(_Cells(values, labels, FIFTHS).rows[:-1].T.toarray())
+    centred = values - np.average(values, weights=labels.counts)
+    centred /= np.abs(centred).max()  # whose square might overflow
+    x = centred / math.sqrt(np.average(centred**2, weights=labels.counts))
+    return np.column_stack([x, x**2 - 1.0])
+
+
+def _score(labels: _Labels, h: Floats) -> tuple[float, Floats, int]:
+    """Return the statistic, the p-values of each sample and of all together, and the degrees of freedom."""
+    J, K = h.shape[1], labels.K
+    cross = np.stack([labels.cross(h_j) for h_j in h.T])
+    M = np.empty((J, K, J, K))
+    for j in range(J):
+        for l in range(j + 1):
+            M[j, :, l] = M[l, :, j] = labels.information(h[:, j] * h[:, l])
+    return _tested(h.T @ labels.residual, M, cross, labels.solve_fitted)
+
+
+def _tested(U: Floats, M: Floats, cross: Floats, solve: Any) -> tuple[float, Floats, int]:
+    """Return the statistic of scores U (J, K) with information M, less what is lost to all that was fitted."""
+    J, K = U.shape
+    M_h0 = cross.reshape(J * K, -1)
+    V = M - (M_h0 @ solve(M_h0.T)).reshape(M.shape)
+    least = RANK * np.maximum(np.einsum("jkjk->jk", M), 1.0)
+    parts = [_chi2(U[:, k], V[:, k, :, k], least[:, k]) for k in range(K)]
+    statistic, pvalue, df = _chi2(U.ravel(), V.reshape(J * K, J * K), least.ravel())
+    return statistic, np.array([*(p for _, p, _ in parts), pvalue]), df
+
+
+def _chi2(U: Floats, V: Floats, least: Floats) -> tuple[float, float, int]:
+    """Return U' V^+ U, its p-value (NaN without information) and the rank of V, scaled to a unit diagonal."""
+    informed = np.flatnonzero(np.diag(V) > least)
+    root = np.sqrt(np.diag(V)[informed])
+    values, vectors = np.linalg.eigh(V[np.ix_(informed, informed)] / (root[:, None] * root))
+    kept = values > RANK * values.max(initial=0.0)
+    statistic = float(((vectors.T @ (U[informed] / root))[kept] ** 2 / values[kept]).sum())
+    return statistic, float(chdtrc(int(kept.sum()), statistic)), int(kept.sum())
+
+
+def _ks(labels: _Labels, grids: Sequence[_Cells], drawn: Floats) -> tuple[float, Floats]:
+    """Return the largest T_k, and the p-values of each sample and of all together among draws of the null."""
+    T = _suprema([grid.rows @ labels.residual for grid in grids], labels.sizes)
+    tied = T * (1.0 - 1e-6)  # equal distances count, and refits are solved to that
+    exceeded = np.column_stack([drawn >= tied, drawn.max(axis=1) >= tied.max()]).sum(axis=0)
+    untestable = np.append(drawn.max(axis=0), drawn.max()) < RANK
+    return float(T.max()), np.where(untestable, math.nan, (1 + exceeded) / (1 + len(drawn)))
+
+
+def _suprema(gaps: Sequence[Floats], sizes: Floats) -> Floats:
+    r"""Return :math:`T_k = \sqrt{n_k} \sup_t |\hat F_k(t) - \tilde F_k(t)|` from residuals by cell and sample."""
+    return np.asarray(np.max([np.abs(np.cumsum(gap, axis=0)).max(axis=0) for gap in gaps], axis=0) / np.sqrt(sizes))
+
+
+def _multipliers(labels: _Labels, grids: Sequence[_Cells], draws: int, rng: np.random.Generator) -> Floats:
+    r"""Draw T_k from normal multiples of :math:`\zeta_{ik}(t)`, centred within samples.
+
+    .. math:: \zeta_{ik}(t) = 1\{x_i \le t\}(1\{s_i = k\} - p_{ik}) / \lambda_k + J_k(t)'H^+p_i,\qquad
+              J_{kl}(t) = \sum_i m_i 1\{x_i \le t\} p_{ik}(\delta_{kl} - p_{il}) / \lambda_k.
+    """
+    influence, n = labels.influence, len(labels.source)
+    JH = [np.stack([labels.solve(M).T for M in np.cumsum(grid.information(labels), axis=0)]) for grid in grids]
+    T = np.zeros((draws, labels.K))
+    for batch in np.array_split(np.arange(draws), max(1, draws * n // BATCH)):
+        xi = influence.strata.scatter(rng.standard_normal((n, len(batch)))) / labels.counts[:, None]
+        through_u = influence.measure.project(xi)[labels.sampled]
+        for k in range(labels.K):
+            direct = xi * labels.residual[:, [k]]
+            for grid, JH_k in zip(grids, (part[:, k] for part in JH), strict=True):
+                Z = np.cumsum(grid.rows @ direct, axis=0) + JH_k @ through_u
+                T[batch, k] = np.maximum(T[batch, k], np.abs(Z).max(axis=0))
+    return T * (influence.n / np.sqrt(labels.sizes))
+
+
+def _refits(labels: _Labels, grids: Sequence[_Cells], draws: int, rng: np.random.Generator) -> Floats:
+    r"""Draw T_k from samples of the fitted laws, :math:`m_i p_{ik} / \lambda_k` on row i, each fitted anew."""
+    law = np.cumsum(labels.P[labels.kind] * labels.counts[:, None], axis=0).T
+    groups = _Group.all_of(labels)
+    sizes: Floats = np.rint(labels.sizes)
+    drawn = np.full((draws, labels.K), np.inf)  # what a draw that cannot be fitted counts as
+    for T in drawn:
+        picked = [p.searchsorted(p[-1] * rng.random(int(n_k)), "right") for n_k, p in zip(sizes, law, strict=True)]
+        rows = np.array([np.bincount(row, minlength=len(labels.kind)) for row in picked], np.float64).T
+        counts = np.bincount(labels.kind, rows.sum(axis=1), minlength=len(labels.P)).astype(np.float64)
+        u = labels.influence.u.copy()
+        if all(group.refitted(u, counts) for group in groups):
+            residual = labels.residual_of(rows, labels.probabilities(labels.influence.rows, u))
+            T[:] = _suprema([grid.rows @ residual for grid in grids], sizes)
+    return drawn
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Samples that overlap joins, with their rows: the same rows with other counts, whose labels matter by size only.
+
+    Attributes
+    ----------
+    states : ndarray of bool
+        The samples.
+    places : ndarray of int
+        Their rows among all.
+    rows : Rows
+        These rows.
+    sizes : ndarray of shape (K,)
+        Whole numbers of rows that each sample draws.
+    """
+
+    states: NDArray[np.bool_]
+    places: Integers
+    rows: Any
+    sizes: Floats
+
+    @classmethod
+    def all_of(cls, labels: _Labels) -> list[_Group]:
+        """Return all groups of two samples or more."""
+        rows, hessian = labels.influence.rows, labels.influence.hessian
+        found = []
+        for states, _ in hessian.blocks:
+            whole = states.sum() == hessian.sampled.sum()
+            places = np.arange(len(rows)) if whole else np.flatnonzero(states[rows.source])
+            found.append(cls(states, places, rows if whole else rows.subset(places), np.rint(rows.sizes)))
+        return found
+
+    def refitted(self, u: Floats, counts: Floats) -> bool:
+        """Solve for other counts of all rows from u on, put the solution there, and tell whether there is one."""
+        star = self.rows.with_counts(counts[self.places])
+        star.sizes = np.where(self.states, self.sizes, 0.0)  # labels matter through the sizes only
+        solution = newton(star, np.where(self.states, u, -np.inf), tol=1e-6)
+        u[self.states] = solution.u[self.states]
+        return solution.converged
+
+
+def _worst(labels: _Labels, columns: Mapping[str, Floats]) -> Worst | None:
+    """Return the cell of a column, and the sample, where observed and expected rows are most standard errors apart."""
+    worst = None
+    for name, values in columns.items():
+        cells = _Cells(values, labels, REGIONS)
+        gap = cells.rows @ labels.residual
+        observed = np.asarray((cells.rows @ membership(labels.source, labels.K, labels.counts).T).toarray())
+        table = observed, gap, cells.information(labels), cells.low, cells.high
+        worst = _further(worst, name, labels.names, table, labels.solve)
+    return worst
+
+
+def _further(worst: Worst | None, name: str, names: Sequence[Name], table: tuple[Any, ...], solve: Any) -> Worst | None:
+    """Return the cell of a column that is furthest off, if it is further than the worst so far."""
+    observed, gap, information, low, high = table
+    variance = np.stack([np.diag(M - M @ solve(M)) for M in information])
+    z = np.where(variance >= INFORMED, gap / np.sqrt(np.maximum(variance, INFORMED)), 0.0)
+    largest = np.abs(z) >= np.abs(z).max() * (1.0 - 1e-9)  # of two samples each differs by as much: name the first
+    j, k = np.unravel_index(int(largest.argmax()), z.shape)
+    if not z[j, k] or (worst is not None and abs(z[j, k]) <= abs(worst.z)):
+        return worst
+    seen = float(observed[j, k]), float(observed[j, k] - gap[j, k]), float(z[j, k])
+    region = f"between {low[j]:.4g} and {high[j]:.4g}" if low[j] < high[j] else f"equal to {low[j]:.4g}"
+    return Worst(name, f"{name} {region}", names[int(k)], *seen)
+
+
+def check_engine_biases(
+    labels: EngineLabels,
+    tangent: Tangent,
+    names: Sequence[Name],
+    functions: Mapping[str, EngineFunction],
+    *,
+    features: Features = "poly2",
+) -> BiasCheck:
+    """Test the biases of rows in an engine by the score test, as :func:`check_biases` does in memory.
+
+    Parameters
+    ----------
+    labels : EngineLabels
+        The rows, without known values.
+    tangent : Tangent
+        Of the same point.
+    names : sequence
+        A name for each bias.
+    functions : mapping from name to EngineFunction
+        The columns to compare the samples in.
+    features : {"poly2", "cells"}
+        As for :func:`check_biases`.
+    """
+    sampled, at = labels.sampled, labels.at.coordinates
+    own = [names[k] for k in sampled.tolist()]
+    ends = {name: EngineDistribution(labels.at, function).ends for name, function in functions.items()}
+    varying = {name: function for name, function in functions.items() if ends[name][0] < ends[name][1]}
+    statistic, pvalues, df, reason = math.nan, np.full(labels.K + 1, math.nan), None, ""
+
+    def solve(a: Floats) -> Floats:
+        whole = np.zeros((len(at), a.shape[1]))
+        whole[sampled], whole[at.theta] = a[: labels.K], a[labels.K :]
+        solved = tangent.jacobian.solve(whole) if at.parameters else tangent.hessian.solve(whole)
+        return np.vstack([solved[sampled], solved[at.theta]])
+
+    def solve_normalisers(a: Floats) -> Floats:
+        whole = np.zeros((at.samples, a.shape[1]))
+        whole[sampled] = a
+        return tangent.hessian.solve(whole)[sampled]
+
+    if labels.K == 1:
+        reason = "there is one sample only, and none to compare it with."
+    elif varying:
+        sums = labels.score(labels.features(list(varying.values()), features))
+        statistic, pvalues, df = _tested(sums.residual, sums.information, sums.cross, solve)
+    if not reason and math.isnan(pvalues[-1]):
+        reason = "no column was given that varies where the samples overlap."
+    worst = None
+    for name, function in () if reason else varying.items():
+        cells = labels.cells(function, REGIONS)
+        table = cells.observed, cells.observed - cells.expected, cells.information, cells.low, cells.high
+        worst = _further(worst, name, own, table, solve_normalisers)
+    by_sample = dict(zip(own, pvalues[:-1].tolist(), strict=True))
+    alone = dict(zip(own, labels.alone(ALONE).tolist(), strict=True))
+    return BiasCheck(float(pvalues[-1]), statistic, df, "score", tuple(varying), by_sample, worst, alone, reason)

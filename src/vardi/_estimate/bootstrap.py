@@ -1,0 +1,383 @@
+r"""Bootstrap within samples: draw how often each row counts, solve for the normalisers again, look at the spread.
+
+Sample k was drawn on its own, so each draw leaves its :math:`n_k` rows their number and changes how often each counts:
+
+- *bayesian* (Rubin 1981): :math:`b_i \sim \mathrm{Exp}(1)`, rescaled to sum to :math:`n_k` over sample k. Every row
+  stays, so samples that can be compared remain so;
+- *rows* (Efron 1979): multinomial counts. A draw may lose the rows that join two samples: then it has no fit.
+
+Known values with an error are drawn anew too, and parameters of biases fitted anew.
+
+The refit starts at the solution and needs the draw's counts by row of :class:`~vardi._rows.Rows` only. Where equal rows
+are collapsed (indicator biases) these are a handful of sums: a refit of a million rows costs its random numbers.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, get_args
+
+import joblib
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from vardi._estimate.estimates import Estimate, quantile_of_normal
+from vardi._estimate.resampling import Kind, Plan, group_codes, make_plan
+from vardi._inputs.frames.functions import is_function, name_of
+from vardi._rows import Rows
+from vardi._solve.identify import Name
+from vardi._solve.refit import Refit
+from vardi._types import Floats
+from vardi.errors import (
+    MismatchError,
+    NotIdentifiableError,
+    VardiWarning,
+    WeakOverlapWarning,
+)
+from vardi.errors._texts import show
+
+TOLERANCE = 1e-6  # of a refit: far below the spread of any draw
+MOST_FAILED = 0.1  # share of draws without a fit from which their spread says nothing
+BATCH = 8  # draws that a thread takes at once, in the same memory: fresh memory costs as much as what is drawn
+
+Progress: TypeAlias = Callable[[int, int], object]
+
+
+@dataclass(frozen=True, eq=False)
+class Bootstrap:
+    """What refits of resampled rows give.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n, m)
+        The statistics of each draw; NaN for a draw that has no fit.
+    value : float or ndarray
+        The statistics of the fit itself: a number for one statistic.
+    log_omegas : ndarray of shape (n, K)
+        The log normalisers of each draw; NaN for a draw that has no fit.
+    failed : int
+        Draws that have no fit, because their samples could not be compared.
+    names : tuple of str
+        A name for each statistic.
+    level : float
+        Nominal coverage of ``interval``.
+    kind : str
+        What was drawn.
+    """
+
+    values: Floats = field(repr=False)
+    value: Any
+    log_omegas: Floats = field(repr=False)
+    failed: int
+    names: tuple[str, ...]
+    level: float
+    kind: str
+
+    @property
+    def stderr(self) -> Any:
+        """Standard deviation over the draws that have a fit, in the shape of ``value``."""
+        return self._shaped(self._fitted.std(axis=0, ddof=1))
+
+    @property
+    def interval(self) -> Any:
+        """Value plus and minus z standard errors: (low, high), or an array of shape (..., 2)."""
+        half = quantile_of_normal(self.level) * self._fitted.std(axis=0, ddof=1)
+        value = np.ravel(self.value)
+        return self._ends(value - half, value + half)
+
+    def percentile(self, level: float | None = None) -> Any:
+        """Return the interval between quantiles of the draws.
+
+        It follows a skewed law, but with few draws covers less than ``interval`` does: have a thousand or more.
+        """
+        level = self.level if level is None else level
+        quantile_of_normal(level)  # refuses what is no level
+        low, high = np.quantile(self._fitted, [0.5 - level / 2, 0.5 + level / 2], axis=0)
+        return self._ends(low, high)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __str__(self) -> str:
+        failed = f"{self.failed} failed" if self.failed else "none failed"
+        kind = "Bayesian bootstrap" if self.kind == "bayesian" else "Bootstrap of rows"
+        width = max(len(name) for name in self.names)
+        errors = self._fitted.std(axis=0, ddof=1)
+        lines = [
+            f"{name:<{width}}  {Estimate(float(value), float(error), self.level)}"
+            for name, value, error in zip(self.names, np.ravel(self.value), errors, strict=True)
+        ]
+        return "\n".join([f"{kind}: {len(self)} refits, {failed}", *lines])
+
+    @property
+    def _fitted(self) -> Floats:
+        return self.values[np.isfinite(self.log_omegas).any(axis=1)]
+
+    def _shaped(self, flat: Floats) -> Any:
+        return float(flat[0]) if np.ndim(self.value) == 0 else flat.reshape(np.shape(self.value))
+
+    def _ends(self, low: Floats, high: Floats) -> Any:
+        if np.ndim(self.value) == 0:
+            return float(low[0]), float(high[0])
+        return np.stack([self._shaped(low), self._shaped(high)], axis=-1)
+
+
+def bootstrap(
+    held: Any,
+    statistic: Any = None,
+    n: int = 1000,
+    seed: int | np.random.Generator | None = 0,
+    *,
+    kind: Kind = "bayesian",
+    groups: Any = None,
+    level: float = 0.95,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Bootstrap:
+    """Refit the normalisers to resampled rows, and give the spread of a statistic over the refits.
+
+    Parameters
+    ----------
+    held : Any
+        The fit's rows and solution.
+    statistic : str, expression, array, list of these, callable or None
+        A column, an expression or a value for each row, of which the debiased mean is taken; several of these; or a
+        function of the weights that returns a number or an array. The weights are in pool order, each times how often
+        its row was drawn, with mean 1 over the (counted) rows. None gives the log normalisers alone.
+    n : int
+        How many draws.
+    seed : int, Generator or None
+        Draw i depends on the seed and i alone, whatever ``n`` and ``jobs`` are.
+    kind : {"bayesian", "rows"}
+        Exponential multiplicities of mean 1 (every row stays), or rows drawn with replacement.
+    groups : array or str, optional
+        For rows that depend on one another: the cluster or block of each row, or the column that has it. Whole groups
+        are drawn, within samples.
+    level : float
+        Nominal coverage of the interval.
+    jobs : int, optional
+        Threads; by default as many as there are processors, but one for a function, which may not be safe to call from
+        several at once.
+    progress : callable, optional
+        Called as ``progress(done, n)`` as draws are done.
+
+    Returns
+    -------
+    Bootstrap
+        Draws, standard errors and intervals.
+
+    Raises
+    ------
+    NotIdentifiableError
+        Where more than a tenth of the draws have no fit.
+
+    Examples
+    --------
+    >>> import vardi
+    >>> from vardi._estimate.bootstrap import bootstrap
+    >>> design = vardi.datasets.house_prices(seed=0)
+    >>> fit = vardi.debias(design.samples, design.biases)
+    >>> print(bootstrap(fit.held, ["MEDV", "MEDV > 30"], n=200))
+    Bayesian bootstrap: 200 refits, none failed
+    MEDV       23.2 ± 1.0 (95%: 21.2 to 25.2)
+    MEDV > 30  0.190 ± 0.041 (95%: 0.109 to 0.271)
+    """
+    _check(n, kind, level, jobs)
+    codes = None if groups is None else group_codes(held, groups)
+    plan = make_plan(held, codes, of_rows=statistic is not None)
+    _warn_of_single_units(plan, held.names, grouped=codes is not None)
+    measure = _measure(held, statistic, plan)
+    refits = _Refits(held, plan, measure, kind, _entropy(seed))
+    if jobs is None:
+        jobs = 1 if callable(statistic) else joblib.cpu_count()
+    K, m = len(held.names), len(measure.names)
+    values, log_omegas = np.full((n, m), np.nan), np.full((n, K), np.nan)
+    failures = []
+    for i, refit in enumerate(_in_threads(refits, n, jobs, progress)):
+        if isinstance(refit, Refit):
+            failures.append(refit)
+        else:
+            values[i], log_omegas[i] = refit
+    _report_failures(failures, n, kind, held)
+    value = measure.value if measure.value.ndim else float(measure.value)
+    return Bootstrap(values, value, log_omegas, len(failures), measure.names, level, kind)
+
+
+@dataclass(frozen=True)
+class _Measure:
+    """Statistics as functions of a draw: of its multiplicities, and of the weight of each row of ``rows`` beside."""
+
+    names: tuple[str, ...]
+    value: Floats
+    of: Callable[[Floats, Floats, Floats, Floats], Floats]  # (drawn, scale, log omegas, space) -> (m,)
+
+
+def _measure(held: Any, statistic: Any, plan: Plan) -> _Measure:
+    if statistic is None:
+        names = tuple(f"log Omega of {name}" for name in held.names)
+        return _Measure(names, held.log_omegas, lambda drawn, scale, log_omegas, space: log_omegas)
+    if callable(statistic):
+        return _function(held, statistic, plan)
+    return _means(held, statistic, plan)
+
+
+def _means(held: Any, statistic: Any, plan: Plan) -> _Measure:
+    single, names, columns = _columns(held, statistic)
+    influence = held.tangent
+    mass = influence.weights if influence.strata.counts is None else influence.weights * influence.strata.counts
+    total = influence.n
+    value = np.array([mass @ column / total for column in columns])
+    ordered = [column[plan.order] for column in columns]
+
+    def of(drawn: Floats, scale: Floats, log_omegas: Floats, space: Floats) -> Floats:
+        if plan.starts is None:
+            weights = np.multiply(scale, drawn, out=space)
+            return np.array([weights @ column for column in ordered]) / total
+        sums = [scale @ plan.gather(np.multiply(drawn, column, out=space)) for column in ordered]
+        return np.array(sums) / total
+
+    return _Measure(names, value[0] if single else value, of)
+
+
+def _columns(held: Any, statistic: Any) -> tuple[bool, tuple[str, ...], list[Floats]]:
+    if is_function(statistic):
+        return True, (name_of(statistic),), [held.values(statistic)]
+    if isinstance(statistic, list | tuple) and statistic and all(is_function(s) or np.ndim(s) for s in statistic):
+        names = tuple(name_of(s) if is_function(s) else f"mean {j}" for j, s in enumerate(statistic))
+        return False, names, [held.values(s) for s in statistic]
+    array = np.asarray(statistic)
+    if array.ndim == 2:
+        return False, tuple(f"mean {j}" for j in range(array.shape[1])), [held.values(column) for column in array.T]
+    return True, ("mean",), [held.values(statistic)]
+
+
+def _function(held: Any, function: Callable[[Floats], Any], plan: Plan) -> _Measure:
+    positions = plan.order if held.kept is None else np.flatnonzero(held.kept)[plan.order]
+    value = np.asarray(function(held.probabilities * held.tangent.n), np.float64)
+    name = getattr(function, "__name__", "statistic")
+    name = "statistic" if name == "<lambda>" else name
+    names = tuple(f"{name}{list(index)}" for index in np.ndindex(value.shape)) if value.ndim else (name,)
+
+    def of(drawn: Floats, scale: Floats, log_omegas: Floats, space: Floats) -> Floats:
+        weights = np.zeros(len(held))
+        weights[positions] = plan.spread(scale) * drawn
+        result = np.asarray(function(weights), np.float64)
+        if result.shape != value.shape:
+            raise MismatchError(
+                f"The statistic has shape {value.shape} for the fit, but {result.shape} for a draw, so there is no "
+                "spread to speak of. Return as many numbers whatever the weights are.",
+                expected=value.shape,
+                got=result.shape,
+            )
+        return result.ravel()
+
+    return _Measure(names, value, of)
+
+
+class _Refits:
+    """The refit of each draw, as a function of its number."""
+
+    def __init__(self, held: Any, plan: Plan, measure: _Measure, kind: Kind, entropy: int | Sequence[int]) -> None:
+        self.held, self.plan, self.measure, self.kind, self.entropy = held, plan, measure, kind, entropy
+        plan.rows._scale(held.solution.u)  # once, to be shared: a refit does not move u far
+        self.may_part = kind == "rows" and not _allow_all(plan.rows)
+
+    def __call__(self, i: int, space: Floats) -> tuple[Floats, Floats] | Refit:
+        """Return statistics and log normalisers of draw i, or the refit that failed."""
+        rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(self.entropy, spawn_key=(i,))))
+        drawn = self.plan.draw(rng, self.kind, space[0])
+        counts, factors = self.plan.counts(drawn)
+        refit = self.held.refit(counts, tol=TOLERANCE, may_part=self.may_part, rng=rng)
+        if refit.weights is None:
+            return refit
+        values = self.measure.of(drawn, (refit.weights * factors)[self.plan.place], refit.log_omegas, space[1])
+        return values, refit.log_omegas
+
+
+def _in_threads(
+    refits: _Refits, n: int, jobs: int, progress: Progress | None
+) -> Iterator[tuple[Floats, Floats] | Refit]:
+    """Give the refits of draws 0 to n - 1 in their order, however many threads make them."""
+
+    def batch(low: int) -> list[tuple[Floats, Floats] | Refit]:
+        space = np.empty((2, len(refits.plan.order)))
+        return [refits(i, space) for i in range(low, min(low + BATCH, n))]
+
+    with threadpool_limits(1, user_api="blas"):  # threads of their own would only stand in the way of one another
+        parallel = joblib.Parallel(n_jobs=jobs, backend="threading", return_as="generator")
+        for number, results in enumerate(parallel(joblib.delayed(batch)(low) for low in range(0, n, BATCH))):
+            yield from results
+            if progress is not None:
+                progress(min((number + 1) * BATCH, n), n)
+
+
+def _allow_all(rows: Rows) -> bool:
+    """Tell whether every bias allows every row, so that no draw can part the samples."""
+    sampled = np.flatnonzero(rows.sizes > 0)
+    reach = rows.reach()[sampled][:, sampled]
+    return isinstance(reach, np.ndarray) and bool((reach == rows.sizes[sampled]).all())
+
+
+def _entropy(seed: int | np.random.Generator | None) -> Any:
+    if isinstance(seed, np.random.Generator):
+        return int(seed.integers(2**63))
+    return np.random.SeedSequence(seed).entropy
+
+
+def _check(n: int, kind: Kind, level: float, jobs: int | None) -> None:
+    quantile_of_normal(level)
+    if jobs == 0:
+        raise MismatchError("0 jobs do nothing. Give 1 or more, or -1 for all cores.", expected=(1,), got=(0,))
+    if n < 2:
+        raise MismatchError(
+            f"{n} draws have no spread. Give n = 2 or more; 1000 is a good number.", expected=(2,), got=(n,)
+        )
+    if kind not in get_args(Kind):
+        raise MismatchError(
+            f"kind is {kind!r}. Give 'bayesian' (every row stays, with a random weight) or 'rows' (rows are drawn with "
+            "replacement).",
+            expected=get_args(Kind),
+            got=(kind,),
+        )
+
+
+def _warn_of_single_units(plan: Plan, names: Sequence[Name], *, grouped: bool) -> None:
+    alone = plan.units == 1
+    if plan.unit_counts is not None:
+        alone &= plan.rows.sizes <= 1
+    if alone.any():
+        said = show(name for name, single in zip(names, alone, strict=True) if single)
+        warnings.warn(
+            f"There is one {'group' if grouped else 'row'} only in {said}, so resampling shows none of the spread that "
+            "comes from there: standard errors are too small.",
+            VardiWarning,
+            stacklevel=4,
+        )
+
+
+def _report_failures(failures: Sequence[Refit], n: int, kind: Kind, held: Any) -> None:
+    """Say how many draws have no fit; raise where the others do not stand for them."""
+    if not failures:
+        return
+    names = [name for name, size in zip(held.names, held.rows.sizes, strict=True) if size > 0]
+    labels = failures[0].labels if held.joint is None else held.groups[held.rows.sizes > 0]
+    groups = [[names[k] for k in np.flatnonzero(labels == label)] for label in dict.fromkeys(labels.tolist())]
+    fact = (
+        f"{len(failures)} of {n} draws have no fit: too few of their rows join the samples. In the first such draw "
+        f"{' and '.join(f'({show(group)})' for group in groups[:6])} cannot be compared."
+        if held.joint is None
+        else f"{len(failures)} of {n} draws have no fit: their rows do not determine the parameters of the biases, or "
+        "cannot meet the known values."
+    )
+    remedy = (
+        "Use kind='bayesian', which keeps every row, or add rows where these samples overlap."
+        if kind == "rows"
+        else "Add a sample that lies between them, or more rows where they overlap."
+    )
+    if len(failures) > MOST_FAILED * n:
+        raise NotIdentifiableError(f"{fact} The others do not stand for all. {remedy}", groups=groups)
+    warnings.warn(
+        f"{fact} Standard errors are of the other draws, and so too small. {remedy}", WeakOverlapWarning, stacklevel=4
+    )

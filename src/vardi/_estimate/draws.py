@@ -1,0 +1,71 @@
+"""Positions of rows, drawn by their probability."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from vardi._types import Floats, Integers
+from vardi.errors import MismatchError
+
+Method: TypeAlias = Literal["multinomial", "systematic"]
+
+
+def draw(probabilities: Floats, size: Any, rng: Any, *, replace: bool = True, method: Method = "multinomial") -> Any:
+    """Return positions drawn by probability; size and method are those of :class:`DebiasedResampler`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vardi._estimate.draws import draw
+    >>> draw(np.array([0.5, 0.3, 0.2]), 10, np.random.default_rng(0), method="systematic")
+    array([0, 0, 0, 0, 0, 1, 1, 1, 2, 2])
+    """
+    if method not in get_args(Method):
+        raise MismatchError(
+            f"The method is {method!r}. Give 'multinomial' or 'systematic'.", expected=get_args(Method), got=(method,)
+        )
+    most = math.floor(1.0 / probabilities.max() + 1e-9)
+    size = rows_to_draw(size, len(probabilities), len(probabilities) if replace else most)
+    if replace and method == "multinomial":
+        return rng.choice(len(probabilities), size=size, p=probabilities)
+    if replace:
+        return _systematic(probabilities, size, rng)
+    if size > most:
+        raise MismatchError(
+            f"{size} rows cannot be drawn without replacement: the row of largest weight would have to come more than "
+            f"once for the draw to be unbiased. Draw at most {most} rows, or with replacement.",
+            expected=(most,),
+            got=(size,),
+        )
+    order = rng.permutation(len(probabilities)) if method == "multinomial" else np.arange(len(probabilities))
+    while True:  # rounding of the cumulated probabilities may, very rarely, hit a row of probability 1 / size twice
+        drawn = _systematic(probabilities[order], size, rng)
+        if (np.diff(drawn) > 0).all():
+            return order[drawn]
+
+
+def _systematic(probabilities: Floats, size: int, rng: Any) -> Integers:
+    ends = np.cumsum(probabilities)
+    points = (np.arange(size) + rng.random()) / size
+    return np.searchsorted(ends / ends[-1], np.minimum(points, np.nextafter(1.0, 0.0)), side="right")
+
+
+def rows_to_draw(size: Any, n: int, default: int) -> int:
+    """Return how many rows are meant: a number, a share of n, or the default."""
+    if size is None:
+        return default
+    whole = isinstance(size, Integral) and not isinstance(size, bool)
+    share = isinstance(size, Real) and not isinstance(size, Integral) and math.isfinite(size)
+    rows = int(size) if whole else round(float(size) * n) if share else 0
+    if rows < 1:
+        raise MismatchError(
+            f"size is {size!r}, which is no number of rows to draw. Give an integer (rows), a float (share of the {n} "
+            "rows there are) that comes to one row or more, or None.",
+            expected=("rows", "share", None),
+            got=(size,),
+        )
+    return rows

@@ -1,0 +1,163 @@
+"""What is known of the population beside what the samples say of it on their own."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+from vardi._estimate.estimates import with_digits_of
+from vardi._inputs.known import Known
+from vardi._types import Floats
+from vardi.biases import Bias
+from vardi.errors._texts import cut
+
+CONTRADICTED = 0.01  # p-value below which a warning is given
+APART = 2.0  # standard errors from which a line is named among what the samples contradict
+SHOWN = 12
+WIDTH = 80
+
+
+@dataclass(frozen=True)
+class KnownLine:
+    """One known value, and what the samples say of it.
+
+    Attributes
+    ----------
+    label : str
+        What it is the mean of: a column, a condition, a value of a column, a sample's bias.
+    known, known_stderr : float
+        The known value and its standard error, zero where it is exact.
+    estimated, stderr : float
+        The same by the samples and their biases, with its error; what is known gives the masses of groups that overlap
+        does not join. An error of zero says that the samples know nothing of it beyond that.
+    columns : tuple of str
+        The columns that it reads.
+    margin : tuple of (str, value) or None
+        The column and its value whose share it is, where the shares of all values of a column are known.
+    """
+
+    label: str
+    known: float
+    known_stderr: float
+    estimated: float
+    stderr: float
+    columns: tuple[str, ...] = ()
+    margin: tuple[str, Any] | None = None
+
+    @property
+    def z(self) -> float:
+        """By how many standard errors the samples differ from what is known; NaN where they cannot tell."""
+        if not self.stderr > 0:
+            return math.nan
+        return (self.estimated - self.known) / math.hypot(self.stderr, self.known_stderr)
+
+
+@dataclass(frozen=True)
+class KnownCheck:
+    """What is known of the population against the samples.
+
+    Attributes
+    ----------
+    lines : tuple of KnownLine
+        One for each known value.
+    statistic, df, pvalue : float, int, float
+        The chi-square test of all of them together; the p-value is NaN where the samples cannot tell.
+    residual : float
+        The largest distance of the weighted rows from a known value.
+    samples : tuple of str
+        The samples that were drawn.
+    """
+
+    lines: tuple[KnownLine, ...]
+    statistic: float
+    df: int
+    pvalue: float
+    residual: float
+    samples: tuple[str, ...]
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether the samples contradict what is known, at one per cent."""
+        return self.pvalue < CONTRADICTED
+
+    @property
+    def verdict(self) -> str:
+        """The outcome in a sentence; where the samples contradict what is known, with what may be wrong."""
+        if math.isnan(self.pvalue):
+            return "The samples say nothing on their own of what is known, so it cannot be tested."
+        said = "contradict" if self.contradicted else "do not contradict"
+        worst = max(self.lines, key=lambda line: abs(line.z) if line.stderr > 0 else -1.0)
+        outcome = (
+            f"The samples {said} what is known (chi2 = {self.statistic:.4g}, df = {self.df}, p = {self.pvalue:.2g}); "
+            f"most apart is {worst.label!r}, {worst.estimated:.3g} ± {worst.stderr:.2g} by the samples and "
+            f"{worst.known:.3g} as known."
+        )
+        return f"{outcome} {self._remedy(worst)}" if self.contradicted else outcome
+
+    def summary(self) -> str:
+        """Return the check in at most 80 columns."""
+        lines = self.lines[:SHOWN]
+        rows = [
+            (line.label, known_text(line), estimated_text(line), "" if math.isnan(line.z) else f"{line.z:+.1f}")
+            for line in lines
+        ]
+        names, *others = zip(("mean of", "known", "by the samples", "z"), *rows, strict=True)
+        widths = [max(map(len, column)) for column in others]
+        width = min(max(map(len, names)), WIDTH - sum(widths) - 2 * len(widths))
+        table = [
+            "  ".join([f"{cut(name, width):<{width}}", *(f"{text:>{w}}" for text, w in zip(row, widths, strict=True))])
+            for name, *row in zip(names, *others, strict=True)
+        ]
+        if len(self.lines) > SHOWN:
+            table.append(f"... and {len(self.lines) - SHOWN} more")
+        said = textwrap.fill(self.verdict, WIDTH, break_on_hyphens=False)
+        return "\n".join([said, "", *(line.rstrip() for line in table)])
+
+    __str__ = summary
+
+    def _remedy(self, worst: KnownLine) -> str:
+        """Say what may be wrong, and how to declare a selection that nobody knows."""
+        reason = "A bias or a known value is wrong, or they speak of different populations."
+        if worst.margin is not None:
+            apart = [line.margin for line in self.lines if line.margin is not None and abs(line.z) > APART]
+            columns = dict.fromkeys(column for column, _ in (worst.margin, *apart))
+            declaration = f"vardi.cells({', '.join(map(repr, columns))})"
+        else:
+            columns = dict.fromkeys(worst.columns)
+            declaration = f"vardi.exponential_tilt({worst.label!r})"
+        if not columns:  # the bias of a sample, or a function in Python
+            return reason
+        whose = repr(self.samples[0]) if len(self.samples) == 1 else "a sample"
+        return f"{reason} If the selection of {whose} depends on {' and '.join(columns)}, declare it: {declaration}."
+
+
+def known_lines(known: Known, estimated: Floats, stderr: Floats) -> tuple[KnownLine, ...]:
+    """Return each known value beside what the samples say of it."""
+    return tuple(
+        KnownLine(
+            label,
+            float(known.values[j]),
+            float(known.stderr[j]),
+            float(estimated[j]),
+            float(stderr[j]),
+            h.columns if isinstance(h, Bias) else (),
+            known.margin_of(j),
+        )
+        for j, (label, h) in enumerate(zip(known.labels, known.functions, strict=True))
+    )
+
+
+def known_text(line: KnownLine) -> str:
+    """Return a known value as a person reads it, with its error where it has one."""
+    if not line.known_stderr > 0:
+        return f"{line.known:.4g}"
+    return " ± ".join(with_digits_of(line.known_stderr, line.known, line.known_stderr))
+
+
+def estimated_text(line: KnownLine) -> str:
+    """Return what the samples say of a known value, with its error."""
+    if not line.stderr > 0:
+        return "no error" if math.isnan(line.stderr) else "not told"
+    return " ± ".join(with_digits_of(line.stderr, line.estimated, line.stderr))

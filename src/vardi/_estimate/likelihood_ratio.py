@@ -1,0 +1,133 @@
+"""Likelihood-ratio tests of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import chdtrc
+
+from vardi._rows.families import Function, Logistic
+from vardi._rows.joint import Joint
+from vardi._solve.joint import At, descend
+from vardi._solve.parameters import first_point, held_of
+from vardi._types import Floats
+from vardi.errors import MismatchError, UnidentifiedParametersError, suggest
+
+
+@dataclass(frozen=True)
+class LikelihoodRatio:
+    """A likelihood-ratio test.
+
+    Attributes
+    ----------
+    statistic : float
+        Twice the log of the ratio of likelihoods, chi-square where the hypothesis holds.
+    dof : int
+        Its degrees of freedom.
+    pvalue : float
+        Small where the hypothesis does not hold.
+    """
+
+    statistic: float
+    dof: int
+    pvalue: float
+
+    def __str__(self) -> str:
+        degrees = "1 degree" if self.dof == 1 else f"{self.dof} degrees"
+        return f"p = {self.pvalue:.2g} (likelihood ratio: chi-square {self.statistic:.4g}, {degrees} of freedom)"
+
+
+def no_bias(joint: Joint, v: Floats, k: int, sample: str) -> LikelihoodRatio:
+    r"""Test whether the family of sample k is constant, at the maximum v of the likelihood of u and theta.
+
+    At slope 0 every logistic curve is constant, whatever its intercept, so the ratio against all of them has no
+    chi-square law (Davies 1977). All of them leave it in one direction, that of the exponential tilt in the same
+    columns: that is the alternative, with a degree of freedom for each slope.
+    """
+    model, theta = joint.families[k], v[joint.coordinates.theta]
+    if isinstance(model, Function):
+        raise MismatchError(
+            f"The bias of {sample!r} is an arbitrary function, so it is not known for which parameters it is constant. "
+            "Give them to test_parameters.",
+            expected=("logistic", "exponential_tilt", "power", "steps", "cells"),
+            got=("function",),
+        )
+    best = At.of(joint, v, held_of(joint))
+    if isinstance(model, Logistic):
+        tilted = joint.with_families({**joint.families, k: model.tilt})
+        first = [np.zeros(len(model.tilt.names)) if j == k else theta[joint.places[j]] for j in joint.families]
+        joint, theta = tilted, np.concatenate(first)
+        best = _maximum(joint, first_point(joint, theta), np.eye(len(theta)), sample)
+    place = joint.places[k]
+    theta = best.v[joint.coordinates.theta].copy()
+    theta[place] = 0.0
+    basis = np.delete(np.eye(len(theta)), np.arange(place.start, place.stop), axis=1)
+    return _ratio(best, _maximum(joint, _moved(joint, best.v, theta), basis, sample), place.stop - place.start)
+
+
+def declared(joint: Joint, v: Floats, k: int, values: Mapping[str, float], sample: str) -> LikelihoodRatio:
+    """Test declared values of some or all parameters of sample k, on the user's scale."""
+    model, place = joint.families[k], joint.places[k]
+    _require_names(values, model.names, sample)
+    fixed = [model.names.index(name) for name in values]
+    numbers = np.array([float(values[name]) for name in values])
+    slopes = {j: number for j, number in zip(fixed, numbers, strict=True) if j > 0}
+    if isinstance(model, Logistic) and len(slopes) == len(model.names) - 1 and not any(slopes.values()):
+        raise MismatchError(
+            f"With all slopes 0 the bias of {sample!r} is constant and its intercept means nothing, so this is no "
+            "hypothesis on parameters. Use test_no_bias, which knows.",
+            expected=("a slope that is not 0",),
+            got=tuple(values.items()),
+        )
+    constraint = model.scale[fixed]  # rows of what turns theta into the user's parameters
+    inside = np.linalg.svd(constraint)[2][len(fixed) :].T  # directions that keep them
+    theta = v[joint.coordinates.theta].copy()
+    basis = np.zeros((len(theta), len(theta) - len(fixed)))
+    others = np.delete(np.arange(len(theta)), np.arange(place.start, place.stop))
+    basis[others, np.arange(len(others))] = 1.0
+    basis[place, len(others) :] = inside
+    theta[place] += np.linalg.pinv(constraint) @ (numbers - constraint @ theta[place])
+    best = At.of(joint, v, held_of(joint))
+    return _ratio(best, _maximum(joint, _moved(joint, v, theta), basis, sample), len(fixed))
+
+
+def _moved(joint: Joint, v: Floats, theta: Floats) -> Floats:
+    v = v.copy()
+    v[joint.coordinates.theta] = theta
+    return v
+
+
+def _require_names(values: Mapping[str, float], names: tuple[str, ...], sample: str) -> None:
+    stranger = next((name for name in values if name not in names), None)
+    if stranger is not None or not values:
+        said = f"The bias of {sample!r} has no parameter {stranger!r}." if values else "There is nothing to test."
+        raise MismatchError(
+            f"{said} Its parameters are {', '.join(map(repr, names))}.{suggest(stranger, names)} Give declared values "
+            "by name.",
+            expected=names,
+            got=tuple(values),
+        )
+    if not all(np.isfinite(float(value)) for value in values.values()):
+        raise MismatchError(
+            f"The declared values {dict(values)} are not all finite. Give numbers.", expected=names, got=tuple(values)
+        )
+
+
+def _maximum(joint: Joint, v: Floats, basis: Floats, sample: str) -> At:
+    held = held_of(joint)
+    inner = descend(joint, v, held, basis=np.empty((joint.coordinates.parameters, 0)), tol=0.1, settled=0.1)
+    walk = descend(joint, inner.v, held, basis=basis)
+    if not walk.converged:
+        raise UnidentifiedParametersError(
+            f"With the parameters of {sample!r} as declared, those that are left run away, so their likelihood has no "
+            "maximum to compare with. Declare more of them.",
+            sample=sample,
+        )
+    return walk.at
+
+
+def _ratio(best: At, restricted: At, dof: int) -> LikelihoodRatio:
+    statistic = max(2.0 * (restricted.objective - best.objective), 0.0)
+    return LikelihoodRatio(statistic, dof, float(chdtrc(dof, statistic)))

@@ -1,0 +1,188 @@
+"""What a bootstrap draws: rows, or whole groups of them, within their samples."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._inputs.pool import in_order, is_missing, no_labels
+from vardi._rows import Rows
+from vardi._types import Floats, Integers
+from vardi.biases._values import as_array
+from vardi.errors import MismatchError, MissingValuesError, suggest
+from vardi.errors._refusals import needs_rows
+from vardi.errors._texts import show
+
+BLOCK = 2**15  # units whose counts stay in cache
+
+Kind: TypeAlias = Literal["bayesian", "rows"]
+
+
+class Plan:
+    """What a draw draws: rows, or whole groups of them, numbered sample by sample, and within it kind by kind.
+
+    Parameters
+    ----------
+    rows : Rows
+        What a refit sums over: perhaps the distinct rows only.
+    source, counts : ndarray, ndarray or None
+        Sample and count of each row that is drawn.
+    inverse : ndarray or None
+        The row of ``rows`` that each is; None where they are the same.
+    groups : ndarray or None
+        Number of each row's group.
+    """
+
+    def __init__(
+        self, rows: Rows, source: Integers, counts: Floats | None, inverse: Integers | None, groups: Integers | None
+    ) -> None:
+        self.rows = rows
+        self.place = np.argsort(rows.source, kind="stable")  # rows of ``rows``, sample by sample
+        self.order, self.starts = self.place, None
+        if inverse is not None:  # all rows of one kind side by side: their sums are sums over runs
+            rank = np.empty(len(rows), np.int64)
+            rank[self.place] = np.arange(len(rows))
+            kinds = rank[inverse]
+            self.order = np.argsort(kinds.astype(np.uint16) if len(rows) < 2**16 else kinds, kind="stable")
+            self.lengths = np.bincount(kinds, minlength=len(rows))
+            self.starts = np.cumsum(self.lengths) - self.lengths
+        ordered = None if counts is None else counts[self.order]
+        self.groups: Integers | None = None
+        if groups is None:
+            self.unit_counts, self.row_counts = ordered, None
+            self.units = np.bincount(source, minlength=len(rows.sizes))
+        else:
+            self.unit_counts, self.row_counts = None, ordered
+            self.groups, firsts = _by_first_appearance(groups[self.order])
+            self.units = np.bincount(source[self.order[firsts]], minlength=len(rows.sizes))
+
+    def draw(self, rng: np.random.Generator, kind: Kind, space: Floats) -> Floats:
+        """Return how often each row counts, in plan order and before samples are rescaled to their sizes."""
+        drawn = space[: self.units.sum()]
+        if kind == "bayesian":
+            self._exponential(rng, drawn)
+        else:
+            self._multinomial(rng, drawn)
+        if self.groups is None:
+            return drawn
+        spread = drawn[self.groups]
+        return spread if self.row_counts is None else spread * self.row_counts
+
+    def gather(self, values: Floats) -> Floats:
+        """Return values in plan order summed by row of ``rows``, sample by sample."""
+        return values if self.starts is None else np.add.reduceat(values, self.starts)
+
+    def spread(self, values: Floats) -> Floats:
+        """Return values of ``rows``, sample by sample, for each row in plan order."""
+        return values if self.starts is None else np.repeat(values, self.lengths)
+
+    def counts(self, drawn: Floats) -> tuple[Floats, Floats]:
+        """Return the counts of ``rows`` with which each sample has its size, and the factors that make it so."""
+        counts = np.empty(len(self.rows))
+        counts[self.place] = self.gather(drawn)
+        sums = np.bincount(self.rows.source, counts, minlength=len(self.rows.sizes))
+        with np.errstate(invalid="ignore"):  # states without rows
+            factors = (self.rows.sizes / sums)[self.rows.source]
+        return counts * factors, factors
+
+    def _exponential(self, rng: np.random.Generator, out: Floats) -> None:
+        if self.unit_counts is None:
+            rng.standard_exponential(out=out)
+        else:
+            rng.standard_gamma(self.unit_counts, out=out)  # the sum of so many exponentials
+
+    def _multinomial(self, rng: np.random.Generator, out: Floats) -> None:
+        ends = np.cumsum(self.units)
+        for low, high in zip(ends - self.units, ends, strict=True):
+            if low == high:  # a state that was not sampled
+                continue
+            if self.unit_counts is None:
+                _drawn_with_replacement(rng, out[low:high])
+            else:
+                c = self.unit_counts[low:high]
+                out[low:high] = rng.multinomial(max(round(c.sum()), 1), c / c.sum())
+
+
+def _drawn_with_replacement(rng: np.random.Generator, out: Floats) -> None:
+    """Draw as many units as there are and write how often each came, block by block: counts are quick in cache."""
+    n = len(out)
+    starts = np.arange(0, n, BLOCK)
+    lengths = np.minimum(BLOCK, n - starts)
+    for low, length, drawn in zip(starts, lengths, rng.multinomial(n, lengths / n), strict=True):
+        out[low : low + length] = np.bincount(rng.integers(length, size=drawn), minlength=length)
+
+
+def make_plan(held: Any, groups: Integers | None, *, of_rows: bool) -> Plan:
+    """Return what a bootstrap of a fit draws: counts of distinct rows where that is enough, and else rows."""
+    rows = held.rows
+    if not of_rows and groups is None and held.collapsed:  # the counts of equal rows have a law of their own
+        return Plan(rows, rows.source, rows.counts, None, None)
+    require_rows(held, "A bootstrap, but for that of normalisers with indicator biases,")
+    return Plan(rows, held.source, held.counts, rows.inverse, groups)
+
+
+def group_codes(held: Any, groups: Any) -> Integers:
+    """Return a number for the group of each row that the fit rests on; a group lies within one sample."""
+    require_rows(held, "A bootstrap of groups")
+    if isinstance(groups, str):
+        known = list(dict.fromkeys(name for frame in held.pool.frames for name in frame.columns))
+        if groups not in known or not all(groups in frame.columns for frame in held.pool.frames):
+            raise MismatchError(
+                f"No column {groups!r} with groups in every sample. The columns are {show(known)}."
+                f"{suggest(groups, known)} Give a column that all samples have, or an array.",
+                expected=known,
+                got=(groups,),
+            )
+        labels = np.concatenate([np.asarray(frame.column(groups)) for frame in held.pool.frames])
+    else:
+        labels = as_array(in_order(groups, held.pool.frames, "The series of groups"), "groups")
+    if labels.shape != (len(held),):
+        raise MismatchError(
+            f"The groups have shape {labels.shape}, but the pool has {len(held)} rows. Give a group for each.",
+            expected=(len(held),),
+            got=labels.shape,
+        )
+    labels = labels if held.kept is None else labels[held.kept]
+    if missing := sum(is_missing(label) for label in labels.tolist()):
+        raise MissingValuesError(
+            f"{missing} rows have no group, so it is unknown which rows they depend on. Fill the groups in; a row that "
+            "depends on no other is a group of its own.",
+            columns={"groups": missing},
+        )
+    try:
+        codes, firsts = _by_first_appearance(labels)
+    except TypeError as error:
+        raise no_labels(repr(groups) if isinstance(groups, str) else "groups") from error
+    source = held.source
+    astray = np.flatnonzero(source[firsts][codes] != source)
+    if len(astray):
+        row = astray[0]
+        one, other = str(held.names[source[firsts[codes[row]]]]), str(held.names[source[row]])
+        raise MismatchError(
+            f"Group {labels.tolist()[row]!r} has rows in {one!r} and in {other!r}, but samples were drawn apart from "
+            "one another, and groups are drawn within them. Number the groups of each sample on their own, or leave "
+            "out those that were drawn twice.",
+            expected=(one,),
+            got=(one, other),
+        )
+    return codes
+
+
+def _by_first_appearance(labels: NDArray[Any]) -> tuple[Integers, Integers]:
+    """Return labels as numbers 0, 1, ... in the order in which they first appear, and where that is."""
+    if labels.dtype.kind == "O":  # labels of any type, which may not be comparable
+        position: dict[Any, int] = {}
+        labels = np.fromiter((position.setdefault(label, len(position)) for label in labels), np.int64, len(labels))
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    number = np.empty(len(order), np.int64)
+    number[order] = np.arange(len(order))
+    return number[inverse], first[order]
+
+
+def require_rows(held: Any, what: str) -> None:
+    """Refuse a fit whose rows are in an engine."""
+    if not held.in_memory:
+        raise needs_rows(what)

@@ -1,0 +1,73 @@
+"""Which biases may be wrong, and whether together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._inputs.pool import Name
+from vardi._types import Floats
+from vardi.errors import MismatchError, suggest
+from vardi.errors._texts import show
+
+
+@dataclass(frozen=True)
+class Errors:
+    """The errors that are looked at: delta_l(z_i) = log of true over declared bias, within log Gamma of 0.
+
+    Attributes
+    ----------
+    names : tuple
+        The samples whose biases may be wrong.
+    wrong : ndarray of bool of shape (K,)
+        Which biases these are, of the sampled ones.
+    common : bool
+        Whether the error of a row is the same in all of them.
+    """
+
+    names: tuple[Name, ...]
+    wrong: NDArray[np.bool_]
+    common: bool
+
+    @property
+    def reweighs(self) -> bool:
+        """Whether an error only divides the probability of its row: p_i, and so the normalisers' part, stays."""
+        return bool(self.wrong.all()) and (self.common or len(self.wrong) == 1)
+
+    def slopes(self, G: Floats) -> Floats:
+        """Return the slopes in the errors themselves, from those in each delta_il: of shape (n, K), or (n, 1)."""
+        own = np.where(self.wrong, G, 0.0)
+        return own.sum(axis=1, keepdims=True) if self.common else own
+
+    def spread(self, errors: Floats) -> Floats:
+        """Return delta of shape (n, K)."""
+        return np.where(self.wrong, errors, 0.0)
+
+
+def as_errors(held: Any, samples: Any, kind: str) -> Errors:
+    """Return the errors that are meant, or say what is wrong with them."""
+    if kind not in ("free", "common"):
+        raise MismatchError(
+            f"kind is {kind!r}. It is 'free', where each bias errs on its own, or 'common', where all err alike.",
+            expected=("free", "common"),
+            got=(kind,),
+        )
+    sampled = [name for name, size in zip(held.names, held.rows.sizes, strict=True) if size]
+    if samples is None:
+        wanted = sampled
+    else:
+        wanted = [samples] if isinstance(samples, str) else list(samples)
+    unknown = [name for name in wanted if name not in sampled]
+    if unknown or not wanted:
+        reason = f"No sample {unknown[0]!r} whose bias has a part in the weights" if wanted else "No sample was named"
+        raise MismatchError(
+            f"{reason}. The samples are {show(sampled)}.{suggest(unknown[0], sampled) if unknown else ''} Name those "
+            "whose biases may be wrong, or leave samples out for all.",
+            expected=sampled,
+            got=wanted,
+        )
+    wrong = np.array([name in wanted for name in sampled])
+    return Errors(tuple(name for name in sampled if name in wanted), wrong, kind == "common")

@@ -1,0 +1,166 @@
+"""What is asked of a fit, checked before anything is computed, and its answer for a target."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vardi._estimate.estimates import Estimate
+from vardi._estimate.sensitivity.errors_of_biases import Errors, as_errors
+from vardi._estimate.sensitivity.result import FURTHEST, Kind, Sensitivity, require_number
+from vardi._estimate.sensitivity.targets import Mean, Target
+from vardi._estimate.sensitivity.worst import End, Linear, Reweighed, Search, Worst
+from vardi._estimate.tangent import Influence
+from vardi._types import Floats
+from vardi.errors import MismatchError
+
+GAMMAS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0)
+REFITTED = 2_000_000  # numbers (rows times samples) up to which biases are refitted
+STRIDE = 1.5  # between factors that are tried beyond the last one asked for
+CLOSE = 1e-4  # relative error of a tipping point
+
+
+@dataclass(frozen=True)
+class Question:
+    """How far an estimate of a fit moves, at which factors, for which errors, and when it reaches a threshold."""
+
+    held: Any
+    gammas: Floats
+    errors: Errors
+    threshold: float | None
+    trusted: bool
+
+    @classmethod
+    def of(
+        cls,
+        held: Any,
+        gammas: float | Sequence[float],
+        samples: Any,
+        kind: Kind,
+        threshold: float | None,
+        *,
+        trusted: bool,
+    ) -> Question:
+        """Check what is asked, or say what is wrong with it."""
+        threshold = None if threshold is None else require_number(threshold)
+        return cls(held, _factors(gammas), as_errors(held, samples, kind), threshold, trusted)
+
+    def answer(self, target: Target, estimate: Estimate, name: str) -> Sensitivity:
+        """Return the range of a target at every factor; its estimate is that of the fit, with its influence values."""
+        tangent, errors, influence = self.held.tangent, self.errors, estimate.influence
+        assert influence is not None
+        steepest = self.held.sensitivity(estimate, errors)
+        phi = influence.values[:, [0]]
+        worst: Worst = Linear(estimate.value, phi, steepest)
+        note = ""
+        numbers = len(self.held) * len(errors.wrong)
+        if not self.held.in_memory:
+            note = "Refits need rows in memory, and these are in their engine."
+        elif self.held.joint is not None:
+            note = "With known values or parameters, which would be fitted anew, the range is known to first order."
+        elif isinstance(target, Mean) and errors.reweighs:
+            worst = Reweighed(tangent, target)
+        elif numbers <= REFITTED:
+            worst = Search(tangent, target, errors)
+        else:
+            note = f"Rows times samples are {numbers:,}, and biases are refitted up to {REFITTED:,}; take fewer rows."
+        start = End(estimate.value, phi)
+        lower, upper = (_path(worst, self.gammas, side, start) for side in (-1, 1))
+        half = np.log(self.gammas) * steepest
+        find = Tipping(worst, self.gammas, start)
+        return Sensitivity(
+            name=name,
+            estimate=estimate,
+            gammas=self.gammas,
+            lower=np.array([end.value for end in lower]),
+            upper=np.array([end.value for end in upper]),
+            linear_lower=estimate.value - half,
+            linear_upper=estimate.value + half,
+            lower_stderr=self._stderrs(lower, influence),
+            upper_stderr=self._stderrs(upper, influence),
+            method=worst.method,
+            kind="common" if errors.common else "free",
+            samples=errors.names,
+            one_stderr_gamma=_one_stderr(estimate.stderr, steepest),
+            threshold=self.threshold,
+            tipping=None if self.threshold is None else find(self.threshold),
+            find=find,
+            note=note,
+        )
+
+    def _stderrs(self, ends: list[End], influence: Influence) -> Floats:
+        """Return the errors of the ends: by the rows, and by known values as far as these have an error."""
+        tangent, beyond = self.held.tangent, float((influence.beyond**2).sum()) / self.held.tangent.n**2
+        variances = [tangent.covariance(end.phi, trusted=self.trusted)[0, 0] + beyond for end in ends]
+        return np.sqrt(np.array(variances))
+
+
+def _factors(gammas: float | Sequence[float]) -> Floats:
+    factors = np.atleast_1d(np.asarray(gammas, np.float64))
+    fine = factors.ndim == 1 and len(factors) and np.isfinite(factors).all() and factors[0] >= 1.0
+    if not fine or (np.diff(factors) <= 0).any():
+        raise MismatchError(
+            f"gammas is {gammas!r}. A bias is wrong by a factor of 1 (not at all) or more: give finite numbers from 1 "
+            "on, each larger than the one before.",
+            expected=("increasing numbers from 1 on",),
+            got=(gammas,),
+        )
+    return factors
+
+
+def _path(worst: Worst, gammas: Floats, side: int, start: End) -> list[End]:
+    """Return the ends at increasing factors, each sought from the one before, so that ranges are nested."""
+    ends: list[End] = []
+    for gamma in gammas.tolist():
+        before = ends[-1] if ends else start
+        ends.append(start if gamma == 1.0 else worst.end(gamma, side, before))
+    return ends
+
+
+@dataclass(frozen=True)
+class Tipping:
+    """Where the range reaches a value: bisection between a factor that does not reach it and one that does."""
+
+    worst: Worst
+    gammas: Floats
+    start: End
+
+    def __call__(self, value: float) -> float | None:
+        """Return the smallest factor whose range reaches the value; None where none up to FURTHEST does."""
+        if value == self.start.value:
+            return 1.0
+        side = 1 if value > self.start.value else -1
+        low, end = 1.0, self.start
+        for high in self._factors():
+            there = self.worst.end(high, side, end)
+            if side * there.value >= side * value:
+                break
+            low, end = high, there
+        else:
+            return None
+        while high > low * (1.0 + CLOSE):
+            middle = math.sqrt(low * high)
+            there = self.worst.end(middle, side, end)
+            if side * there.value >= side * value:
+                high = middle
+            else:
+                low, end = middle, there
+        return high
+
+    def _factors(self) -> Iterator[float]:
+        yield from (gamma for gamma in self.gammas.tolist() if gamma > 1.0)
+        gamma = float(self.gammas[-1])
+        while gamma < FURTHEST:
+            gamma = min(gamma * STRIDE, FURTHEST)
+            yield gamma
+
+
+def _one_stderr(stderr: float, steepest: float) -> float:
+    if math.isnan(stderr):
+        return math.nan
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        return float(np.exp(np.float64(stderr) / steepest)) if stderr else 1.0

@@ -1,0 +1,196 @@
+r"""The worst case at a given factor, in three ways: exact, attained by a search, or to first order."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from vardi._estimate.sensitivity.errors_of_biases import Errors
+from vardi._estimate.sensitivity.targets import Mean, Target
+from vardi._estimate.tangent import Tangent
+from vardi._machine.threads import single_threaded_blas
+from vardi._rows.dense import Dense
+from vardi._solve.laplacian import Laplacian, SingularError
+from vardi._solve.newton import newton
+from vardi._types import Floats
+
+Method = Literal["sharp", "attained", "linear"]
+
+STEPS = 100  # moves of one search
+HALVINGS = 8  # of a move that gains nothing
+STATIONARY = 1e-6  # share of the first-order bound that is not worth a further refit
+
+
+@dataclass(frozen=True)
+class End:
+    """The estimate at one end of the range, and the influence values of the rows there."""
+
+    value: float
+    phi: Floats
+    point: Any = None
+
+
+class Worst(Protocol):
+    """A way to the ends of the range."""
+
+    @property
+    def method(self) -> Method: ...
+
+    def end(self, gamma: float, side: int, before: End) -> End:
+        """Return the largest (side 1) or smallest (side -1) value; before is the end at a smaller gamma."""
+        ...
+
+
+@dataclass(frozen=True)
+class Linear:
+    """To first order: the value plus or minus log(gamma) times the slope."""
+
+    value: float
+    phi: Floats
+    slope: float
+    method: Method = "linear"
+
+    def end(self, gamma: float, side: int, before: End) -> End:
+        """Return the end of the first-order range; its rows are taken to move it as they move the estimate."""
+        return End(self.value + side * math.log(gamma) * self.slope, self.phi)
+
+
+@dataclass(frozen=True)
+class Reweighed:
+    r"""Exact, where an error only divides the probability of its row by :math:`e^{\delta_i}`.
+
+    The mean :math:`\sum_i \pi_i e^{-\delta_i} f_i / \sum_i \pi_i e^{-\delta_i}` is a ratio of linear functions of
+    factors within :math:`[1/\Gamma, \Gamma]`. It is largest where the rows above some threshold of f have the factor
+    :math:`\Gamma` and the others :math:`1/\Gamma`; all thresholds are tried.
+    """
+
+    influence: Tangent
+    target: Mean
+    method: Method = "sharp"
+
+    @cached_property
+    def _order(self) -> Any:
+        return np.argsort(self.target.values, kind="stable")
+
+    @cached_property
+    def _pi(self) -> Floats:
+        counts = self.influence.strata.counts
+        return self.influence.weights * (1.0 if counts is None else counts) / self.influence.n
+
+    def end(self, gamma: float, side: int, before: End) -> End:
+        """Return the exact end."""
+        order = self._order[::-side]  # rows with the factor gamma first
+        pi, f = self._pi[order], self.target.values[order]
+        mass, moment = np.cumsum(pi), np.cumsum(pi * f)
+        upper = (moment * gamma + (moment[-1] - moment) / gamma) / (mass * gamma + (mass[-1] - mass) / gamma)
+        raised = int(np.argmax(side * upper)) + 1
+        factors = np.empty(len(order))
+        factors[order] = np.where(np.arange(len(order)) < raised, gamma, 1.0 / gamma)
+        r = self.influence.weights * factors
+        r = r / float(np.sum(self._pi * factors))
+        value, g = self.target(self._pi * factors / float(np.sum(self._pi * factors)))
+        if side * value <= side * before.value:  # by rounding alone: a larger range holds the smaller one
+            return before
+        rg = (r * g)[:, None]
+        measure = self.influence.measure
+        return End(value, rg + measure.mix(self.influence.jacobian.solve(measure.project(rg))))
+
+
+@dataclass(frozen=True)
+class Point:
+    """The fit to biases with given errors: slopes are those of the value in each delta_il."""
+
+    value: float
+    errors: Floats
+    v: Floats
+    slopes: Floats
+    phi: Floats
+
+
+class Search:
+    r"""Attained: errors are moved to where the slopes point, and the biases refitted, until nothing is gained.
+
+    A move that gains nothing is halved. So the value never falls, and the search ends at errors from which no small
+    change gains: a local optimum of a problem that is not convex. Biases within the factor do give its value, but
+    others may give a worse one.
+
+    The rows are held as :math:`p_{il}` at the solution, so that :math:`p_{il} e^{\delta_{il}}` are biases of the order
+    of 1 whose solution is near 0, and the weights are the fit's over their row sums.
+    """
+
+    method: Method = "attained"
+
+    def __init__(self, influence: Tangent, target: Target, errors: Errors) -> None:
+        self.target, self.errors = target, errors
+        strata, sampled = influence.strata, influence.sampled
+        self._P = influence.measure.mix(np.eye(len(influence.u))[:, sampled])
+        self._weights = influence.weights
+        self._source = (np.cumsum(sampled) - 1)[strata.source]
+        self._counts = strata.counts
+        self._m = (np.ones(len(self._weights)) if strata.counts is None else strata.counts) / influence.n
+        self._n = influence.n
+
+    @cached_property
+    def base(self) -> Point:
+        """The fit itself."""
+        n, K = self._P.shape
+        point = self._at(np.zeros((n, 1 if self.errors.common else K)), np.zeros(K))
+        assert point is not None  # it was solved before
+        return point
+
+    def end(self, gamma: float, side: int, before: End) -> End:
+        """Search on from the end at a smaller gamma, whose errors are allowed here too."""
+        with single_threaded_blas():  # many small products: threads would wait for one another
+            return self._end(gamma, side, before)
+
+    def _end(self, gamma: float, side: int, before: End) -> End:
+        reach = math.log(gamma)
+        point: Point = self.base if before.point is None else before.point
+        enough = STATIONARY * reach * float(np.abs(self.base.slopes).sum())
+        for _ in range(STEPS):
+            move = side * reach * np.sign(point.slopes) - point.errors
+            if side * float(np.sum(point.slopes * move)) <= enough:
+                break
+            better = self._better(point, move, side)
+            if better is None:
+                break
+            gained = side * (better.value - point.value)
+            point = better
+            if gained <= enough:
+                break
+        if side * point.value <= side * before.value:
+            return End(before.value, before.phi, point)
+        return End(point.value, point.phi, point)
+
+    def _better(self, point: Point, move: Floats, side: int) -> Point | None:
+        for halved in range(HALVINGS):
+            there = self._at(point.errors + move / 2**halved, point.v)
+            if there is not None and side * there.value > side * point.value:
+                return there
+        return None
+
+    def _at(self, errors: Floats, v: Floats) -> Point | None:
+        """Refit to biases with these errors; None where the equations cannot be solved."""
+        A = self._P * np.exp(self.errors.spread(errors))
+        rows = Dense(A, self._source, self._counts, moderate=True)
+        solution = newton(rows, v)
+        if not solution.converged:
+            return None
+        r = self._weights * np.exp(-rows.log_row_mass(solution.u))
+        r = r / float(np.sum(self._m * r))
+        value, g = self.target(self._m * r)
+        sums = rows.sums(solution.u)
+        p = A * np.exp(solution.u)
+        p /= p.sum(axis=1, keepdims=True)
+        rg = r * g
+        try:
+            b = Laplacian(sums.shares, sums.gram).solve(p.T @ (rg * self._m) * self._n)
+        except SingularError:
+            return None
+        phi = rg + p @ b
+        p *= -self._m[:, None] * (phi[:, None] - b)
+        return Point(value, errors, solution.u, self.errors.slopes(p), phi[:, None])

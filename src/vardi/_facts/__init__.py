@@ -1,0 +1,1 @@
+"""One account of a fit, from which text, pages and pictures are made."""

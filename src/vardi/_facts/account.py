@@ -1,0 +1,247 @@
+"""One account of a fit: all that is said of it, computed once. Text, HTML, JSON and pictures are made from it."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from vardi._estimate.estimates import Estimate
+from vardi._estimate.known_check import KnownCheck
+from vardi._estimate.reliability import Trust
+from vardi._facts.columns import Column, ColumnFacts
+from vardi._facts.parts import Fit, Given, WeightSums
+from vardi._inputs.pool import Name
+from vardi._solve.identify import Verdict
+from vardi._solve.newton import Solution
+from vardi.biases import everywhere
+from vardi.errors import WeakOverlapWarning
+from vardi.errors._texts import listed, number_of_rows
+
+MOST_GAPS = 8  # columns with gaps that are named
+MOST_ERRORS = 200  # samples up to which errors of their normalisers are computed
+MOST_COSTS = 50_000_000  # numbers that these may take
+LOGS = 30.0  # a log normaliser from which the number itself says nothing to a person
+
+
+@dataclass(frozen=True)
+class SampleFacts:
+    """One bias, and what its sample brings.
+
+    Attributes
+    ----------
+    name : hashable
+        Its name.
+    bias : str
+        The text of its bias; empty for a fit of a matrix.
+    rows : float
+        How many (counted) rows; 0 for a state that was not sampled.
+    share, weight_share : float
+        lambda_k, its share of the pool, and its share of the weight.
+    effective : float
+        Kish's effective number of its rows.
+    largest_weight : float
+        The largest weight of one of its rows; NaN without rows.
+    normaliser : float
+        The mean of the bias over the population, or its log.
+    stderr : float
+        Standard error of that; zero for what is known, NaN where it is withheld or was not computed.
+    left_out : bool
+        Whether it has rows, but the fit does not rest on them.
+    """
+
+    name: Name
+    bias: str
+    rows: float
+    share: float
+    weight_share: float
+    effective: float
+    largest_weight: float
+    normaliser: float
+    stderr: float
+    left_out: bool
+
+
+@dataclass(frozen=True)
+class Account:
+    """All that is said of a fit.
+
+    Attributes
+    ----------
+    length, rows : int, float
+        How many rows the pool has, and how many these stand for.
+    effective : float
+        Kish's effective number of rows, 1 / sum pi_i^2.
+    distinct : int or None
+        How many distinct rows were solved for, where equal rows were collapsed.
+    samples, samples_note : tuple of SampleFacts, str
+        By bias; and why normalisers have no errors, where they have none.
+    log_scale : bool
+        Whether normalisers are shown as logs.
+    variables, variables_note : tuple of ColumnFacts, str
+        By column; and which were left out.
+    more_variables : int
+        How many more numeric columns there are than are shown.
+    gaps : dict
+        Columns left out for missing or infinite values, with the number of these.
+    unasked : tuple of str
+        Columns of an engine, of which no mean was asked for.
+    known_check : KnownCheck or None
+        What is known of the population beside the samples.
+    parameters : dict
+        Parameters of biases, by sample.
+    solution, verdict, trust : Solution, Verdict, Trust
+        How it was solved, through which rows the samples are compared, and what errors rest on.
+    """
+
+    length: int
+    rows: float
+    effective: float
+    distinct: int | None
+    samples: tuple[SampleFacts, ...]
+    samples_note: str
+    log_scale: bool
+    variables: tuple[ColumnFacts, ...]
+    variables_note: str
+    more_variables: int
+    gaps: Mapping[str, int]
+    unasked: tuple[str, ...]
+    known_check: KnownCheck | None = field(compare=False)
+    parameters: Mapping[Name, Mapping[str, Estimate]] = field(compare=False)
+    solution: Solution = field(compare=False)
+    verdict: Verdict = field(compare=False)
+    trust: Trust = field(compare=False)
+
+    @property
+    def sampled(self) -> tuple[SampleFacts, ...]:
+        """The samples that have rows."""
+        return tuple(sample for sample in self.samples if sample.rows)
+
+    @property
+    def estimated(self) -> list[tuple[str, str, Estimate]]:
+        """The parameters of biases: sample, parameter, and estimate."""
+        return [(str(name), one, estimate) for name, own in self.parameters.items() for one, estimate in own.items()]
+
+    @property
+    def counted_rows(self) -> str:
+        """How many rows there are, in words."""
+        counted = "" if self.rows == self.length else f" ({self.rows:,.0f} counted)"
+        return f"{number_of_rows(self.length, grouped=True)}{counted}"
+
+    @property
+    def speaks(self) -> str:
+        """What it is, in words."""
+        used = len(self.sampled)
+        return f"{self.counted_rows} of {used} {'sample' if used == 1 else 'samples'} speak for the population"
+
+    @property
+    def solved(self) -> str:
+        """How it was solved, in words."""
+        n = self.solution.iterations
+        steps = {0: "by pairs of samples", 1: "1 iteration"}.get(n, f"{n} iterations")
+        collapsed = "" if self.distinct is None else f" over {self.distinct:,} distinct rows"
+        held = f"{steps}{collapsed}: the equations hold to {self.solution.residual:.0e}"
+        if math.isnan(self.solution.certificate):  # no bound is proved with parameters or known values
+            return f"{held}, one more step would move the solution by {self.solution.step:.0e}"
+        return f"{held}, every ratio of weights to {self.solution.certificate:.0e}"
+
+    @property
+    def known(self) -> str:
+        """How well what is known is met, in words; empty where nothing is."""
+        if self.known_check is None:
+            return ""
+        lines = len(self.known_check.lines)
+        values = "1 known value is" if lines == 1 else f"{lines} known values are"
+        return f"{values} met to {self.known_check.residual:.0e}. {self.known_check.verdict}"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be said beneath the tables: why some numbers are not there."""
+        notes = [self.samples_note] if self.samples_note and self.trust.errors_hold else []  # else the doubts say it
+        if self.unasked and not self.variables:
+            notes.append(
+                "No means are shown: the rows are in their engine, which would have to read them all again. Ask for "
+                f"those you need, as by fit.expectation({self.unasked[0]!r})."
+            )
+        if self.gaps:
+            named = listed((f"{name} ({count:,})" for name, count in self.gaps.items()), MOST_GAPS)
+            notes.append(f"Left out, for missing or infinite values: {named}.")
+        return tuple(notes)
+
+
+def account(fit: Fit, columns: Sequence[Column], *, note: str = "", more: int = 0) -> Account:
+    """Compute the account of a fit.
+
+    Parameters
+    ----------
+    fit : Fit
+        The fit.
+    columns : sequence of Column
+        What to look at.
+    note, more : str, int
+        On columns that are not looked at, and how many there are.
+    """
+    parts, given = fit.parts, fit.parts.given()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WeakOverlapWarning)  # the account says it
+        sums = parts.weight_sums()
+        normalisers, samples_note, log_scale = _normalisers(fit, given)
+        return Account(
+            length=len(fit),
+            rows=float(sum(fit.sizes.values())),
+            effective=sums.effective,
+            distinct=given.distinct,
+            samples=samples_of(fit, given, sums, normalisers),
+            samples_note=samples_note,
+            log_scale=log_scale,
+            variables=parts.describe(columns) if columns else (),
+            variables_note=note,
+            more_variables=more,
+            gaps=given.gaps,
+            unasked=given.unasked,
+            known_check=fit.known,
+            parameters=fit.parameters,
+            solution=fit.solution,
+            verdict=fit.identify(),
+            trust=fit.trust,
+        )
+
+
+def samples_of(
+    fit: Fit, given: Given, sums: WeightSums, normalisers: Mapping[Name, Estimate]
+) -> tuple[SampleFacts, ...]:
+    """Return what each sample brings."""
+    biases = ["everywhere" if bias == everywhere() else str(bias) for bias in given.biases]
+    sizes = np.array(list(fit.sizes.values()), np.float64)
+    effective = np.divide(sums.mass**2, sums.squares, out=np.zeros(len(sizes)), where=sums.squares > 0)
+    return tuple(
+        SampleFacts(
+            name,
+            bias=biases[k] if biases else "",
+            rows=float(sizes[k]),
+            share=float(sizes[k] / sizes.sum()),
+            weight_share=float(sums.mass[k] / sums.mass.sum()),
+            effective=float(effective[k]),
+            largest_weight=float(sums.largest[k]) if sizes[k] else math.nan,
+            normaliser=normalisers[name].value,
+            stderr=normalisers[name].stderr,
+            left_out=name in given.left_out,
+        )
+        for k, name in enumerate(fit.names)
+    )
+
+
+def _normalisers(fit: Fit, given: Given) -> tuple[dict[Name, Estimate], str, bool]:
+    """Return normalisers or their logs with errors, why there are none where there are none, and whether it is logs."""
+    logs = given.log or any(LOGS < abs(value) < math.inf for value in fit.log_omegas.values())
+    if len(fit.names) > MOST_ERRORS or given.costs > MOST_COSTS:
+        note = "Errors of the normalisers are not computed for so many rows and samples; fit.normalisers() gives them."
+        found = {name: Estimate(value, math.nan) for name, value in fit.log_omegas.items()}
+    else:
+        reason = "too few rows join the samples" if all(fit.trust.cut) else "one row shows no spread"
+        note = "" if fit.trust.errors_hold else f"Errors are withheld: {reason}."
+        found = fit.log_normalisers()
+    return found if logs else {name: estimate.exp() for name, estimate in found.items()}, note, logs

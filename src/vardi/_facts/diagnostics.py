@@ -1,0 +1,192 @@
+"""What the debiased sample rests on: effective sizes, overlap, who carries the weight, what to collect next."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from scipy import sparse
+
+from vardi._estimate.estimates import Estimate
+from vardi._estimate.reliability import Trust
+from vardi._facts.account import SampleFacts, samples_of
+from vardi._facts.columns import ColumnFacts
+from vardi._facts.links import sampled_gram
+from vardi._facts.parts import Fit
+from vardi._facts.weights import LARGEST
+from vardi._rows.start import widest_tree
+from vardi._solve.identify import Verdict
+from vardi._types import Floats
+from vardi.errors import WeakOverlapWarning
+from vardi.errors._texts import SHOWN, WIDTH, cut, more
+
+MIN_SPARSE_SAMPLES = 3000  # samples from which their overlap is a sparse array
+OF_A_SAMPLE = ("rows", "share", "weight_share", "effective", "largest_weight")
+OF_A_COLUMN = ("pooled", "debiased", "stderr", "difference", "equivalent", "design_effect", "largest_row")
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """All diagnostics of a fit.
+
+    Attributes
+    ----------
+    rows, effective : float
+        How many (counted) rows, and Kish's effective number, 1 / sum pi_i^2.
+    samples : tuple of SampleFacts
+        By bias.
+    columns : tuple of ColumnFacts
+        By numeric column.
+    overlap : ndarray of shape (K, K)
+        O_kl = (1/n_k) sum_i p_ik p_il of the sampled biases; rows sum to 1. A sparse array for thousands of samples,
+        and of shape (0, 0) where rows that each allow many of them leave it unformed.
+    second_eigenvalue : float
+        Its second largest eigenvalue; at 1 the samples fall apart.
+    largest : tuple of (int, float)
+        Position in the pool and weight of the rows with the largest weights.
+    trust : Trust
+        Bridging rows over the weakest cut, and the tail of the weights.
+    verdict : Verdict
+        Links between samples; ``weakest_rows`` is the distance from non-identifiability, in rows.
+    disconnection : float
+        Bound on the probability that other samples of the same sizes would not be identified.
+    """
+
+    rows: float
+    effective: float
+    samples: tuple[SampleFacts, ...]
+    columns: tuple[ColumnFacts, ...]
+    overlap: Any = field(repr=False)
+    second_eigenvalue: float
+    largest: tuple[tuple[int, float], ...] = field(repr=False)
+    trust: Trust = field(repr=False)
+    verdict: Verdict = field(repr=False)
+    disconnection: float
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """All that should be said before the numbers are used; empty where all is well."""
+        single = [f"{c.name!r} ({c.largest_row:.0%})" for c in self.columns if c.rests_on_one_row]
+        if not single:
+            return self.trust.messages
+        return (
+            *self.trust.messages,
+            f"One row carries much of the variance of {', '.join(single)}: errors rest on it.",
+        )
+
+    def to_frame(self, backend: Any = "pandas") -> Any:
+        """Return all numbers in one tidy frame: part, name, measure, value."""
+        records: list[tuple[str, str, str, float]] = [
+            ("fit", "", "rows", self.rows),
+            ("fit", "", "effective", self.effective),
+            ("fit", "", "second_eigenvalue", self.second_eigenvalue),
+            ("fit", "", "bridging", self.trust.bridging),
+            ("fit", "", "tail_index", self.trust.tail_index),
+            ("fit", "", "kappa", self.verdict.kappa),
+            ("fit", "", "weakest_rows", self.verdict.weakest_rows),
+            ("fit", "", "disconnection", self.disconnection),
+        ]
+        for sample in self.samples:
+            records += [("sample", str(sample.name), measure, getattr(sample, measure)) for measure in OF_A_SAMPLE]
+        for column in self.columns:
+            records += [("column", column.name, measure, getattr(column, measure)) for measure in OF_A_COLUMN]
+            records += [("column", column.name, f"gain of {name}", gain) for name, gain in column.gain.items()]
+        parts, names, measures, values = zip(*records, strict=True)
+        data = {"part": list(parts), "name": list(names), "measure": list(measures), "value": list(values)}
+        return nw.from_dict(data, backend=backend).to_native()
+
+    def _overlap(self) -> list[str]:
+        bridging, groups = f"bridging rows       {self.trust.bridging:,.1f} over the weakest cut", self.verdict.groups
+        if len(groups) > 1:  # joined by known values
+            within = [f"{bridging} within a group"] if np.isfinite(self.trust.bridging) else []
+            return [*within, f"overlap             none between {len(groups)} groups: known values join them"]
+        return [
+            bridging,
+            f"overlap             second eigenvalue {self.second_eigenvalue:.4f}, kappa {self.verdict.kappa:.4g}",
+            f"weakest link        {self.verdict.weakest_rows:g} rows",
+        ]
+
+    def summary(self) -> str:
+        """Return the diagnostics as text in at most 80 columns."""
+        lines = [
+            f"effective rows      {self.effective:,.1f} of {self.rows:,.0f}",
+            *self._overlap(),
+            "",
+            f"{'sample':<20} {'rows':>10} {'of pool':>9} {'of weight':>9} {'effective':>10} {'largest':>9}",
+        ]
+        lines += [
+            f"{cut(s.name, 20):<20} {s.rows:>10,.0f} {s.share:>9.1%} {s.weight_share:>9.1%} {s.effective:>10,.1f} "
+            f"{s.largest_weight:>9.3g}"
+            for s in self.samples[:SHOWN]
+        ]
+        lines += more(self.samples)
+        if self.columns:
+            lines += [
+                "",
+                f"{'mean of':<16} {'pool':>9} {'population':>11} {'error':>8} {'shift':>7} {'worth':>7}  next",
+            ]
+            lines += [
+                f"{cut(c.name, 16):<16} {c.pooled:>9.4g} {c.debiased:>11.4g} {c.stderr:>8.2g} {c.difference:>7.2f} "
+                f"{c.equivalent:>7,.0f}  {cut(c.collect_next, 14)}"
+                for c in self.columns
+            ]
+            lines.append("(shift in standard deviations, worth in rows without bias, next to collect)")
+        for warning in self.warnings:
+            lines += ["", *textwrap.wrap(warning, WIDTH)]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+
+def diagnose(fit: Fit, columns: Sequence[str]) -> Diagnostics:
+    """Compute the diagnostics of a fit, for some columns."""
+    parts, verdict = fit.parts, fit.identify()
+    sums, (sizes, gram) = parts.weight_sums(), sampled_gram(fit)
+    values = {name: Estimate(value, math.nan).exp() for name, value in fit.log_omegas.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WeakOverlapWarning)  # the diagnostics say it
+        described = parts.describe([parts.column(name, name) for name in columns], gains=True) if columns else ()
+    return Diagnostics(
+        rows=float(sizes.sum()),
+        effective=sums.effective,
+        samples=samples_of(fit, parts.given(), sums, values),
+        columns=described,
+        overlap=_overlap(sizes, gram),
+        second_eigenvalue=1.0 - fit.solution.gap,
+        largest=tuple((row, weight) for row, _, weight in parts.largest_weights(LARGEST)),
+        trust=fit.trust,
+        verdict=verdict,
+        disconnection=_disconnection(sizes, verdict),
+    )
+
+
+def _overlap(sizes: Floats, gram: Any) -> Any:
+    if gram is None:
+        return np.empty((0, 0))
+    if not isinstance(gram, np.ndarray):
+        gram = gram.toarray() if len(sizes) <= MIN_SPARSE_SAMPLES else gram
+    return gram / sizes[:, None] if isinstance(gram, np.ndarray) else sparse.diags_array(1.0 / sizes) @ gram
+
+
+def _disconnection(sizes: Floats, verdict: Verdict) -> float:
+    r"""Return :math:`\sum (1 - q_{kl})^{n_l}` over a tree, both ways; q_kl is the share of sample l that k allows."""
+    if len(sizes) == 1:
+        return 0.0
+    # q_kl by the rows of sample l itself, which the tilts reproduce on average
+    both = verdict.reach.minimum(verdict.reach.T)
+    tree = widest_tree(both)
+    if tree.nnz < len(sizes) - len(verdict.groups):
+        return 1.0  # no tree of two-way links: the bound says nothing
+    k, l = tree.row, tree.col
+    forward = np.asarray(verdict.reach[k, l]).ravel() / sizes[l]
+    backward = np.asarray(verdict.reach[l, k]).ravel() / sizes[k]
+    with np.errstate(divide="ignore"):
+        bound = np.exp(sizes[l] * np.log1p(-forward)).sum() + np.exp(sizes[k] * np.log1p(-backward)).sum()
+    return float(min(bound, 1.0))

@@ -1,0 +1,91 @@
+"""Distribution functions before and after."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vardi._estimate.cdf import Band
+from vardi._facts.columns import Column, ColumnFacts
+from vardi._facts.parts import Fit
+from vardi._types import Floats
+
+MOST_DISTRIBUTIONS = 6
+POINTS = 160  # of a drawn distribution function
+MAX_BANDED_ROWS, BANDS_BEYOND = 200_000, 2  # rows from which only so many bands are computed
+EDGE = 0.005  # share of the rows beyond either end of its axis
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """The distribution function of one column on a grid, before and after.
+
+    ``low`` and ``high`` are the ends of the simultaneous band; None where it is not given.
+    """
+
+    name: str
+    x: tuple[float, ...]
+    pooled: tuple[float, ...]
+    debiased: tuple[float, ...]
+    low: tuple[float | None, ...]
+    high: tuple[float | None, ...]
+
+
+def distributions(
+    fit: Fit, columns: Sequence[Column], described: Sequence[ColumnFacts]
+) -> tuple[tuple[Distribution, ...], str]:
+    """Return the distribution functions of the columns that take more than two values, and a note on the others."""
+    varied = [
+        (column, facts)
+        for column, facts in zip(columns, described, strict=True)
+        if not facts.is_share and facts.spread > 0
+    ]
+    bands = MOST_DISTRIBUTIONS if len(fit) <= MAX_BANDED_ROWS else BANDS_BEYOND
+    shown = tuple(
+        _distribution(fit, column, facts, banded=k < bands)
+        for k, (column, facts) in enumerate(varied[:MOST_DISTRIBUTIONS])
+    )
+    if not columns:
+        return (), "There are no columns to draw."
+    if not shown:
+        return (), "No column takes more than two values, so there is no distribution to draw."
+    more = len(varied) - len(shown)
+    notes = [f"{more} more columns are not drawn; name columns in variables= to choose."] if more else []
+    if len(shown) > bands:
+        notes.append(f"Bands are computed for the first {bands} columns only: there are many rows.")
+    return shown, " ".join(notes)
+
+
+def _distribution(fit: Fit, column: Column, facts: ColumnFacts, *, banded: bool) -> Distribution:
+    every, pooled, debiased = heights(fit, column, facts)
+    inside = (np.maximum(pooled, debiased) > EDGE) & (np.minimum(pooled, debiased) < 1.0 - EDGE)
+    first, last = int(inside.argmax()), len(inside) - 1 - int(inside[::-1].argmax())
+    place = _grid(pooled[first : last + 1] + debiased[first : last + 1]) + first
+    place = np.unique(np.append(place, min(last + 1, len(every) - 1)))
+    x, height = every[place], debiased[place]
+    steps = (tuple(one.tolist()) for one in (x, pooled[place], height))
+    return Distribution(column.name, *steps, *_ends(fit.parts.band(column) if banded else None, x, height))
+
+
+def heights(fit: Fit, column: Column, facts: ColumnFacts) -> tuple[Floats, Floats, Floats]:
+    """Return values of a column, and the shares of the pool and of the population at or below each."""
+    table = fit.parts.value_table(column, facts.pooled, facts.spread)
+    pooled, debiased = (np.minimum(np.cumsum(part) / part.sum(), 1.0) for part in (table.counts, table.mass))
+    return table.x, pooled, debiased
+
+
+def _ends(band: Band | None, x: Floats, height: Floats) -> Iterator[tuple[float | None, ...]]:
+    """Give the lower and the upper ends of the simultaneous band; None outside it, and where there is none."""
+    half = math.nan if band is None else np.maximum(band.high - band.value, band.value - band.low).max()
+    covered = [band is not None and not np.isnan(half) and band.x[0] <= at <= band.x[-1] for at in x.tolist()]
+    for ends in (np.maximum(height - half, 0.0), np.minimum(height + half, 1.0)):  # of the same width everywhere
+        yield tuple(end if is_in else None for end, is_in in zip(ends.tolist(), covered, strict=True))
+
+
+def _grid(height: Floats) -> np.ndarray:
+    """Return positions at which a function rises by about equal steps."""
+    targets = np.linspace(height[0], height[-1], POINTS)
+    return np.unique(np.minimum(np.searchsorted(height, targets), len(height) - 1))

@@ -1,0 +1,171 @@
+"""The graph of the samples: who shares rows with whom, and where it is weakest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from vardi._facts.parts import Fit
+from vardi._inputs.pool import Name
+from vardi._rows.start import widest_tree
+from vardi._solve.identify import Link, Verdict
+from vardi._types import Floats
+
+MOST_CELLS = 40  # of a heat map, each way
+MOST_LINKS = 200
+KEPT_ORDER = 3  # samples up to which they stand in the user's order
+
+
+@dataclass(frozen=True)
+class LinkFacts(Link):
+    """Two samples and what joins them.
+
+    Attributes
+    ----------
+    bridging : float
+        sum_i p_i,first p_i,second: how many rows could as well have come from the other; NaN where not computed.
+    weakest : bool
+        Whether the comparison of all samples hangs on this link most.
+    """
+
+    bridging: float
+    weakest: bool
+
+    @property
+    def strength(self) -> float:
+        """Bridging rows, or shared rows where these are not known."""
+        return self.rows if math.isnan(self.bridging) else self.bridging
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """The graph of the samples that have rows.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The samples, neighbours near one another.
+    sizes : tuple of float
+        Their rows.
+    links : tuple of LinkFacts
+        Every pair that shares rows, the strongest first; only these, where there are very many.
+    more_links : int
+        How many pairs were left out of ``links``.
+    shares : tuple of tuple of float
+        Share of the rows of the second (inner) that the bias of the first (outer) allows; by groups of neighbouring
+        samples where there are many.
+    group : int
+        How many samples a cell of ``shares`` stands for, each way.
+    complete : bool
+        Whether every bias allows every row, so that shared rows say nothing and bridging rows all.
+    kappa : float
+        The paper's overlap.
+    bridging : float
+        Rows that bridge the weakest cut; NaN for a single sample.
+    cut : tuple of two tuples of str
+        The samples on either side of it.
+    """
+
+    names: tuple[str, ...]
+    sizes: tuple[float, ...]
+    links: tuple[LinkFacts, ...]
+    more_links: int
+    shares: tuple[tuple[float, ...], ...]
+    group: int
+    complete: bool
+    kappa: float
+    bridging: float
+    cut: tuple[tuple[str, ...], tuple[str, ...]]
+
+
+def overlap_of(fit: Fit, verdict: Verdict) -> Overlap:
+    """Compute the overlap of the samples that have rows."""
+    sizes, gram = sampled_gram(fit)
+    order = np.arange(len(sizes))
+    if len(sizes) > KEPT_ORDER:
+        cut = fit.solution.cut[[size > 0 for size in fit.sizes.values()]]
+        order = np.argsort(cut, kind="stable")  # neighbours have similar signs of the cut
+    names = tuple(str(verdict.names[k]) for k in order.tolist())
+    reach = sparse.csr_array(verdict.reach)[order][:, order]
+    links = _links(verdict, sizes, gram)
+    cells, group = _cells(reach, sizes[order])
+    trust = fit.trust
+    return Overlap(
+        names=names,
+        sizes=tuple(sizes[order].tolist()),
+        links=tuple(links[:MOST_LINKS]),
+        more_links=max(len(links) - MOST_LINKS, 0),
+        shares=cells,
+        group=group,
+        complete=_is_complete(verdict.reach, sizes),
+        kappa=verdict.kappa,
+        bridging=trust.bridging if np.isfinite(trust.bridging) and all(trust.cut) else math.nan,
+        cut=(_in_order(trust.cut[0], names), _in_order(trust.cut[1], names)),
+    )
+
+
+def sampled_gram(fit: Fit) -> tuple[Floats, Any]:
+    """Return rows of the samples that have some, and sum_i p_ik p_il of every pair; None where they are too many."""
+    sizes = np.array(list(fit.sizes.values()), np.float64)
+    sampled = np.flatnonzero(sizes > 0)
+    gram = fit.parts.gram()
+    return sizes[sampled], None if gram is None else gram[sampled][:, sampled]
+
+
+def _links(verdict: Verdict, sizes: Floats, gram: Any) -> list[LinkFacts]:
+    """Return all links, the weakest and then the strongest first."""
+    position = {name: k for k, name in enumerate(verdict.names)}
+    ends = [(position[link.first], position[link.second]) for link in verdict.links]
+    bridging = np.full(len(ends), math.nan)
+    if gram is not None and ends:
+        bridging = np.asarray(gram[tuple(np.transpose(ends))]).ravel()
+    weakest = _weakest(verdict, sizes, gram, position)
+    links = [
+        LinkFacts(**vars(link), bridging=float(rows), weakest=set(pair) == weakest)
+        for link, pair, rows in zip(verdict.links, ends, bridging, strict=True)
+    ]
+    return sorted(links, key=lambda link: (not link.weakest, -link.strength))
+
+
+def _weakest(verdict: Verdict, sizes: Floats, gram: Any, position: dict[Name, int]) -> set[int]:
+    """Return the two ends of the link that the comparison hangs on, as positions.
+
+    Where every bias allows every row, shared rows say nothing, and the link with the fewest bridging rows is taken on
+    the tree that joins the samples best.
+    """
+    if verdict.weakest is None:
+        return set()
+    if _is_complete(verdict.reach, sizes) and gram is not None:
+        graph = sparse.csr_array(gram, copy=True)
+        graph.setdiag(0.0)
+        tree = widest_tree(graph)
+        edge = int(tree.data.argmin())
+        return {int(tree.row[edge]), int(tree.col[edge])}
+    return {position[verdict.weakest.first], position[verdict.weakest.second]}
+
+
+def _is_complete(reach: Any, sizes: Floats) -> bool:
+    """Tell whether every bias allows every row."""
+    return len(sizes) > 1 and bool((np.asarray(reach.sum(axis=0)) == sizes * (len(sizes) - 1)).all())
+
+
+def _in_order(side: Sequence[Name], names: Sequence[str]) -> tuple[str, ...]:
+    members = {str(name) for name in side}
+    return tuple(name for name in names if name in members)
+
+
+def _cells(reach: Any, sizes: Floats) -> tuple[tuple[tuple[float, ...], ...], int]:
+    """Return the share of the rows of l (inner) that bias k (outer) allows; neighbours in one cell where many."""
+    K = len(sizes)
+    group = -(-K // MOST_CELLS)
+    cell = np.arange(K) // group
+    members = sparse.csr_array((np.ones(K), (cell, np.arange(K))))
+    own = sparse.diags_array(sizes)
+    allowed = np.asarray((members @ (reach + own) @ members.T).toarray())
+    possible = np.outer(np.bincount(cell), members @ sizes)
+    return tuple(tuple(row) for row in (allowed / possible).tolist()), group

@@ -1,0 +1,152 @@
+"""What an account asks of a fit: its public answers, and a few questions that only the holder of its rows can answer.
+
+Every one of these can be answered by sums over rows: an engine needs one query for each, and no row leaves it. Rows in
+memory answer from arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from vardi._estimate.bias_check import BiasCheck
+from vardi._estimate.cdf import Band
+from vardi._estimate.estimates import Estimate
+from vardi._estimate.known_check import KnownCheck
+from vardi._estimate.reliability import Trust
+from vardi._facts.columns import Column, ColumnFacts
+from vardi._inputs.pool import Name
+from vardi._rows.contract import Gram
+from vardi._solve.identify import Verdict
+from vardi._solve.newton import Solution
+from vardi._types import Floats, Integers
+from vardi.biases import Bias
+
+
+@dataclass(frozen=True, eq=False)
+class WeightSums:
+    """Of the rows of each bias: the sum of their weights, of the squares of these, and the largest."""
+
+    mass: Floats
+    squares: Floats
+    largest: Floats
+
+    @property
+    def effective(self) -> float:
+        """Kish's effective number of all rows."""
+        return float(self.mass.sum() ** 2 / self.squares.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class WeightTable:
+    """How many rows of which sample have which weight; weights that are nearly equal may be one, their mean."""
+
+    weights: Floats
+    source: Integers
+    counts: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class ValueTable:
+    """How many rows have a value up to x and above the one before, and how much weight: at x both sums are exact."""
+
+    x: Floats
+    counts: Floats
+    mass: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """What the fit was given, and how it was taken.
+
+    Attributes
+    ----------
+    biases : tuple of Bias
+        In the order of the names; empty for a fit of a matrix.
+    log : bool
+        Whether biases were given as logs.
+    is_counted, is_labelled : bool
+        Whether rows stand for several, and whether all samples came in one frame with labels.
+    distinct : int or None
+        How many distinct rows were solved for, where equal rows were collapsed.
+    left_out : collection of names
+        Samples with rows on which the fit does not rest.
+    costs : int
+        Numbers that the errors of all normalisers take to compute in memory.
+    gaps : mapping of str to int
+        Missing and infinite values in the columns that have no mean for them.
+    unasked : tuple of str
+        Columns of which a mean takes a pass over all rows, so that none is shown unless it is asked for.
+    """
+
+    biases: tuple[Bias, ...]
+    log: bool
+    is_counted: bool
+    is_labelled: bool
+    distinct: int | None
+    left_out: Collection[Name]
+    costs: int
+    gaps: Mapping[str, int]
+    unasked: tuple[str, ...] = ()
+
+
+class Parts(Protocol):
+    """What only the holder of the rows can tell."""
+
+    def given(self) -> Given:
+        """Return what the fit was given."""
+
+    def gram(self) -> Gram:
+        """Return sum_i c_i p_i p_i' of all biases: an array, a sparse array, or None where it is not formed."""
+
+    def weight_sums(self) -> WeightSums:
+        """Return sums of weights by bias."""
+
+    def weight_table(self) -> WeightTable:
+        """Return the distribution of the weights."""
+
+    def largest_weights(self, most: int) -> Sequence[tuple[int, Name, float]]:
+        """Return position in the pool, sample and weight of the rows of largest weight; none where rows have none."""
+
+    def column(self, name: str, values: Any) -> Column:
+        """Return a column, an expression or values, or refuse those without a mean."""
+
+    def choose(self) -> tuple[tuple[Column, ...], str]:
+        """Return the columns that a report looks at, and a note on those left out."""
+
+    def describe(self, columns: Sequence[Column], *, gains: bool = False) -> tuple[ColumnFacts, ...]:
+        """Return means before and after of columns, and what their errors rest on."""
+
+    def value_table(self, column: Column, centre: float, scale: float) -> ValueTable:
+        """Return the distribution of a column; an engine has its bins finest around the centre."""
+
+    def band(self, column: Column, level: float = 0.95) -> Band | None:
+        """Return the simultaneous band of the distribution function; None where an engine does not give it."""
+
+
+class Fit(Protocol):
+    """The public answers of a fit that accounts are made of, and its parts."""
+
+    @property
+    def names(self) -> tuple[Name, ...]: ...
+    @property
+    def solution(self) -> Solution: ...
+    @property
+    def sizes(self) -> dict[Name, float]: ...
+    @property
+    def log_omegas(self) -> dict[Name, float]: ...
+    @property
+    def numeric_columns(self) -> tuple[str, ...]: ...
+    @property
+    def trust(self) -> Trust: ...
+    @property
+    def known(self) -> KnownCheck | None: ...
+    @property
+    def parameters(self) -> dict[Name, dict[str, Estimate]]: ...
+    @property
+    def parts(self) -> Parts: ...
+    def __len__(self) -> int: ...
+    def identify(self) -> Verdict: ...
+    def log_normalisers(self, level: float = 0.95) -> dict[Name, Estimate]: ...
+    def check_biases(self, columns: Any = None) -> BiasCheck: ...

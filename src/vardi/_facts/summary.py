@@ -1,0 +1,105 @@
+"""The account of a fit in one screen: as text, and as HTML for notebooks."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from html import escape
+
+from vardi._facts.account import Account, SampleFacts, account
+from vardi._facts.columns import ColumnFacts
+from vardi._facts.numbers import plain, with_error
+from vardi._facts.parts import Fit
+from vardi.errors._texts import SHOWN, WIDTH, cut, more, width_of
+
+MOST_VARIABLES = 8
+
+
+def summarize(fit: Fit) -> Account:
+    """Return the account of a fit with its first numeric columns."""
+    numeric = () if fit.parts.given().unasked else fit.numeric_columns
+    columns = [fit.parts.column(name, name) for name in numeric[:MOST_VARIABLES]]
+    return account(fit, columns, more=len(numeric) - len(columns))
+
+
+def sample_cells(sample: SampleFacts) -> tuple[str, str, str, str, str]:
+    """Return name, rows, bias, normaliser and share of the weight of a sample."""
+    share = f"{sample.weight_share:.1%}" if sample.rows else "not sampled"
+    normaliser = plain(with_error(sample.normaliser, sample.stderr))
+    return str(sample.name), f"{sample.rows:,.0f}", sample.bias, normaliser, share
+
+
+def variable_cells(variable: ColumnFacts) -> tuple[str, str, str]:
+    """Return name, mean over the pool, and mean over the population with its error."""
+    return variable.name, f"{variable.pooled:.5g}", plain(with_error(variable.debiased, variable.stderr))
+
+
+def to_text(found: Account) -> str:
+    """Return the account in at most 80 columns."""
+    samples = [sample_cells(sample) for sample in found.samples]
+    name_width = width_of("sample", (sample.name for sample in found.samples), 20)
+    bias_width = width_of("bias", (sample.bias for sample in found.samples), WIDTH - name_width - 47)
+    heading = ("sample", "rows", "bias", "log normaliser" if found.log_scale else "normaliser", "of weight")
+    lines = [
+        found.speaks,
+        *_wrapped("identified", found.verdict.message),
+        *_wrapped("solved", found.solved),
+        *_wrapped("known", found.known),
+        "",
+    ]
+    lines += [
+        f"{cut(name, name_width):<{name_width}} {rows:>11}  {cut(bias, bias_width):<{bias_width}}  {normaliser:>18}  "
+        f"{share:>11}"
+        for name, rows, bias, normaliser, share in (heading, *samples[:SHOWN])
+    ]
+    lines += [*more(samples), "", f"effective rows  {found.effective:,.0f} of {found.rows:,.0f}"]
+    if found.variables:
+        width = width_of("mean of", (variable.name for variable in found.variables), 30)
+        table = [("mean of", "in the pool", "in the population"), *map(variable_cells, found.variables)]
+        lines += ["", *(f"{cut(name, width):<{width}}  {before:>12}  {after:>20}" for name, before, after in table)]
+        lines += _more_variables(found)
+    if found.parameters:
+        lines += ["", f"{'parameter':<30}  {'estimate':>38}"]
+        lines += [f"{cut(f'{name}: {one}', 30):<30}  {estimate!s:>38}" for name, one, estimate in found.estimated]
+    for note in (*found.notes, *found.trust.messages):
+        lines += ["", *textwrap.wrap(note, WIDTH, break_long_words=False)]
+    return "\n".join(lines)
+
+
+def to_html(found: Account) -> str:
+    """Return the account as a fragment of HTML, for notebooks."""
+    solved = [found.verdict.message, f"Solved: {found.solved}", *([f"Known: {found.known}"] if found.known else [])]
+    normaliser = "log normaliser" if found.log_scale else "normaliser"
+    samples = [
+        (name, rows, f"<code>{escape(bias)}</code>", normaliser, share)
+        for name, rows, bias, normaliser, share in map(sample_cells, found.samples[:SHOWN])
+    ]
+    return (
+        f"<div><p><b>DebiasedSample</b>: {found.counted_rows}, effective {found.effective:,.0f} of {found.rows:,.0f}."
+        + "".join(f"<br>{escape(text)}" for text in solved)
+        + "</p>"
+        + _table(("sample", "rows", "bias", normaliser, "share of weight"), samples)
+        + _table(("mean of", "in the pool", "in the population"), list(map(variable_cells, found.variables)))
+        + "".join(f"<p>{escape(text)}</p>" for text in _more_variables(found))
+        + _table(("parameter", "estimate"), [(f"{name}: {one}", str(own)) for name, one, own in found.estimated])
+        + "".join(f"<p>{escape(text)}</p>" for text in found.notes)
+        + "".join(f"<p><b>Note</b>: {escape(doubt)}</p>" for doubt in found.trust.messages)
+        + "</div>"
+    )
+
+
+def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table; the first cell of a row is a text of the user's, and all others are ours."""
+    head = "".join(f"<th>{text}</th>" for text in heading)
+    body = "".join(
+        f"<tr><th>{escape(name)}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>" for name, *cells in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
+
+
+def _more_variables(found: Account) -> list[str]:
+    return [f"... and {found.more_variables} more"] if found.more_variables else []
+
+
+def _wrapped(label: str, text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=f"{label:<12}", subsequent_indent=" " * 12) if text else []

@@ -1,0 +1,118 @@
+"""What a fit cannot answer, declared once: for which holders of rows, with which parts, and why.
+
+Everything else is answered, and equal, wherever the rows are. The table of the documentation is made from these
+declarations, the refusals are raised from them, and the conformance test runs every cell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from vardi.errors import NeedsRowsError, VardiError
+
+Part: TypeAlias = Literal["none", "known values", "parameters", "both"]
+Holder: TypeAlias = Literal["rows in memory", "distinct rows", "sparse", "windows", "blocks", "engine"]
+
+PARTS: tuple[Part, ...] = ("none", "known values", "parameters", "both")
+HOLDERS: tuple[Holder, ...] = ("rows in memory", "distinct rows", "sparse", "windows", "blocks", "engine")
+
+MATRICES: tuple[Holder, ...] = ("sparse", "windows", "blocks")
+ENGINE: tuple[Holder, ...] = ("engine",)
+ESTIMATED: tuple[Part, ...] = ("parameters", "both")
+
+QUESTIONS = {
+    "weights": "weights, probabilities, weight_shares, effective_rows",
+    "means": "expectation, expectations of columns",
+    "means of arrays": "expectation, expectations of values that are not columns",
+    "arithmetic": "differences, products and ratios of estimates, of one call or of several",
+    "normalisers": "omegas, normalisers, log_normalisers, log_omega_covariance, w",
+    "distribution": "cdf, quantile, band",
+    "parameters": "parameters, estimated_biases",
+    "known": "known",
+    "tests of parameters": "test_no_bias, test_parameters",
+    "score test": "check_biases",
+    "ks tests": "check_biases(method='ks') and 'ks-bootstrap'",
+    "sensitivity": "sensitivity",
+    "bounds": "bounds",
+    "bootstrap": "bootstrap of means and of functions",
+    "draws": "sample without replacement",
+    "draws with replacement": "sample(replace=True), torch_sampler, torch_weights",
+    "new rows": "weigh",
+    "verdict": "identify, trust",
+    "account": "summary, diagnostics, report",
+}
+
+
+@dataclass(frozen=True)
+class No:
+    """A question that some holders of rows, or fits with some parts, do not answer.
+
+    Attributes
+    ----------
+    question : str
+        Of ``QUESTIONS``.
+    reason : str
+        Why, and what to do.
+    holders, parts : tuple
+        For which; all by default.
+    """
+
+    question: str
+    reason: str
+    holders: tuple[Holder, ...] = HOLDERS
+    parts: tuple[Part, ...] = PARTS
+
+    def covers(self, question: str, holder: Holder, part: Part) -> bool:
+        """Tell whether it speaks of a cell of the table."""
+        return self.question == question and holder in self.holders and part in self.parts
+
+
+IN_ENGINE = "needs rows in memory, and these are in their engine. Collect the columns you need and debias them."
+MATRIX = "A matrix of biases has no columns for parameters to multiply. Give frames, and biases such as vardi.logistic."
+THEORY = (
+    "The finite-sample bounds are for weights that follow from known biases alone, and these rest on known values or "
+    "on parameters besides. Debias without known values, and with parameters fixed by .at(...), to see the bounds as "
+    "if they were."
+)
+LAW = (
+    "The law of the ks tests is for biases that are known, and these have parameters that were fitted to the same "
+    "rows. Use method='score', which knows of them, or fix the parameters with .at(...)."
+)
+
+NOES = (
+    *(No(question, MATRIX, MATRICES, ESTIMATED) for question in QUESTIONS),
+    No("tests of parameters", "No bias has parameters.", parts=("none", "known values")),
+    No("means of arrays", f"An expectation of values that are not columns {IN_ENGINE}", ENGINE),
+    No("bounds", f"bounds() {IN_ENGINE}", ENGINE),
+    No("bounds", THEORY, parts=("known values", "parameters", "both")),
+    No("ks tests", f"check_biases(method='ks') {IN_ENGINE}", ENGINE),
+    No("ks tests", LAW, parts=ESTIMATED),
+    No("tests of parameters", f"A likelihood-ratio test {IN_ENGINE}", ENGINE),
+    No("bootstrap", f"A bootstrap, but for that of normalisers with indicator biases, {IN_ENGINE}", ENGINE),
+    No("draws with replacement", f"Drawing rows with replacement {IN_ENGINE}", ENGINE),
+)
+
+
+def refused(question: str, holder: Holder, part: Part = "none") -> No | None:
+    """Return why a question has no answer; None where it has one."""
+    return next((no for no in NOES if no.covers(question, holder, part)), None)
+
+
+def refusal(question: str, holder: Holder, part: Part = "none") -> VardiError:
+    """Return the error for a question that has no answer."""
+    no = refused(question, holder, part)
+    assert no is not None
+    return NeedsRowsError(no.reason) if no.holders == ENGINE else VardiError(no.reason)
+
+
+def table() -> str:
+    """Return questions by holders as Markdown: a cell names the parts for which there is no answer."""
+    lines = ["| question | " + " | ".join(HOLDERS) + " |", "| --- |" + " --- |" * len(HOLDERS)]
+    for question in QUESTIONS:
+        cells = []
+        for holder in HOLDERS:
+            noes = [part for part in PARTS if refused(question, holder, part) is not None]
+            cells.append("yes" if not noes else "no" if len(noes) == len(PARTS) else f"not with {', '.join(noes)}")
+        lines.append(f"| {question} | " + " | ".join(cells) + " |")
+    return "\n".join(lines).replace("not with none, known values", "with parameters only")

@@ -1,0 +1,224 @@
+"""What users call: samples and biases, or their values, checked and handed to the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+from vardi._fit.lazy_pipeline import fit_lazy, lazy_verdict_of
+from vardi._fit.pipeline import OnUnidentified, fit, verdict_of
+from vardi._fit.sample import DebiasedSample
+from vardi._inputs.engine.pool import any_lazy, open_frames
+from vardi._inputs.given import Biases, Counts, Known, Labels, Samples
+from vardi._inputs.old_names import shares_argument
+from vardi._inputs.pool import Name, as_pool, matrix_pool
+from vardi._rows import Windows
+from vardi._rows.readers import as_reader
+from vardi._solve.identify import Verdict
+from vardi.biases._values import as_array
+from vardi.errors import MismatchError
+
+
+def debias(
+    samples: Samples,
+    biases: Biases,
+    *,
+    source: Labels | None = None,
+    counts: Counts | None = None,
+    known: Known | None = None,
+    on_unidentified: OnUnidentified = "raise",
+    tol: float = 1e-10,
+    max_iterations: int = 100,
+    shares: Any = None,
+) -> DebiasedSample:
+    r"""Turn K biased samples of one population into one debiased sample.
+
+    Sample k was drawn from the law :math:`\omega_k\,dP / \Omega_k`, where the bias :math:`\omega_k` is known and the
+    normaliser :math:`\Omega_k = E_P\,\omega_k` is not. The normalisers solve Vardi's (1985) system, and row i gets
+
+    .. math:: \pi_i = \frac{1}{n} \Big/ \sum_l \lambda_l \frac{\omega_l(z_i)}{\Omega_l},\qquad \lambda_l = n_l / n.
+
+    Parameters
+    ----------
+    samples : mapping from name to rows, list of rows, or one frame (with ``source``)
+        Rows are a NumPy array (columns ``x``, or ``x0``, ``x1``, ...), a frame of pandas, Polars or PyArrow, or a lazy
+        frame (Polars, DuckDB, Ibis, Spark): then only sums leave the engine, and ``weights`` is a lazy frame.
+    biases : mapping from name to bias, or list of biases
+        A number, an expression in text, one of Polars or narwhals, a :class:`~vardi.biases.Bias`, a function of the
+        rows, or an array with a value for each row of the pool. A bias whose name no sample has describes a state that
+        was not sampled: its normaliser is estimated all the same. Biases with parameters, such as
+        :func:`vardi.logistic`, are estimated too, beside a sample whose bias is known, or from what is known of the
+        population.
+    source : str or array of labels, optional
+        For one frame that holds all samples: the column with the label of each row's sample, or the labels themselves.
+    counts : array, mapping from name to array, or str, optional
+        How many rows each row stands for (frequency weights), or the column that says so.
+    known : mapping, optional
+        What is known of the population, as from a census. From a column or an expression to its mean; from a condition
+        (text or :class:`~vardi.biases.Bias`) to its share; from a column to the shares of its values (a margin: a
+        mapping or a pandas Series), which sum to 1; from the name of a sample to the mean of its bias, in the scale in
+        which this is declared. A value is a number, or ``(value, standard error)``, or an
+        :class:`~vardi.Estimate`. The weights meet it; it sharpens estimates, and joins samples that overlap does not.
+        Where the samples can tell, it is tested, and ``fit.known`` has the outcome.
+    on_unidentified : {"raise", "largest"}
+        What to do where some samples cannot be compared: raise, or keep the group with the most rows and warn.
+    tol : float
+        Largest relative error of Vardi's equations, max_k abs(Gamma_k - 1).
+    max_iterations : int
+        Newton steps after which :class:`~vardi.errors.ConvergenceError` is raised.
+    shares
+        The former name of ``known``: gives an error that shows what to write.
+
+    Returns
+    -------
+    DebiasedSample
+        Weights, normalisers, parameters, and what follows from them.
+
+    Examples
+    --------
+    Lengths, seen once as they are and once with longer ones seen more often:
+
+    >>> import numpy as np
+    >>> import vardi
+    >>> plain, seen = np.array([1.0, 2.0, 4.0]), np.array([2.0, 4.0, 4.0, 8.0])
+    >>> fit = vardi.debias({"plain": plain, "seen": seen}, {"plain": 1, "seen": "x"})
+    >>> fit.weights.round(3)
+    array([1.599, 1.217, 0.823, 1.217, 0.823, 0.823, 0.499])
+    >>> round(fit.omegas["seen"], 3)  # the mean length in the population
+    2.905
+
+    Two regions that no sample spans, whose shares a census knows:
+
+    >>> regions = {"north": np.array([3.0, 5.0]), "south": np.array([10.0, 12.0, 14.0])}
+    >>> fit = vardi.debias(regions, {"north": "x <= 5", "south": "x > 5"}, known={"north": 0.25})
+    >>> fit.probabilities.round(12)
+    array([0.125, 0.125, 0.25 , 0.25 , 0.25 ])
+    """
+    _refuse_shares(shares)
+    _require_choice(on_unidentified)
+    if any_lazy(samples):
+        frames = open_frames(samples, biases, source=source, counts=counts)
+        return fit_lazy(frames, known, on_unidentified, tol, max_iterations)
+    pool = as_pool(samples, biases, source=source, counts=counts)
+    return fit(pool, None, known, on_unidentified, tol, max_iterations, log=False)
+
+
+def debias_matrix(
+    omega: Any,
+    source: ArrayLike,
+    log: bool = False,
+    *,
+    counts: ArrayLike | None = None,
+    known: Known | None = None,
+    names: Iterable[Name] | None = None,
+    on_unidentified: OnUnidentified = "raise",
+    tol: float = 1e-10,
+    max_iterations: int = 100,
+    shares: Any = None,
+) -> DebiasedSample:
+    """Debias from the values of the biases alone.
+
+    Parameters
+    ----------
+    omega : array or SciPy sparse array of shape (n, K), or function that yields its rows in blocks
+        omega_k(z_i), or with ``log`` their logs, -inf for zero. What a sparse array does not store is omega = 0. Memory
+        maps, data sets of Zarr and HDF5, and functions without arguments that yield arrays of successive rows are read
+        block by block in each pass, and need not fit in memory. Where biases are windows on a line, and many,
+        :class:`~vardi.Windows` stands for a matrix that would not fit. It is read in place, so leave it as it is while
+        the fit is in use.
+    source : array of int of shape (n,)
+        Column of omega that each row's sample was drawn with, 0 to K - 1.
+    log : bool
+        Whether logs are given: a physicist gives minus the reduced potentials.
+    counts, on_unidentified, tol, max_iterations, shares
+        As for :func:`debias`.
+    known : mapping, optional
+        What is known of the population, by the names of columns of omega: the mean of such a column, in its scale. A
+        column that no row was drawn with carries any function.
+    names : iterable, optional
+        Names of the columns; "0", "1", ... by default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import vardi
+    >>> fit = vardi.debias_matrix(np.array([[1, 1], [1, 0], [1, 1.0]]), [0, 0, 1])
+    >>> fit.weights
+    array([0.75, 1.5 , 0.75])
+    """
+    _refuse_shares(shares)
+    _require_choice(on_unidentified)
+    omega = _as_matrix(omega, source)
+    pool = matrix_pool(omega, source, counts, names)
+    return fit(pool, omega, known, on_unidentified, tol, max_iterations, log=log)
+
+
+def _as_matrix(omega: Any, source: Any) -> Any:
+    """Return a matrix of numbers in memory, sparse, read in blocks, or of windows."""
+    if isinstance(omega, Windows):
+        return omega
+    reader = None if sparse.issparse(omega) else as_reader(omega, np.size(source))
+    if reader is not None:
+        omega = reader
+    elif sparse.issparse(omega):
+        omega = sparse.csr_array(omega)  # rows cannot be taken from every format
+    else:
+        omega = as_array(omega, "omega", "a matrix with a column for each bias")
+    if omega.dtype.kind not in "fiub":
+        raise MismatchError(
+            f"omega holds {omega.dtype}, and biases are numbers. Give a matrix of floats.",
+            expected=("float",),
+            got=(str(omega.dtype),),
+        )
+    return omega
+
+
+def identify(
+    samples: Samples,
+    biases: Biases,
+    *,
+    source: Labels | None = None,
+    counts: Counts | None = None,
+    known: Known | None = None,
+    shares: Any = None,
+) -> Verdict:
+    """Tell whether the samples can be compared with one another, before any solve.
+
+    Parameters are those of :func:`debias`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import vardi
+    >>> low, high = np.array([1.0, 2.0, 3.0]), np.array([7.0, 8.0])
+    >>> verdict = vardi.identify({"low": low, "high": high}, {"low": "x <= 5", "high": "x >= 6"})
+    >>> verdict.identified, verdict.groups
+    (False, (('low',), ('high',)))
+    >>> bool(vardi.identify({"low": low, "high": high}, {"low": "x <= 8", "high": "x >= 3"}))
+    True
+    >>> census = {"low": 0.4}  # of the population
+    >>> bool(vardi.identify({"low": low, "high": high}, {"low": "x <= 5", "high": "x >= 6"}, known=census))
+    True
+    """
+    _refuse_shares(shares)
+    if any_lazy(samples):
+        return lazy_verdict_of(open_frames(samples, biases, source=source, counts=counts), known)
+    return verdict_of(as_pool(samples, biases, source=source, counts=counts), None, known, log=False)
+
+
+def _refuse_shares(shares: Any) -> None:
+    if shares is not None:
+        raise shares_argument(shares)
+
+
+def _require_choice(on_unidentified: str) -> None:
+    if on_unidentified not in ("raise", "largest"):
+        raise MismatchError(
+            f"on_unidentified is {on_unidentified!r}. Give 'raise' or 'largest'.",
+            expected=("raise", "largest"),
+            got=(on_unidentified,),
+        )

@@ -1,0 +1,415 @@
+"""A solved fit whose rows stay in their engine: what the questions of a DebiasedSample ask of it, as queries."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, NoReturn
+
+import narwhals as nw
+import numpy as np
+
+from vardi._estimate.bias_check import BiasCheck, untested
+from vardi._estimate.bias_test import check_engine_biases
+from vardi._estimate.bounds import Bounds
+from vardi._estimate.estimates import Estimate
+from vardi._estimate.reliability import BLAMED, ROWS, TAIL
+from vardi._estimate.reliability import weight_tail as tail_of_weights
+from vardi._estimate.sensitivity.errors_of_biases import Errors
+from vardi._estimate.tangent import Hessian, Influence, Tangent
+from vardi._fit.capabilities import refusal
+from vardi._fit.engine_parts import EngineParts
+from vardi._fit.new_rows import weigh
+from vardi._fit.prepare import Prepared
+from vardi._inputs.engine.pool import LazyPool
+from vardi._inputs.frames.functions import bias_of, is_function, name_of
+from vardi._inputs.pool import Name
+from vardi._rows.engine.distribution import EngineDistribution
+from vardi._rows.engine.draw import drawn_rows
+from vardi._rows.engine.functions import ZERO, EngineFunction, compiled_functions
+from vardi._rows.engine.labels import EngineLabels
+from vardi._rows.engine.model import EngineKnown, EngineModel
+from vardi._rows.engine.moments import EngineMoments, is_endless
+from vardi._rows.engine.sensitivity import common_slopes, slopes
+from vardi._rows.engine.tail import weight_tail
+from vardi._rows.engine.weights import (
+    overlap,
+    pooled_means,
+    probabilities_column,
+    products,
+    weights_column,
+)
+from vardi._rows.weighted import WeightedRows
+from vardi._solve.identify import Joining, Verdict, judge
+from vardi._solve.joint import At
+from vardi._solve.newton import Solution
+from vardi._solve.parameters import held_of
+from vardi._solve.refit import Refit, refit
+from vardi._types import Floats, Integers
+
+ONLY_KNOWN = (
+    "only the known values tell the parameters of a bias, so that the samples alone fit any column these speak of. "
+    "Look at fit.known, which compares all known values with one another."
+)
+
+
+class InEngine:
+    """Lazy frames with their weights as expressions.
+
+    Parameters
+    ----------
+    pool : LazyPool
+        The frames.
+    model : EngineModel
+        What depends on which coordinates of a point.
+    prepared : Prepared
+        What was solved: rows with known biases and, with parameters or known values, the joint rows; each in memory
+        where equal rows were collapsed, and otherwise in the engine.
+    solution : Solution
+        How.
+    alone : ndarray or None
+        The point that the samples give on their own, without known values.
+    groups : ndarray of int or None
+        Groups of samples that known values join.
+    joining : Joining or None
+        How they do.
+    """
+
+    in_memory = False
+    kept = None
+
+    def __init__(
+        self,
+        pool: LazyPool,
+        model: EngineModel,
+        prepared: Prepared,
+        solution: Solution,
+        alone: Floats | None = None,
+        groups: Integers | None = None,
+        joining: Joining | None = None,
+    ) -> None:
+        self.pool, self.model, self.prepared, self.solution = pool, model, prepared, solution
+        self.alone, self.groups, self.joining = alone, groups, joining
+        self.joint: Any = prepared.joint
+        self.names: tuple[Name, ...] = pool.names
+        self.collapsed = hasattr(prepared.rows, "matrix")  # equal rows were collapsed, and are in memory
+        self.rows: Any = prepared.rows
+        if self.collapsed and self.joint is not None:
+            self.rows = self.joint.rows_at(self.theta)
+
+    def __len__(self) -> int:
+        return len(self.pool)
+
+    @property
+    def point(self) -> Floats:
+        """All coordinates of the solution."""
+        return self.solution.u if self.solution.point is None else self.solution.point
+
+    @property
+    def theta(self) -> Floats:
+        """The parameters, as the solver has them."""
+        return self.point[self.model.coordinates.theta]
+
+    @cached_property
+    def measure(self) -> EngineMoments:
+        """The frames at the solution."""
+        return EngineMoments(self.model, self.point)
+
+    @cached_property
+    def tangent(self) -> Tangent:
+        """The solution as a map from functions on rows to estimates."""
+        hessian = Hessian(self._overlaps(self.joint, self.point), self.solution.u, self.groups)
+        if self.joint is None:
+            return Tangent(self.measure, hessian, hessian)
+        return Tangent(self.measure, At.of(self.joint, self.point, held_of(self.joint)).jacobian, hessian)
+
+    def _overlaps(self, joint: Any, v: Floats) -> Any:
+        """Return what answers sums at u with parameters at those of a point."""
+        if joint is None:
+            return self.rows
+        return joint.rows_at(v[joint.coordinates.theta])
+
+    # weights
+
+    @property
+    def weights(self) -> Any:
+        """The user's lazy frames with a column of weights."""
+        return self._by_name(weights_column(self.measure, self.pool.dropped))
+
+    @property
+    def probabilities(self) -> Any:
+        """The user's lazy frames with a column of probabilities."""
+        return self._by_name(probabilities_column(self.measure, self.pool.dropped))
+
+    def column(self, frames: Any, name: str) -> Any:
+        """Return frames as they are: they have the column."""
+        return frames
+
+    def _by_name(self, frames: Mapping[int | None, Any]) -> Any:
+        """Return the one frame of all samples, or frames by the name of their sample."""
+        return (
+            frames[None] if None in frames else {self.names[k]: frame for k, frame in frames.items() if k is not None}
+        )
+
+    @cached_property
+    def log_omegas(self) -> Floats:
+        """The log of each normaliser."""
+        sizes, u = self.rows.sizes, self.solution.u
+        if sizes.all():
+            return np.log(sizes / sizes.sum()) - u
+        with np.errstate(divide="ignore"):
+            return np.log(self.measure.mean(self.bias_functions()))
+
+    def judge(self) -> Verdict:
+        """Judge the overlap, measured by the weights."""
+        return judge(_Weighed(self), self.names)
+
+    # functions of the rows
+
+    def functions(self, values: Any) -> list[EngineFunction]:
+        """Return one column or expression as a function of the rows."""
+        return self.matrix([values])
+
+    def matrix(self, values: Any) -> list[EngineFunction]:
+        """Return several columns or expressions as functions of the rows."""
+        if not isinstance(values, list | tuple) or not all(is_function(part) for part in values):
+            raise refusal("means of arrays", "engine")
+        schema = self.pool.parts[0].schema
+        functions = [bias_of(value, schema) for value in values]
+        return compiled_functions(self.model.parts, functions, [name_of(value) for value in values])
+
+    values = functions
+
+    def nothing(self, m: int) -> list[EngineFunction]:
+        """Return m functions that are zero on every row."""
+        return [ZERO] * m
+
+    def bias_functions(self) -> list[EngineFunction]:
+        """Return the biases at the estimated parameters, on the user's scale."""
+        return [_bias(self.measure, k) for k in range(len(self.names))]
+
+    def bias_influence(self) -> Influence:
+        r"""Return the influence on each :math:`\log\Omega_k`: by the weights, and by parameters of the bias itself."""
+        moved = np.zeros((len(self.model.coordinates), len(self.names)))
+        for k in self.model.families:
+            moved[:, k] = _moved_mean(self.measure, k)
+        _, influence = self.tangent.influence(self.bias_functions(), moved)
+        return influence @ np.diag(np.exp(-self.log_omegas))
+
+    def log_omega_covariance(self) -> Floats:
+        """Return the covariance of the log normalisers, relative to the population."""
+        if self.joint is not None:
+            return self.bias_influence().covariance()
+        omegas = np.exp(self.log_omegas)
+        functions = self.bias_functions()
+        a = self.measure.against(functions, omegas)
+        squares = products(self.measure, functions, omegas)
+        covariance = (squares + a.T @ self.tangent.hessian.solve(a)) / self.tangent.n**2
+        return np.asarray(covariance / np.outer(omegas, omegas))
+
+    def pooled_means(self, functions: Sequence[EngineFunction]) -> Floats:
+        """Return means over the pool as it came."""
+        return pooled_means(self.measure, functions)
+
+    def tail(self) -> tuple[float, list[int]]:
+        """Return the tail index of the weights, and the samples of the largest.
+
+        Weights of distinct rows are in memory, and so is how many rows have each, unless rows are counted. As in
+        memory, the tail is that which the biases make, without known values.
+        """
+        own, v, measure = self.joint, self.point, self.measure
+        if self.joint is not None and self.joint.coordinates.known:
+            own = self.joint.without_known()
+            v = v[: len(own.coordinates)]
+            measure = EngineMoments(dataclasses.replace(self.model, known=EngineKnown.none()), v)
+        if self.collapsed and not any(part.counted for part in self.model.parts):
+            rows = self.rows if own is None else own
+            return tail_of_weights(rows.weights(v)[0], rows.source, rows.counts)
+        return weight_tail(measure, TAIL, ROWS, BLAMED)
+
+    def single_rows(self, influence: Influence) -> tuple[Floats, list[str]]:
+        """Return the largest share of each variance that one row carries, and of which sample that is, in words."""
+        shares = self.measure.single_rows(influence.values)
+        return shares.max(axis=0), [f"One row of {str(self.names[k])!r}" for k in shares.argmax(axis=0).tolist()]
+
+    def steps(self, values: Any) -> EngineDistribution:
+        """Return where the distribution function of something steps."""
+        return EngineDistribution(self.measure, self.functions(values)[0])
+
+    @cached_property
+    def numeric_columns(self) -> tuple[str, ...]:
+        """The columns of numbers that all frames have, without missing values: it takes a pass to know."""
+        gaps = self.with_gaps(self.columns["numeric"])
+        return tuple(name for name in self.columns["numeric"] if name not in gaps)
+
+    @cached_property
+    def columns(self) -> dict[str, tuple[str, ...]]:
+        """The user's columns that all frames have, by what they hold; of numbers those that the biases read first."""
+        schemas = [part.schema for part in self.model.parts]
+        read = {name for bias in self.pool.biases for name in bias.columns}
+        shared = [name for name in schemas[0] if all(name in one for one in schemas)]
+        shared.sort(key=lambda name: name not in read)
+        kinds = {name: {_kind(schema[name]) for schema in schemas} for name in shared}
+        return {
+            kind: tuple(name for name in kinds if kinds[name] == {kind}) for kind in ("numeric", "conditions", "texts")
+        }
+
+    def with_gaps(self, names: Sequence[str]) -> list[str]:
+        """Return those of some columns in which a value is missing or infinite, by one query for each frame."""
+        if not names:
+            return []
+        terms = [is_endless(nw.col(name).cast(nw.Float64)) for name in names]
+        found = np.sum([part.sums(terms) for part in self.model.parts], axis=0)
+        return [name for name, count in zip(names, found, strict=True) if count]
+
+    @property
+    def gaps(self) -> dict[str, int]:
+        """Nothing: it takes a pass to count missing values."""
+        return {}
+
+    # what is known
+
+    def tangent_of(self, joint: Any, v: Floats) -> Tangent:
+        """Return the tangent at another point of the same rows: of the distinct ones, where these are in memory."""
+        weights, scale = joint.weights(v)
+        v, at = joint.rescaled(v, scale), joint.coordinates
+        u = v[at.u] - joint.shift(v[at.theta])
+        hessian = Hessian(self._overlaps(joint, v), u, self.groups)
+        measure: Any = EngineMoments(joint.model, v) if not self.collapsed else None
+        if measure is None:
+            measure = WeightedRows(joint, v, weights, joint.source, joint.counts)
+        return Tangent(measure, At.of(joint, v, held_of(joint)).jacobian, hessian)
+
+    def known_at(self, tangent: Tangent, joint: Any, v: Floats) -> tuple[Any, Floats]:
+        """Return the known functions at a point, and what this moves of them, for ``tangent_of``."""
+        if self.collapsed:
+            return self.prepared.values_at(joint, v), self.prepared.moved_at(joint, v)
+        measure: EngineMoments = tangent.measure
+        functions = self._known_functions(measure)
+        moved = np.zeros((len(measure.coordinates), len(functions)))
+        for j, k in self.pool.declared.moving.items():
+            moved[:, j] = _moved_mean(measure, k)
+        return functions, moved
+
+    def none_on_rows(self, m: int) -> Any:
+        """Return m functions that are zero on every row, for ``tangent_of``."""
+        return np.zeros((len(self.rows), m)) if self.collapsed else self.nothing(m)
+
+    def measured_known(self) -> Floats:
+        """Return the means of the known functions under the weights."""
+        return self.measure.mean(self._known_functions(self.measure))
+
+    def moved_known(self) -> Floats:
+        """Return the known values, moved by as much as their errors let them."""
+        known = self.prepared.known
+        assert known is not None
+        moved = self.model.known.root @ self.point[self.model.coordinates.epsilon]
+        return known.values + np.linalg.pinv(self.prepared.directions.T) @ moved
+
+    def _known_functions(self, measure: EngineMoments) -> list[EngineFunction]:
+        """Return the known functions as functions of the rows, those that are a bias with the parameters of a point."""
+        moving = self.pool.declared.moving
+        return [
+            _bias(measure, moving[j]) if j in moving else EngineFunction(_column(name))
+            for j, name in enumerate(self.pool.declared.function_columns)
+        ]
+
+    # what takes rows
+
+    def refit(self, counts: Floats, *, tol: float, may_part: bool, rng: np.random.Generator | None = None) -> Refit:
+        """Solve again for other counts of the distinct rows; known values with an error are drawn anew by rng."""
+        return refit(self.rows, self.joint, self.solution.u, self.point, counts, tol=tol, may_part=may_part, rng=rng)
+
+    def parts(self, fit: Any) -> EngineParts:
+        """Return what accounts of a fit ask of its rows."""
+        return EngineParts(fit)
+
+    def draw(self, n: int, seed: Any, *, replace: bool | None, identity: str | None = None) -> Any:
+        """Draw rows by weight and without replacement, as lazy frames."""
+        if replace:
+            raise refusal("draws with replacement", "engine")
+        return self._by_name(drawn_rows(self.measure, n, seed, identity))
+
+    def drawing(self) -> NoReturn:
+        """Refuse the probabilities of rows for batches, whose positions are drawn in memory."""
+        raise refusal("draws with replacement", "engine")
+
+    def check_biases(self, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
+        """Test the declared biases by the score test, whose sums an engine answers."""
+        if options.get("method", "score") != "score":
+            raise refusal("ks tests", "engine")
+        tangent, point = self.tangent, self.point
+        if self.joint is not None and self.prepared.known is not None:
+            if self.alone is None:
+                return untested(ONLY_KNOWN)
+            joint = self.joint.without_known()
+            point = self.alone[: len(joint.coordinates)]
+            tangent = self.tangent_of(joint, point)
+            point = tangent.measure.v if self.collapsed else tangent.measure.point.v
+        model = dataclasses.replace(self.model, known=EngineKnown.none())
+        labels = EngineLabels(EngineMoments(model, point[: len(model.coordinates)]))
+        functions = dict(zip(asked, self.matrix(list(asked.values())), strict=True)) if asked else {}
+        return check_engine_biases(labels, tangent, self.names, functions, features=options.get("features", "poly2"))
+
+    def sensitivity(self, estimate: Estimate, errors: Errors) -> float:
+        """Return what an estimate moves at worst, for each unit of log Gamma."""
+        assert estimate.influence is not None
+        wrong = np.flatnonzero(self.rows.sizes > 0)[errors.wrong]
+        values = estimate.influence.values
+        if errors.common:
+            return float(common_slopes(self.measure, values, wrong.tolist())[0])
+        return float(slopes(self.measure, values)[wrong, 0].sum())
+
+    def bounds(self, delta: float) -> Bounds:
+        """Refuse: the constants are extremes over rows."""
+        raise refusal("bounds", "engine")
+
+    def weigh(self, rows: Any) -> Any:
+        """Return the weight of rows in memory, which need not be of the pool."""
+        return weigh(self, rows)
+
+
+class _Weighed:
+    """Rows of an engine whose overlap is measured by the weights."""
+
+    def __init__(self, held: InEngine) -> None:
+        self._held, self.sizes = held, held.rows.sizes
+
+    def masses(self) -> Floats:
+        return np.empty(0)
+
+    def reach(self) -> Any:
+        return self._held.rows.reach()
+
+    def overlap(self, mass: Floats) -> Floats:
+        return overlap(self._held.measure)
+
+
+def _column(name: str) -> Any:
+    return lambda part: nw.col(name)
+
+
+def _bias(measure: EngineMoments, k: int) -> EngineFunction:
+    """Return a bias at the parameters of a point, on the user's scale."""
+    return EngineFunction(lambda part: measure.point.users_bias(k))
+
+
+def _moved_mean(measure: EngineMoments, k: int) -> Floats:
+    r"""Return :math:`\sum_i c_i r_i\,\partial\omega_k/\partial v`, by a query for each part; 0 but for theta."""
+    model, point, moved = measure.model, measure.point, np.zeros(len(measure.coordinates))
+    bias, place = _bias(measure, k), model.places[k]
+    omega, *means = measure.mean([bias, *(_times(bias, t) for t in point.gradient(k))])
+    slope = model.families[k].offset_gradient(point.theta[place])
+    moved[measure.coordinates.theta][place] = measure.n * (np.array(means) + omega * slope)
+    return moved
+
+
+def _times(function: EngineFunction, factor: nw.Expr) -> EngineFunction:
+    return EngineFunction(lambda part: function(part) * factor)
+
+
+def _kind(dtype: Any) -> str:
+    if dtype.is_numeric():
+        return "numeric"
+    return "conditions" if dtype == nw.Boolean else "texts" if dtype in (nw.String, nw.Categorical, nw.Enum) else ""

@@ -1,0 +1,123 @@
+"""What accounts ask of rows in an engine: see :class:`vardi._facts.parts.Parts`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import numpy as np
+
+from vardi._estimate.cdf import Band
+from vardi._facts.choice import MOST_NUMERIC, note_on
+from vardi._facts.columns import Column, ColumnFacts, ColumnSums
+from vardi._facts.parts import Given, ValueTable, WeightSums, WeightTable
+from vardi._fit.parts import MemoryParts
+from vardi._inputs.engine.part import PREFIX, Part, with_columns
+from vardi._inputs.frames.functions import is_function
+from vardi._inputs.pool import Name
+from vardi._rows.engine.binned import values_in_bins, weights_in_bins
+from vardi._rows.engine.moments import DEVIATION
+from vardi._rows.engine.weights import weights_by_sample
+from vardi.errors._refusals import needs_rows
+
+if TYPE_CHECKING:
+    from vardi._fit.sample import DebiasedSample
+
+VALUE = f"{PREFIX}column_{{}}"
+
+
+class EngineParts(MemoryParts):
+    """Rows in an engine, of which sums are asked; what the distinct rows in memory can tell is asked of them."""
+
+    def __init__(self, fit: DebiasedSample) -> None:
+        super().__init__(fit)
+        self._at, self._parts = fit.held.measure, fit.held.model.parts
+
+    def given(self) -> Given:
+        pool = self._pool
+        return replace(
+            super().given(),
+            is_counted=any(part.counted for part in self._parts),
+            is_labelled=self._parts[0].label is not None,
+            distinct=len(self._rows) if self._held.collapsed else None,
+            left_out={pool.names[k] for part in pool.dropped for k in part.codes.values()},
+            costs=0,
+            unasked=self._held.columns["numeric"],
+        )
+
+    def weight_sums(self) -> WeightSums:
+        found = weights_by_sample(self._at)
+        return WeightSums(found.mass, found.squares, np.maximum(found.largest, 0.0))
+
+    def weight_table(self) -> WeightTable:
+        return WeightTable(*weights_in_bins(self._at))
+
+    def largest_weights(self, most: int) -> list[tuple[int, Name, float]]:
+        return []
+
+    def column(self, name: str, values: Any) -> Column:
+        if not is_function(values):
+            raise needs_rows("An expectation of values that are not columns")
+        return Column(name, values)
+
+    def choose(self) -> tuple[tuple[Column, ...], str]:
+        numeric, conditions = self._held.columns["numeric"], self._held.columns["conditions"]
+        gaps = self._held.with_gaps((*numeric, *conditions))
+        whole = [name for name in numeric if name not in gaps]
+        columns = [*whole[:MOST_NUMERIC], *(name for name in conditions if name not in gaps)]
+        left_out = {
+            "missing or infinite values": gaps,
+            "text: write a condition in variables=": self._held.columns["texts"],
+        }
+        return tuple(Column(name, name) for name in columns), note_on(whole, left_out)
+
+    def describe(self, columns: Sequence[Column], *, gains: bool = False) -> tuple[ColumnFacts, ...]:
+        """Ask for eta and b by two queries, and by a third for all sums and extremes of f and phi within samples."""
+        fit, at, sizes = self._fit, self._at, self._rows.sizes
+        functions = self._held.matrix([column.values for column in columns])
+        eta, influence = self._held.tangent.influence(functions)
+        m, n, K = len(functions), float(sizes.sum()), len(sizes) if gains else 0
+        sums, ends = np.zeros((len(sizes), 6 + 2 * K, m)), np.zeros((len(sizes), 2, m))
+        for part in self._parts:
+            values = with_columns({VALUE.format(j): f(part) for j, f in enumerate(functions)})
+            phi = at.with_deviations(part, influence.values, np.zeros((len(sizes), m)))
+            laws = [part.times_count(at.point.users_bias(k) * at.point.weight) for k in range(K)]
+            terms = [self._terms(part, j, float(eta[j]), laws) for j in range(m)]
+            asked = {f"{j}_{place}": term.sum() for j, one in enumerate(terms) for place, term in enumerate(one)}
+            asked |= {f"{j}_low": nw.col(DEVIATION.format(j)).min() for j in range(m)}
+            asked |= {f"{j}_high": nw.col(DEVIATION.format(j)).max() for j in range(m)}
+            for code, row in part.by_sample(asked, at.point, values, phi):
+                sums[code] = [[row[f"{j}_{place}"] for j in range(m)] for place in range(6 + 2 * K)]
+                ends[code] = [[row[f"{j}_{end}"] for j in range(m)] for end in ("low", "high")]
+        size = np.maximum(sizes, 1.0)[:, None]
+        factor, mean = size / np.maximum(size - 1.0, 1.0) / n**2, sums[:, 4] / size
+        carried = np.maximum(sums[:, 5] - sums[:, 4] * mean, 0.0) * factor
+        farthest = (np.maximum(ends[:, 1] - mean, mean - ends[:, 0]) ** 2 * factor)[sizes > 0].max(axis=0)
+        total, omegas = sums.sum(axis=0) / n, np.exp(self._held.log_omegas)[:K, None]
+        found = ColumnSums(
+            pooled=total[0],
+            debiased=eta,
+            variance=total[1],
+            size=total[2],
+            is_share=total[3] == 0.0,
+            carried=carried,
+            largest=np.divide(farthest, carried.sum(axis=0), out=np.zeros(m), where=carried.sum(axis=0) > 0),
+            within=np.maximum(total[6 + K :] / omegas - (total[6 : 6 + K] / omegas) ** 2, 0.0) / n**2,
+            known=(influence.beyond**2).sum(axis=0) / n**2,
+        )
+        return tuple(found.facts([column.name for column in columns], fit.sizes, trusted=fit.trust.errors_hold))
+
+    def _terms(self, part: Part, j: int, eta: float, laws: Sequence[nw.Expr]) -> list[nw.Expr]:
+        """Return what a function is asked for: sums of itself, of its influence values, of these under each bias."""
+        f, phi, r = nw.col(VALUE.format(j)), nw.col(DEVIATION.format(j)), self._at.point.weight
+        counted = [part.times_count(term) for term in (f, (f - eta) * (f - eta) * r, f.abs() * r)]
+        own = [*counted, (f * (1.0 - f)).abs(), part.times_count(phi), part.times_count(phi * phi)]
+        return [*own, *(law * phi for law in laws), *(law * phi * phi for law in laws)]
+
+    def value_table(self, column: Column, centre: float, scale: float) -> ValueTable:
+        return ValueTable(*values_in_bins(self._at, self._held.functions(column.values)[0], centre, scale))
+
+    def band(self, column: Column, level: float = 0.95) -> Band | None:
+        return self._fit.cdf(column.values).band(level)

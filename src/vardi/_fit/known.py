@@ -1,0 +1,122 @@
+r"""What is known of the population against what the samples say of it.
+
+The samples are fitted without the known values; groups that overlap does not join keep the masses that these give
+them. The means of the known functions are then compared with what is known, each and all together. Where only the known
+values tell the parameters of a bias, the samples have no say, and what can be tested is that :math:`\mu = 0`, in the
+directions in which mu has a spread: those that tell parameters have none.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.special import chdtrc
+
+from vardi._estimate.known_check import KnownCheck, known_lines
+from vardi._estimate.tangent import Tangent
+from vardi._inputs.known import Known
+from vardi._solve.identify import Verdict, joined_verdict
+from vardi._solve.joint import At
+from vardi._solve.parameters import held_of
+from vardi._types import Floats
+from vardi.errors import ContradictedKnownWarning
+
+RANK = 1e-8  # relative size of an eigenvalue of a covariance from which a direction counts
+NOTHING = 1e-10  # of the variance of one row, below which only rounding is left
+
+
+def check_known(held: Any, *, trusted: bool) -> KnownCheck | None:
+    """Compare known values with what the samples say."""
+    known: Known | None = held.prepared.known
+    if known is None:
+        return None
+    alone = _alone(held)
+    values, covariance = known.values, np.zeros((len(known), len(known)))
+    if alone is not None:
+        tangent: Tangent = held.tangent_of(*alone)
+        values, influence = tangent.influence(*held.known_at(tangent, *alone))
+        covariance = influence.covariance()
+    variances, least = np.diag(covariance), _least(held)
+    stderr = np.where(variances > least, np.sqrt(np.maximum(variances, 0.0)), 0.0)
+    lines = known_lines(known, values, stderr if trusted else np.full(len(stderr), math.nan))
+    samples = tuple(str(name) for name, size in zip(held.names, held.rows.sizes, strict=True) if size)
+    residual = float(np.abs(held.measured_known() - held.moved_known()).max())
+    if not trusted:
+        return KnownCheck(lines, math.nan, 0, math.nan, residual, samples)
+    if alone is None:
+        statistic, df = _test_of_multipliers(held)
+    else:
+        told = np.outer(stderr > 0, stderr > 0)
+        statistic, df = _chi_square(values - known.values, np.where(told, covariance + known.covariance, 0.0), least)
+    pvalue = float(chdtrc(df, statistic)) if df else math.nan
+    return KnownCheck(lines, statistic if df else math.nan, df, pvalue, residual, samples)
+
+
+def _least(held: Any) -> Floats:
+    """Return the variances of the known functions' means below which only rounding is left."""
+    return np.asarray(NOTHING * np.maximum(held.prepared.values.var(axis=0), 1e-300) / held.tangent.n)
+
+
+def _chi_square(gap: Floats, covariance: Floats, least: Floats) -> tuple[float, int]:
+    """Return gap' covariance^+ gap and the rank of the covariance, scaled to a unit diagonal."""
+    informed = np.flatnonzero(np.diag(covariance) > least)
+    root = np.sqrt(np.diag(covariance)[informed])
+    values, vectors = np.linalg.eigh(covariance[np.ix_(informed, informed)] / (root[:, None] * root))
+    kept = values > RANK * values.max(initial=0.0)
+    along = (vectors.T @ (gap[informed] / root))[kept]
+    return float((along**2 / values[kept]).sum()), int(kept.sum())
+
+
+def warn_of_contradiction(check: KnownCheck | None) -> None:
+    """Warn where the samples contradict what is known."""
+    if check is not None and check.contradicted:
+        warnings.warn(
+            f"{check.verdict} The weights meet the known values all the same. fit.known has the details.",
+            ContradictedKnownWarning,
+            stacklevel=5,
+        )
+
+
+def joined(held: Any) -> Verdict:
+    """Return the verdict on the overlap, and on groups that known values join."""
+    verdict: Verdict = held.judge()
+    if held.joining is None:
+        return verdict
+    return joined_verdict(verdict, held.joining, held.joint.masses_of(held.groups, held.point))
+
+
+def _alone(held: Any) -> tuple[Any, Floats] | None:
+    """Return the samples without known values, but for the masses of groups; None where these tell parameters."""
+    if held.alone is None:
+        return None
+    joint, groups = held.joint, held.groups
+    v, own = held.alone[: joint.coordinates.theta.stop], joint.without_known()
+    if held.joining is None:
+        return own, v
+    masses = joint.masses_of(groups, held.point)
+    v = v.copy()
+    v[: joint.coordinates.samples] += np.append(np.log(own.masses_of(groups, v) / masses), 0.0)[groups]
+    return joint.with_masses_of(groups, masses), np.append(v, np.zeros(len(masses) - 1))
+
+
+def _test_of_multipliers(held: Any) -> tuple[float, int]:
+    """Return the statistic of mu = 0, and its degrees of freedom."""
+    at, v = held.joint.coordinates, held.point.copy()
+    v[at.mu] = v[at.epsilon] = 0.0
+    tangent = held.tangent_of(held.joint, v)
+    influence = tangent.of_coordinates(np.eye(len(at))[:, at.mu], held.none_on_rows(at.known))
+    scale = At.of(held.joint, v, held_of(held.joint)).scale[at.mu]
+    covariance = influence.covariance() * np.outer(scale, scale)
+    values, vectors = np.linalg.eigh(covariance)
+    kept = values > RANK * max(float(values.max(initial=0.0)), 1.0)
+    along = vectors[:, kept].T @ (held.point[at.mu] * scale)
+    return float((along**2 / values[kept]).sum()), int(kept.sum())
+
+
+def as_identified(verdict: Verdict, message: str) -> Verdict:
+    """Return a verdict that known values do not join the samples."""
+    return replace(verdict, identified=False, message=message)

@@ -1,0 +1,149 @@
+r"""The weight of rows that need not be of the pool: a function of the row, wherever the rows of the fit are.
+
+.. math:: r(z) = 1 / S(z),\qquad S(z) = \sum_l e^{u_l}\omega_l(z;\theta) + \mu'(g(z) - R\varepsilon)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import logsumexp
+
+from vardi._inputs.frames import Frame, as_frame
+from vardi._inputs.known import Known
+from vardi._inputs.known_on_rows import values_on_frame
+from vardi._rows import Checks
+from vardi._rows.families import users_log_omega
+from vardi._types import Floats, Integers
+from vardi.biases import ParametricBias
+from vardi.biases._values import as_array, as_numbers
+from vardi.errors import ImpossibleRowError, InvalidBiasError, MismatchError
+from vardi.errors._texts import LISTED
+
+
+def weigh(held: Any, rows: Any) -> Any:
+    """Return the weights of new rows, in their library.
+
+    Parameters
+    ----------
+    held : InMemory or InEngine
+        The solved fit, of which biases and the point matter, and no row.
+    rows : array or frame
+        In memory, with the columns that biases and known values read; for a fit of a matrix, a matrix of biases.
+    """
+    sampled = np.flatnonzero(held.rows.sizes > 0).tolist()  # the others have no part in the weight
+    frame = as_frame(rows) if held.pool.biases else None
+    logs, H = _of_matrix(held, rows, sampled) if frame is None else _of_frame(held, frame, sampled)
+    log_mass = np.asarray(logsumexp(logs + held.solution.u[sampled], axis=1))
+    uncovered = np.flatnonzero(log_mass == -np.inf)
+    if len(uncovered):
+        raise ImpossibleRowError(
+            f"No sampled bias covers {len(uncovered)} of the new rows (the first is row {uncovered[0]}), so "
+            "nothing is known of their weight. The debiased sample speaks for the part of the population that "
+            "some sample could have drawn.",
+            sample=None,
+            rows=uncovered[:LISTED],
+        )
+    if held.groups is not None and held.groups.max() > 0:
+        _require_one_group(logs > -np.inf, held.groups[sampled])
+    known: Known | None = held.prepared.known
+    weights = np.exp(-log_mass) if known is None else _with_known(held, known, log_mass, H)
+    return weights if frame is None else frame.series(weights, "weight")
+
+
+def _of_frame(held: Any, frame: Frame, sampled: Sequence[int]) -> tuple[Floats, Floats]:
+    """Return log omega and the known functions of new rows."""
+    biases = [held.pool.biases[k] for k in sampled]
+    factors = frame.evaluate([bias.known if isinstance(bias, ParametricBias) else bias for bias in biases])
+    Checks([held.names[k] for k in sampled], False, whole="the new rows").columns(factors)
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.column_stack([np.asarray(factor, np.float64) for factor in factors]))
+    fixed = list(held.pool.biases)
+    for k, model in ({} if held.joint is None else held.joint.families).items():
+        bias, theta = held.pool.biases[k], model.scale @ held.theta[held.joint.places[k]]
+        assert isinstance(bias, ParametricBias)
+        place = sampled.index(k)
+        allowed = logs[:, place] > -np.inf
+        logs[:, place] += users_log_omega(bias, frame, theta, str(held.names[k]), allowed)
+        fixed[k] = bias.at(theta.tolist())
+    known: Known | None = held.prepared.known
+    return logs, np.empty((len(logs), 0)) if known is None else values_on_frame(known, frame, fixed)
+
+
+def _of_matrix(held: Any, rows: Any, sampled: Sequence[int]) -> tuple[Floats, Floats]:
+    matrix, log, known = _as_matrix(held, rows), held.rows.log, held.prepared.known
+    columns = [matrix[:, k] for k in sampled]
+    Checks([held.names[k] for k in sampled], log, whole="the new rows").columns(columns)
+    values = np.column_stack([np.asarray(column, np.float64) for column in columns])
+    states = [] if known is None else list(known.states)
+    H = matrix[:, states].astype(np.float64)
+    with np.errstate(divide="ignore"):
+        return (values if log else np.log(values)), np.exp(H) if log else H
+
+
+def _as_matrix(held: Any, rows: Any) -> Floats:
+    """Return new rows of a matrix fit as an array; what a sparse one does not store is omega = 0."""
+    if sparse.issparse(rows):
+        stored = sparse.coo_array(rows)
+        matrix = np.full(stored.shape, -np.inf if held.rows.log else 0.0)
+        matrix[stored.row, stored.col] = stored.data
+    else:
+        array = as_array(rows, "The matrix of new rows")
+        numbers = as_numbers(array)
+        if numbers is None:
+            raise InvalidBiasError(f"The new rows hold {array.dtype}, and biases are numbers.", sample="")
+        matrix = numbers.astype(np.float64, copy=False)
+    if matrix.ndim != 2 or matrix.shape[1] != len(held.names):
+        raise MismatchError(
+            f"The new rows have shape {matrix.shape}. Give a matrix of biases with {len(held.names)} columns, as "
+            "in the fit.",
+            expected=(len(held.names),),
+            got=matrix.shape,
+        )
+    return matrix
+
+
+def _require_one_group(allowed: NDArray[np.bool_], groups: Integers) -> None:
+    """Refuse new rows that samples of several groups could have drawn: the pool has none to weigh them by."""
+    several = [allowed[:, groups == label].any(axis=1) for label in range(int(groups.max()) + 1)]
+    between = np.flatnonzero(np.sum(several, axis=0) > 1)
+    if len(between):
+        raise ImpossibleRowError(
+            f"{len(between)} of the new rows (the first is row {between[0]}) could have been drawn by samples of "
+            "several groups, of which no row of the pool could: nothing says how these weigh there. Leave them "
+            "out, or narrow the biases to what was drawn.",
+            sample=None,
+            rows=between[:LISTED],
+        )
+
+
+def _with_known(held: Any, known: Known, log_mass: Floats, H: Floats) -> Floats:
+    """Return 1 / S with the known functions in it, or refuse rows on which S is not above zero."""
+    for column, place in known.margins:
+        strange = np.flatnonzero(H[:, place].sum(axis=1) != 1.0)
+        if len(strange):
+            raise ImpossibleRowError(
+                f"{len(strange)} of the new rows (the first is row {strange[0]}) have a value of {column!r} that "
+                "has no known share, so nothing is known of their weight. Weigh rows with the values of the "
+                "margin.",
+                sample=None,
+                rows=strange[:LISTED],
+            )
+    directions: Floats = held.prepared.directions
+    terms = (H - held.moved_known()) @ directions * held.point[held.joint.coordinates.mu]
+    S = np.exp(log_mass) + terms.sum(axis=1)
+    bad = np.flatnonzero(~(S > 0))
+    if len(bad):
+        by = int(np.argmin(directions @ terms[bad[0]])) if len(known) > 1 else 0
+        raise ImpossibleRowError(
+            f"{len(bad)} of the new rows (the first is row {bad[0]}) have no weight: {known.labels[by]!r}, whose "
+            "mean is known, is further out on them than on any row of the pool, and the weights are positive on "
+            "the pool only. Weigh rows like those of the pool, or debias without that known value.",
+            sample=None,
+            rows=bad[:LISTED],
+        )
+    return np.asarray(1.0 / S)

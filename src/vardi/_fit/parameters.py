@@ -1,0 +1,97 @@
+"""The parameters of biases that have some: their estimates, and likelihood-ratio tests of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from vardi._estimate.estimates import Estimate
+from vardi._estimate.likelihood_ratio import LikelihoodRatio, declared, no_bias
+from vardi._estimate.tangent import estimates_of
+from vardi._fit.capabilities import refusal
+from vardi._inputs.pool import Name
+from vardi._rows.joint import Joint
+from vardi._types import Floats
+from vardi.biases import Bias, ParametricBias
+from vardi.errors import MismatchError, VardiError, suggest
+from vardi.errors._texts import show
+
+
+def estimates(held: Any, *, trusted: bool) -> dict[Name, dict[str, Estimate]]:
+    """Return the parameters of each bias that has some, on the user's scale."""
+    joint: Joint | None = held.joint
+    if joint is None or not joint.families:
+        return {}
+    at = joint.coordinates
+    scale = users_scale(joint)
+    directions = np.zeros((len(at), at.parameters))
+    directions[at.theta] = scale.T
+    influence = held.tangent.of_coordinates(directions, held.nothing(at.parameters))
+    found = estimates_of(scale @ held.theta, influence, trusted=trusted)
+    return {
+        held.names[k]: {
+            name: found[j] for name, j in zip(model.names, range(*joint.places[k].indices(at.parameters)), strict=True)
+        }
+        for k, model in joint.families.items()
+    }
+
+
+def users_scale(joint: Joint) -> Floats:
+    """Return what turns theta into the user's parameters, all samples together."""
+    scale = np.zeros((joint.coordinates.parameters, joint.coordinates.parameters))
+    for k, model in joint.families.items():
+        scale[joint.places[k], joint.places[k]] = model.scale
+    return scale
+
+
+def fixed_biases(held: Any) -> dict[Name, Bias]:
+    """Return the biases that have parameters, with these fixed at their estimates."""
+    joint: Joint | None = held.joint
+    fixed: dict[Name, Bias] = {}
+    for k, model in ({} if joint is None else joint.families).items():
+        bias = held.pool.biases[k]
+        assert isinstance(bias, ParametricBias)
+        assert joint is not None
+        fixed[held.names[k]] = bias.at((model.scale @ held.theta[joint.places[k]]).tolist())
+    return fixed
+
+
+def test_no_bias(held: Any, name: Name) -> LikelihoodRatio:
+    """Test whether the family of a sample is constant."""
+    k = _position(held, name)
+    joint, v = _likelihood(held)
+    return no_bias(joint, v, k, str(name))
+
+
+def test_values(held: Any, name: Name, values: Mapping[str, float]) -> LikelihoodRatio:
+    """Test declared values of parameters."""
+    k = _position(held, name)
+    joint, v = _likelihood(held)
+    return declared(joint, v, k, values, str(name))
+
+
+def _likelihood(held: Any) -> tuple[Joint, Floats]:
+    """Return the rows without known values, and the maximum of their likelihood; known values say no more of it."""
+    if not held.in_memory and not held.collapsed:
+        raise refusal("tests of parameters", "engine", "parameters")
+    joint = held.joint.without_known()
+    if held.prepared.known is None:
+        return joint, held.point
+    if held.alone is None:
+        raise VardiError(
+            "Only the known values tell the parameters, and not the samples, so there is no likelihood ratio of them. "
+            "Look at fit.parameters: an estimate over its error is nearly normal."
+        )
+    return joint, held.alone[: len(joint.coordinates)]
+
+
+def _position(held: Any, name: Name) -> int:
+    families = {} if held.joint is None else held.joint.families
+    known = {held.names[k]: k for k in families}
+    if name not in known:
+        fact = f"The bias of {str(name)!r} has no parameters" if name in held.names else f"There is no sample {name!r}"
+        those = f"Those of {show(known)} have parameters." if known else "No bias has parameters."
+        raise MismatchError(f"{fact}. {those}{suggest(name, known)}", expected=known, got=(name,))
+    return known[name]

@@ -1,0 +1,91 @@
+"""What accounts ask of rows in memory: see :class:`vardi._facts.parts.Parts`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vardi._estimate.cdf import Band
+from vardi._facts.choice import choose
+from vardi._facts.columns import Column, ColumnFacts, describe
+from vardi._facts.parts import Given, ValueTable, WeightSums, WeightTable
+from vardi._inputs.pool import Name
+from vardi._rows.contract import Gram
+from vardi._types import Floats
+
+if TYPE_CHECKING:
+    from vardi._fit.sample import DebiasedSample
+
+
+class MemoryParts:
+    """Rows in memory, or in blocks of a matrix."""
+
+    def __init__(self, fit: DebiasedSample) -> None:
+        self._fit, self._held = fit, fit.held
+        self._pool, self._rows = fit.held.pool, fit.held.rows
+
+    def given(self) -> Given:
+        pool, rows = self._pool, self._rows
+        with_rows = np.bincount(pool.source, pool.counts, minlength=len(pool.names)) > 0
+        return Given(
+            biases=pool.biases,
+            log=bool(rows.log),
+            is_counted=pool.counts is not None,
+            is_labelled=len(pool.frames) == 1 and with_rows.sum() > 1,
+            distinct=None if rows.inverse is None else len(rows),
+            left_out={pool.names[k] for k in np.flatnonzero(with_rows & (rows.sizes == 0)).tolist()},
+            costs=len(pool) * len(pool.names),
+            gaps=self._held.gaps,
+        )
+
+    def gram(self) -> Gram:
+        gram = self._held.tangent.sums.gram
+        return None if callable(gram) else gram
+
+    def weight_sums(self) -> WeightSums:
+        table, K = self.weight_table(), len(self._pool.names)
+        mass = table.counts * table.weights
+        largest = np.zeros(K)
+        np.maximum.at(largest, table.source, table.weights)
+        sums, squares = (np.bincount(table.source, part, minlength=K) for part in (mass, mass * table.weights))
+        return WeightSums(sums.astype(np.float64), squares.astype(np.float64), largest)
+
+    def weight_table(self) -> WeightTable:
+        counts = np.ones(len(self._rows)) if self._rows.counts is None else self._rows.counts
+        return WeightTable(self._held.row_weights, self._rows.source, counts)
+
+    def largest_weights(self, most: int) -> list[tuple[int, Name, float]]:
+        weights, pool = self._held.weights, self._pool
+        least = np.partition(weights, -most)[-most] if most < len(weights) else -np.inf
+        large = np.flatnonzero(weights >= least)
+        order = large[np.argsort(-weights[large], kind="stable")][:most]
+        return [(row, pool.names[pool.source[row]], float(weights[row])) for row in order.tolist()]
+
+    def column(self, name: str, values: Any) -> Column:
+        return Column(name, self._held.values(values))
+
+    def choose(self) -> tuple[tuple[Column, ...], str]:
+        return choose(self._pool, self._held.kept, self._fit.numeric_columns, self._held.values)
+
+    def describe(self, columns: Sequence[Column], *, gains: bool = False) -> tuple[ColumnFacts, ...]:
+        fit, influence = self._fit, self._held.tangent
+        laws = self._held.tilts() * (self._counts / influence.n)[:, None] if gains else None
+        return describe(influence, columns, fit.sizes, trusted=fit.trust.errors_hold, laws=laws)
+
+    def value_table(self, column: Column, centre: float, scale: float) -> ValueTable:
+        x, place = np.unique(column.values, return_inverse=True)
+        counts = self._counts
+        mass = counts * self._held.tangent.weights
+        return ValueTable(x, *(np.bincount(place, part).astype(np.float64, copy=False) for part in (counts, mass)))
+
+    def band(self, column: Column, level: float = 0.95) -> Band | None:
+        values = np.zeros(len(self._pool))  # rows that were left out have no part in it
+        values[slice(None) if self._held.kept is None else self._held.kept] = column.values
+        return self._fit.cdf(values).band(level)
+
+    @property
+    def _counts(self) -> Floats:
+        strata = self._held.tangent.strata
+        return np.ones(len(strata.source)) if strata.counts is None else strata.counts

@@ -1,0 +1,182 @@
+"""A pool and what is known -> the rows that are solved: known biases, families of the others, known columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._inputs.known import Known, PoolTable, as_known
+from vardi._inputs.known_on_rows import reduced, values_on
+from vardi._inputs.pool import Pool
+from vardi._rows import Rows, as_rows
+from vardi._rows.cells import with_levels
+from vardi._rows.families import Function, Model, as_model
+from vardi._rows.joint import Joint, KnownColumns
+from vardi._types import Floats, Integers
+from vardi.biases import ParametricBias
+from vardi.errors._refusals import untold_parameters
+
+RANK = 1e-12  # relative size of a variance of known values from which it counts
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a fit in memory solves.
+
+    Attributes
+    ----------
+    rows : Rows
+        The rows with their known biases; of biases with parameters the factor that is known.
+    joint : Joint or None
+        The same with parameters and known moments; None where there are none.
+    known : Known or None
+        What is known.
+    values : ndarray of shape (n, m)
+        The known functions on the rows.
+    directions : ndarray of shape (m, r)
+        Which combinations of the known functions are linearly independent.
+    pool : Pool or None
+        The pool, where rows told more of its biases: the categories that have a parameter.
+    """
+
+    rows: Rows
+    joint: Joint | None = None
+    known: Known | None = None
+    values: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    directions: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    pool: Pool | None = None
+
+    @property
+    def moving(self) -> dict[int, int]:
+        """Known functions that are a bias with parameters, with the position of that bias."""
+        functions = () if self.known is None else self.known.functions
+        families = {} if self.joint is None else self.joint.families
+        return {j: h for j, h in enumerate(functions) if isinstance(h, int) and h in families}
+
+    def values_at(self, joint: Joint, v: Floats) -> Floats:
+        """Return the known functions on the rows, those that are a bias with the parameters of a point."""
+        values = self.values.copy()
+        for j, k in self.moving.items():
+            values[:, j] = joint.omega(v, k)
+        return values
+
+    def moved_at(self, joint: Joint, v: Floats) -> Floats:
+        r"""Return :math:`\sum_i c_i r_i\,\partial h_i/\partial v`, what a point moves of them itself, as (d, m)."""
+        moved = np.zeros((len(joint.coordinates), self.values.shape[1]))
+        weights, _ = joint.weights(v)
+        for j, k in self.moving.items():
+            total = float((weights if joint.counts is None else weights * joint.counts) @ joint.omega(v, k))
+            moved[:, j] = total * joint.mean_gradients(v)[:, k]
+        return moved
+
+
+def prepare(pool: Pool, omega: Any, kept: NDArray[np.bool_], known: Any, *, log: bool) -> Prepared:
+    """Bring biases, parameters and known values to the rows that count."""
+    parametric = {k: bias for k, bias in enumerate(pool.biases) if isinstance(bias, ParametricBias)}
+    if omega is None:
+        factors = tuple(bias.known if isinstance(bias, ParametricBias) else bias for bias in pool.biases)
+        omega = replace(pool, biases=factors).values()
+    if known is None and not parametric:
+        return Prepared(rows_of(pool, omega, kept, log=log))
+    given = None if known is None else as_known(known, pool.names, PoolTable(pool))
+    pool = _with_levels(pool, parametric, kept, omega)
+    families = _families(pool, kept)
+    H = np.empty((int(kept.sum()), 0)) if given is None else values_on(given, pool, omega, log=log)[kept]
+    also = [*H.T, *(column for model in families.values() for column in getattr(model, "z", np.empty((0, 0))).T)]
+    opaque = any(isinstance(model, Function) for model in families.values())
+    if opaque:  # a function may tell any two rows apart
+        also.append(np.arange(len(H), dtype=np.float64))
+    rows = rows_of(pool, omega, kept, log=log, also=also)
+    first = _representatives(rows)
+    if first is not None:
+        H, families = H[first], {k: model.subset(first) for k, model in families.items()}
+    columns, directions = _known_columns(given, H, families)
+    return Prepared(rows, Joint(rows, families, columns), given, H, directions, pool)
+
+
+def rows_of(pool: Pool, omega: Any, kept: NDArray[np.bool_], *, log: bool, also: Any = ()) -> Rows:
+    """Hold the biases of the rows that count."""
+    if kept.all():
+        return as_rows(omega, pool.source, pool.counts, pool.names, log=log, also=also)
+    omega = [column[kept] for column in omega] if isinstance(omega, list) else omega[kept]
+    counts = None if pool.counts is None else pool.counts[kept]
+    positions = np.flatnonzero(kept)
+    return as_rows(omega, pool.source[kept], counts, pool.names, log=log, positions=positions, also=also)
+
+
+def counted(pool: Pool) -> NDArray[np.bool_]:
+    """Return which rows of a pool count."""
+    return np.ones(len(pool), bool) if pool.counts is None else pool.counts > 0
+
+
+def require_told(pool: Pool, sizes: NDArray[Any]) -> None:
+    """Refuse biases with parameters that no sample was drawn with."""
+    untold = [k for k, bias in enumerate(pool.biases) if isinstance(bias, ParametricBias) and not sizes[k]]
+    if untold:
+        raise untold_parameters([pool.names[k] for k in untold], pool.biases[untold[0]])
+
+
+def _with_levels(pool: Pool, parametric: dict[int, ParametricBias], kept: NDArray[np.bool_], omega: Any) -> Pool:
+    """Return the pool with the values that biases by category have a parameter for."""
+    sizes = np.bincount(pool.source[kept], minlength=len(pool.names))
+    require_told(pool, sizes)
+    counts = kept.astype(np.float64) if pool.counts is None else pool.counts
+    biases = list(pool.biases)
+    for k, bias in parametric.items():
+        matters = np.where(kept, counts, 0.0) * (np.asarray(omega[k]) > 0)
+        biases[k] = with_levels(bias, pool.frames, matters, pool.source == k, str(pool.names[k]))
+    return replace(pool, biases=tuple(biases))
+
+
+def _families(pool: Pool, kept: NDArray[np.bool_]) -> dict[int, Model]:
+    counts = None if pool.counts is None else pool.counts[kept]
+    return {
+        k: as_model(bias, pool.frames, kept, counts, str(pool.names[k]))
+        for k, bias in enumerate(pool.biases)
+        if isinstance(bias, ParametricBias)
+    }
+
+
+def _representatives(rows: Rows) -> Integers | None:
+    """Return the first row of the pool that each collapsed row stands for; None where none was collapsed."""
+    if rows.inverse is None:
+        return None
+    first = np.empty(len(rows), np.int64)
+    first[rows.inverse[::-1]] = np.arange(len(rows.inverse))[::-1]
+    return first
+
+
+def _known_columns(known: Known | None, H: Floats, families: dict[int, Model]) -> tuple[KnownColumns, Floats]:
+    """Return known functions that are linearly independent over the rows, and which combinations of all they are."""
+    if known is None:
+        return KnownColumns.none(len(H)), np.empty((0, 0))
+    directions, root, moving = independent(known, H, set(families))
+    return KnownColumns(H @ directions, known.values @ directions, root, moving), directions
+
+
+def independent(known: Known, H: Floats, parametric: set[int]) -> tuple[Floats, Floats, dict[int, int]]:
+    """Return which combinations of known functions are used, a root of their covariance, and which have parameters.
+
+    A function that is a bias with parameters is one by itself, since it moves with these.
+    """
+    moving = {j: h for j, h in enumerate(known.functions) if isinstance(h, int) and h in parametric}
+    fixed = np.array([j for j in range(len(known)) if j not in moving], np.int64)
+    part = replace(
+        known,
+        labels=tuple(known.labels[j] for j in fixed),
+        functions=tuple(known.functions[j] for j in fixed),
+        values=known.values[fixed],
+        covariance=known.covariance[np.ix_(fixed, fixed)],
+        margins=(),
+    )
+    inside = reduced(part, H[:, fixed]) if len(fixed) else np.empty((0, 0))
+    directions = np.zeros((len(known), inside.shape[1] + len(moving)))
+    directions[fixed, : inside.shape[1]] = inside
+    directions[list(moving), inside.shape[1] + np.arange(len(moving))] = 1.0
+    variances, axes = np.linalg.eigh(directions.T @ known.covariance @ directions)
+    kept = variances > RANK * max(float(np.abs(variances).max(initial=0.0)), 1e-300)
+    root = axes[:, kept] * np.sqrt(variances[kept])
+    return directions, root, {inside.shape[1] + i: k for i, k in enumerate(moving.values())}

@@ -1,6 +1,0 @@
-"""Whatever holds rows, behind one interface: `as_frame` and `concat` make a `Frame`."""
-
-from vardi._frames.concat import concat
-from vardi._frames.frame import Frame, NarwhalsFrame, NumpyFrame, as_frame
-
-__all__ = ["Frame", "NarwhalsFrame", "NumpyFrame", "as_frame", "concat"]

@@ -1,0 +1,5 @@
+"""Lazy frames: checked and prepared where they are, by a query or two that bring back sums."""
+
+from vardi._inputs.engine.pool import LazyPool, any_lazy, as_lazy_pool
+
+__all__ = ["LazyPool", "any_lazy", "as_lazy_pool"]

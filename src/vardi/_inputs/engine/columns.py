@@ -1,0 +1,178 @@
+"""What is put on lazy frames as columns: biases, what their parameters multiply, functions whose means are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import narwhals as nw
+
+from vardi._inputs.engine.expressions import ColumnBias, is_computable
+from vardi._inputs.engine.part import FEATURE, FUNCTION, OMEGA, PREFIX, Part
+from vardi._inputs.frames.evaluate import unknown_value
+from vardi._inputs.frames.library_expressions import unknown_expression
+from vardi.biases import Bias, ExpressionBias, FunctionFamily, ParametricBias
+from vardi.biases._expressions.cells import Cells
+from vardi.biases._expressions.compile import Compiled, NarwhalsTarget, compile_node
+from vardi.biases._expressions.nodes import Call
+from vardi.errors import InvalidBiasError, MissingValuesError, NeedsRowsError
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What a fit reads of the rows, as declared.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of the biases, for messages.
+    biases : tuple of Bias
+        One for each name.
+    functions : tuple of Bias or int
+        Whose means are known: what is evaluated on rows, or the position of the state whose bias it is.
+    """
+
+    names: tuple[str, ...]
+    biases: tuple[Bias, ...]
+    functions: tuple[Bias | int, ...] = ()
+
+    @cached_property
+    def columns(self) -> dict[str, Bias]:
+        """What each column holds: the known factors of the biases, then features, then functions."""
+        return self.require_computable()
+
+    def require_computable(self) -> dict[str, Bias]:
+        """Return the columns, or refuse what an engine cannot compute."""
+        known = [
+            _computable(bias.known if isinstance(bias, ParametricBias) else bias, bias, name)
+            for name, bias in zip(self.names, self.biases, strict=True)
+        ]
+        found: dict[str, Bias] = {OMEGA.format(k): bias for k, bias in enumerate(known)}
+        for k, names in self.features.items():
+            bias = self.biases[k]
+            assert isinstance(bias, ParametricBias)
+            found |= dict(zip(names, features_of(bias, self.names[k]), strict=True))
+        for j, function in enumerate(self.functions):
+            if not isinstance(function, int):
+                found[FUNCTION.format(j)] = _computable_function(function)
+        return found
+
+    @cached_property
+    def features(self) -> dict[int, tuple[str, ...]]:
+        """The columns that the parameters of each bias multiply, the intercept apart."""
+        found, start = {}, 0
+        for k, bias in enumerate(self.biases):
+            if isinstance(bias, ParametricBias):
+                end = start + len(features_of(bias, self.names[k]))
+                found[k] = tuple(FEATURE.format(j) for j in range(start, end))
+                start = end
+        return found
+
+    @property
+    def function_columns(self) -> tuple[str, ...]:
+        """The column of each function; that of the bias where it is one."""
+        return tuple(
+            OMEGA.format(function) if isinstance(function, int) else FUNCTION.format(j)
+            for j, function in enumerate(self.functions)
+        )
+
+    @property
+    def moving(self) -> dict[int, int]:
+        """Functions that are a bias with parameters, with the position of that bias."""
+        return {
+            j: function
+            for j, function in enumerate(self.functions)
+            if isinstance(function, int) and function in self.features
+        }
+
+
+def features_of(bias: ParametricBias, sample: str) -> tuple[ExpressionBias, ...]:
+    """Return what the parameters of a bias multiply, the intercept apart, as expressions."""
+    family = bias.family
+    if isinstance(family, FunctionFamily):
+        raise NeedsRowsError(
+            f"The bias of {sample!r}, {bias}, is a function of rows and parameters, and to call it needs rows in "
+            "memory: these are in their engine. Collect the columns you need, or declare a family such as "
+            "vardi.logistic."
+        )
+    if isinstance(family, Cells):
+        return tuple(ExpressionBias(node) for node in family.indicators()) if family.levels else ()
+    if family.kind == "steps":
+        return tuple(ExpressionBias(node) for node in family.intervals()[1:])
+    if family.kind == "power":
+        return (ExpressionBias(Call("log", family.terms)),)
+    return tuple(ExpressionBias(term) for term in family.terms)
+
+
+def compiled_bias(bias: ExpressionBias, target: NarwhalsTarget, missing: Sequence[str] | Mapping[str, int]) -> Compiled:
+    """Return a bias for an engine, whose columns may have missing values where they are named."""
+    return compile_node(bias.node, target, missing)
+
+
+def as_floats(compiled: Compiled) -> nw.Expr:
+    """Return what was compiled as a column of numbers."""
+    return nw.lit(compiled.value) if isinstance(compiled.value, float) else compiled.value.cast(nw.Float64)
+
+
+def expression(
+    part: Part, bias: Bias, target: NarwhalsTarget, missing: Mapping[str, int], name: object = None
+) -> nw.Expr:
+    """Return a bias or another expression for an engine, or refuse one that is unknown on some rows."""
+    return expressions(part, [bias], target, missing, name)[0]
+
+
+def expressions(
+    part: Part, biases: Sequence[Bias], target: NarwhalsTarget, missing: Mapping[str, int], name: object = None
+) -> list[nw.Expr]:
+    """Return expressions for an engine, or refuse the first that is unknown on some rows, by one query for all."""
+    compiled = [compiled_bias(bias, target, missing) for bias in biases if isinstance(bias, ExpressionBias)]
+    assert len(compiled) == len(biases)
+    doubtful = {
+        j: (~one.known).cast(nw.Int64)
+        for j, one in enumerate(compiled)
+        if one.known is not None and not isinstance(one.value, float)
+    }
+    for j, unknown in zip(doubtful, part.sums(list(doubtful.values())), strict=True):
+        if unknown:
+            bias = biases[j]
+            assert isinstance(bias, ExpressionBias)
+            raise _unknown(bias, name, int(unknown), missing)
+    return [as_floats(one) for one in compiled]
+
+
+def _unknown(
+    bias: ExpressionBias, sample: object, unknown: int, missing: Mapping[str, int]
+) -> MissingValuesError | InvalidBiasError:
+    """Return the refusal of an expression without a value on some rows."""
+    read = {column: count for column, count in missing.items() if not column.startswith(PREFIX)}
+    if isinstance(bias, ColumnBias):
+        own = {column: read[column] for column in bias.columns if column in read}
+        return unknown_expression(bias, unknown, own, None if sample is None else str(sample))
+    return unknown_value(bias, sample, unknown, read)
+
+
+def missing_values(part: Part, target: NarwhalsTarget, columns: Sequence[str]) -> dict[str, int]:
+    """Return those of some columns that have missing values, with their number."""
+    counts = part.sums([target.is_missing(column).cast(nw.Int64) for column in columns])
+    return {column: int(count) for column, count in zip(columns, counts, strict=True) if count}
+
+
+def _computable(part: Bias, bias: Bias, name: str) -> Bias:
+    if not is_computable(part):
+        raise InvalidBiasError(
+            f"The bias of {name!r} is {bias}, which an engine cannot compute. Give an expression in text, or "
+            "collect the frame first.",
+            sample=name,
+        )
+    return part
+
+
+def _computable_function(function: Bias) -> Bias:
+    if not is_computable(function):
+        raise InvalidBiasError(
+            f"The mean of {function} is known, which an engine cannot compute. Give a condition or an expression in "
+            "text, or collect the frame first.",
+            sample=str(function),
+        )
+    return function

@@ -1,0 +1,163 @@
+"""Expressions of Polars and narwhals on lazy frames: each is put on its frame as a column, and read as one.
+
+A value is null, and so unknown, where the engine says so and where a column that was read has NaN, which engines
+compare in different ways; of pandas and Dask, which have NaN for null, where such a column has a missing value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import reduce
+from operator import mul, or_
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from vardi._inputs.engine.asking import collected, schema_of
+from vardi._inputs.engine.part import PREFIX, Change
+from vardi._inputs.frames.library_expressions import (
+    columns_read,
+    computed,
+    not_computed,
+    require_by_row,
+    require_one_column,
+)
+from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, ProductBias
+from vardi.biases._expressions.nodes import Column
+from vardi.biases._expressions.targets import NarwhalsTarget
+from vardi.errors import InvalidBiasError, MismatchError
+
+GIVEN = "__vardi_given_{}_{}"
+PROBED_ROWS = 16  # rows on which it is seen whether a value depends on other rows
+
+
+@dataclass(frozen=True, repr=False)
+class ColumnBias(ExpressionBias):
+    """What stands for a bias that has expressions of Polars or narwhals, on a frame that has them as columns.
+
+    Attributes
+    ----------
+    given : Bias
+        The bias as it was given.
+    read : tuple of str
+        The columns of the user that it reads.
+    """
+
+    given: Bias
+    read: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read: of the frame as it came, and those put on it."""
+        return tuple(dict.fromkeys((*super().columns, *self.read)))
+
+    def __str__(self) -> str:
+        return str(self.given)
+
+
+def is_computable(bias: Bias) -> bool:
+    """Tell whether an engine can compute a bias: an expression, or a product of such."""
+    if isinstance(bias, ProductBias):
+        return all(is_computable(factor) for factor in bias.factors)
+    return isinstance(bias, ExpressionBias | FrameExpressionBias)
+
+
+def on_frame(
+    frame: nw.LazyFrame[Any], biases: Sequence[Bias], sample: str | None, what: str = "bias"
+) -> tuple[list[Change], tuple[ExpressionBias, ...]]:
+    """Return what puts expressions of Polars and narwhals on a frame as columns, and the biases that read these.
+
+    Parameters
+    ----------
+    frame : nw.LazyFrame
+        Of any engine.
+    biases : sequence of Bias
+        Expressions in text, of Polars and of narwhals, and products of them.
+    sample : str or None
+        Name of the sample, for messages.
+    what : str
+        What they are for: a part of the columns' names, so that those of one purpose do not replace those of another.
+    """
+    for bias in biases:
+        if not is_computable(bias):
+            raise InvalidBiasError(f"An engine cannot compute {bias}. Give an expression in text.", sample=sample or "")
+    if all(isinstance(bias, ExpressionBias) for bias in biases):
+        return [], tuple(bias for bias in biases if isinstance(bias, ExpressionBias))
+    source = _Source(frame, schema_of(frame, sample), collected(frame.head(PROBED_ROWS), sample), sample)
+    changes: list[Change] = []
+    found = []
+    for k, bias in enumerate(biases):
+        names: dict[Bias, str] = {}
+        read: list[str] = []
+        for factor in _factors(bias):
+            if isinstance(factor, FrameExpressionBias):
+                names[factor] = GIVEN.format(what, f"{k}_{len(names)}")
+                change, columns = source.put(factor, names[factor])
+                changes.append(change)
+                read += columns
+        parts = [ExpressionBias(Column(names[one])) if one in names else one for one in _factors(bias)]
+        whole: Any = reduce(mul, parts)
+        found.append(ColumnBias(whole.node, bias, tuple(read)) if names else whole)
+    return changes, tuple(found)
+
+
+def _factors(bias: Bias) -> tuple[Bias, ...]:
+    return bias.factors if isinstance(bias, ProductBias) else (bias,)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A frame as it came, its columns and its first rows."""
+
+    frame: nw.LazyFrame[Any]
+    schema: nw.Schema
+    few: nw.DataFrame[Any]
+    sample: str | None
+
+    def put(self, bias: FrameExpressionBias, name: str) -> tuple[Change, tuple[str, ...]]:
+        """Return what puts an expression on the rows as a column, and the columns of the frame that it reads."""
+        frame, sample = self.frame, self.sample
+        if bias.library == "Polars" and not frame.implementation.is_polars():
+            raise InvalidBiasError(
+                f"{bias} is of Polars, and the rows{'' if sample is None else f' of {sample!r}'} are in another engine "
+                f"({frame.implementation}), which cannot compute it. Write it in text, such as 'x <= 3', or as an "
+                "expression of narwhals, such as nw.col('x') <= 3.",
+                sample=sample or "",
+            )
+        try:
+            dtypes = _selected(frame, bias).collect_schema()
+        except Exception as error:
+            raise not_computed(bias, error, list(self.schema), sample) from error
+        require_one_column(bias, dtypes, sample)
+        read = columns_read(bias, frame)
+        with suppress(MismatchError):  # what the engine can compute, and the library of its answers cannot
+            alone = computed(bias, self.few, sample)
+            if not read and len(alone) == len(self.few) > 1:  # a pattern of columns, which may read any
+                read = tuple(column for column in self.schema if not column.startswith(PREFIX))
+            require_by_row(bias, self.few, np.asarray(alone.cast(nw.Float64).to_numpy(), np.float64), sample)
+        return (lambda rows: self._known(_with_column(rows, bias, name), name, read)), read
+
+    def _known(self, rows: nw.LazyFrame[Any], name: str, read: Sequence[str]) -> nw.LazyFrame[Any]:
+        """Return rows whose column is null where a missing value was read that the engine does not pass on as such."""
+        if rows.implementation.is_pandas_like() or rows.implementation.is_dask():
+            target = NarwhalsTarget(self.schema)
+            lost = [target.is_missing(column) for column in read]
+        else:
+            floats = [nw.col(column) for column in read if self.schema[column].is_float()]
+            lost = [column.is_nan() & ~column.is_null() for column in floats]
+        return rows.with_columns(nw.when(~reduce(or_, lost)).then(nw.col(name)).alias(name)) if lost else rows
+
+
+def _selected(frame: nw.LazyFrame[Any], bias: FrameExpressionBias) -> nw.LazyFrame[Any]:
+    if bias.library == "Polars":
+        return nw.from_native(frame.to_native().select(bias.expression)).lazy()
+    return frame.select(bias.expression)
+
+
+def _with_column(rows: nw.LazyFrame[Any], bias: FrameExpressionBias, name: str) -> nw.LazyFrame[Any]:
+    if bias.library == "Polars":
+        return nw.from_native(rows.to_native().with_columns(bias.expression.alias(name))).lazy()
+    return rows.with_columns(bias.expression.alias(name))

@@ -1,0 +1,355 @@
+"""Lazy frames with a column for each bias, checked by one query for each frame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from vardi._inputs.engine.asking import answering, schema_of
+from vardi._inputs.engine.columns import Declared, as_floats, compiled_bias, expression, missing_values
+from vardi._inputs.engine.distinct import DistinctRows
+from vardi._inputs.engine.expressions import on_frame
+from vardi._inputs.engine.memory import most_cells
+from vardi._inputs.engine.part import COUNT, PREFIX, Part
+from vardi._inputs.engine.survey import COUNTED, Draft, Survey, survey
+from vardi._inputs.engine.table import EngineTable
+from vardi._inputs.frames.names import require_read_as_names
+from vardi._inputs.pool import Name, Pool, as_biases, as_named, require_biases_for
+from vardi._types import Floats
+from vardi.biases import Bias, ExpressionBias
+from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
+from vardi.errors import InvalidBiasError, MismatchError
+from vardi.errors._refusals import (
+    MOST,
+    counts_of_a_kind,
+    empty_pool,
+    empty_samples,
+    impossible_rows,
+    invalid_bias,
+    invalid_counts,
+    missing_counts,
+    missing_labels,
+    too_many,
+    unknown_label,
+)
+
+
+def any_lazy(samples: Any) -> bool:
+    """Tell whether some of the samples are a lazy frame of an engine."""
+    if isinstance(samples, Mapping):
+        samples = list(samples.values())
+    rows = samples if isinstance(samples, list | tuple) else [samples]
+    return any(_is_lazy(one) for one in rows)
+
+
+def _is_lazy(rows: Any) -> bool:
+    try:
+        return isinstance(nw.from_native(rows, pass_through=True, allow_series=True), nw.LazyFrame)
+    except nw.exceptions.DuplicateError:  # which a frame in memory says in our words
+        return False
+
+
+def as_lazy_pool(
+    samples: Any, biases: Any, *, source: Any, counts: Any, functions: Sequence[Bias | int] = ()
+) -> LazyPool:
+    """Bring lazy samples, biases, labels and counts together, or say what does not fit."""
+    return open_frames(samples, biases, source=source, counts=counts).survey(functions)
+
+
+def open_frames(samples: Any, biases: Any, *, source: Any, counts: Any) -> OpenFrames:
+    """Look at names and types of the columns of lazy samples, without a query."""
+    for what, given in (("source", source), ("counts", counts)):
+        if given is not None and not isinstance(given, str):
+            raise MismatchError(
+                f"{what} came as {type(given).__name__}, but the rows are lazy frames. Name the column that holds it.",
+                expected=("column",),
+                got=(type(given).__name__,),
+            )
+    by_name = as_named(biases, "biases")
+    named: Mapping[Name, Any] = {None: samples} if source is not None else as_named(samples, "samples")
+    if source is None:
+        require_biases_for(named, by_name)
+    declared = dict(zip(by_name, as_biases(by_name, tuple(by_name)), strict=True))
+    names = tuple(by_name) if source is not None else (*named, *(name for name in by_name if name not in named))
+    position = {name: k for k, name in enumerate(names)}
+    biases = tuple(declared[name] for name in names)
+    Declared(tuple(map(str, names)), biases).require_computable()
+    parts = []
+    for name, native in named.items():
+        codes = position if source is not None else {None: position[name]}
+        parts.append(_opened(native, source, codes, counts, name))
+    return OpenFrames(names, biases, tuple(parts), counts)
+
+
+@dataclass(frozen=True)
+class OpenFrames:
+    """Frames of which only the columns were looked at.
+
+    Attributes
+    ----------
+    names : tuple
+        One for each bias: the samples in their order, then the states that no sample was drawn from.
+    biases : tuple of Bias
+        One for each name.
+    parts : tuple of Part
+        The frames as they came.
+    counts : str or None
+        Column of frequency weights.
+    """
+
+    names: tuple[Name, ...]
+    biases: tuple[Bias, ...]
+    parts: tuple[Part, ...]
+    counts: str | None
+
+    @property
+    def table(self) -> EngineTable:
+        """The columns that all frames have."""
+        return EngineTable(self.parts)
+
+    def survey(self, functions: Sequence[Bias | int] = ()) -> LazyPool:
+        """Put biases, features and functions on the frames as columns, and check them by one query for each frame.
+
+        Where all of it is made of conditions the query brings the distinct rows as well.
+        """
+        declared = Declared(tuple(map(str, self.names)), self.biases, tuple(functions))
+        limit = most_cells(len(declared.columns))
+        found = [_surveyed(part, declared, self.counts, limit) for part in self.parts]
+        parts = tuple(part for part, _ in found)
+        pool = LazyPool(self.names, self.biases, (), np.empty(0, np.int64), None, parts, declared, self)
+        return _checked(pool, [one for _, one in found])
+
+
+@dataclass(frozen=True)
+class LazyPool(Pool):
+    """A pool of lazy frames.
+
+    Attributes
+    ----------
+    parts : tuple of Part
+        The frames.
+    declared : Declared
+        What their columns hold.
+    opened : OpenFrames or None
+        The frames as they came.
+    sizes, lengths : ndarray of shape (K,)
+        How many rows the rows of each sample stand for, and how many they are.
+    reach : ndarray of shape (K, K)
+        Counts of rows of sample l (columns) that bias k (rows) could have drawn.
+    lows, highs : ndarray of shape (c,)
+        Smallest and largest value of each column that was declared.
+    distinct : DistinctRows or None
+        The distinct rows, where the checks have brought them already.
+    dropped : tuple of Part
+        Frames of samples that were left out.
+    """
+
+    parts: tuple[Part, ...] = ()
+    declared: Declared = field(default_factory=lambda: Declared((), ()))
+    opened: OpenFrames | None = None
+    sizes: Floats = field(default_factory=lambda: np.empty(0))
+    lengths: Floats = field(default_factory=lambda: np.empty(0))
+    reach: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    lows: Floats = field(default_factory=lambda: np.empty(0))
+    highs: Floats = field(default_factory=lambda: np.empty(0))
+    distinct: DistinctRows | None = None
+    dropped: tuple[Part, ...] = ()
+
+    def __len__(self) -> int:
+        return int(self.sizes.sum())
+
+    def of_samples(self, codes: Sequence[int]) -> LazyPool:
+        """Return the pool with the rows of some samples only; the others are states that were not sampled."""
+        kept = np.isin(np.arange(len(self.names)), codes)
+        is_left = [any(kept[code] for code in part.codes.values()) for part in self.parts]
+        pairs = list(zip(self.parts, is_left, strict=True))
+        distinct = self.distinct
+        if distinct is not None:
+            rows = kept[distinct.source]
+            distinct = DistinctRows(distinct.matrix[rows], distinct.source[rows], distinct.counts[rows])
+        return replace(
+            self,
+            parts=tuple(part.of_samples(codes) for part, is_in in pairs if is_in),
+            dropped=(*self.dropped, *(part for part, is_in in pairs if not is_in)),
+            sizes=np.where(kept, self.sizes, 0.0),
+            lengths=np.where(kept, self.lengths, 0.0),
+            reach=self.reach * kept,
+            distinct=distinct,
+        )
+
+    def nearest(self, groups: Any) -> str:
+        """Say nothing: it would take rows to tell which samples lie nearest."""
+        return ""
+
+
+def _opened(native: Any, label: str | None, codes: dict[Any, int], counts: str | None, name: Name) -> Part:
+    """Return a frame as it came, or refuse one whose columns do not serve."""
+    if isinstance(native, np.ndarray):
+        raise MismatchError(
+            "A NumPy array cannot stand beside lazy frames, which have names and types of columns. Make it a frame.",
+            expected=("frame",),
+            got=("ndarray",),
+        )
+    sample = None if name is None else str(name)
+    with answering(sample):
+        frame: nw.LazyFrame[Any] = nw.from_native(native).lazy()
+    schema = schema_of(frame, sample)
+    require_read_as_names(schema, frame.implementation)
+    if any(column.startswith(PREFIX) for column in schema):
+        raise MismatchError(f"Columns that begin with {PREFIX!r} are ours. Rename them.", expected=(), got=schema)
+    return Part(frame, label, codes, counts is not None, name=sample)
+
+
+def _surveyed(bare: Part, declared: Declared, counts: str | None, limit: int) -> tuple[Part, Survey]:
+    """Return a frame with the columns of the fit and what one query tells of it, or refuse it."""
+    changes, found_biases = on_frame(bare.frame, tuple(declared.columns.values()), bare.name)
+    columns = dict(zip(declared.columns, found_biases, strict=True))
+    for change in changes:
+        bare = bare.map(change)
+    schema, label = schema_of(bare.frame, bare.name), bare.label
+    read = [column for bias in columns.values() for column in bias.columns]
+    needed = tuple(dict.fromkeys([*read, *filter(None, (label, counts))]))
+    require_columns(needed, schema)
+    if counts is not None and not (schema[counts].is_numeric() or schema[counts] == nw.Boolean):
+        raise counts_of_a_kind(schema[counts])
+    target = NarwhalsTarget(schema)
+    states = len(declared.biases)
+    draft = _draft(bare, columns, states, target, counts, {}, needed)
+    found = survey(draft, limit)
+    if found.doubtful.any():
+        missing = missing_values(bare, target, needed)
+        _require_labels_and_counts(missing, label, counts)
+        for bias in columns.values():
+            expression(bare, bias, target, missing, bare.name)
+        draft = _draft(bare, columns, states, target, counts, missing, ())
+        found = survey(draft, limit)
+    _require_known_labels(found.labels, label, bare.codes)
+    if counts is not None and (found.status > COUNTED).any():
+        _refuse_counts(draft.part, counts)
+    known = {value: bare.codes[value] for value in dict.fromkeys(found.labels)} if label is not None else bare.codes
+    whole = draft.part.frame
+    if counts is None:
+        return replace(draft.part, codes=known), found
+    counted = nw.col(COUNT) > 0
+    with answering(bare.name):
+        return replace(draft.part, frame=whole.filter(counted), whole=whole, belongs=counted, codes=known), found
+
+
+def _draft(
+    bare: Part,
+    held: dict[str, ExpressionBias],
+    states: int,
+    target: NarwhalsTarget,
+    counts: str | None,
+    missing: Mapping[str, int],
+    needed: Sequence[str],
+) -> Draft:
+    """Put all that was declared on a frame; with the columns needed doubt that they have no missing values."""
+    columns, certain = {}, [_present(column, target) for column in needed]
+    for name, bias in held.items():
+        compiled = compiled_bias(bias, target, missing)
+        columns[name] = as_floats(compiled)
+        if compiled.known is not None and not missing:
+            certain.append(compiled.known)
+    if counts is not None:
+        columns[COUNT] = nw.col(counts).cast(nw.Float64)
+    with answering(bare.name):
+        part = replace(bare, frame=bare.frame.with_columns(**columns))
+    return Draft(part, target, held, states, tuple(missing), tuple(certain))
+
+
+def _present(column: str, target: NarwhalsTarget) -> nw.Expr:
+    """Return what is true where a column has a value; what is not a number is not below infinity in any engine."""
+    return nw.col(column) <= float("inf") if target.schema[column].is_float() else ~nw.col(column).is_null()
+
+
+def _require_labels_and_counts(missing: Mapping[str, int], label: str | None, counts: str | None) -> None:
+    if label is not None and label in missing:
+        raise missing_labels(label, missing[label])
+    if counts is not None and counts in missing:
+        raise missing_counts(counts, missing[counts])
+
+
+def _refuse_counts(part: Part, counts: str) -> None:
+    count = nw.col(COUNT)
+    low, high = part.ask(lambda frame: frame.select(count.min().alias("a"), count.max().alias("b"))).row(0)
+    raise invalid_counts(f"The counts in {counts!r} run from {low} to {high}")
+
+
+def _require_known_labels(labels: Sequence[Any], label: str | None, codes: Mapping[Any, int]) -> None:
+    """Refuse a label without a bias."""
+    found = [] if label is None else list(dict.fromkeys(labels))
+    strangers = [value for value in found if value not in codes]
+    if strangers:
+        raise unknown_label(strangers[0], str(label), found, codes)
+
+
+def _checked(pool: LazyPool, surveys: Sequence[Survey]) -> LazyPool:
+    """Return the pool with sizes, reach and distinct rows, after the surveys have shown that every column serves."""
+    K, c = len(pool.names), len(pool.declared.columns)
+    sizes, lengths, reach = np.zeros(K), np.zeros(K), np.zeros((K, K))
+    lows, highs = np.full(c, np.inf), np.full(c, -np.inf)
+    matrices, sources, counts = [], [], []
+    for part, every in zip(pool.parts, surveys, strict=True):
+        if not part.codes:
+            raise empty_pool()
+        found = every.of((every.status == COUNTED) & (every.counts > 0))
+        source = np.array([part.codes[label] for label in found.labels], np.int64)
+        for code in part.codes.values():
+            if not (source == code).any():
+                raise empty_samples([pool.names[code]])
+            mine = found.of(source == code)
+            _require_values(mine, pool.declared, code)
+            sizes[code] += mine.counts.sum()
+            lengths[code] += mine.rows.sum()
+            reach[:, code] += mine.reach.sum(axis=0)
+        lows, highs = np.minimum(lows, found.low.min(axis=0)), np.maximum(highs, found.high.max(axis=0))
+        matrices.append(found.low)
+        sources.append(source)
+        counts.append(found.counts)
+    _require_own(sizes, reach, pool.names)
+    if sizes.sum() > MOST:
+        raise too_many(sizes.sum())
+    distinct = None
+    if all(found.cells for found in surveys):
+        distinct = DistinctRows.in_order(np.concatenate(matrices), np.concatenate(sources), np.concatenate(counts))
+    return replace(pool, sizes=sizes, lengths=lengths, reach=reach, lows=lows, highs=highs, distinct=distinct)
+
+
+def _require_values(mine: Survey, declared: Declared, code: int) -> None:
+    """Refuse a bias that is negative, and any column that is NaN or infinite, on some row of a sample."""
+    owners = {name: k for k, names in declared.features.items() for name in names}
+    for j, (column, holds) in enumerate(declared.columns.items()):
+        low, high, rows = mine.low[:, j], mine.high[:, j], f"some rows of {declared.names[code]!r}"
+        is_bias = j < len(declared.biases)
+        if ((low >= 0 if is_bias else low > -np.inf) & (high < np.inf)).all():
+            continue
+        bottom = low.min() < 0 if is_bias else low.min() == -np.inf
+        value = "NaN" if np.isnan(low).any() else float(low.min()) if bottom else float(high.max())
+        if is_bias:
+            raise invalid_bias(declared.names[j], value, rows)
+        if column in owners:
+            name, bias = declared.names[owners[column]], declared.biases[owners[column]]
+            raise InvalidBiasError(
+                f"The bias {bias} of {name!r} reads {holds}, which is {value} at {rows}. A bias needs finite numbers, "
+                "and a power a column above zero, on the rows of every sample. Correct the column, or take these rows "
+                "out.",
+                sample=name,
+            )
+        raise InvalidBiasError(
+            f"{holds}, whose mean is known, is {value} at {rows}, and no weights can meet that. Correct the column, or "
+            "take these rows out.",
+            sample=str(holds),
+        )
+
+
+def _require_own(sizes: Floats, reach: Floats, names: Sequence[Name]) -> None:
+    """Refuse rows that their own sample's bias forbids."""
+    impossible = np.flatnonzero((np.diag(reach) < sizes) & (sizes > 0))
+    if len(impossible):
+        k = int(impossible[0])
+        raise impossible_rows(names[k], sizes[k] - reach[k, k])

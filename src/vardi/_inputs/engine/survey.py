@@ -1,0 +1,250 @@
+"""One query for each frame tells all there is to check of it and, where biases are conditions, its distinct rows.
+
+Rows are grouped by their label and by integers made of truth values: whether a value is missing or a bias unknown,
+whether the count is one, and, where all that a fit reads (biases, features, known functions) is made of conditions,
+which of the conditions hold. Engines group by integers several times faster than by floats. Where something is wrong
+the caller asks more, to say what.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._inputs.engine.columns import compiled_bias
+from vardi._inputs.engine.part import COUNT, PREFIX, Part
+from vardi._types import Floats, Integers
+from vardi.biases import ExpressionBias
+from vardi.biases._expressions.compile import NarwhalsTarget
+from vardi.biases._expressions.nodes import Column, Constant, Node, children, is_condition
+from vardi.biases._expressions.targets import Kind
+
+CODE = "__vardi_code_{}"
+BITS = 30  # truth values in one integer
+FLAGS = 3  # truth values before those of the conditions
+COUNTED = 1  # the status of a count above zero
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A part on which nothing has been checked yet.
+
+    Attributes
+    ----------
+    part : Part
+        The frame with its columns; all labels there could be.
+    target : NarwhalsTarget
+        The columns as they came.
+    columns : dict of str to ExpressionBias
+        What the fit reads: each column of ours with what it holds, the biases first.
+    states : int
+        How many biases there are.
+    missing : tuple of str
+        Columns that are known to have missing values, with which the biases were compiled.
+    certain : tuple of nw.Expr
+        What must hold on every row for the biases to be what they were compiled to.
+    """
+
+    part: Part
+    target: NarwhalsTarget
+    columns: dict[str, ExpressionBias]
+    states: int
+    missing: tuple[str, ...]
+    certain: tuple[nw.Expr, ...]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What the rows of a frame are, in groups within which label and flags are the same.
+
+    Attributes
+    ----------
+    labels : list
+        Label of each group; None where there is no column of labels.
+    doubtful : ndarray of bool
+        Whether a value is missing, or a bias unknown.
+    status : ndarray of int
+        0 where the count is zero, 1 where it is above, and more where it is no count.
+    counts, rows : ndarray
+        How many rows the rows of each group stand for, and how many they are.
+    low, high : ndarray of shape (groups, columns)
+        Smallest and largest value of each column; NaN where one is NaN.
+    reach : ndarray of shape (groups, K)
+        How many rows of each group each bias could have drawn.
+    cells : bool
+        Whether all rows of a group are equal in all columns.
+    """
+
+    labels: list[Any]
+    doubtful: NDArray[np.bool_]
+    status: Integers
+    counts: Floats
+    rows: Floats
+    low: Floats
+    high: Floats
+    reach: Floats
+    cells: bool
+
+    def of(self, groups: NDArray[Any]) -> Survey:
+        """Return some of the groups."""
+        labels = [self.labels[place] for place in np.arange(len(self.labels))[groups]]
+        return Survey(
+            labels,
+            self.doubtful[groups],
+            self.status[groups],
+            self.counts[groups],
+            self.rows[groups],
+            self.low[groups],
+            self.high[groups],
+            self.reach[groups],
+            self.cells,
+        )
+
+
+def survey(draft: Draft, limit: int) -> Survey:
+    """Ask for the groups of a frame: its distinct rows, where biases are conditions and there are few enough."""
+    conditions = _conditions(draft)
+    found = None if conditions is None else _cells(draft, conditions, limit)
+    return _ranges(draft) if found is None else found
+
+
+def _conditions(draft: Draft) -> tuple[Node, ...] | None:
+    """Return the conditions that all columns are made of, each once; None where one reads numbers as well."""
+    found: dict[Node, None] = {}
+    for bias in draft.columns.values():
+        below = _conditions_in(bias.node, draft.target)
+        if below is None:
+            return None
+        found |= dict.fromkeys(below)
+    return tuple(found)
+
+
+def _conditions_in(node: Node, target: NarwhalsTarget) -> tuple[Node, ...] | None:
+    if isinstance(node, Constant):
+        return ()
+    if is_condition(node) or (isinstance(node, Column) and target.kind(node.name) is Kind.CONDITION):
+        return (node,)
+    if isinstance(node, Column):
+        return None
+    found: list[Node] = []
+    for child in children(node):
+        below = _conditions_in(child, target)
+        if below is None:
+            return None
+        found += below
+    return tuple(found)
+
+
+def _cells(draft: Draft, conditions: Sequence[Node], limit: int) -> Survey | None:
+    """Group by the conditions; None where there are more groups than the limit."""
+    bits = [compiled_bias(ExpressionBias(node), draft.target, draft.missing).value for node in conditions]
+    others = [name for name, bias in draft.columns.items() if bias.node not in conditions]
+    queries = {f"{PREFIX}value_{name}": (nw.col(name), "max") for name in others}
+    asked = _ask(draft, bits, queries, limit)
+    if len(asked.labels) > limit:
+        return None
+    place = {node: j for j, node in enumerate(conditions)}
+    values = [
+        asked.floats(f"{PREFIX}value_{name}")
+        if name in others
+        else asked.bits[FLAGS + place[bias.node]].astype(np.float64)
+        for name, bias in draft.columns.items()
+    ]
+    matrix = np.column_stack(values)
+    reach = asked.counts[:, None] * (matrix[:, : draft.states] > 0)
+    return Survey(*asked.flags, asked.counts, asked.rows, matrix, matrix, reach, cells=True)
+
+
+def _ranges(draft: Draft) -> Survey:
+    """Group by labels and flags only, and ask for the range of each column."""
+    queries = {}
+    for j, name in enumerate(draft.columns):
+        column = nw.col(name)
+        queries[f"{PREFIX}low_{j}"] = (column, "min")
+        queries[f"{PREFIX}high_{j}"] = (column, "max")
+        queries[f"{PREFIX}nan_{j}"] = (NarwhalsTarget.is_nan(column).cast(nw.Int64), "sum")
+        if j < draft.states:
+            queries[f"{PREFIX}reach_{j}"] = (draft.part.times_count((column > 0).cast(nw.Float64)), "sum")
+    asked = _ask(draft, [], queries, None)
+    of_columns, of_states = range(len(draft.columns)), range(draft.states)
+    nan, low, high, reach = (
+        np.column_stack([asked.floats(f"{PREFIX}{what}_{j}") for j in (of_states if what == "reach" else of_columns)])
+        for what in ("nan", "low", "high", "reach")
+    )
+    low, high = (np.where(nan > 0, np.nan, end) for end in (low, high))
+    return Survey(*asked.flags, asked.counts, asked.rows, low, high, reach, cells=False)
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What an engine said of each group: its label, its truth values, and its numbers."""
+
+    answer: nw.DataFrame[Any]
+    labels: list[Any]
+    bits: list[NDArray[np.bool_]]  # certainty, a count above zero, no count, and what else was asked for
+    counted: bool
+
+    def floats(self, name: str) -> Floats:
+        """Return a column of numbers, NaN where there is none."""
+        return np.asarray(self.answer.get_column(name).cast(nw.Float64).to_numpy(), np.float64)
+
+    @property
+    def counts(self) -> Floats:
+        return self.floats(f"{PREFIX}n") if self.counted else self.rows
+
+    @property
+    def rows(self) -> Floats:
+        return self.floats(f"{PREFIX}rows")
+
+    @property
+    def flags(self) -> tuple[list[Any], NDArray[np.bool_], Integers]:
+        certain, above, refused = self.bits[:FLAGS]
+        return self.labels, ~certain, above + 2 * refused
+
+
+def _ask(
+    draft: Draft, conditions: Sequence[nw.Expr], queries: dict[str, tuple[nw.Expr, str]], limit: int | None
+) -> _Answer:
+    """Group the rows by label, flags and conditions, and ask for sums and extremes of expressions."""
+    part, count = draft.part, nw.col(COUNT)
+    certain = reduce(operator.and_, draft.certain) if draft.certain else True
+    status = [count > 0, (count < 0) | (count == float("inf"))] if part.counted else [True, False]
+    bits = [certain, *status, *conditions]
+    packs = [range(start, min(start + BITS, len(bits))) for start in range(0, len(bits), BITS)]
+    codes = {CODE.format(j): _code([bits[place] for place in pack]) for j, pack in enumerate(packs)}
+    columns = {name: expression for name, (expression, _) in queries.items()}  # pandas aggregates no more than columns
+    aggregates = [
+        nw.len().alias(f"{PREFIX}rows"),
+        *(getattr(nw.col(name), how)() for name, (_, how) in queries.items()),
+    ]
+    if part.counted:
+        aggregates.append(count.sum().alias(f"{PREFIX}n"))
+
+    def query(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+        keys = [*([] if part.label is None else [part.label]), *codes]
+        grouped = frame.with_columns(**codes, **columns).group_by(*keys).agg(*aggregates)
+        return grouped if limit is None else grouped.head(limit + 1)
+
+    answer = part.ask(query)
+    labels = [None] * len(answer) if part.label is None else answer.get_column(part.label).to_list()
+    decoded = []
+    for name, pack in zip(codes, packs, strict=True):
+        code = answer.get_column(name).to_numpy().astype(np.int64)
+        decoded += [(code >> (place - pack.start)) % 2 == 1 for place in pack]
+    return _Answer(answer, labels, decoded, part.counted)
+
+
+def _code(bits: Sequence[nw.Expr | bool]) -> nw.Expr:
+    """Return truth values as one integer, the first being the lowest bit; what is null counts as false."""
+    code = nw.lit(sum(2**place for place, bit in enumerate(bits) if bit is True), nw.Int32)
+    for place, bit in enumerate(bits):
+        if not isinstance(bit, bool):  # faster than a product with the truth value, in DuckDB by a third
+            code = code + nw.when(bit).then(nw.lit(2**place, nw.Int32)).otherwise(nw.lit(0, nw.Int32))
+    return code

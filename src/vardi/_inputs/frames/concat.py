@@ -1,0 +1,109 @@
+"""Several frames of one library as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from vardi._inputs.frames.frame import Frame, NarwhalsFrame, NumpyFrame, as_frame
+from vardi.errors import MismatchError
+
+
+def concat(frames: Sequence[Frame]) -> Frame:
+    """Return the rows of all frames, one below the other; a column that one lacks is missing there.
+
+    The frames are of one library; pandas keeps its index labels.
+    """
+    if len(frames) == 1:
+        return frames[0]
+    kinds = {_library(frame) for frame in frames}
+    if len(kinds) > 1:
+        raise MismatchError(
+            f"The samples are of different libraries, {' and '.join(sorted(kinds))}, and cannot be put into one frame. "
+            "Convert them to one library.",
+            expected=(_library(frames[0]),),
+            got=sorted(kinds),
+        )
+    if isinstance(frames[0], NumpyFrame):
+        return _concat_numpy([frame.native for frame in frames])
+    return _concat_narwhals([frame for frame in frames if isinstance(frame, NarwhalsFrame)])
+
+
+def _library(frame: Frame) -> str:
+    return str(frame._data.implementation) if isinstance(frame, NarwhalsFrame) else "NumPy"
+
+
+def _concat_numpy(arrays: list[np.ndarray]) -> Frame:
+    forms = [array.dtype.names or array.shape[1:] for array in arrays]
+    if len(set(forms)) > 1:
+        raise MismatchError(
+            f"The arrays differ in their columns: {', '.join(map(str, forms))}. Give each the same columns.",
+            expected=(forms[0],),
+            got=forms,
+        )
+    return NumpyFrame(np.concatenate(arrays))
+
+
+def _concat_narwhals(frames: list[NarwhalsFrame]) -> Frame:
+    schemas = [frame._schema for frame in frames]
+    dtypes: dict[str, set[Any]] = {}
+    for schema in schemas:
+        for name, dtype in schema.items():
+            dtypes.setdefault(name, set()).add(dtype)
+    common = {name: _common(name, found) for name, found in dtypes.items() if len(found) > 1}
+    for name, dtype in common.items():
+        if dtype == nw.Int64:
+            _require_64_bits(name, dtypes[name], frames)
+    parts = [
+        frame._data.with_columns(nw.col(name).cast(dtype) for name, dtype in common.items() if name in frame._schema)
+        if common
+        else frame._data
+        for frame in frames
+    ]
+    same = all(set(schema) == set(dtypes) for schema in schemas)
+    if same:
+        parts = [part.select(*dtypes) for part in parts]
+    if not dtypes:
+        raise MismatchError(
+            "The samples have no columns, so their rows cannot be put into one frame. Give each a column.",
+            expected=("columns",),
+            got=(),
+        )
+    pool = nw.concat(parts, how="vertical" if same else "diagonal")
+    if same and all(frame._is_series for frame in frames):
+        return as_frame(pool.get_column(next(iter(dtypes))).to_native())
+    return as_frame(pool.to_native())
+
+
+def _require_64_bits(name: str, dtypes: set[Any], frames: Sequence[NarwhalsFrame]) -> None:
+    """Refuse whole numbers that lose their value, or become others, where a column is brought to one dtype."""
+    for frame in frames:
+        if frame._schema.get(name) in (nw.UInt64, nw.Int128, nw.UInt128):
+            column = frame._data.get_column(name)
+            low, high = column.min(), column.max()
+            if low is not None and (low < -(2**63) or high >= 2**63):
+                found = sorted(map(str, dtypes))
+                raise MismatchError(
+                    f"Column '{name}' is {' in one sample and '.join(found)} in another, and holds numbers that take "
+                    "more than 64 bits with a sign. Convert it to one dtype, e.g. to text where it is an id.",
+                    expected=(found[0],),
+                    got=found,
+                )
+
+
+def _common(name: str, dtypes: set[Any]) -> Any:
+    if all(dtype.is_integer() for dtype in dtypes):
+        return nw.Int64
+    if all(dtype.is_numeric() or dtype == nw.Boolean for dtype in dtypes):
+        return nw.Float64
+    if all(dtype in (nw.String, nw.Categorical, nw.Enum) for dtype in dtypes):
+        return nw.String
+    found = sorted(map(str, dtypes))
+    raise MismatchError(
+        f"Column '{name}' is {' in one sample and '.join(found)} in another. Convert it to one dtype.",
+        expected=(found[0],),
+        got=found,
+    )

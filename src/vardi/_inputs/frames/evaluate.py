@@ -1,0 +1,123 @@
+"""The values of expressions on rows in memory: all in one pass, and nothing unknown gets by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import narwhals as nw
+import numpy as np
+
+from vardi.biases import ExpressionBias
+from vardi.biases._expressions.compile import Compiled, NarwhalsTarget, NumpyTarget, Target, compile_node
+from vardi.biases._expressions.nodes import Column, to_text
+from vardi.errors import InvalidBiasError, MissingValuesError
+from vardi.errors._refusals import unknown_bias
+
+
+class Engine(Protocol):
+    """Rows that can compute what was compiled for their target."""
+
+    @property
+    def target(self) -> Target:
+        """What expressions are compiled for."""
+
+    def __len__(self) -> int: ...
+
+    def missing(self, names: Sequence[str]) -> dict[str, int]:
+        """Return those of some columns that have missing values, with their number."""
+
+    def compute(self, values: Sequence[Any]) -> list[np.ndarray]:
+        """Return compiled values as arrays; a value that is the same for all rows may have length one."""
+
+
+class NumpyEngine:
+    """Columns that are arrays."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], length: int) -> None:
+        self.target = NumpyTarget(arrays)
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def missing(self, names: Sequence[str]) -> dict[str, int]:
+        """Return those of some columns that have missing values, with their number."""
+        nullable = [name for name in names if self.target.arrays[name].dtype.kind in "fOmM"]
+        counts = {name: int(np.count_nonzero(self.target.is_missing(name))) for name in nullable}
+        return {name: count for name, count in counts.items() if count}
+
+    def compute(self, values: Sequence[Any]) -> list[np.ndarray]:
+        """Return the values, which were computed when they were compiled."""
+        return [np.asarray(value) for value in values]
+
+
+class NarwhalsEngine:
+    """An eager frame of any library."""
+
+    def __init__(self, data: nw.DataFrame[Any], schema: nw.Schema) -> None:
+        self.target = NarwhalsTarget(schema)
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def missing(self, names: Sequence[str]) -> dict[str, int]:
+        """Return those of some columns that have missing values, with their number."""
+        masks = [self.target.is_missing(name).sum().alias(name) for name in names]
+        if not masks:
+            return {}
+        counted = self._data.select(*masks)
+        counts = {name: counted.get_column(name).to_list()[0] for name in names}  # row() has scalars of PyArrow
+        return {name: int(count) for name, count in counts.items() if count}
+
+    def compute(self, values: Sequence[Any]) -> list[np.ndarray]:
+        """Return the values, by one select."""
+        if not values:
+            return []
+        frame = self._data.select(*(value.alias(str(place)) for place, value in enumerate(values)))
+        return [frame.get_column(name).to_numpy() for name in frame.columns]
+
+
+def evaluate(biases: Sequence[ExpressionBias], engine: Engine, sample: str | None) -> list[np.ndarray]:
+    """Return the values of expressions: bool for conditions, otherwise float64.
+
+    Raises
+    ------
+    MissingValuesError
+        If a value is unknown because a column has missing values.
+    InvalidBiasError
+        If a condition compares NaN, such as the logarithm of a negative number.
+    """
+    missing = engine.missing(tuple(dict.fromkeys(name for bias in biases for name in bias.columns)))
+    compiled = [compile_node(bias.node, engine.target, missing) for bias in biases]
+    values = [part.value for part in compiled if not isinstance(part.value, float)]
+    masks = [part.known for part in compiled if part.known is not None]
+    computed = iter(engine.compute([*values, *masks]))
+    arrays = [_fill(part, computed, len(engine)) for part in compiled]
+    for bias, part in zip(biases, compiled, strict=True):
+        if part.known is not None:
+            _require_known(bias, np.broadcast_to(next(computed), len(engine)), missing, sample)
+    return arrays
+
+
+def _fill(part: Compiled, computed: Iterator[np.ndarray], length: int) -> np.ndarray:
+    value = part.value if isinstance(part.value, float) else next(computed)
+    array: np.ndarray = np.asarray(value, dtype=np.bool if part.is_condition else np.float64)
+    return array if array.shape == (length,) else np.full(length, array.item())
+
+
+def _require_known(bias: ExpressionBias, known: np.ndarray, missing: dict[str, int], sample: str | None) -> None:
+    unknown = np.flatnonzero(~known.astype(bool))
+    if not len(unknown):
+        return
+    raise unknown_value(bias, sample, len(unknown), missing, unknown.tolist())
+
+
+def unknown_value(
+    bias: ExpressionBias, sample: object, unknown: int, missing: Mapping[str, int], rows: Sequence[int] = ()
+) -> MissingValuesError | InvalidBiasError:
+    """Return the refusal of an expression without a value on some rows, for missing values or since it compares NaN."""
+    columns = {name: missing[name] for name in bias.columns if name in missing}
+    example = to_text(Column(next(iter(columns)))) if columns else ""
+    return unknown_bias(bias, sample, unknown, columns, example, rows)

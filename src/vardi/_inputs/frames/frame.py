@@ -1,0 +1,342 @@
+"""Whatever holds rows: NumPy arrays, and the eager frames that narwhals takes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from vardi._inputs.frames.evaluate import Engine, NarwhalsEngine, NumpyEngine, evaluate
+from vardi._inputs.frames.library_expressions import as_narwhals, evaluate_expression
+from vardi._inputs.frames.names import require_read_as_names
+from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionBias, ProductBias, ValuesBias
+from vardi.biases._expressions.compile import require_columns
+from vardi.biases._values import as_array, as_numbers, belongs_elsewhere, index_of, read_only
+from vardi.errors import InvalidBiasError, MismatchError, number_of_rows
+
+MAX_NUMPY_ROWS = 10_000
+"""Up to so many rows NumPy is done before another library has begun; pandas computes with NumPy anyway."""
+
+ACCEPTED = "a NumPy array, or a frame of pandas, Polars, PyArrow or another library that narwhals takes"
+
+
+def as_frame(rows: Any) -> Frame:
+    """Return rows behind one interface.
+
+    Parameters
+    ----------
+    rows : array or frame
+        A NumPy array has the column ``x`` (one dimension), ``x0``, ``x1``, ... (two) or those of its fields.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vardi._inputs.frames import as_frame
+    >>> from vardi.biases import where
+    >>> frame = as_frame(np.array([[1.0, 5.0], [2.0, 6.0], [3.0, 7.0]]))
+    >>> frame.columns
+    ('x0', 'x1')
+    >>> frame.evaluate([where("x0 <= 2 and x1 > 5"), where("x1 / 2")])
+    [array([False,  True, False]), array([2.5, 3. , 3.5])]
+    """
+    if isinstance(rows, Frame):
+        return rows
+    if isinstance(rows, np.ndarray):
+        return NumpyFrame(rows)
+    try:
+        data: Any = nw.from_native(rows, allow_series=True)
+    except TypeError:
+        data = None
+    except nw.exceptions.DuplicateError:
+        raise _same_name(list(getattr(rows, "column_names", rows.columns))) from None
+    if isinstance(data, nw.DataFrame | nw.Series):
+        return NarwhalsFrame(rows, data)
+    if isinstance(data, nw.LazyFrame):
+        raise MismatchError(
+            f"Rows came as a lazy frame ({type(rows).__module__}.{type(rows).__qualname__}), and this needs rows in "
+            "memory. Collect it first.",
+            expected=(ACCEPTED,),
+            got=(type(rows).__qualname__,),
+        )
+    raise MismatchError(
+        f"Rows cannot be a {type(rows).__qualname__}. Give {ACCEPTED}.",
+        expected=(ACCEPTED,),
+        got=(type(rows).__qualname__,),
+    )
+
+
+class Frame(ABC):
+    """Rows in memory, with named columns.
+
+    Attributes
+    ----------
+    native
+        The rows as the user gave them.
+    """
+
+    native: Any
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+
+    @abstractmethod
+    def column(self, name: str) -> np.ndarray:
+        """Return one column as an array."""
+
+    @abstractmethod
+    def take(self, indices: Any) -> Any:
+        """Return the rows at some positions, in the library and the form that the user gave."""
+
+    @abstractmethod
+    def series(self, values: np.ndarray, name: str) -> Any:
+        """Return values, one for each row, as a series of the user's library that is aligned to the rows."""
+
+    @abstractmethod
+    def drop(self, name: str) -> Frame:
+        """Return the frame without one column."""
+
+    @abstractmethod
+    def _engine(self, names: Sequence[str]) -> Engine:
+        """Return what computes expressions of some columns."""
+
+    @abstractmethod
+    def _eager(self, library: str) -> nw.DataFrame[Any]:
+        """Return the rows as a frame on which expressions of a library can be computed."""
+
+    def evaluate(self, biases: Sequence[Bias], sample: str | None = None) -> list[np.ndarray]:
+        """Return the values of biases on all rows, those of all expressions in one pass.
+
+        Parameters
+        ----------
+        biases : sequence of Bias
+            Expressions, functions and products of them.
+        sample : str, optional
+            The name of these rows, for messages.
+
+        Returns
+        -------
+        list of array
+            For each bias an array of `len(self)`: bool for a condition, otherwise float64. Its sign is not checked.
+            It may be a view of the rows, so it is not for writing.
+        """
+        factors = [bias.factors if isinstance(bias, ProductBias) else (bias,) for bias in biases]
+        expressions = list(
+            dict.fromkeys(part for parts in factors for part in parts if isinstance(part, ExpressionBias))
+        )
+        names = tuple(dict.fromkeys(name for bias in expressions for name in bias.columns))
+        require_columns(names, self.columns)
+        with np.errstate(all="ignore"):  # a NaN or an infinity is found by whoever checks the values
+            arrays = evaluate(expressions, self._engine(names), sample)
+        known = dict(zip(expressions, arrays, strict=True))
+        return [self._multiply([self._factor(part, known, sample) for part in parts]) for parts in factors]
+
+    def _factor(self, bias: Bias, known: Mapping[ExpressionBias, np.ndarray], sample: str | None) -> np.ndarray:
+        if isinstance(bias, ExpressionBias):
+            return known[bias]
+        if isinstance(bias, FrameExpressionBias):
+            return evaluate_expression(bias, self._eager(bias.library), sample)
+        if isinstance(bias, FunctionBias):
+            return self._function(bias, sample)
+        if isinstance(bias, ValuesBias):
+            raise InvalidBiasError(
+                f"The bias {bias} is tied to the rows of the pool, so it has no values for other rows. "
+                "Give an expression or a function of the rows instead.",
+                sample=sample or "",
+            )
+        raise InvalidBiasError(f"A {type(bias).__name__} cannot be evaluated on rows.", sample=sample or "")
+
+    @staticmethod
+    def _multiply(factors: Sequence[np.ndarray]) -> np.ndarray:
+        if len(factors) == 1:
+            return factors[0]
+        product: np.ndarray = np.prod([factor.astype(np.float64) for factor in factors], axis=0)
+        return product
+
+    def _function(self, bias: FunctionBias, sample: str | None) -> np.ndarray:
+        of_sample = f" on rows of sample '{sample}'" if sample is not None else ""
+        returned = bias.function(self.native)
+        if _is_reordered(returned, self.native):
+            raise MismatchError(
+                f"The bias {bias}{of_sample} returned a series whose index is not that of the rows, so its values may "
+                "belong to other rows. Return them in the order of the rows, or an array.",
+                expected=("index of the rows",),
+                got=("another index",),
+            )
+        result = as_array(returned, f"The bias {bias}{of_sample}")
+        if result.ndim == 0:
+            result = np.full(len(self), result)
+        if result.shape != (len(self),):
+            raise MismatchError(
+                f"The bias {bias}{of_sample} returned values of shape {result.shape} for {number_of_rows(len(self))}. "
+                "It must return one number for each row, or one for all.",
+                expected=(len(self),),
+                got=result.shape,
+            )
+        numbers = as_numbers(result)
+        if numbers is None:
+            raise InvalidBiasError(
+                f"The bias {bias}{of_sample} returned {result.dtype}, which are no numbers. "
+                "It must return one number for each row.",
+                sample=sample or "",
+            )
+        return numbers
+
+
+class NumpyFrame(Frame):
+    """Rows of a NumPy array."""
+
+    def __init__(self, native: np.ndarray) -> None:
+        self.native = native = as_array(native, "Rows")
+        if native.ndim not in (1, 2) or (native.dtype.names and native.ndim != 1):
+            raise MismatchError(
+                f"Rows came as an array of {native.ndim} dimensions. Give one (a column) or two (rows by columns).",
+                expected=(1, 2),
+                got=(native.ndim,),
+            )
+        if native.dtype.names:
+            self._arrays = {name: native[name] for name in native.dtype.names}
+        elif native.ndim == 1:
+            self._arrays = {"x": native}
+        else:
+            self._arrays = {f"x{place}": native[:, place] for place in range(native.shape[1])}
+
+    def __len__(self) -> int:
+        return len(self.native)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self._arrays)
+
+    def column(self, name: str) -> np.ndarray:
+        require_columns((name,), self._arrays)
+        return self._arrays[name]
+
+    def take(self, indices: Any) -> np.ndarray:
+        rows: np.ndarray = self.native[np.asarray(indices)]
+        return rows
+
+    def series(self, values: np.ndarray, name: str) -> np.ndarray:
+        return read_only(np.asarray(values))
+
+    def drop(self, name: str) -> Frame:
+        require_columns((name,), self._arrays)
+        if self.native.dtype.names:
+            return NumpyFrame(self.native[[field for field in self.columns if field != name]])
+        return NumpyFrame(np.delete(np.atleast_2d(self.native.T).T, self.columns.index(name), axis=1))
+
+    def _engine(self, names: Sequence[str]) -> Engine:
+        return NumpyEngine(self._arrays, len(self))
+
+    def _eager(self, library: str) -> nw.DataFrame[Any]:
+        return as_narwhals(self._arrays, library)
+
+
+class NarwhalsFrame(Frame):
+    """Rows of an eager frame, or of one series."""
+
+    def __init__(self, native: Any, data: nw.DataFrame[Any] | nw.Series[Any]) -> None:
+        self.native = native
+        self._is_series = isinstance(data, nw.Series)
+        if isinstance(data, nw.Series):
+            data = (data if data.name else data.alias("x")).to_frame()
+        self._data = _with_text_names(data)
+        require_read_as_names(self._data.columns, data.implementation)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self._schema)
+
+    @cached_property
+    def _schema(self) -> nw.Schema:
+        return self._data.schema
+
+    def column(self, name: str) -> np.ndarray:
+        require_columns((name,), self.columns)
+        column = _in_64_bits(self._data.get_column(name))
+        array = column.to_numpy()
+        if array.ndim == 1:
+            return array
+        values = np.empty(len(column), dtype=object)  # a structure or an array in each row is one value
+        values[:] = column.to_list()
+        return values
+
+    def take(self, indices: Any) -> Any:
+        rows: Any = nw.from_native(self.native, allow_series=True)
+        return rows[np.asarray(indices)].to_native()
+
+    def series(self, values: np.ndarray, name: str) -> Any:
+        series = nw.new_series(name, np.asarray(values), backend=self._data.implementation).to_native()
+        if index_of(self.native) is not None:
+            series.index = self.native.index
+        return series
+
+    def drop(self, name: str) -> Frame:
+        require_columns((name,), self.columns)
+        return as_frame(self._data.drop(name).to_native())
+
+    def _engine(self, names: Sequence[str]) -> Engine:
+        arrays = {name: self._plain(name) for name in names}
+        plain = {name: array for name, array in arrays.items() if array is not None}
+        if len(plain) == len(arrays):
+            return NumpyEngine(plain, len(self))
+        return NarwhalsEngine(self._data, self._schema)
+
+    def _eager(self, library: str) -> nw.DataFrame[Any]:
+        return self._data
+
+    def _plain(self, name: str) -> np.ndarray | None:
+        """Return a column as an array if NumPy is the quickest to compute with it, else None."""
+        dtype, small = self._schema[name], len(self) <= MAX_NUMPY_ROWS
+        if small and dtype in (nw.String, nw.Categorical, nw.Enum):
+            return np.array(self._data.get_column(name).to_list(), dtype=object)
+        wanted = "iu" if dtype.is_integer() else "f" if dtype.is_float() else "b" if dtype == nw.Boolean else ""
+        library = self._data.implementation
+        if wanted and (small or library.is_pandas_like() or library.is_pyarrow()):  # which refuses 2**53 + 1 as a float
+            array = _in_64_bits(self._data.get_column(name)).to_numpy()
+            return array if array.dtype.kind in wanted else None  # with nulls it may be of another kind
+        return None
+
+
+def _in_64_bits(column: nw.Series[Any]) -> nw.Series[Any]:
+    """Return whole numbers of 128 bits, which NumPy does not have, as floats; any other column as it is."""
+    return column.cast(nw.Float64) if column.dtype in (nw.Int128, nw.UInt128) else column
+
+
+def _with_text_names(data: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
+    """Return the frame with each column named by a text; pandas also has numbers there."""
+    names: list[Any] = data.columns
+    if all(isinstance(name, str) for name in names):
+        return data
+    texts = [str(name) for name in names]
+    if len(set(texts)) < len(texts):
+        raise _same_name(texts)
+    return nw.from_native(data.to_native().set_axis(texts, axis=1), eager_only=True)
+
+
+def _same_name(names: Sequence[Any]) -> MismatchError:
+    texts = [str(name) for name in names]
+    twice = sorted({name for name in texts if texts.count(name) > 1})
+    return MismatchError(
+        f"More than one column is named {', '.join(map(repr, twice))}, so the name does not say which is meant. "
+        "Rename them.",
+        expected=sorted(set(texts)),
+        got=texts,
+    )
+
+
+def _is_reordered(series: Any, rows: Any) -> bool:
+    """Tell whether a function of the rows returned a series of other rows."""
+    index, own = index_of(series), index_of(rows)
+    return index is not None and own is not None and belongs_elsewhere(index, own)

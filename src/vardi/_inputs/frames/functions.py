@@ -1,0 +1,40 @@
+"""What users name where a function of the rows is asked for: a column, a text, an expression of Polars or narwhals."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, TypeGuard
+
+import narwhals as nw
+from numpy.typing import NDArray
+
+from vardi._inputs.frames.frame import Frame
+from vardi.biases import Bias, FrameExpressionBias, as_bias, where
+from vardi.biases._kinds import library_of
+
+Function = str | nw.Expr
+"""A column, an expression in text, or one of narwhals; one of Polars passes for it."""
+
+
+def is_function(values: Any) -> TypeGuard[Function]:
+    """Tell whether values are named by a text or an expression, and not given."""
+    return isinstance(values, str) or library_of(values) is not None
+
+
+def name_of(function: Function) -> str:
+    """Return what a function is called in messages and tables."""
+    return function if isinstance(function, str) else str(FrameExpressionBias(function))
+
+
+def bias_of(function: Function, columns: Collection[str]) -> Bias:
+    """Return a function as what can be evaluated; a text that is the name of a column is that column."""
+    if isinstance(function, str):
+        return where("`" + function.replace("`", "``") + "`" if function in columns else function)
+    return as_bias(function)
+
+
+def evaluated(function: Function, frame: Frame) -> NDArray[Any]:
+    """Return the values of a function on the rows of a frame."""
+    if isinstance(function, str) and function in frame.columns and frame.column(function).dtype.kind in "fiub":
+        return frame.column(function)
+    return frame.evaluate([bias_of(function, frame.columns)])[0]

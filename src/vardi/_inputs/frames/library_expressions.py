@@ -1,0 +1,256 @@
+"""Expressions of Polars and narwhals on rows in memory.
+
+What is missing must not count as false, and libraries differ: to pandas NaN <= 3 is false, to Polars NaN >= 3 is true,
+and all of them pass a null on. So a value is unknown where it is null, and where a column that was read has NaN in a
+library that has nulls beside it. pandas has NaN for null, and its columns are made nullable first.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi.biases import Bias, FrameExpressionBias
+from vardi.biases._expressions.targets import NarwhalsTarget
+from vardi.errors import InvalidBiasError, MismatchError, MissingValuesError, number_of_rows
+
+EagerLibrary = Literal["polars", "pandas", "pyarrow"]
+EAGER: tuple[EagerLibrary, ...] = ("polars", "pandas", "pyarrow")
+
+
+def evaluate_expression(bias: FrameExpressionBias, rows: nw.DataFrame[Any], sample: str | None) -> np.ndarray:
+    """Return the values of an expression: bool for a condition, otherwise float64.
+
+    Raises
+    ------
+    MissingValuesError
+        If a value is unknown.
+    MismatchError
+        If the library cannot compute it on these rows, or it gives anything but a number for each row.
+    InvalidBiasError
+        If the value of a row depends on other rows.
+    """
+    n = len(rows)
+    read = columns_read(bias, rows)
+    data = _of_library(bias, rows.select(*read) if read else rows, sample)
+    result = computed(bias, data, sample)
+    if not read and len(result) == n > 1:  # a pattern of columns, which may read any
+        read = tuple(data.columns)
+    if len(result) not in (1, n):
+        raise MismatchError(
+            f"The expression {bias}{_of(sample)} gives {number_of_rows(len(result))} for {n}. Give one that has a "
+            "value for each row.",
+            expected=(n,),
+            got=(len(result),),
+        )
+    missing = _missing(data, read)
+    if missing and data.implementation.is_pandas():
+        data = _nullable(data)
+        result = computed(bias, data, sample)
+    if missing or not data.implementation.is_pandas_like():  # in which a NaN that was computed looks like a null
+        unknown = int(np.count_nonzero(_is_true(result.is_null()) | _lost(data, missing)))
+        if unknown:
+            raise unknown_expression(bias, unknown, missing, sample)
+    numbers = np.asarray(result.cast(nw.Float64).to_numpy(), np.float64)
+    require_by_row(bias, data, numbers, sample)
+    values: np.ndarray = numbers.astype(bool) if result.dtype == nw.Boolean else numbers
+    return values if len(values) == n else np.full(n, values[0])
+
+
+def computed(bias: FrameExpressionBias, rows: nw.DataFrame[Any], sample: str | None) -> nw.Series[Any]:
+    """Return the column of numbers or truth values that an expression is, or say why it is none."""
+    try:
+        with np.errstate(all="ignore"):
+            if bias.library == "Polars":
+                found = nw.from_native(rows.to_native().select(bias.expression), eager_only=True)
+            else:
+                found = rows.select(bias.expression)
+    except Exception as error:
+        raise not_computed(bias, error, rows.columns, sample) from error
+    require_one_column(bias, found.schema, sample)
+    return found.get_column(found.columns[0])
+
+
+def not_computed(
+    bias: FrameExpressionBias, error: Exception, columns: Sequence[str], sample: str | None
+) -> MismatchError:
+    """Return the error for an expression that a library refuses."""
+    said = (str(error).strip() or "no message").splitlines()[0].rstrip(".")
+    listed = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
+    return MismatchError(
+        f"The expression {bias} cannot be computed{_of(sample)} ({type(error).__name__}: {said}). The columns are: "
+        f"{listed}.",
+        expected=columns,
+        got=bias.columns,
+    )
+
+
+def require_one_column(bias: FrameExpressionBias, found: Mapping[str, nw.dtypes.DType], sample: str | None) -> None:
+    """Refuse an expression that gives several columns, or one that is neither a number nor a condition."""
+    if len(found) != 1:
+        raise MismatchError(
+            f"The expression {bias}{_of(sample)} gives {len(found)} columns. Give one that has one value for each row.",
+            expected=("one column",),
+            got=found,
+        )
+    dtype = next(iter(found.values()))
+    if not (dtype.is_numeric() or dtype == nw.Boolean):
+        raise MismatchError(
+            f"The expression {bias}{_of(sample)} gives {dtype}, and a number or a condition is needed. Compare it with "
+            "something.",
+            expected=("number", "condition"),
+            got=(str(dtype),),
+        )
+
+
+def unknown_expression(bias: Bias, count: int, missing: Mapping[str, int], sample: str | None) -> MissingValuesError:
+    """Return the error for an expression that has no value on some rows."""
+    counted = ", ".join(f"{name!r} ({number})" for name, number in missing.items())
+    reason = f"since there are missing values in {counted}" if counted else "since its result is null there"
+    return MissingValuesError(
+        f"The expression {bias}{_of(sample)} is unknown on {number_of_rows(count)}, {reason}. A missing value is "
+        "neither true nor false, and libraries differ on NaN. Fill or drop these rows; or make NaN null, and say in "
+        "the expression what holds there, e.g. by fill_null.",
+        columns=dict(missing),
+    )
+
+
+def columns_read(bias: FrameExpressionBias, rows: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> tuple[str, ...]:
+    """Return the columns without which an expression cannot be computed, in the order of the frame.
+
+    Polars tells. With narwhals halves of the columns are left out in turn, on no rows; a pattern of columns, which
+    takes what there is, reads none in this sense.
+    """
+    names = rows.collect_schema().names()
+    if bias.library == "Polars":
+        return tuple(name for name in names if name in bias.columns) if set(bias.columns) <= set(names) else ()
+    empty = rows.head(0)
+    return tuple(_needed(bias, empty, names, names)) if _works(bias, empty, names) else ()
+
+
+def _needed(bias: FrameExpressionBias, empty: Any, names: Sequence[str], among: Sequence[str]) -> list[str]:
+    if not among or _works(bias, empty, [name for name in names if name not in among]):
+        return []
+    if len(among) == 1:
+        return list(among)
+    half = len(among) // 2
+    return [*_needed(bias, empty, names, among[:half]), *_needed(bias, empty, names, among[half:])]
+
+
+def _works(bias: FrameExpressionBias, empty: Any, names: Sequence[str]) -> bool:
+    """Tell whether an expression of narwhals can be computed on a frame that has these columns only."""
+    if not names:
+        return False
+    try:
+        empty.select(*names).select(bias.expression).collect_schema()
+    except Exception:  # each library has its own error for a column that is not there
+        return False
+    return True
+
+
+def require_by_row(
+    bias: FrameExpressionBias, rows: nw.DataFrame[Any], values: NDArray[np.float64], sample: str | None
+) -> None:
+    """Refuse an expression whose value on a row depends on other rows: a bias is a function of the row.
+
+    It is computed once more on single rows: those with the least and the greatest value, the first and the last.
+    """
+    n = len(rows)
+    found = np.broadcast_to(values, n)
+    for place in {0, n - 1, int(np.argmin(found)), int(np.argmax(found))} if n > 1 else ():
+        alone = computed(bias, rows[place : place + 1], sample).cast(nw.Float64).to_list()
+        number = np.nan if len(alone) != 1 or alone[0] is None else float(alone[0])
+        if not np.isclose(number, found[place], rtol=1e-9, atol=0.0, equal_nan=True):
+            raise InvalidBiasError(
+                f"The expression {bias}{_of(sample)} is {number:g} on row {place} alone and {found[place]:g} among "
+                "the others, so it depends on which rows there are. A bias, and what an expectation is taken of, is a "
+                "function of the row: compute means, ranks and differences of rows first, and put the numbers in.",
+                sample=sample or "",
+                rows=(place,),
+            )
+
+
+def _of_library(bias: FrameExpressionBias, rows: nw.DataFrame[Any], sample: str | None) -> nw.DataFrame[Any]:
+    """Return rows as a frame of Polars where the expression is one of Polars; NaN of pandas is null in it."""
+    if bias.library != "Polars" or rows.implementation.is_polars():
+        return rows
+    try:
+        return nw.from_native(rows.to_polars(), eager_only=True)
+    except Exception as error:
+        raise not_computed(bias, error, rows.columns, sample) from error
+
+
+def _missing(rows: nw.DataFrame[Any], read: Sequence[str]) -> dict[str, int]:
+    """Return those of some columns that have missing values, with their number."""
+    if not read:
+        return {}
+    target = NarwhalsTarget(rows.schema)
+    counted = rows.select(*(target.is_missing(name).sum().alias(name) for name in read))
+    counts = {name: int(counted.get_column(name).to_list()[0]) for name in read}
+    return {name: count for name, count in counts.items() if count}
+
+
+def _nullable(rows: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
+    """Return pandas columns of numbers and texts in dtypes that have nulls, which comparisons pass on."""
+    native = rows.to_native()
+    kinds = {name: "Float64" for name, dtype in rows.schema.items() if dtype.is_float()}
+    kinds |= {name: "string" for name, dtype in rows.schema.items() if dtype == nw.String}
+    changed = {name: kind for name, kind in kinds.items() if not _has_nulls(native[name].dtype)}
+    return nw.from_native(native.astype(changed), eager_only=True)
+
+
+def _has_nulls(dtype: Any) -> bool:
+    """Tell whether a dtype of pandas has NA for what is missing, rather than NaN or NaT."""
+    return type(getattr(dtype, "na_value", None)).__name__ == "NAType"
+
+
+def _lost(rows: nw.DataFrame[Any], missing: Mapping[str, int]) -> NDArray[np.bool_]:
+    """Return where a column has a missing value that the library does not pass on as such."""
+    lost = np.zeros(len(rows), bool)
+    for name in missing:
+        column = rows.get_column(name)
+        if rows.implementation.is_pandas_like():
+            if not (rows.implementation.is_pandas() and _has_nulls(rows.to_native()[name].dtype)):
+                lost |= _is_true(column.is_null())
+        elif column.dtype.is_float():
+            lost |= _is_true(column.is_nan())
+    return lost
+
+
+def _is_true(column: nw.Series[Any]) -> NDArray[np.bool_]:
+    return np.asarray(column.fill_null(False).to_numpy(), bool)
+
+
+def as_narwhals(arrays: Mapping[str, np.ndarray], library: str) -> nw.DataFrame[Any]:
+    """Return arrays as a frame on which expressions can be computed: of Polars for its own, else of what is there.
+
+    NaN, which arrays have for what is missing, is null in it.
+    """
+    backend: EagerLibrary = "polars" if library == "Polars" else _eager_library()
+    rows = nw.from_dict({name: np.ascontiguousarray(array) for name, array in arrays.items()}, backend=backend)
+    floats = [name for name, dtype in rows.schema.items() if dtype.is_float()]
+    return rows.with_columns(nw.col(*floats).fill_nan(None)) if floats else rows
+
+
+def _eager_library() -> EagerLibrary:
+    """Return a library of frames, one that is loaded already where there is one."""
+    for name in sorted(EAGER, key=lambda name: name not in sys.modules):
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            continue
+        return name
+    raise ImportError(
+        "An expression of narwhals on NumPy arrays is computed by Polars, pandas or PyArrow, and none of them is "
+        "installed: pip install 'vardi[frames]'. Or write the expression in text."
+    )
+
+
+def _of(sample: str | None) -> str:
+    return "" if sample is None else f" on rows of sample {sample!r}"

@@ -1,0 +1,52 @@
+"""The types of what users give, for signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    import narwhals as nw
+    import polars as pl
+    from narwhals.typing import IntoFrame
+    from numpy.typing import ArrayLike
+
+    from vardi.biases._conversion import BiasLike
+
+
+class HasError(Protocol):
+    """A value with its standard error, such as an :class:`~vardi.Estimate`."""
+
+    @property
+    def value(self) -> float: ...
+
+    @property
+    def stderr(self) -> float: ...
+
+
+Table: TypeAlias = "ArrayLike | IntoFrame"
+"""Rows: an array, or a frame of any library that narwhals takes."""
+
+Samples: TypeAlias = "Mapping[Any, Table] | Sequence[Table] | Table"
+"""Rows by the name of their sample, or in order, or one frame with a column of labels."""
+
+Biases: TypeAlias = "Mapping[Any, BiasLike] | Sequence[BiasLike]"
+"""A bias for each sample, by name or in order."""
+
+Labels: TypeAlias = "str | ArrayLike"
+"""The sample of each row: a column, or the labels themselves."""
+
+Counts: TypeAlias = "str | ArrayLike | Mapping[Any, ArrayLike]"
+"""How many rows each row stands for: a column, an array for the pool, or one for each sample."""
+
+KnownValue: TypeAlias = "float | tuple[float, float] | HasError | Sequence[HasError] | Mapping[Any, Any]"
+"""A number, with or without its standard error; of a margin, the share of each value."""
+
+Known: TypeAlias = Mapping[Any, KnownValue]
+"""What is known of the population: from a column, a condition or the name of a sample to its mean."""
+
+Function: TypeAlias = "str | pl.Expr | nw.Expr | ArrayLike"
+"""A function of rows: a column or an expression of columns, or a value for each row."""
+
+Functions: TypeAlias = "Function | Sequence[Function]"
+"""One or several functions of rows."""

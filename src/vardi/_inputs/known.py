@@ -1,0 +1,388 @@
+r"""What is known of the population, as the user gives it -> Known: functions h, the values of their means, and errors.
+
+A mean, a share, a margin and a normaliser are all one thing, :math:`E_P\,h_j(z) = \tau_j`: h is a column or an
+expression, a condition, one condition for each value of a column, or the bias of a sample.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+
+from vardi._inputs.frames import Frame
+from vardi._inputs.known_numbers import (
+    Scale,
+    block_diagonal,
+    estimates_of,
+    multinomial,
+    require_range,
+    value_of,
+    without_sum,
+)
+from vardi._inputs.pool import Name, Pool, is_missing, no_labels, twin
+from vardi._types import Floats
+from vardi.biases import Bias, ExpressionBias, ParametricBias, isin, where
+from vardi.biases._expressions import is_condition
+from vardi.biases._expressions.nodes import Column, IsIn
+from vardi.biases._values import as_numbers
+from vardi.errors import ExpressionError, InvalidKnownError, MismatchError, MissingValuesError, number_of_rows, suggest
+from vardi.errors._texts import show
+
+ROUNDING = 1e-5  # how far the shares of a margin may be from 1 in sum: printed shares are rounded
+
+FORMS = "Name a sample, or write a condition or an expression of the columns."
+
+Function: TypeAlias = Bias | int
+Kind: TypeAlias = Literal["number", "condition", "other"]
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    r"""Known means of the population, :math:`E_P\,h_j = \tau_j`, and how well they are known.
+
+    Attributes
+    ----------
+    labels : tuple of str
+        How each function is called: "age", "x > 4", "region = N", "panel".
+    functions : tuple of Bias or int
+        :math:`h_j`: what is evaluated on rows, or the position of the state whose declared bias it is.
+    values : ndarray of shape (m,)
+        :math:`\tau_j`.
+    covariance : ndarray of shape (m, m)
+        V, the covariance of the errors of the values; zero where these are exact.
+    margins : tuple of (str, slice)
+        Each column of which all values have a share, and which functions those are; their values sum to 1.
+    """
+
+    labels: tuple[str, ...]
+    functions: tuple[Function, ...]
+    values: Floats
+    covariance: Floats
+    margins: tuple[tuple[str, slice], ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def stderr(self) -> Floats:
+        """The standard error of each value; zero where it is exact."""
+        return np.sqrt(np.diag(self.covariance))
+
+    @property
+    def exact(self) -> bool:
+        """Whether no value has an error."""
+        return not self.covariance.any()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the functions read, but for those that only the bias of a state reads."""
+        return tuple(dict.fromkeys(column for h in self.functions if isinstance(h, Bias) for column in h.columns))
+
+    def margin_of(self, j: int) -> tuple[str, Any] | None:
+        """Return the column and its value that function j tells in a margin; None for a function of its own."""
+        for column, place in self.margins:
+            if place.start <= j < place.stop:
+                h = self.functions[j]
+                assert isinstance(h, ExpressionBias)
+                assert isinstance(h.node, IsIn)
+                return column, h.node.values[0].value
+        return None
+
+    @property
+    def states(self) -> tuple[int, ...]:
+        """The positions of the states whose biases are among the functions."""
+        return tuple(h for h in self.functions if isinstance(h, int))
+
+
+class Table(Protocol):
+    """What known values ask of the rows."""
+
+    columns: tuple[str, ...]
+
+    def counts(self, column: str) -> Mapping[Any, int]:
+        """Return how many rows have each value of a column."""
+
+    def kind(self, column: str) -> Kind:
+        """Tell whether a column holds numbers, or true and false, or something that has no mean."""
+
+
+class PoolTable:
+    """The columns that all samples of a pool have."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._frames = pool.frames
+        first = pool.frames[0].columns if pool.frames else ()
+        self.columns = tuple(name for name in first if all(name in frame.columns for frame in pool.frames))
+
+    def counts(self, column: str) -> Mapping[Any, int]:
+        """Return how many rows have each value of a column."""
+        try:
+            return Counter(_plain(value) for frame in self._frames for value in frame.column(column).tolist())
+        except TypeError as error:
+            raise no_labels(repr(column)) from error
+
+    def kind(self, column: str) -> Kind:
+        """Tell whether a column holds numbers, or true and false, or something that has no mean."""
+        kinds = {_kind(frame, column) for frame in self._frames}
+        return kinds.pop() if len(kinds) == 1 else "other" if "other" in kinds else "number"
+
+
+def as_known(known: Any, names: tuple[Name, ...], table: Table) -> Known:
+    r"""Return what is known as functions, values and errors, those of a margin one after the other.
+
+    Parameters
+    ----------
+    known : mapping
+        From the name of a sample to the mean of its bias, in the scale in which this is declared; from a column, an
+        expression in text or a :class:`~vardi.biases.Bias` to its mean, which for a condition is a share; from a column
+        to a mapping (or a pandas Series) of its values to their shares; from a tuple of names, texts and biases, or
+        within a margin of values, to an ``Estimates``. A value is a number, (value, standard error) or an ``Estimate``.
+    names : tuple
+        Of the states: samples, then those that were not sampled.
+    table : Table
+        The rows; without columns for a matrix of biases, whose known values go by the names of its columns only.
+
+    Notes
+    -----
+    Errors of several values are independent. Within a margin they are multinomial: the values with an error have the
+    correlations :math:`-\sqrt{p_j p_k / ((1-p_j)(1-p_k))}`, with p their shares of what they sum to, and what their
+    errors would add to the sum, which is known, is taken out in proportion to p. An ``Estimates`` brings its
+    covariance.
+    """
+    if not hasattr(known, "keys") or not hasattr(known, "items"):
+        raise MismatchError(
+            f"known came as {type(known).__name__}. Give a mapping: from the name of a sample, a column or a condition "
+            "to its mean over the population, or from a column to the shares of its values.",
+            expected=("mapping",),
+            got=(type(known).__name__,),
+        )
+    pieces = [_piece(key, given, names, table) for key, given in known.items()]
+    if not pieces:
+        raise MismatchError(
+            "There are no known values. Give at least one, or leave known out.", expected=("known values",), got=()
+        )
+    margins, start = [], 0
+    for piece in pieces:
+        if piece.margin is not None:
+            margins.append((piece.margin, slice(start, start + len(piece.labels))))
+        start += len(piece.labels)
+    return Known(
+        tuple(label for piece in pieces for label in piece.labels),
+        tuple(function for piece in pieces for function in piece.functions),
+        np.concatenate([piece.values for piece in pieces]),
+        block_diagonal([piece.covariance for piece in pieces]),
+        tuple(margins),
+    )
+
+
+def known_biases(known: Mapping[Any, Any], names: Iterable[Name]) -> dict[str, Bias]:
+    """Return what known values read of the rows, by how it is called; the names of samples read nothing."""
+    taken, found = set(names), {}
+    for key, given in known.items():
+        if _is_margin(given):
+            found[str(key)] = where(f"`{str(key).replace('`', '``')}`")
+            continue
+        for part in key if isinstance(key, tuple) and key not in taken else (key,):
+            if isinstance(part, Bias):
+                found[str(part)] = part
+            elif isinstance(part, str) and part not in taken:
+                with suppress(ExpressionError):  # the name of a column may be no expression
+                    found[part] = where(part)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """What one key knows."""
+
+    labels: tuple[str, ...]
+    functions: tuple[Function, ...]
+    values: Floats
+    covariance: Floats
+    margin: str | None = None
+
+
+def _piece(key: Any, given: Any, names: tuple[Name, ...], table: Table) -> _Piece:
+    if _is_margin(given):
+        return _margin(key, given, names, table)
+    if isinstance(key, tuple) and not _is_name(key, names):
+        return _joint(key, given, names, table)
+    label = str(key)
+    function, scale = _function(key, names, table)
+    value, stderr = value_of(given, label)
+    require_range(value, label, scale)
+    return _Piece((label,), (function,), np.array([value]), np.array([[stderr**2]]))
+
+
+def _joint(keys: tuple[Any, ...], given: Any, names: tuple[Name, ...], table: Table) -> _Piece:
+    """Return what several estimates know together."""
+    labels = tuple(str(key) for key in keys)
+    found = [_function(key, names, table) for key in keys]
+    values, covariance = estimates_of(given, labels)
+    for value, label, (_, scale) in zip(values.tolist(), labels, found, strict=True):
+        require_range(value, label, scale)
+    return _Piece(labels, tuple(function for function, _ in found), values, covariance)
+
+
+def _function(key: Any, names: tuple[Name, ...], table: Table) -> tuple[Function, Scale]:
+    """Return what a key stands for, and whether its mean is a share."""
+    label = str(key)
+    if not isinstance(key, Bias) and _is_name(key, names):
+        if key in table.columns:
+            raise MismatchError(
+                f"known has {label!r}, which is a sample and a column of the samples, so it does not say whether the "
+                f"mean of the sample's bias or that of the column is known. Write `{label}` in backticks for the "
+                "column; for the sample give its bias itself as the key, or rename one of the two.",
+                expected=("a sample", "a column"),
+                got=(label,),
+            )
+        return names.index(key), "normaliser"
+    if not isinstance(key, str | Bias) or not table.columns:
+        wanted, remedy = "a condition or an expression of columns", FORMS
+        if not table.columns:
+            wanted = "a column of omega"
+            remedy = "A matrix has no rows to evaluate: make the function a column of omega that no row was drawn from."
+        raise MismatchError(
+            f"known has {label!r}, which is neither a sample nor {wanted}. The samples are {show(names)}"
+            f"{f', the columns {show(table.columns)}' if table.columns else ''}.{suggest(label, names)} {remedy}",
+            expected=(*names, *table.columns),
+            got=(label,),
+        )
+    bias = ExpressionBias(Column(key)) if isinstance(key, str) and key in table.columns else _as_function(key)
+    strange = [name for name in bias.columns if name not in table.columns]
+    if strange:
+        raise MismatchError(
+            f"known has {label!r}, which reads the column {strange[0]!r}, which is neither a sample nor a column of "
+            f"every sample. The samples are {show(names)}, the columns {show(table.columns)}."
+            f"{suggest(strange[0], [*names, *table.columns])} {FORMS}",
+            expected=(*names, *table.columns),
+            got=(label,),
+        )
+    return bias, _scale_of(bias, label, table)
+
+
+def _as_function(key: str | Bias) -> Bias:
+    bias = where(key) if isinstance(key, str) else key
+    if isinstance(bias, ParametricBias):
+        raise InvalidKnownError(
+            f"known has {str(key)!r}, which has parameters, and what is known is the mean of one function. Name the "
+            "sample whose bias it is, or fix the parameters with .at(...).",
+            labels=[str(key)],
+        )
+    return bias
+
+
+def _scale_of(bias: Bias, label: str, table: Table) -> Scale:
+    if not isinstance(bias, ExpressionBias):
+        return "number"
+    if isinstance(bias.node, Column):
+        kind = table.kind(bias.node.name)
+        if kind == "other":
+            raise InvalidKnownError(
+                f"known has one value for {label!r}, a column that does not hold numbers, so it has no mean. Give the "
+                f"share of each of its values, known={{{label!r}: {{value: share, ...}}}}, or that of a condition.",
+                labels=[label],
+            )
+        return "share" if kind == "condition" else "number"
+    return "share" if is_condition(bias.node) else "number"
+
+
+def _margin(column: Any, given: Any, names: tuple[Name, ...], table: Table) -> _Piece:
+    if column not in table.columns:
+        sample = " It is a sample, whose known value is one number." if _is_name(column, names) else ""
+        raise MismatchError(
+            f"known has shares by value for {str(column)!r}, which is no column of every sample. The columns are "
+            f"{show(table.columns)}.{suggest(column, table.columns)}{sample}",
+            expected=table.columns,
+            got=(column,),
+        )
+    places, shares, covariance = _shares(str(column), given)
+    labels = tuple(f"{column} = {place}" for place in places)
+    for label, share in zip(labels, shares.tolist(), strict=True):
+        require_range(share, label, "share")
+    total = math.fsum(shares)
+    if abs(total - 1.0) > ROUNDING:
+        raise InvalidKnownError(
+            f"The shares of {column!r} sum to {total:.6g}, but every member of the population has one of its values. "
+            "Give shares that sum to 1; a share of one value alone is given as a condition.",
+            labels=[str(column)],
+        )
+    _require_every_value(str(column), places, table.counts(str(column)))
+    shares = shares / total
+    if covariance.ndim == 1:
+        covariance = multinomial(str(column), places, shares, covariance)
+    else:
+        covariance = without_sum(covariance, shares)
+    functions = tuple(isin(str(column), [place]) for place in places)
+    return _Piece(labels, functions, shares, covariance, str(column))
+
+
+def _shares(column: str, given: Any) -> tuple[list[Any], Floats, Floats]:
+    """Return the values of a margin, their shares, and the standard errors or the covariance of these."""
+    items = [(_plain(place), share) for place, share in given.items()]
+    if len(items) == 1 and isinstance(items[0][0], tuple):
+        places = [_plain(place) for place in items[0][0]]
+        shares, covariance = estimates_of(items[0][1], [f"{column} = {place}" for place in places])
+    else:
+        places = [place for place, _ in items]
+        found = [value_of(share, f"{column} = {place}") for place, share in items]
+        shares, covariance = np.array([share for share, _ in found]), np.array([stderr for _, stderr in found])
+    twice = [place for place, count in Counter(places).items() if count > 1]
+    if twice:
+        raise InvalidKnownError(
+            f"The margin of {column!r} lists {twice[0]!r} more than once, so its share is not known. List each "
+            "value once.",
+            labels=[f"{column} = {place}" for place in twice],
+        )
+    return places, shares, covariance
+
+
+def _require_every_value(column: str, places: Sequence[Any], counts: Mapping[Any, int]) -> None:
+    """Refuse rows without a value, and values of the pool that a margin does not list."""
+    missing = sum(count for value, count in counts.items() if is_missing(value))
+    if missing:
+        raise MissingValuesError(
+            f"The margin of {column!r} needs a value of every row, and {number_of_rows(missing)} of the pool have "
+            "none. Fill them in, or give them a value of their own, with its share.",
+            columns={column: missing},
+        )
+    listed = set(places)
+    strange = [value for value in counts if value not in listed]
+    if strange:
+        raise InvalidKnownError(
+            f"{number_of_rows(counts[strange[0]])} of the pool have {column} == {strange[0]!r}, which has no share. "
+            f"The values with a share are {show(places)}.{twin(strange[0], places)} Give every value that there is its "
+            "share.",
+            labels=[f"{column} = {value}" for value in strange],
+        )
+
+
+def _is_margin(given: Any) -> bool:
+    return hasattr(given, "keys") and hasattr(given, "items")  # a pandas Series is no Mapping
+
+
+def _is_name(key: Any, names: tuple[Name, ...]) -> bool:
+    try:
+        return key in names
+    except (TypeError, ValueError):  # what cannot be compared with a name is none
+        return False
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _kind(frame: Frame, column: str) -> Kind:
+    values = frame.column(column)
+    if values.dtype.kind == "O":
+        there = np.array([value for value in values.tolist() if not is_missing(value)], object)
+        if len(there) and all(isinstance(value, bool | np.bool) for value in there):
+            return "condition"
+        return "other" if as_numbers(there) is None else "number"
+    return "condition" if values.dtype.kind == "b" else "number" if values.dtype.kind in "fiu" else "other"

@@ -1,0 +1,153 @@
+"""A known value: a number, (value, standard error) or an estimate -> value and error; and the errors of several."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from vardi._types import Floats
+from vardi.errors import InvalidKnownError, MismatchError
+from vardi.errors._texts import show
+
+Scale: TypeAlias = Literal["number", "share", "normaliser"]
+
+
+def multinomial(column: str, places: Sequence[Any], shares: Floats, stderr: Floats) -> Floats:
+    """Return the covariance of shares that sum to 1, from their standard errors."""
+    uncertain = np.flatnonzero(stderr)
+    if len(uncertain) == 1:
+        raise InvalidKnownError(
+            f"In the margin of {column!r} only {places[uncertain[0]]!r} has a standard error. The shares sum to 1, so "
+            "that with all others exact it would be exact too. Give at least one other value its error, or none.",
+            labels=[f"{column} = {places[uncertain[0]]}"],
+        )
+    covariance = np.zeros((len(shares), len(shares)))
+    if len(uncertain):
+        total = shares[uncertain].sum()
+        p = shares[uncertain] / total if total > 0 else np.full(len(uncertain), 1.0 / len(uncertain))
+        odds = np.sqrt(np.divide(p, 1.0 - p, out=np.zeros(len(p)), where=p < 1.0))
+        correlation = -np.outer(odds, odds)
+        np.fill_diagonal(correlation, 1.0)
+        scaled = correlation * np.outer(stderr[uncertain], stderr[uncertain])
+        covariance[np.ix_(uncertain, uncertain)] = without_sum(scaled, p)
+    return covariance
+
+
+def without_sum(covariance: Floats, shares: Floats) -> Floats:
+    """Return the covariance of values divided by their sum."""
+    project = np.eye(len(shares)) - np.outer(shares, np.ones(len(shares)))
+    return np.asarray(project @ covariance @ project.T)
+
+
+def estimates_of(given: Any, labels: Sequence[str]) -> tuple[Floats, Floats]:
+    """Return the values and the covariance of an Estimates, one for each label."""
+    if not is_estimates(given):
+        raise InvalidKnownError(
+            f"known has a tuple of keys, {show(labels)}, with {_said(given)}. A tuple stands for values that were "
+            "estimated together: give the Estimates that has them all, or each key its own value.",
+            labels=labels,
+        )
+    values, covariance = np.asarray(given.values, np.float64), np.asarray(given.covariance, np.float64)
+    if len(values) != len(labels):
+        raise MismatchError(
+            f"known has {len(labels)} keys in a tuple, {show(labels)}, and {len(values)} estimates for them. Give one "
+            "key for each estimate, in its order.",
+            expected=labels,
+            got=values.tolist(),
+        )
+    if not np.isfinite(values).all() or not np.isfinite(covariance).all():
+        raise _no_error(show(labels))
+    return values, (covariance + covariance.T) / 2.0
+
+
+def value_of(given: Any, label: str) -> tuple[float, float]:
+    """Return a known value and its standard error, zero where it is exact."""
+    if is_estimates(given):
+        raise InvalidKnownError(
+            f"The known value of {label!r} came as {len(given.values)} estimates. Give them the tuple of what they are "
+            f"estimates of as their key, ({label!r}, ...), or one of them as the value.",
+            labels=[label],
+        )
+    pair: Sequence[Any] = (given, 0)
+    if hasattr(given, "value") and hasattr(given, "stderr"):
+        pair = (given.value, given.stderr)
+        if math.isnan(given.stderr):
+            raise _no_error(repr(label))
+    elif isinstance(given, tuple | list | np.ndarray) and len(given) == 2:
+        pair = tuple(given)
+    found = [_number(part) for part in pair]
+    if found[0] is None or found[1] is None:
+        raise InvalidKnownError(
+            f"The known value of {label!r} is {_said(given)}. Give a finite number, (value, standard error), or an "
+            "Estimate; for a column whose values have shares, a mapping from value to share.",
+            labels=[label],
+        )
+    if found[1] < 0 or not math.isfinite(found[1] * found[1]):
+        raise InvalidKnownError(
+            f"The standard error of {label!r} is {found[1]:g}. It is a finite number, zero or more; zero says that the "
+            "value is exact.",
+            labels=[label],
+        )
+    return found[0], found[1]
+
+
+def require_range(value: float, label: str, scale: Scale) -> None:
+    """Refuse a mean that no population has."""
+    if scale == "share" and not 0.0 <= value <= 1.0:
+        hint = f", {value / 100:g} for {value:g}%" if 1.0 < value <= 100.0 else ""
+        raise InvalidKnownError(
+            f"The share of {label!r} is {value:g}, and a share lies between 0 and 1. Give it as a part of the "
+            f"population{hint}.",
+            labels=[label],
+            allowed={label: (0.0, 1.0)},
+        )
+    if scale == "normaliser" and value < 0.0:
+        raise InvalidKnownError(
+            f"The known value of {label!r} is {value:g}. It is the mean of that sample's bias over the population, and "
+            "a bias is zero or more. Give the mean in the scale in which the bias is declared.",
+            labels=[label],
+            allowed={label: (0.0, math.inf)},
+        )
+
+
+def _no_error(labels: str) -> InvalidKnownError:
+    return InvalidKnownError(
+        f"The estimate known for {labels} has no standard error: its samples overlapped too little to give one. Give "
+        "(value, standard error) with an error that you trust, or the value alone where it is exact.",
+        labels=[labels],
+    )
+
+
+def _number(given: Any) -> float | None:
+    """Return a finite number, or None for anything else."""
+    if isinstance(given, bool | np.bool) or not isinstance(given, numbers.Real):
+        return None
+    try:
+        value = float(given)
+    except OverflowError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _said(given: Any) -> str:
+    text = repr(given)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def is_estimates(given: Any) -> bool:
+    """Tell whether several values were estimated together."""
+    return hasattr(given, "covariance") and hasattr(given, "values") and not hasattr(given, "keys")
+
+
+def block_diagonal(blocks: Sequence[Floats]) -> Floats:
+    """Return the covariance of values of which those of different blocks are independent."""
+    size, start = sum(len(block) for block in blocks), 0
+    joined = np.zeros((size, size))
+    for block in blocks:
+        joined[start : start + len(block), start : start + len(block)] = block
+        start += len(block)
+    return joined

@@ -1,0 +1,374 @@
+r"""Known values on the rows: the functions evaluated, brought to a basis, and tested for weights that meet them.
+
+With :math:`g_i = h(z_i) - \tau` weights that meet exact values exist if and only if 0 is in the convex hull of the
+:math:`g_i`, and positive ones if it is in its relative interior. A value with an error moves, so it bounds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import qr, solve_triangular
+from scipy.special import chdtrc
+
+from vardi._inputs.frames import Frame
+from vardi._inputs.known import Known
+from vardi._inputs.pool import Pool
+from vardi._types import Floats
+from vardi.biases import Bias, ExpressionBias
+from vardi.biases._expressions import is_condition
+from vardi.errors import InvalidKnownError, MissingValuesError
+from vardi.errors._texts import show
+
+RANK = 1e-9  # what is left of a function of unit length, below which the others determine it
+SAME = 1e-12  # relative range up to which the values of a function are one constant
+EXACT = 1e-9  # how far exact values may be from one another: their rounding
+UNLIKELY = 1e-6  # p-value below which values with errors contradict one another
+MET = 1e-9  # how near weights have to come to known values, in units of the range of a function
+BLOCK = 65_536  # rows that are brought to a triangle at a time
+ADDED = 50  # rows by which a linear programme grows in a round
+ROUNDS = 1000
+
+
+def values_on(known: Known, pool: Pool, omega: Any, *, log: bool) -> Floats:
+    """Return h of every row of a pool, of shape (n, m), or refuse a function that has no value on some row.
+
+    Parameters
+    ----------
+    known : Known
+        Of which the functions are evaluated.
+    pool : Pool
+        The rows.
+    omega : list of arrays, array or SciPy sparse array
+        The biases of all states, or with ``log`` their logs.
+    """
+    H = np.empty((len(pool), len(known)))
+    places = [j for j, h in enumerate(known.functions) if isinstance(h, Bias)]
+    functions = [h for h in known.functions if isinstance(h, Bias)]
+    try:
+        evaluated = pool.evaluate(functions, [known.labels[j] for j in places]) if places else []
+    except MissingValuesError as error:
+        raise _missing(known, error) from error
+    for j, values in zip(places, evaluated, strict=True):
+        H[:, j] = values
+    for j, h in enumerate(known.functions):
+        if isinstance(h, int):
+            H[:, j] = np.exp(_column(omega, h, log=log)) if log else _column(omega, h, log=log)
+    _require_finite(known, H)
+    return H
+
+
+def values_on_frame(known: Known, frame: Frame, biases: Sequence[Bias]) -> Floats:
+    """Return h of rows that need not be of the pool, of shape (n, m); ``biases`` are those of all states."""
+    functions = [biases[h] if isinstance(h, int) else h for h in known.functions]
+    try:
+        H = np.column_stack([np.asarray(values, np.float64) for values in frame.evaluate(functions)])
+    except MissingValuesError as error:
+        raise _missing(known, error) from error
+    _require_finite(known, H)
+    return H
+
+
+def reduced(known: Known, H: Floats) -> Floats:
+    r"""Return directions D of shape (m, r) such that the columns of (H - tau) D are linearly independent.
+
+    Where :math:`a'h` is constant over the rows, the values say :math:`a'\tau` of it. Exact values must agree with the
+    constant, and such directions are left out. Of values with errors those that speak of one thing are weighted by
+    their errors: with N the directions that are left out, :math:`D = (I - N (N'VN)^+ N'V)\,Q` has :math:`D'VN = 0`.
+
+    Parameters
+    ----------
+    known : Known
+        The values.
+    H : ndarray of shape (n, m)
+        The functions on the rows, or on the distinct ones.
+
+    Raises
+    ------
+    InvalidKnownError
+        If known values contradict one another, or what a function is on every row.
+    """
+    seen = _Seen.of(H)
+    kept, null = _split(seen)
+    chosen = np.eye(len(known))[:, kept]
+    if not null.shape[1]:
+        return chosen
+    size = np.abs(null).T @ np.maximum.reduce([np.abs(known.values), np.abs(seen.mean), seen.range])
+    null = null / np.where(size > 0.0, size, 1.0)
+    off = null.T @ (known.values - seen.mean)
+    spread = null.T @ known.covariance @ null
+    variances, axes = np.linalg.eigh(spread)
+    loose = variances > EXACT**2
+    along = axes.T @ off
+    if (np.abs(along[~loose]) > EXACT).any():
+        stiff = np.abs(axes[:, ~loose] @ along[~loose])
+        raise _contradiction(known, seen, null[:, int(np.argmax(stiff))])
+    if loose.any():
+        statistic = float((along[loose] ** 2 / variances[loose]).sum())
+        if chdtrc(int(loose.sum()), statistic) < UNLIKELY:
+            raise _contradiction(known, seen, null[:, int(np.argmax(np.abs(off)))])
+        inverse = (axes[:, loose] / variances[loose]) @ axes[:, loose].T
+        chosen = chosen - null @ (inverse @ (null.T @ known.covariance @ chosen))
+    return chosen
+
+
+def out_of_reach(known: Known, H: Floats) -> InvalidKnownError | None:
+    """Return the error for known values that no positive weights on the rows meet, with what the rows allow.
+
+    Parameters
+    ----------
+    known : Known
+        The values.
+    H : ndarray of shape (n, m)
+        The functions on the rows, or on the distinct ones.
+
+    Returns
+    -------
+    InvalidKnownError or None
+        None where there are such weights.
+    """
+    low, high, tau = H.min(axis=0), H.max(axis=0), known.values
+    error = beyond(known, low, high)
+    if error is not None:
+        return error
+    scale = np.where(high > low, high - low, 1.0)
+    V = known.covariance / np.outer(scale, scale)
+    variances, axes = np.linalg.eigh(V)
+    free = axes[:, variances > EXACT**2]  # the values move along these
+    G = (H - tau) / scale
+    y = _separating(G, free)
+    if y is None:
+        return None
+    s = _shortfall(G, free)
+    off = np.flatnonzero(np.abs(s) > MET)
+    if len(off):
+        return _not_at_once(known, tau - s * scale, off)
+    return _nothing_left(known, H, G @ y, np.flatnonzero(np.abs(y) > MET))
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """What functions are on the rows: least and largest value, mean, and the triangle R of the centred, scaled ones."""
+
+    low: Floats
+    high: Floats
+    mean: Floats
+    triangle: Floats
+
+    @classmethod
+    def of(cls, H: Floats) -> _Seen:
+        low, high, mean = H.min(axis=0), H.max(axis=0), H.mean(axis=0)
+        scale = np.where(high > low, high - low, 1.0)
+        triangle = np.zeros((0, H.shape[1]))
+        for start in range(0, len(H), BLOCK):
+            block = (H[start : start + BLOCK] - mean) / scale
+            triangle = np.asarray(np.linalg.qr(np.vstack([triangle, block]), mode="r"))
+        return cls(low, high, np.where(high > low, mean, low), triangle)
+
+    @property
+    def range(self) -> Floats:
+        """From the least to the largest value."""
+        return self.high - self.low
+
+
+def _split(seen: _Seen) -> tuple[NDArray[np.int64], Floats]:
+    """Return which functions are linearly independent, and the combinations (columns) that are constant."""
+    m = len(seen.mean)
+    lengths = np.linalg.norm(seen.triangle, axis=0)
+    varies = seen.range > SAME * np.maximum(np.abs(seen.low), np.abs(seen.high))
+    places = np.flatnonzero(varies & (lengths > 0))
+    constant = np.eye(m)[:, np.setdiff1d(np.arange(m), places)]
+    if not len(places):
+        return places, constant
+    factored: Any = qr(seen.triangle[:, places] / lengths[places], mode="r", pivoting=True)
+    R, order = factored
+    rank = int((np.abs(np.diag(R)) > RANK).sum())
+    kept, dropped = places[order[:rank]], places[order[rank:]]
+    coefficients = solve_triangular(R[:rank, :rank], R[:rank, rank:])
+    coefficients[np.abs(coefficients) <= RANK] = 0.0
+    unit = np.where(varies, seen.range, 1.0) * np.where(lengths > 0, lengths, 1.0)
+    null = np.zeros((m, len(dropped)))
+    null[dropped, np.arange(len(dropped))] = 1.0
+    null[kept] = -coefficients * unit[dropped] / unit[kept][:, None]
+    return np.sort(kept), np.column_stack([constant, null])
+
+
+def _separating(G: Floats, free: Floats) -> Floats | None:
+    """Return y with G y >= 0 on all rows and not always 0, which rules out positive weights; None without one."""
+    from scipy.optimize import linprog  # slow to load, and needed on the way to an error only
+
+    mean, active = G.mean(axis=0), _extreme(G)
+    for _ in range(ROUNDS):
+        found = linprog(
+            -mean,
+            A_ub=-G[active],
+            b_ub=np.zeros(len(active)),
+            A_eq=free.T if free.size else None,
+            b_eq=np.zeros(free.shape[1]) if free.size else None,
+            bounds=(-1.0, 1.0),
+        )
+        y = np.asarray(found.x, np.float64)
+        if float(mean @ y) <= MET:
+            return None
+        along = G @ y
+        if float(along.min()) >= -MET:
+            return y
+        active = _grown(active, along)
+    return None
+
+
+def _shortfall(G: Floats, free: Floats) -> Floats:
+    """Return how far the nearest values that some weights meet are from those known, in the least sum of distances."""
+    from scipy.optimize import linprog
+
+    m, r = G.shape[1], free.shape[1]
+    active = _extreme(G)
+    for _ in range(ROUNDS):
+        a = len(active)
+        found = linprog(
+            np.concatenate([np.zeros(a), np.ones(2 * m), np.zeros(r)]),
+            A_eq=np.block([[G[active].T, np.eye(m), -np.eye(m), free], [np.ones((1, a)), np.zeros((1, 2 * m + r))]]),
+            b_eq=np.append(np.zeros(m), 1.0),
+            bounds=[(0.0, None)] * (a + 2 * m) + [(None, None)] * r,
+        )
+        prices = found.eqlin.marginals
+        gain = -(G @ prices[:m] + prices[m])
+        if float(gain.min()) >= -MET:
+            break
+        active = _grown(active, gain)
+    return np.asarray(found.x[a : a + m] - found.x[a + m : a + 2 * m])
+
+
+def _extreme(G: Floats) -> NDArray[np.int64]:
+    """Return the rows with the least and the largest value of each function, and the first few."""
+    few = np.arange(min(len(G), ADDED))
+    return np.unique(np.concatenate([G.argmin(axis=0), G.argmax(axis=0), few]))
+
+
+def _grown(active: NDArray[np.int64], along: Floats) -> NDArray[np.int64]:
+    """Return the rows with those that break the answer most."""
+    worst = np.argpartition(along, ADDED)[:ADDED] if len(along) > ADDED else np.arange(len(along))
+    return np.union1d(active, worst[along[worst] < 0.0])
+
+
+def _contradiction(known: Known, seen: _Seen, combination: Floats) -> InvalidKnownError:
+    """Return the error for a combination that is one constant on the rows and another as known."""
+    places = np.flatnonzero(np.abs(combination) > RANK * np.abs(combination).max())
+    labels = [known.labels[j] for j in places]
+    if len(places) == 1:
+        return _constant(known, int(places[0]), float(seen.low[places[0]]))
+    a = combination[places] / (np.abs(combination[places]).min() * np.sign(combination[places[0]]))
+    terms = " ".join(
+        f"{'-' if factor < 0 else '+'} {'' if abs(factor) == 1 else f'{abs(factor):.4g} * '}{label!r}"
+        for factor, label in zip(np.round(a, 9).tolist(), labels, strict=True)
+    ).removeprefix("+ ")
+    size = float(np.abs(a) @ np.maximum(np.abs(seen.mean[places]), np.abs(known.values[places])))
+    on_rows, as_known = (
+        value if abs(value) > EXACT * size else 0.0
+        for value in (float(a @ seen.mean[places]), float(a @ known.values[places]))
+    )
+    errors = "" if known.exact else ", by far more than their standard errors allow"
+    return InvalidKnownError(
+        f"The known values of {show(labels)} contradict one another: {terms} is {on_rows:.6g} on every row of "
+        f"the pool, and {as_known:.6g} by the values given{errors}. Correct them, or leave out one that "
+        "follows from the others.",
+        labels=labels,
+    )
+
+
+def _constant(known: Known, j: int, constant: float) -> InvalidKnownError:
+    label, value, h = known.labels[j], float(known.values[j]), known.functions[j]
+    if isinstance(h, ExpressionBias) and is_condition(h.node) and constant == 0.0:
+        said = (
+            f"No row of the pool is in {label!r}, so nothing can carry the share {value:g} of it. Add rows from there; "
+            "or leave it out, and give what is known of the rest of the population, for which the result then speaks."
+        )
+    else:
+        said = (
+            f"{label!r} is {constant:g} on every row of the pool, so that is its mean whatever the weights, and "
+            f"{value:g} is known. Correct the value, or add rows where it is another."
+        )
+    return InvalidKnownError(said, labels=[label], allowed={label: (constant, constant)})
+
+
+def beyond(known: Known, low: Floats, high: Floats) -> InvalidKnownError | None:
+    """Return the error for exact values that lie outside what the functions are on the rows, from low to high."""
+    exact, tau = np.diag(known.covariance) == 0.0, known.values
+    places = np.flatnonzero(exact & ((tau < low - EXACT * np.abs(low)) | (tau > high + EXACT * np.abs(high))))
+    if not len(places):
+        return None
+    j, h = int(places[0]), known.functions[int(places[0])]
+    if low[j] == high[j]:
+        return _constant(known, j, float(low[j]))
+    label, value = known.labels[j], float(known.values[j])
+    more = "" if len(places) == 1 else f" The same holds for {show(known.labels[k] for k in places[1:])}."
+    side = f"below {low[j]:.6g}" if value < low[j] else f"above {high[j]:.6g}"
+    remedy = "Correct the value." if isinstance(h, int) else f"Correct the value, or add rows {side}."
+    return InvalidKnownError(
+        f"The known value of {label!r} is {value:.6g}, and on the rows of the pool it runs from {low[j]:.6g} to "
+        f"{high[j]:.6g}, so no weights on them have that mean.{more} {remedy}",
+        labels=[known.labels[k] for k in places],
+        allowed={known.labels[k]: (float(low[k]), float(high[k])) for k in places},
+    )
+
+
+def _not_at_once(known: Known, met: Floats, off: NDArray[np.int64]) -> InvalidKnownError:
+    nearest = ", ".join(f"{met[j]:.4g} instead of {known.values[j]:.4g} for {known.labels[j]!r}" for j in off[:4])
+    return InvalidKnownError(
+        f"No weights on the rows of the pool meet all known values at once: the nearest that some weights meet have "
+        f"{nearest}. The values contradict one another, or parts of the population that should overlap share no row of "
+        "the pool. Correct the values, or add rows where they are lacking.",
+        labels=[known.labels[j] for j in off],
+        nearest={known.labels[j]: float(met[j]) for j in off},
+    )
+
+
+def _nothing_left(known: Known, H: Floats, along: Floats, places: NDArray[np.int64]) -> InvalidKnownError:
+    """Return the error for values that some weights meet, but none that are positive on all rows."""
+    row = int(np.argmax(along))
+    where = " and ".join(f"{known.labels[j]!r} = {H[row, j]:.4g}" for j in places[:4])
+    said = " and ".join(f"{known.values[j]:.4g} for {known.labels[j]!r}" for j in places[:4])
+    return InvalidKnownError(
+        f"The known values leave nothing for rows with {where}, but the pool has such rows, so no positive weights "
+        f"meet {said}. Correct the values; or take these rows out, if the population has none such.",
+        labels=[known.labels[j] for j in places],
+    )
+
+
+def _missing(known: Known, error: MissingValuesError) -> MissingValuesError:
+    reading = [
+        label
+        for label, h in zip(known.labels, known.functions, strict=True)
+        if isinstance(h, Bias) and not set(h.columns).isdisjoint(error.columns)
+    ]
+    return MissingValuesError(
+        f"The known value of {reading[0] if reading else known.labels[0]!r} needs a value of every row. {error}",
+        columns=error.columns,
+    )
+
+
+def _require_finite(known: Known, H: Floats) -> None:
+    bad = np.argwhere(~np.isfinite(H))
+    if len(bad):
+        i, j = bad[0].tolist()
+        raise InvalidKnownError(
+            f"{known.labels[j]!r} is {H[i, j]} on {int((bad[:, 1] == j).sum())} of the rows (the first is row {i}), so "
+            "it has no mean over them. Fill in what is missing, or give what is known of a function that is finite.",
+            labels=[known.labels[j]],
+        )
+
+
+def _column(omega: Any, k: int, *, log: bool) -> NDArray[Any]:
+    if isinstance(omega, list):
+        return np.asarray(omega[k])
+    if not sparse.issparse(omega):
+        return np.asarray(omega[:, k])
+    stored = sparse.csc_array(omega)[:, [k]].tocoo()
+    column = np.full(omega.shape[0], -np.inf if log else 0.0)
+    column[stored.row] = stored.data
+    return column

@@ -1,0 +1,407 @@
+"""Samples and biases as the user gives them -> one pool: names, rows, labels, counts, and the value of every bias."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._inputs.frames import Frame, as_frame, concat
+from vardi._machine.memory import require_memory
+from vardi._types import Floats, Integers
+from vardi.biases import Bias, ExpressionBias, ProductBias, ValuesBias, as_bias
+from vardi.biases._expressions import is_condition
+from vardi.biases._values import as_array, belongs_elsewhere, index_of, read_only
+from vardi.errors import EmptySampleError, InvalidBiasError, MismatchError, number_of_rows, suggest
+from vardi.errors import _refusals as refusals
+from vardi.errors._texts import LISTED, show
+
+Name = Hashable
+
+NEAREST = 300  # samples up to which every pair is looked at for the nearest
+
+
+@dataclass(frozen=True)
+class Pool:
+    """All rows of all samples, in the order in which they were given.
+
+    Attributes
+    ----------
+    names : tuple
+        One for each bias: the samples in their order, then the states that no sample was drawn from.
+    biases : tuple of Bias
+        One for each name; empty for a pool that was given as a matrix.
+    frames : tuple of Frame
+        The rows, in one piece or one for each sample; empty for a pool that was given as a matrix.
+    source : ndarray of int
+        Position in names of each row's sample.
+    counts : ndarray or None
+        How many rows each row stands for.
+    """
+
+    names: tuple[Name, ...]
+    biases: tuple[Bias, ...]
+    frames: tuple[Frame, ...]
+    source: Integers
+    counts: Floats | None
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def values(self) -> list[NDArray[Any]]:
+        """Return for each bias its values on all rows."""
+        return self.evaluate(self.biases, self.names)
+
+    def evaluate(self, biases: Sequence[Bias], names: Sequence[Name]) -> list[NDArray[Any]]:
+        """Return the values of any functions on all rows; the names are for messages."""
+        factors = [bias.factors if isinstance(bias, ProductBias) else (bias,) for bias in biases]
+        functions = list(dict.fromkeys(part for parts in factors for part in parts if not isinstance(part, ValuesBias)))
+        self._require_memory(functions)
+        samples = [str(name) for name in self.names] if len(self.frames) > 1 else [None]
+        pieces = [frame.evaluate(functions, name) for frame, name in zip(self.frames, samples, strict=False)]
+        known = {function: _joined(piece) for function, *piece in zip(functions, *pieces, strict=True)}
+        return [
+            _product([self._given(part, name) if isinstance(part, ValuesBias) else known[part] for part in parts])
+            for name, parts in zip(names, factors, strict=True)
+        ]
+
+    def _require_memory(self, functions: Sequence[Bias]) -> None:
+        """Refuse more values than memory holds: a byte for a condition, and for a number eight, and eight as omega."""
+        conditions = sum(isinstance(bias, ExpressionBias) and is_condition(bias.node) is True for bias in functions)
+        require_memory(
+            len(self) * (conditions + 16 * (len(functions) - conditions)),
+            f"The values of {len(functions)} biases on {len(self):,} rows",
+            "Give lazy frames (Polars, DuckDB, Spark), of which only sums are asked; or give vardi.debias_matrix a "
+            "function that yields omega in blocks.",
+        )
+
+    def series(self, values: Floats, name: str) -> Any:
+        """Return values, one for each row, in the user's library (pandas: with the user's index)."""
+        whole = self.whole()
+        return read_only(values) if whole is None else whole.series(values, name)
+
+    def whole(self) -> Frame | None:
+        """Return all rows in one frame; None where there is none, or samples are held by different libraries."""
+        if len(self.frames) <= 1:
+            return self.frames[0] if self.frames else None
+        try:
+            return concat(self.frames)
+        except MismatchError:
+            return None
+
+    def nearest(self, groups: Sequence[Sequence[Name]]) -> str:
+        """Say which two samples of different groups lie nearest in the numeric columns that the biases read."""
+        columns = self._read_columns()
+        if not columns:
+            return ""
+        position = {name: k for k, name in enumerate(self.names)}
+        group_of = {position[name]: number for number, group in enumerate(groups) for name in group}
+        if len(group_of) > NEAREST:
+            return ""
+        members = {k: np.flatnonzero(self.source == k) for k in group_of}
+        low = {k: np.array([values[rows].min() for values in columns.values()]) for k, rows in members.items()}
+        high = {k: np.array([values[rows].max() for values in columns.values()]) for k, rows in members.items()}
+        scale = np.array([values.std() or 1.0 for values in columns.values()])
+        pairs = [(a, b) for a in group_of for b in group_of if a < b and group_of[a] != group_of[b]]
+        gaps = [np.maximum(0.0, np.maximum(low[b] - high[a], low[a] - high[b])) for a, b in pairs]
+        best = int(np.argmin([np.linalg.norm(gap / scale) for gap in gaps]))
+        (a, b), gap = pairs[best], gaps[best]
+        widest = int(np.argmax(gap / scale))
+        if not gap[widest]:
+            return ""
+        column = list(columns)[widest]
+        nearest = f"'{self.names[a]}' and '{self.names[b]}'"
+        return f"The nearest are {nearest}: their rows are {gap[widest]:.4g} apart in {column}."
+
+    def _read_columns(self) -> dict[str, Floats]:
+        names = dict.fromkeys(name for bias in self.biases for name in bias.columns)
+        columns = {name: _joined([frame.column(name) for frame in self.frames]) for name in names}
+        return {
+            name: values.astype(np.float64)
+            for name, values in columns.items()
+            if values.dtype.kind in "fiu" and np.isfinite(values).all()
+        }
+
+    def _given(self, bias: ValuesBias, name: Name) -> NDArray[Any]:
+        if len(bias.values) != len(self):
+            raise MismatchError(
+                f"The bias of {str(name)!r} has {len(bias.values)} values, but the pool has {len(self)} rows. "
+                "Give one value for each row of the pool, all samples one after the other.",
+                expected=(len(self),),
+                got=(len(bias.values),),
+            )
+        return bias.values
+
+
+def as_pool(samples: Any, biases: Any, *, source: Any = None, counts: Any = None) -> Pool:
+    """Bring samples, biases, labels and counts together, or say what does not fit."""
+    if source is not None:
+        return _labelled_pool(samples, biases, source, counts)
+    named, by_name = as_named(samples, "samples"), as_named(biases, "biases")
+    if not named:
+        raise EmptySampleError("There are no samples. Give at least one, as a mapping from name to rows.")
+    require_biases_for(named, by_name)
+    frames = tuple(as_frame(rows) for rows in named.values())
+    empty = [name for name, frame in zip(named, frames, strict=True) if not len(frame)]
+    if empty:
+        raise refusals.empty_samples(empty)
+    names = (*named, *(name for name in by_name if name not in named))
+    codes = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames])
+    if isinstance(counts, Mapping):
+        counts = _joined(_counts_by_name(counts, dict(zip(named, frames, strict=True))))
+    by_name = {name: in_order(bias, frames, f"The bias of {str(name)!r}") for name, bias in by_name.items()}
+    counts = _counts(in_order(counts, frames, "counts"), frames, len(codes))
+    return _with_rows(Pool(names, as_biases(by_name, names), frames, codes, counts))
+
+
+def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
+    if isinstance(rows, Mapping | list | tuple):
+        raise MismatchError(
+            "source= labels the rows of one frame, but several samples were given. Leave source out, or give one "
+            "frame.",
+            expected=("one frame",),
+            got=(type(rows).__name__,),
+        )
+    frame, by_name = as_frame(rows), as_named(biases, "biases")
+    if not len(frame):
+        raise refusals.empty_pool()
+    labels = frame.column(source) if isinstance(source, str) else _labels(in_order(source, (frame,), "source"))
+    _require_length("source", labels, len(frame), "label")
+    if isinstance(biases, list | tuple):  # which are named by their place
+        labels = _as_names(labels)
+    codes = _codes(labels, by_name, source if isinstance(source, str) else "source")
+    by_name = {name: in_order(bias, (frame,), f"The bias of {str(name)!r}") for name, bias in by_name.items()}
+    counts = _counts(in_order(counts, (frame,), "counts"), (frame,), len(frame))
+    return _with_rows(Pool(tuple(by_name), as_biases(by_name, tuple(by_name)), (frame,), codes, counts))
+
+
+def _with_rows(pool: Pool) -> Pool:
+    """Return the pool, or refuse a sample whose counts are all zero: it is empty."""
+    if pool.counts is not None:
+        there = np.bincount(pool.source, minlength=len(pool.names)) > 0
+        counted = np.bincount(pool.source, pool.counts, minlength=len(pool.names)) > 0
+        if (there & ~counted).any():
+            raise refusals.empty_samples([pool.names[k] for k in np.flatnonzero(there & ~counted).tolist()])
+    return pool
+
+
+def in_order(values: Any, frames: Sequence[Frame], what: str) -> Any:
+    """Return values, or refuse a series whose index says that they belong to other rows."""
+    index, indices = index_of(values), [part for frame in frames if (part := index_of(frame.native)) is not None]
+    if index is None or not indices or len(indices) < len(frames):
+        return values
+    own = indices[0] if len(indices) == 1 else indices[0].append(indices[1:])
+    other = not index.equals(own) if len(indices) == 1 else belongs_elsewhere(index, own)
+    if len(index) == len(own) and other:
+        raise MismatchError(
+            f"{what} is a series whose index is not that of the rows, so its values may belong to other rows. Bring it "
+            "into the order of the rows, or give an array.",
+            expected=("index of the rows",),
+            got=("another index",),
+        )
+    return values
+
+
+def matrix_pool(omega: Any, source: Any, counts: Any, names: Iterable[Name] | None) -> Pool:
+    """Check shapes and labels of a matrix of biases."""
+    if omega.ndim != 2 or not min(omega.shape):
+        raise EmptySampleError(
+            f"omega has shape {omega.shape}. Give a matrix with a row for each row of the pool and a column for each "
+            "bias."
+        )
+    n, K = omega.shape
+    labels = as_array(source, "source")
+    _require_length("source", labels, n, "label")
+    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= K:
+        found = list(dict.fromkeys(labels.tolist()))
+        raise MismatchError(
+            f"source holds the labels {show(found)} ({labels.dtype}), but omega has {K} columns. Number the samples by "
+            f"their columns, 0 to {K - 1}; for named samples there is vardi.debias.",
+            expected=range(K),
+            got=found[:10],
+        )
+    names = tuple(str(k) for k in range(K)) if names is None else tuple(names)
+    if len(names) != K:
+        raise MismatchError(f"{len(names)} names for {K} columns. Give one for each.", expected=range(K), got=names)
+    if len(set(names)) != K:
+        raise MismatchError(
+            f"The names {show(names)} are not all different, so they do not tell the columns apart. Rename some.",
+            expected=range(K),
+            got=names,
+        )
+    codes = labels.astype(np.int64, copy=False)
+    return _with_rows(Pool(names, (), (), codes, _counts(counts, (), n)))
+
+
+def require_biases_for(named: Mapping[Name, Any], by_name: Mapping[Name, Any]) -> None:
+    """Refuse a sample without a bias."""
+    for name in named:
+        if name not in by_name:
+            raise MismatchError(
+                f"Sample {str(name)!r} has no bias. The samples are {show(named)}, the biases {show(by_name)}."
+                f"{suggest(name, by_name)} Give each sample a bias; 1 says that it was drawn without any.",
+                expected=named,
+                got=by_name,
+            )
+
+
+def as_named(items: Any, what: str) -> dict[Name, Any]:
+    """Return samples or biases by name."""
+    if isinstance(items, Mapping):
+        return dict(items)
+    if isinstance(items, list | tuple):
+        return {str(k): item for k, item in enumerate(items)}
+    remedy = "; for one frame with a column of labels, give its name as source=" if what == "samples" else ""
+    raise MismatchError(
+        f"The {what} came as {type(items).__qualname__}. Give a mapping by name, or a list{remedy}.",
+        expected=("mapping", "list"),
+        got=(type(items).__qualname__,),
+    )
+
+
+def as_biases(by_name: Mapping[Name, Any], names: Sequence[Name]) -> tuple[Bias, ...]:
+    """Return the bias of each name."""
+    biases = []
+    for name in names:
+        try:
+            biases.append(as_bias(by_name[name]))
+        except InvalidBiasError as error:
+            raise InvalidBiasError(f"The bias of {str(name)!r}: {error}", sample=str(name)) from error
+    return tuple(biases)
+
+
+def no_labels(what: str) -> MismatchError:
+    """Return the refusal of values that cannot tell rows apart."""
+    return MismatchError(
+        f"{what} holds values that are no labels, such as lists. Convert it to text or numbers.",
+        expected=("text", "numbers"),
+        got=("other values",),
+    )
+
+
+def _codes(labels: NDArray[Any], names: Mapping[Name, Any], column: str) -> Integers:
+    position = {name: k for k, name in enumerate(names)}
+    try:
+        codes = np.fromiter((position.get(label, -1) for label in labels.tolist()), np.int64, len(labels))
+    except TypeError as error:
+        raise no_labels(repr(column)) from error
+    if (codes >= 0).all():
+        return codes
+    strangers = labels[codes < 0].tolist()
+    missing = sum(is_missing(label) for label in strangers)
+    if missing:
+        raise refusals.missing_labels(column, missing)
+    raise refusals.unknown_label(strangers[0], column, dict.fromkeys(labels.tolist()), names)
+
+
+def _labels(source: Any) -> NDArray[Any]:
+    """Return labels as an array that keeps each as it is: NumPy makes texts of a list with numbers and texts."""
+    if isinstance(source, list | tuple):
+        return np.fromiter(source, dtype=object, count=len(source))
+    labels = as_array(source, "source")
+    return labels.astype("datetime64[us]") if labels.dtype.kind == "M" else labels  # nanoseconds are numbers to Python
+
+
+def _as_names(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return whole numbers as the names that a list gives to its places."""
+    whole = [
+        str(label) if isinstance(label, int) and not isinstance(label, bool) else label for label in labels.tolist()
+    ]
+    return np.fromiter(whole, dtype=object, count=len(whole))
+
+
+def twin(label: Any, names: Iterable[Name]) -> str:
+    """Say that a label differs from the name of a bias by its type only, where it does."""
+    for name in names:
+        if str(name) == str(label):
+            return f" One is {type(label).__name__} and the other {type(name).__name__}: make them the same."
+    return ""
+
+
+def is_missing(label: Any) -> bool:
+    return label is None or type(label).__name__ == "NAType" or label != label
+
+
+def _counts_by_name(counts: Mapping[Name, Any], frames: Mapping[Name, Frame]) -> list[NDArray[Any]]:
+    """Return the counts of each sample, or refuse those that do not fit its rows."""
+    for name in frames:
+        if name not in counts:
+            raise MismatchError(
+                f"No counts for sample {str(name)!r}. The counts are for {show(counts)}.{suggest(name, counts)}",
+                expected=(name,),
+                got=counts,
+            )
+    for name in counts:
+        if name not in frames:
+            raise MismatchError(
+                f"There are counts for {str(name)!r}, which is no sample. The samples are {show(frames)}."
+                f"{suggest(name, frames)}",
+                expected=frames,
+                got=(name,),
+            )
+    pieces = []
+    for name, frame in frames.items():
+        what, given = f"The counts of {str(name)!r}", counts[name]
+        piece = frame.column(given) if isinstance(given, str) else as_array(in_order(given, (frame,), what), what)
+        if piece.shape != (len(frame),):
+            raise MismatchError(
+                f"{what} have shape {piece.shape}, but the sample has {number_of_rows(len(frame))}. Give one for each.",
+                expected=(len(frame),),
+                got=piece.shape,
+            )
+        pieces.append(piece)
+    return pieces
+
+
+def _counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats | None:
+    if counts is None:
+        return None
+    if isinstance(counts, str):
+        if not frames:
+            raise MismatchError(
+                f"counts names the column {counts!r}, but a matrix of biases has no columns of its own. Give an array.",
+                expected=("array",),
+                got=(counts,),
+            )
+        counts = _counts_of_column(counts, frames)
+    values = as_array(counts, "counts")
+    if values.dtype.kind not in "iufb":
+        raise refusals.counts_of_a_kind(values.dtype)
+    values = values.astype(np.float64)
+    _require_length("counts", values, n, "count")
+    bad = np.flatnonzero(~((values >= 0) & (values < np.inf)))
+    if len(bad):
+        raise refusals.invalid_counts(f"The count of row {bad[0]} of the pool is {values[bad[0]]}", bad[:LISTED])
+    if values.sum() > refusals.MOST:
+        raise refusals.too_many(values.sum())
+    return values
+
+
+def _counts_of_column(name: str, frames: Sequence[Frame]) -> NDArray[Any]:
+    counts = _joined([frame.column(name) for frame in frames])
+    missing = int(np.count_nonzero(np.isnan(counts))) if counts.dtype.kind == "f" else 0
+    if missing:
+        raise refusals.missing_counts(name, missing)
+    return counts
+
+
+def _require_length(what: str, values: NDArray[Any], n: int, unit: str) -> None:
+    if values.shape != (n,):
+        raise MismatchError(
+            f"{what} has shape {values.shape}, but the pool has {n} rows. Give one {unit} for each row.",
+            expected=(n,),
+            got=values.shape,
+        )
+
+
+def _joined(pieces: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+def _product(factors: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    if len(factors) == 1:
+        return factors[0]
+    return np.asarray(np.prod([np.asarray(factor, np.float64) for factor in factors], axis=0))

@@ -1,6 +1,0 @@
-"""Lazy frames: the same fit, with the rows left where they are and only sums brought back."""
-
-from vardi._lazy.pool import LazyPool, any_lazy, as_lazy_pool
-from vardi._lazy.sample import LazyDebiasedSample
-
-__all__ = ["LazyDebiasedSample", "LazyPool", "any_lazy", "as_lazy_pool"]

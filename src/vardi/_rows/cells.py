@@ -1,0 +1,280 @@
+"""Cells on rows: which values there are, and a column of zeros and ones for each of their parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._inputs.frames import Frame
+from vardi._machine.memory import require_memory
+from vardi._types import Floats, Integers
+from vardi.biases import ExpressionBias, ParametricBias
+from vardi.biases._expressions.cells import Cells, Level, Value, group_text, level_text
+from vardi.biases._expressions.compile import NumpyTarget
+from vardi.biases._expressions.nodes import Column, Node, to_text
+from vardi.biases._expressions.targets import Kind, Target
+from vardi.errors import (
+    ImpossibleRowError,
+    InvalidBiasError,
+    MismatchError,
+    MissingValuesError,
+    UnidentifiedParametersError,
+    number_of_rows,
+)
+from vardi.errors._texts import LISTED
+
+MOST_VALUES = 200  # of one column: beyond that it is a measurement, and no category
+MOST_SHOWN = 20  # values in a message
+
+
+def with_levels(
+    bias: ParametricBias, frames: Sequence[Frame], counts: Floats, own: NDArray[np.bool_], sample: str
+) -> ParametricBias:
+    """Return the bias with the values that the rows of a pool have, in each group the most frequent first.
+
+    Parameters
+    ----------
+    bias : ParametricBias
+        Whose family may be cells; any other is returned as it is.
+    frames : sequence of Frame
+        The rows of all samples.
+    counts : ndarray of shape (n,)
+        How often each row counts; 0 where the known factor of the bias is 0, so that its values do not matter.
+    own : ndarray of bool of shape (n,)
+        Which rows are of the sample with this bias.
+    sample : str
+        Its name.
+    """
+    family = bias.family
+    if not isinstance(family, Cells):
+        return bias
+    reader = _Reader(bias, sample)
+    found = []
+    for group in family.groups:
+        levels, codes = reader.joined(group, frames, most=MOST_VALUES)
+        found.append(_in_order(reader, group, levels, codes, counts, own))
+    return replace(bias, family=family.seen(found))
+
+
+def dummies(bias: ParametricBias, frames: Sequence[Frame], sample: str) -> tuple[Floats, list[Integers]]:
+    """Return zeros and ones for each parameter, of shape (n, p), and in each group the place of each row's level.
+
+    The place is -1, and all columns of the group are 0, where no row of the fit has the value.
+    """
+    family = bias.family
+    assert isinstance(family, Cells)
+    n, p = sum(len(frame) for frame in frames), len(family.names)
+    require_memory(
+        8 * n * p,
+        f"The {p} parameters of the bias {bias} of {sample!r} on {n:,} rows",
+        "Cross fewer columns, or join values that are rare.",
+    )
+    columns, places, start, reader = np.zeros((n, p)), [], 0, _Reader(bias, sample)
+    for group, known in zip(family.groups, family.levels, strict=True):
+        levels, codes = reader.joined(group, frames)
+        position = {level: place for place, level in enumerate(known)}
+        place = np.array([position.get(level, -1) for level in levels], np.int64)[codes]
+        rows = np.flatnonzero(place > 0)
+        columns[rows, start + place[rows] - 1] = 1.0
+        places.append(place)
+        start += len(known) - 1
+    return columns, places
+
+
+def require_seen(
+    bias: ParametricBias, frame: Frame, places: Sequence[Integers], matters: NDArray[np.bool_], sample: str
+) -> None:
+    """Refuse new rows with values of which the fit says nothing."""
+    family, reader = bias.family, _Reader(bias, sample)
+    assert isinstance(family, Cells)
+    for group, known, place in zip(family.groups, family.levels, places, strict=True):
+        unseen = np.flatnonzero((place < 0) & matters)
+        if len(unseen):
+            levels, codes = reader.joined(group, [frame])
+            shown = ", ".join(level_text(group, level) for level in known[:MOST_SHOWN])
+            more = f" and {len(known) - MOST_SHOWN} more" if len(known) > MOST_SHOWN else ""
+            raise ImpossibleRowError(
+                f"{level_text(group, levels[codes[unseen[0]]])} at row {unseen[0]} of the new rows "
+                f"({number_of_rows(len(unseen))} in all) is in no row of the fit, so the bias {bias} of {sample!r} has "
+                f"no parameter for it, and nothing is known of the weight. The fit has {shown}{more}. Fit with rows "
+                "that have the value, or take these rows out.",
+                sample=None,
+                rows=unseen[:10],
+            )
+
+
+def _in_order(
+    reader: _Reader,
+    group: tuple[Node, ...],
+    levels: Sequence[Level],
+    codes: Integers,
+    counts: Floats,
+    own: NDArray[np.bool_],
+) -> list[Level]:
+    """Return the levels that some row has, the most frequent first and the others sorted."""
+    total = np.bincount(codes, counts, minlength=len(levels)).astype(np.float64)
+    drawn = np.bincount(codes[own], counts[own], minlength=len(levels)).astype(np.float64)
+    return in_order(reader.bias, reader.sample, group, levels, total, drawn)
+
+
+def in_order(
+    bias: ParametricBias,
+    sample: str,
+    group: tuple[Node, ...],
+    levels: Sequence[Level],
+    total: Floats,
+    drawn: Floats,
+) -> list[Level]:
+    """Return levels with the most frequent first and the others sorted, or refuse those that tell nothing.
+
+    Parameters
+    ----------
+    bias, sample, group
+        Whose levels they are, for messages.
+    levels : sequence of Level
+        In any order.
+    total, drawn : ndarray
+        How often each occurs where the bias is not known to be zero, in all samples and in its own.
+    """
+    there = sorted(np.flatnonzero(total > 0).tolist(), key=lambda place: levels[place])
+    if len(there) < 2:
+        raise UnidentifiedParametersError(
+            f"{group_text(group)} in the bias {bias} of {sample!r} has one value only on the rows of the "
+            f"pool ({', '.join(level_text(group, levels[place]) for place in there)}), so its parameter cannot be told "
+            "from the normaliser. Leave it out.",
+            sample=sample,
+        )
+    absent = [level_text(group, levels[place]) for place in there if not drawn[place]]
+    if absent:
+        raise UnidentifiedParametersError(
+            f"No row of {sample!r} has {' or '.join(absent[:MOST_SHOWN])}, and other samples have such rows. So "
+            f"its parameter in {bias} is minus infinity: {sample!r} could not draw them. Say so by a "
+            "condition, such as vardi.isin(...) * vardi.cells(...), or join the value with another one.",
+            sample=sample,
+            parameters=absent,
+        )
+    first = max(there, key=lambda place: (total[place], -there.index(place)))
+    return [levels[first], *(levels[place] for place in there if place != first)]
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads categories, and says of which bias they are where it cannot."""
+
+    bias: ParametricBias
+    sample: str
+
+    def joined(
+        self, group: tuple[Node, ...], frames: Sequence[Frame], most: int | None = None
+    ) -> tuple[list[Level], Integers]:
+        """Return the distinct combinations of values in all frames, and which one each row has."""
+        levels: list[Level] = [()]
+        codes = np.zeros(sum(len(frame) for frame in frames), np.int64)
+        for term in group:
+            values, own = self._values(term, frames)
+            if most is not None and len(values) > most:
+                raise too_many_values(self.bias, self.sample, term, len(values))
+            there, codes = np.unique(codes * len(values) + own, return_inverse=True)
+            levels = [(*levels[one // len(values)], values[one % len(values)]) for one in there.tolist()]
+        return levels, codes
+
+    def _values(self, term: Node, frames: Sequence[Frame]) -> tuple[list[Value], Integers]:
+        """Return the distinct values of a term in all frames, and which one each row has."""
+        position: dict[Value, int] = {}
+        pieces = []
+        for frame in frames:
+            values, codes = _distinct(self._array(term, frame))
+            pieces.append(np.array([position.setdefault(value, len(position)) for value in values], np.int64)[codes])
+        require_one_kind(self.bias, self.sample, term, position)
+        return list(position), np.concatenate(pieces)
+
+    def _array(self, term: Node, frame: Frame) -> NDArray[Any]:
+        """Return the values of a term on the rows of a frame, or refuse missing ones."""
+        if not isinstance(term, Column):
+            array = frame.evaluate([ExpressionBias(term)], self.sample)[0]
+        else:
+            array = frame.column(term.name)
+            target = NumpyTarget({term.name: array})
+            missing = int(np.count_nonzero(target.is_missing(term.name)))
+            if missing:
+                raise missing_category(self.bias, self.sample, term.name, missing)
+            require_categories(self.bias, self.sample, term.name, target)
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            bad = np.flatnonzero(~np.isfinite(array))
+            raise no_category(self.bias, self.sample, term, array[bad[0]], len(bad), bad[:LISTED])
+        return array
+
+
+def too_many_values(bias: ParametricBias, sample: str, term: Node, count: int) -> InvalidBiasError:
+    """Refuse a column with so many values that it is a measurement."""
+    text = to_text(term)
+    return InvalidBiasError(
+        f"{text!r} has {count:,} different values, and the bias {bias} of {sample!r} would have a parameter for each; "
+        f"up to {MOST_VALUES} are taken for categories. For a number write vardi.steps({text!r}, [...]) or "
+        f"vardi.exponential_tilt({text!r}); join categories that are rare.",
+        sample=sample,
+    )
+
+
+def missing_category(bias: ParametricBias, sample: str, column: str, count: int) -> MissingValuesError:
+    """Refuse rows whose category is missing."""
+    return MissingValuesError(
+        f"The bias {bias} of {sample!r} is unknown on {number_of_rows(count)}, since there are missing values in "
+        f"{column!r} ({count}). Fill them, e.g. with a value of their own, or drop these rows.",
+        columns={column: count},
+    )
+
+
+def no_category(
+    bias: ParametricBias, sample: str, term: Node, value: object, count: int, rows: Iterable[int] = ()
+) -> InvalidBiasError:
+    """Refuse a value that is not finite."""
+    return InvalidBiasError(
+        f"{to_text(term)!r} in the bias {bias} of {sample!r} is {value} on {number_of_rows(count)}, which is no "
+        "category. Correct it, or take these rows out.",
+        sample=sample,
+        rows=rows,
+    )
+
+
+def require_categories(bias: ParametricBias, sample: str, column: str, target: Target) -> None:
+    """Refuse a column that holds no categories."""
+    if target.kind(column) in (Kind.OTHER, Kind.DATE, Kind.DATETIME):
+        raise MismatchError(
+            f"Column {column!r} holds {target.kind(column).value} ({target.dtype(column)}), and the bias {bias} of "
+            f"{sample!r} reads categories: texts, whole numbers or truth values. Convert it.",
+            expected=("text", "numbers", "truth values"),
+            got=(target.dtype(column),),
+        )
+
+
+def require_one_kind(bias: ParametricBias, sample: str, term: Node, values: Iterable[Value]) -> None:
+    """Refuse categories that are text in some rows and numbers in others."""
+    if len({isinstance(value, str) for value in values}) > 1:
+        raise MismatchError(
+            f"{to_text(term)!r} in the bias {bias} of {sample!r} is text in some rows and a number in others. Convert "
+            "it to one of them.",
+            expected=("text",),
+            got=("text", "numbers"),
+        )
+
+
+def _distinct(array: NDArray[Any]) -> tuple[list[Value], Integers]:
+    """Return the distinct values as Python has them, and which one each row has."""
+    if array.dtype.kind != "O":
+        values, codes = np.unique(array, return_inverse=True)
+        return [plain(value) for value in values.tolist()], codes
+    position: dict[Any, int] = {}
+    codes = np.fromiter((position.setdefault(value, len(position)) for value in array.tolist()), np.int64, len(array))
+    return [plain(value) for value in position], codes
+
+
+def plain(value: Any) -> Value:
+    """Return a whole number as an integer, however it is stored: samples may store a column in two ways."""
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+    found: Value = int(value) if whole else value
+    return found

@@ -1,0 +1,187 @@
+"""What crosses from rows to mathematics: K and K x K numbers, additive over rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from vardi._types import Floats
+
+#: ``sum_i c_i p_i p_i'``: a dense array, a SciPy sparse array, or (large K) the function v -> gram @ v.
+Gram: TypeAlias = Any
+
+
+@dataclass(frozen=True)
+class Sums:
+    r"""All that the estimator needs from the rows at a dual point u.
+
+    With :math:`p_{ik} = e^{u_k}\omega_k(z_i) / \sum_l e^{u_l}\omega_l(z_i)` and :math:`c_i` the count of row i:
+
+    Attributes
+    ----------
+    log_mass : float or None
+        :math:`\sum_i c_i \log \sum_l e^{u_l}\omega_l(z_i)`, where it was asked for.
+    shares : ndarray of shape (K,)
+        :math:`\sum_i c_i p_i`: how many rows each sample should have had, were u right.
+    gram : Gram or None
+        :math:`\sum_i c_i p_i p_i'`, where it was asked for.
+    """
+
+    log_mass: float | None
+    shares: Floats
+    gram: Gram
+
+    def __add__(self, other: Sums) -> Sums:
+        gram = None if self.gram is None else self.gram + other.gram
+        log_mass = None if self.log_mass is None or other.log_mass is None else self.log_mass + other.log_mass
+        return Sums(log_mass, self.shares + other.shares, gram)
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """How a point v = (u, theta, mu, epsilon) is laid out: its four parts one after the other.
+
+    Attributes
+    ----------
+    samples : int
+        K: u, a log normaliser for each bias; -inf where no sample was drawn.
+    parameters : int
+        p: theta, the parameters of biases that have some, on the scale on which the search is well-posed.
+    known : int
+        m: mu, a multiplier for each known moment.
+    uncertain : int
+        r: epsilon, by how much known values that have an error are moved, in standard deviations.
+    """
+
+    samples: int
+    parameters: int = 0
+    known: int = 0
+    uncertain: int = 0
+
+    def __len__(self) -> int:
+        return self.samples + self.parameters + self.known + self.uncertain
+
+    @property
+    def u(self) -> slice:
+        """Where u stands."""
+        return slice(0, self.samples)
+
+    @property
+    def theta(self) -> slice:
+        """Where theta stands."""
+        return slice(self.samples, self.samples + self.parameters)
+
+    @property
+    def mu(self) -> slice:
+        """Where mu stands."""
+        return slice(self.theta.stop, self.theta.stop + self.known)
+
+    @property
+    def epsilon(self) -> slice:
+        """Where epsilon stands."""
+        return slice(self.mu.stop, self.mu.stop + self.uncertain)
+
+
+@dataclass(frozen=True)
+class JointSums:
+    r"""All that the estimator needs of the rows at a point v = (u, theta, mu, epsilon).
+
+    Row i has :math:`S_i(v) = \sum_l e^{u_l}\omega_l(z_i;\theta) + \mu'(g(z_i) - R\varepsilon)` and is seen as
+    :math:`x_i = \nabla S_i / S_i`. The objective is :math:`\sum_i c_i (\log S_i - \log\omega_{s_i}(z_i;\theta)) - n'u +
+    \varepsilon'\varepsilon / 2`.
+
+    Attributes
+    ----------
+    inverse : float
+        :math:`\sum_i c_i / S_i`.
+    log_mass : float
+        :math:`\sum_i c_i (\log S_i - \log\omega_{s_i}(z_i;\theta))`.
+    x : ndarray of shape (d,)
+        :math:`\sum_i c_i x_i`.
+    gram : ndarray of shape (d, d)
+        :math:`\sum_i c_i x_i x_i'`.
+    own : ndarray of shape (d,)
+        :math:`\sum_i c_i \nabla\log\omega_{s_i}(z_i;\theta)`: zero but for theta.
+    curvature : ndarray of shape (d, d)
+        :math:`\sum_i c_i (\nabla^2 S_i / S_i - \nabla^2\log\omega_{s_i}(z_i;\theta))`.
+    information : ndarray of shape (d, d)
+        The same without the second derivatives of log omega in theta, which have mean zero where the family is right.
+    positive : bool
+        Whether every S_i is above zero; where it is not, nothing else holds.
+    """
+
+    inverse: float
+    log_mass: float
+    x: Floats
+    gram: Floats
+    own: Floats
+    curvature: Floats
+    information: Floats
+    positive: bool
+
+    def __add__(self, other: JointSums) -> JointSums:
+        return JointSums(
+            self.inverse + other.inverse,
+            self.log_mass + other.log_mass,
+            self.x + other.x,
+            self.gram + other.gram,
+            self.own + other.own,
+            self.curvature + other.curvature,
+            self.information + other.information,
+            self.positive and other.positive,
+        )
+
+
+@dataclass(frozen=True)
+class Moments:
+    r"""Sums of functions f of the rows at a point, for their means: additive over rows.
+
+    Attributes
+    ----------
+    total : ndarray of shape (m,)
+        :math:`\sum_i c_i f_i / S_i`.
+    against : ndarray of shape (d, m)
+        :math:`\sum_i c_i x_i (f_i - \eta) / S_i`, where eta was given.
+    """
+
+    total: Floats
+    against: Floats
+
+    def __add__(self, other: Moments) -> Moments:
+        return Moments(self.total + other.total, self.against + other.against)
+
+
+@dataclass(frozen=True)
+class Deviations:
+    r"""Sums within samples of influence values, as deviations :math:`d_i = \phi_i - \bar\phi_{s_i}` from given centres.
+
+    Attributes
+    ----------
+    totals : ndarray of shape (K, m)
+        :math:`\sum_i c_i d_i`.
+    products : ndarray of shape (K, m, m)
+        :math:`\sum_i c_i d_i d_i'`.
+    cubes, fourths : ndarray of shape (K, m)
+        :math:`\sum_i c_i d_i^3` and :math:`\sum_i c_i d_i^4`.
+    low, high : ndarray of shape (K, m)
+        The smallest and the largest d; infinite for a state without rows.
+    """
+
+    totals: Floats
+    products: Floats
+    cubes: Floats
+    fourths: Floats
+    low: Floats
+    high: Floats
+
+    def __add__(self, other: Deviations) -> Deviations:
+        return Deviations(
+            self.totals + other.totals,
+            self.products + other.products,
+            self.cubes + other.cubes,
+            self.fourths + other.fourths,
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+        )

@@ -1,0 +1,1 @@
+"""Rows that stay in their engine."""

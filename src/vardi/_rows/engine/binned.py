@@ -1,0 +1,63 @@
+"""Distributions of rows that stay in their engine: one GROUP BY of fine bins for each part."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from vardi._inputs.engine.part import PREFIX, Part
+from vardi._rows.engine.moments import EngineMoments
+from vardi._types import Floats, Integers
+
+FINE = 400  # bins of a weight that grows by a factor of e
+LEAST = 800  # minus the log of a weight below all others
+BINS = 1000  # of a column, on either side of its centre
+
+BIN, COUNTS, MASS, VALUE = (f"{PREFIX}{name}" for name in ("bin", "counts", "mass", "value"))
+
+
+def weights_in_bins(at: EngineMoments) -> tuple[Floats, Integers, Floats]:
+    """Return mean weight, sample and count of the rows of each sample whose weights are nearly equal."""
+    bins = ((LEAST + at.point.weight.log()) * FINE).cast(nw.Int64)
+    found = [(code, row) for part in at.parts for code, row in _asked(at, part, nw.lit(0.0), bins, by_sample=True)]
+    counts, mass = (np.array([row[name] for _, row in found], np.float64) for name in (COUNTS, MASS))
+    return mass / counts, np.array([code for code, _ in found], np.int64), counts
+
+
+def values_in_bins(
+    at: EngineMoments, function: Callable[[Part], nw.Expr], centre: float, scale: float
+) -> tuple[Floats, Floats, Floats]:
+    r"""Return the largest value, the count and the weight of the rows in each bin of a function, in its order.
+
+    Bins are of equal width in :math:`z / (1 + |z|)`, where z is the distance from the centre: fine where most rows are,
+    and without ends. At the largest value of a bin the sums up to it are those of the distribution function.
+    """
+    z = (nw.col(VALUE) - centre) / scale
+    bins = ((z / (z.abs() + 1.0) + 1.0) * BINS).cast(nw.Int64)
+    total: dict[int, list[float]] = defaultdict(lambda: [-np.inf, 0.0, 0.0])
+    for part in at.parts:
+        for _, row in _asked(at, part, function(part), bins, by_sample=False):
+            known = total[row[BIN]]
+            known[:] = max(known[0], row[VALUE]), known[1] + row[COUNTS], known[2] + row[MASS]
+    x, counts, mass = np.array([total[place] for place in sorted(total)], np.float64).T
+    return x, counts, mass
+
+
+def _asked(
+    at: EngineMoments, part: Part, value: nw.Expr, bins: nw.Expr, *, by_sample: bool
+) -> list[tuple[int, dict[str, Any]]]:
+    """Ask for count, weight and largest value of the rows in each bin; with the position of their sample."""
+    label = part.label if by_sample else None
+    columns = {VALUE: value, COUNTS: part.count, MASS: part.times_count(at.point.weight)}
+    sums = (nw.col(VALUE).max(), nw.col(COUNTS).sum(), nw.col(MASS).sum())
+
+    def query(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+        weighed = at.point(frame).with_columns(**columns).with_columns(bins.alias(BIN))
+        return weighed.group_by(*filter(None, (label, BIN))).agg(*sums)
+
+    rows = part.ask(query).rows(named=True)
+    return [(part.codes[row[label]] if label else next(iter(part.codes.values())), row) for row in rows]

@@ -1,0 +1,310 @@
+"""The distribution of an expression over the population, or over the pool, asked of an engine where it is needed."""
+
+from __future__ import annotations
+
+from functools import cached_property, partial
+from typing import Any, NamedTuple, Protocol
+
+import narwhals as nw
+import numpy as np
+
+from vardi._inputs.engine.asking import answering, collected
+from vardi._inputs.engine.part import PREFIX, Part, with_columns
+from vardi._rows.engine.functions import EngineFunction
+from vardi._rows.engine.moments import EngineMoments
+from vardi._rows.engine.search import BIN, MASS, VALUE, first_reaching, interval, masses_between
+from vardi._types import Floats, Integers
+from vardi.biases._expressions.targets import literal
+from vardi.errors import EngineError, TooLargeError
+
+MOST_STEPS = 100_000  # distinct values that are brought into memory
+ROUNDING = 1e-12  # of a probability
+EDGE = 1e-9  # the same, of the ends of a band
+PLACE = f"{PREFIX}place"
+
+
+class Steps(NamedTuple):
+    """Where a distribution function rises: distinct values in their order, and its height at each."""
+
+    x: Floats
+    heights: Floats
+
+
+class Solver(Protocol):
+    """J at the solution."""
+
+    def solve(self, a: Floats) -> Floats:
+        """Return J^{-1} a."""
+
+
+class EngineDistribution:
+    """The weighted distribution function of an expression, F(t) = sum_i pi_i 1{x_i <= t}.
+
+    Parameters
+    ----------
+    at : EngineMoments
+        The rows at the solution.
+    function : EngineFunction
+        x.
+    weighted : bool
+        Whether rows have their weights; else it is the distribution over the pool as it came.
+    """
+
+    def __init__(self, at: EngineMoments, function: EngineFunction, *, weighted: bool = True) -> None:
+        self.at, self.function, self.weighted = at, function, weighted
+
+    def __str__(self) -> str:
+        smallest, largest = self.ends
+        return f"steps from {smallest:.4g} to {largest:.4g}"
+
+    def below(self, points: Floats) -> list[EngineFunction]:
+        """Return whether x is at most each point: functions whose means are F there."""
+        return [self._below(float(t)) for t in points]
+
+    def at_points(self, points: Floats) -> Floats:
+        """Return F at points that rise, by one query for each part."""
+        return np.minimum(np.cumsum(self.masses(points)[:-1]), 1.0)
+
+    def masses(self, edges: Floats) -> Floats:
+        """Return the shares of the whole in (.., e_0], (e_0, e_1], ..., beyond the last edge."""
+        return masses_between(self.at.parts, self.function, self._mass, edges, self.at.point) / self.at.n
+
+    def range(self, low: float = -np.inf, high: float = np.inf) -> tuple[float, float]:
+        """Return the smallest and the largest value in (low, high]."""
+        found = [part.ask(partial(_ends, self.function(part), low, high)).row(0) for part in self.at.parts]
+        ends = [end for end in found if end[0] is not None and end[0] == end[0]]  # pandas says NaN where none is inside
+        return min(float(end[0]) for end in ends), max(float(end[1]) for end in ends)
+
+    @cached_property
+    def ends(self) -> tuple[float, float]:
+        """The smallest and the largest value."""
+        return self.range()
+
+    def before(self, value: float) -> float:
+        """Return the largest value below another one."""
+        return self.range(-np.inf, float(np.nextafter(value, -np.inf)))[1]
+
+    def before_last(self, value: float) -> float:
+        """Return a value, or the last one before the largest, where F is 1 and has no error."""
+        smallest, largest = self.ends
+        return value if value < largest or smallest == largest else self.before(largest)
+
+    def inverse(self, q: float) -> float:
+        """Return the smallest x with F(x) >= q."""
+        return float(self.inverses(np.array([q]))[0])
+
+    def inverses(self, q: Floats) -> Floats:
+        """Return the smallest x with F(x) >= q, for several q at once."""
+        steps: Steps | None = self.__dict__.get("steps")  # if a band has asked for them
+        if steps is not None:
+            return steps.x[np.minimum(np.searchsorted(steps.heights, q - ROUNDING), len(steps.x) - 1)]
+        return first_reaching(self.at.parts, self.function, self._mass, (q - ROUNDING) * self.at.n, self.at.point)
+
+    @cached_property
+    def steps(self) -> Steps | None:
+        """Distinct values and heights, by one query for each part; None where there are too many to hold."""
+        values, masses = [], []
+        for part in self.at.parts:
+            found = part.ask(partial(self._grouped, part))
+            if len(found) > MOST_STEPS:
+                return None
+            values.append(found.get_column(VALUE).to_numpy().astype(np.float64))
+            masses.append(found.get_column(MASS).to_numpy().astype(np.float64))
+        x, place = np.unique(np.concatenate(values), return_inverse=True)
+        if len(x) > MOST_STEPS:
+            return None
+        return Steps(x, np.minimum(np.cumsum(np.bincount(place, np.concatenate(masses))) / self.at.n, 1.0))
+
+    @property
+    def x(self) -> Floats:
+        """The values at which F steps, in order."""
+        return self._held.x
+
+    @property
+    def heights(self) -> Floats:
+        """F at these."""
+        return self._held.heights
+
+    @property
+    def _held(self) -> Steps:
+        if self.steps is None:
+            raise TooLargeError(
+                f"There are more than {MOST_STEPS:,} distinct values, which stay in their engine. Ask for quantiles, "
+                "for F at some points, or for the band, which need not hold them.",
+                bytes=16 * MOST_STEPS,
+            )
+        return self.steps
+
+    def grid(self, most: int, tail: float) -> Steps:
+        """Return values that are evenly spaced among the distinct ones with F from ``tail`` to 1 - ``tail``."""
+        steps = self.steps
+        if steps is None:
+            x = self._among_many(most, tail)
+            return Steps(x, self.at_points(x))
+        edge = tail - EDGE  # which a step may hit, but for rounding
+        inner = np.flatnonzero((steps.heights >= edge) & (steps.heights <= 1.0 - edge))
+        inner = inner if len(inner) else np.arange(len(steps.x))
+        chosen = inner[_evenly(len(inner), most)]
+        return Steps(steps.x[chosen], steps.heights[chosen])
+
+    def cells(self, most: int) -> tuple[Floats, Floats]:
+        """Return the smallest and the largest value of cells that hold about as much each; few values are one each."""
+        targets = np.linspace(0.0, 1.0, most + 1)[1:] * (1.0 - ROUNDING)
+        steps = self.steps
+        if steps is not None:
+            few = len(steps.x) <= most
+            last = np.arange(len(steps.x)) if few else np.unique(np.searchsorted(steps.heights, targets))
+            last = np.minimum(last, len(steps.x) - 1)
+            return steps.x[np.concatenate([[0], last[:-1] + 1])], steps.x[last]
+        high = np.unique(self.inverses(targets + ROUNDING))
+        return np.array([self.ends[0], *(self.range(low=float(one))[0] for one in high[:-1])]), high
+
+    def covariance(self, grid: Floats, value: Floats, tangent: Any) -> Floats:
+        r"""Return the covariance of F at points.
+
+        With :math:`y_i = (1/S_i, x_i, t_{i s_i})` an influence value is :math:`1\{x_i \le t\}/S_i + y_i'\beta(t)`. So
+        sums of y and of its products, by sample and by interval of the grid, are all there is to ask for, in one
+        query for each part.
+
+        Parameters
+        ----------
+        grid, value : ndarray of shape (g,)
+            The points, which rise, and F there.
+        tangent : Tangent
+            Whose ``jacobian`` solves J b = a for a of shape (d, g).
+        """
+        y = _Rows(self.at)
+        sums, squares = y.asked(self, grid)
+        at, n = self.at, self.at.n
+        below = np.cumsum(squares[:, :-1, 0, :], axis=1)  # sum_i c_i y_i / S_i over the rows up to each point
+        everywhere = squares[:, :, 0, :].sum(axis=1)
+        jacobian: Solver = tangent.jacobian
+        b = jacobian.solve(y.coordinates(below.sum(axis=0) - value[:, None] * everywhere.sum(axis=0)))
+        beta, beyond = y.slopes(b, value), b[at.coordinates.epsilon]
+        V = beyond.T @ beyond / n**2  # what known values with an error move
+        first = np.minimum.outer(np.arange(len(grid)), np.arange(len(grid)))
+        for k in np.flatnonzero(at.sizes > 0):
+            size, inside = at.sizes[k], below[k]
+            mixed = inside @ beta
+            P = inside[:, 0][first] + mixed + mixed.T + beta.T @ squares[k].sum(axis=0) @ beta
+            T = np.cumsum(sums[k, :-1, 0]) + sums[k].sum(axis=0) @ beta
+            if size < 2:  # no deviation from its own mean: from that under the fitted law
+                V += (P - np.outer(T, b[k]) - np.outer(b[k], T) + size * np.outer(b[k], b[k])) / n**2
+            else:
+                V += (P - np.outer(T, T) / size) * (size / (size - 1.0) / n**2)
+        return V
+
+    def by_bin(
+        self, part: Part, edges: Floats, terms: dict[str, nw.Expr], *, by_sample: bool = False
+    ) -> list[tuple[int, dict[str, Any]]]:
+        """Return sums by the interval of edges that x is in, and by sample if that is wanted."""
+        columns = with_columns({BIN: interval(self.function(part), edges), **terms})
+        assert columns is not None
+
+        def query(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+            keys = [BIN, *([part.label] if by_sample and part.label is not None else [])]
+            return columns(self.at.point(frame)).group_by(*keys).agg(*(nw.col(name).sum() for name in terms))
+
+        return [(int(row[BIN]), row) for row in part.ask(query).rows(named=True)]
+
+    def _mass(self, part: Part) -> nw.Expr:
+        return part.times_count(self.at.point.weight) if self.weighted else part.count
+
+    def _below(self, t: float) -> EngineFunction:
+        return self.function.map(lambda x: (x <= literal(t)).cast(nw.Float64))
+
+    def _among_many(self, most: int, tail: float) -> Floats:
+        """Return the grid where the distinct values stay in the engine: they are numbered there."""
+        low, beyond = self.inverses(np.array([tail, 1.0 - tail + 2 * ROUNDING])).tolist()
+        try:
+            return self._numbered(low, self.before(beyond), most)
+        except EngineError:  # frames that no query joins: then evenly by probability
+            return np.unique(self.inverses(np.linspace(tail, 1.0 - tail, most)))
+
+    def _numbered(self, low: float, high: float, most: int) -> Floats:
+        """Return distinct values at evenly spaced places among those from low to high."""
+        with answering():
+            frames = [part.rows_as_asked.select(self.function(part).alias(VALUE)) for part in self.at.parts]
+            frame = frames[0] if len(frames) == 1 else nw.concat(frames)
+            inside = frame.filter((nw.col(VALUE) >= literal(low)) & (nw.col(VALUE) <= literal(high))).unique()
+            places = _evenly(int(collected(inside.select(nw.len().alias("n"))).item()), most).tolist()
+            ranked = inside.with_row_index(PLACE, order_by=VALUE)
+            chosen = collected(ranked.filter(nw.col(PLACE).is_in(places)).select(VALUE))
+        return np.sort(chosen.get_column(VALUE).to_numpy().astype(np.float64))
+
+    def _grouped(self, part: Part, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+        columns = self.at.point(frame).with_columns(**{VALUE: self.function(part), MASS: self._mass(part)})
+        return columns.group_by(VALUE).agg(nw.col(MASS).sum()).head(MOST_STEPS + 1)
+
+
+def code_of(part: Part, row: dict[str, Any]) -> int:
+    """Return the position of the sample that a row of an answer by sample is of."""
+    return part.codes[None if part.label is None else row[part.label]]
+
+
+class _Rows:
+    """What rows are beside x, as columns: 1 / S, then x, then the gradients of their own biases."""
+
+    def __init__(self, at: EngineMoments) -> None:
+        self.at, self.active = at, at.point.active
+        theta = at.coordinates.theta
+        self.owned: Integers = np.arange(theta.start, theta.stop)
+        self.m = 1 + len(self.active) + len(self.owned)
+
+    def asked(self, x: EngineDistribution, grid: Floats) -> tuple[Floats, Floats]:
+        """Return sums of y, and of its products, by sample and by interval: (K, bins, m) and (K, bins, m, m)."""
+        K, bins = self.at.coordinates.samples, len(grid) + 1
+        sums, squares = np.zeros((K, bins, self.m)), np.zeros((K, bins, self.m, self.m))
+        upper = [(i, j) for i in range(self.m) for j in range(i, self.m)]
+        for part in self.at.parts:
+            y = self._columns(part)
+            used = [place for place in upper if place[0] in y and place[1] in y]
+            terms = {f"{PREFIX}t_{i}": part.times_count(y[i]) for i in y}
+            terms |= {f"{PREFIX}q_{i}_{j}": part.times_count(y[i] * y[j]) for i, j in used}
+            for place, row in x.by_bin(part, grid, terms, by_sample=True):
+                code = code_of(part, row)
+                for i in y:
+                    sums[code, place, i] += row[f"{PREFIX}t_{i}"]
+                for i, j in used:
+                    squares[code, place, i, j] += row[f"{PREFIX}q_{i}_{j}"]
+        return sums, squares + np.swapaxes(np.triu(squares, 1), -1, -2)
+
+    def coordinates(self, over: Floats) -> Floats:
+        """Return a in all coordinates, from sums of y / S at each point, of shape (points, m)."""
+        at = self.at
+        a = np.zeros((len(at.coordinates), len(over)))
+        a[self.active] = over[:, 1 : 1 + len(self.active)].T
+        a[at.coordinates.epsilon] = np.outer(at.point.weight_of_epsilon, over[:, 0])
+        return a
+
+    def slopes(self, b: Floats, value: Floats) -> Floats:
+        """Return beta(t), of shape (m, points)."""
+        at = self.at
+        constant = at.point.weight_of_epsilon @ b[at.coordinates.epsilon] - value
+        return np.vstack([constant, b[self.active], -b[self.owned]])
+
+    def _columns(self, part: Part) -> dict[int, nw.Expr]:
+        """Return y by place; gradients of biases that no row of the part was drawn with are left out."""
+        point = self.at.point
+        y = {0: point.weight} | {1 + i: point.x(int(c)) for i, c in enumerate(self.active)}
+        first = 1 + len(self.active)
+        for k, place in self.at.model.places.items():
+            for j, t in zip(range(place.start, place.stop), point.gradient(k), strict=True):
+                mine = part.only(k, t)
+                if mine is not None:
+                    y[first + j] = mine
+        return y
+
+
+def _evenly(count: int, most: int) -> Integers:
+    return np.unique(np.linspace(0, count - 1, min(most, count)).astype(np.int64))
+
+
+def _ends(x: nw.Expr, low: float, high: float, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Ask for the smallest and the largest value in (low, high]."""
+    inside = frame.select(x.alias(VALUE))
+    if np.isfinite(low):
+        inside = inside.filter(nw.col(VALUE) > literal(low))
+    if np.isfinite(high):
+        inside = inside.filter(nw.col(VALUE) <= literal(high))
+    return inside.select(nw.col(VALUE).min().alias("a"), nw.col(VALUE).max().alias("b"))

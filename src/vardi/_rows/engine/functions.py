@@ -1,0 +1,135 @@
+"""Functions of the rows of an engine: an expression for each frame. Linear combinations of them are functions again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from vardi._inputs.engine.asking import schema_of
+from vardi._inputs.engine.columns import expressions, missing_values
+from vardi._inputs.engine.expressions import on_frame
+from vardi._inputs.engine.part import PREFIX, Part
+from vardi._types import Floats
+from vardi.biases import Bias
+from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
+
+
+@dataclass(frozen=True, eq=False)
+class EngineFunction:
+    """A function of the rows.
+
+    Attributes
+    ----------
+    of : callable
+        Returns the expression of a part, of which the columns of a point may be a part.
+    name : str or None
+        How messages call it; its values are checked only where it has one.
+    """
+
+    of: Callable[[Part], nw.Expr]
+    name: str | None = None
+
+    def __call__(self, part: Part) -> nw.Expr:
+        """Return the expression of a part."""
+        return self.of(part)
+
+    def map(self, change: Callable[[nw.Expr], nw.Expr]) -> EngineFunction:
+        """Return another function of the same values, such as whether they are below a number."""
+        return EngineFunction(lambda part: change(self.of(part)))
+
+    def times(self, other: EngineFunction) -> EngineFunction:
+        """Return the product with another function, such as a condition."""
+        return EngineFunction(lambda part: self.of(part) * other.of(part), self.name)
+
+
+def compiled_functions(
+    parts: Sequence[Part], functions: Sequence[Bias], names: Sequence[str | None]
+) -> list[EngineFunction]:
+    """Return expressions of the user's columns as functions, or refuse one that is unknown on some rows.
+
+    One query for each part counts missing values, another one what is unknown for them, if there are some.
+    """
+    by_part: dict[str | None, list[nw.Expr]] = {}
+    for part in parts:
+        changes, found = on_frame(part.rows_as_asked, functions, part.name, f"value{len(part.put)}")
+        part.put.extend(changes)
+        schema = users_columns(part, found)
+        columns = tuple(dict.fromkeys(column for function in found for column in function.columns))
+        require_columns(columns, schema)
+        target = NarwhalsTarget(schema)
+        by_part[part.name] = expressions(part, found, target, missing_values(part, target, columns))
+    checked = [name if function.columns else None for function, name in zip(functions, names, strict=True)]
+    return [EngineFunction(_of(by_part, j), name) for j, name in enumerate(checked)]
+
+
+def users_columns(part: Part, functions: Sequence[Bias]) -> nw.Schema:
+    """Return names and types of the user's columns, and of those that hold expressions of his."""
+    read = {column for function in functions for column in function.columns}
+    whole = schema_of(part.rows_as_asked, part.name)
+    return nw.Schema({name: kind for name, kind in whole.items() if not name.startswith(PREFIX) or name in read})
+
+
+def _of(by_part: Mapping[str | None, Sequence[nw.Expr]], j: int) -> Callable[[Part], nw.Expr]:
+    return lambda part: by_part[part.name][j]
+
+
+ZERO = EngineFunction(lambda part: nw.lit(0.0))
+ONE = EngineFunction(lambda part: nw.lit(1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class EngineInfluence:
+    r"""Influence values :math:`\phi_i = (f_i'C - \eta) / S_i + q_i'b` of m estimates, as they would be computed.
+
+    They are linear in (C, eta, b), so that sums and multiples of estimates have such values too.
+
+    Attributes
+    ----------
+    functions : tuple of EngineFunction
+        f.
+    coefficients : ndarray of shape (M, m)
+        C.
+    eta : ndarray of shape (m,)
+        Their means.
+    b : ndarray of shape (d, m)
+        What they move through the coordinates of the point.
+    """
+
+    functions: tuple[EngineFunction, ...]
+    coefficients: Floats
+    eta: Floats
+    b: Floats
+
+    @property
+    def shape(self) -> tuple[int | None, int]:
+        """The number of rows, which nobody has counted, and of estimates."""
+        return None, len(self.eta)
+
+    def __getitem__(self, place: tuple[Any, Any]) -> EngineInfluence:
+        """Return some of the estimates: ``influence[:, [j]]``."""
+        _, columns = place
+        return replace(self, coefficients=self.coefficients[:, columns], eta=self.eta[columns], b=self.b[:, columns])
+
+    def __matmul__(self, coefficients: Floats) -> EngineInfluence:
+        """Return those of linear combinations of the estimates, with coefficients of shape (m, k)."""
+        return EngineInfluence(
+            self.functions, self.coefficients @ coefficients, self.eta @ coefficients, self.b @ coefficients
+        )
+
+    def __mul__(self, factor: float) -> EngineInfluence:
+        return EngineInfluence(self.functions, self.coefficients * factor, self.eta * factor, self.b * factor)
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: EngineInfluence) -> EngineInfluence:
+        functions = tuple(dict.fromkeys((*self.functions, *other.functions)))
+        place = {function: j for j, function in enumerate(functions)}
+        coefficients = np.zeros((len(functions), len(self.eta)))
+        for one in (self, other):
+            for function, row in zip(one.functions, one.coefficients, strict=True):
+                coefficients[place[function]] += row
+        return EngineInfluence(functions, coefficients, self.eta + other.eta, self.b + other.b)

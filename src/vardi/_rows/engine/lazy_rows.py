@@ -1,0 +1,196 @@
+"""Rows that stay where they are: frames of an engine, which is asked for sums and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from vardi._inputs.engine.part import OMEGA, PREFIX, Change, Part
+from vardi._rows.base import additions
+from vardi._rows.contract import Sums
+from vardi._rows.dense import Dense
+from vardi._types import Floats
+
+GRAMS = 100  # products of p whose sums come along with every pass
+TAYLOR = 1e-14  # relative error of sums up to which they are worked out from those of a point nearby
+
+
+@dataclass(frozen=True)
+class Point:
+    """What a pass has found at u, and by it what one would find nearby.
+
+    Along a step of largest entry d each p changes by a factor of at most e^{2d}, so what a second-order expansion of
+    the objective leaves out of the shares is less than 2 d^2 of each, and a Hessian of an earlier point, a distance
+    ``age`` away, adds less than 4 d age to that.
+
+    Attributes
+    ----------
+    u : ndarray of shape (K,)
+        The point; -inf for states that were not sampled.
+    log_mass, shares, gram
+        As in :class:`~vardi._rows.contract.Sums`; the gram may be that of an earlier point.
+    inverse : float
+        sum_i c_i / S_i, what the weights at u add up to.
+    inverse_shares : ndarray of shape (K,)
+        sum_i c_i p_i / S_i, minus the derivative of ``inverse``.
+    age : float
+        Largest entry of what u has moved since the gram was computed.
+    """
+
+    u: Floats
+    log_mass: float | None
+    shares: Floats
+    gram: Floats
+    inverse: float
+    inverse_shares: Floats
+    age: float
+
+    def reaches(self, u: Floats) -> bool:
+        """Tell whether sums at u can be worked out from these without a loss that rounding would not hide."""
+        if not np.array_equal(np.isfinite(u), np.isfinite(self.u)):
+            return False
+        far = np.abs(self.moved(u)).max()
+        return bool(2 * far**2 + 4 * far * self.age <= TAYLOR)
+
+    def moved(self, u: Floats) -> Floats:
+        """Return u minus the point, 0 for states that were not sampled."""
+        step = np.zeros(len(u))
+        np.subtract(u, self.u, out=step, where=np.isfinite(u))
+        return step
+
+    def sums(self, u: Floats, *, gram: bool) -> Sums:
+        """Return the sums at u."""
+        step = self.moved(u)
+        change = self.shares * step - self.gram @ step
+        log_mass = None if self.log_mass is None else self.log_mass + float(self.shares @ step + change @ step / 2)
+        return Sums(log_mass, self.shares + change, self.gram if gram else None)
+
+    def inverse_at(self, u: Floats) -> float:
+        """Return sum_i c_i / S_i at u."""
+        return self.inverse - float(self.inverse_shares @ self.moved(u))
+
+
+class LazyRows:
+    """Several parts as one pool, behind what Newton's method and the verdict ask of rows."""
+
+    log = False
+    reading_dominates = True
+    counts = None
+    inverse = None
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        K: int,
+        sizes: Floats,
+        reach: Floats,
+        few: Dense,
+        start: Callable[[], Floats],
+    ) -> None:
+        self.parts, self.K, self.sizes = parts, K, sizes
+        self._reach, self._few, self._start = reach, few, start
+        self._point: Point | None = None
+
+    def __len__(self) -> int:
+        return int(self.sizes.sum())
+
+    @property
+    def additions(self) -> int:
+        """How many numbers an engine adds one after the other: taken to be as many as of rows in memory."""
+        return additions(len(self), self.K)
+
+    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
+        """Return log_mass, shares and gram at u: a pass over the rows, unless the last one was as good as there."""
+        point = self._point
+        if point is None or not point.reaches(u) or (gram and point.age) or (objective and point.log_mass is None):
+            point = self._point = self._pass(u, gram=gram, objective=objective)
+        return point.sums(u, gram=gram or not point.age)
+
+    def _pass(self, u: Floats, *, gram: bool, objective: bool) -> Point:
+        """Ask each part for 1 + 2 (K - 1) sums, and for K (K - 1) / 2 more if they are few or asked for.
+
+        The p of a row sum to 1, so that what the largest sample has in a sum follows from the others.
+        """
+        sampled = np.flatnonzero(np.isfinite(u))
+        largest = sampled[np.argmax(self.sizes[sampled])]
+        asked = sampled[sampled != largest]
+        K = len(asked)
+        fresh = gram or K * (K + 1) // 2 <= GRAMS or self._point is None
+        rows, columns = np.triu_indices(K) if fresh else (np.empty(0, np.int64), np.empty(0, np.int64))
+        total = np.zeros(1 + 2 * K + len(rows) + objective)
+        for part in self.parts:
+            S, p = nw.col(f"{PREFIX}S"), [nw.col(f"{PREFIX}p_{k}") for k in asked]
+            counted = [part.times_count(one) for one in p]
+            terms = [part.count / S, *counted, *(one / S for one in counted)]
+            terms += [counted[a] * p[b] for a, b in zip(rows, columns, strict=True)]
+            terms += [part.times_count(S.log())] if objective else []
+            total += part.sums(terms, probabilities(u))
+        inverse, log_mass = float(total[0]), float(total[-1]) if objective else None
+        shares, inverse_shares = np.zeros(self.K), np.zeros(self.K)
+        shares[asked], inverse_shares[asked] = total[1 : 1 + K], total[1 + K : 1 + 2 * K]
+        shares[largest], inverse_shares[largest] = self.sizes.sum() - shares.sum(), inverse - inverse_shares.sum()
+        if not fresh and self._point is not None:
+            age = self._point.age + float(np.abs(self._point.moved(u)).max())
+            return Point(u, log_mass, shares, self._point.gram, inverse, inverse_shares, age)
+        squares = np.zeros((self.K, self.K))
+        squares[asked[rows], asked[columns]] = squares[asked[columns], asked[rows]] = total[1 + 2 * K :][: len(rows)]
+        squares[largest] = squares[:, largest] = shares - squares.sum(axis=1)
+        squares[largest, largest] = shares[largest] - squares[largest, asked].sum()
+        return Point(u, log_mass, shares, squares, inverse, inverse_shares, 0.0)
+
+    def log_means(self, u: Floats) -> Floats:
+        """Return log sum_i c_i omega_ik / S_i(u) for every k."""
+        total = np.zeros(self.K)
+        for part in self.parts:
+            r = part.count / nw.col(f"{PREFIX}S")
+            total += part.sums([nw.col(OMEGA.format(k)) * r for k in range(self.K)], probabilities(u))
+        with np.errstate(divide="ignore"):
+            return np.log(total)
+
+    def weights(self, u: Floats) -> tuple[Floats, float]:
+        """Return no weights, which stay in the engine, and the log of the scale at which they have mean 1."""
+        if self._point is None or not self._point.reaches(u):
+            self._point = self._pass(u, gram=True, objective=False)
+        return np.empty(0), float(np.log(self._point.inverse_at(u) / self.sizes.sum()))
+
+    def reach(self) -> Floats:
+        """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
+        return self._reach
+
+    def overlap(self, mass: Floats | None = None, u: Floats | None = None) -> Floats:
+        """Return the masses of the rows that both biases could have drawn: shares of the pool, or weighted at u."""
+        upper = np.triu_indices(self.K)
+        total = np.zeros(len(upper[0]))
+        for part in self.parts:
+            one = part.count if u is None else part.count / nw.col(f"{PREFIX}S")
+            positive = [(nw.col(OMEGA.format(k)) > 0).cast(nw.Float64) for k in range(self.K)]
+            terms = [positive[a] * positive[b] * one for a, b in zip(*upper, strict=True)]
+            total += part.sums(terms, None if u is None else probabilities(u))
+        overlap = np.zeros((self.K, self.K))
+        overlap[upper] = total / self.sizes.sum()
+        return np.maximum(overlap, overlap.T)
+
+    def masses(self) -> Floats:
+        """Return nothing: shares of the pool are what ``overlap`` takes of itself."""
+        return np.empty(0)
+
+    def start(self) -> Floats:
+        """Return a first u, from a small part of the rows."""
+        return self._start()
+
+    def subsample(self, fraction: float, *, least: int) -> Any:
+        """Return a small part of the rows, in memory."""
+        return self._few
+
+
+def probabilities(u: Floats) -> Change:
+    """Return what adds S = sum_l e^{u_l} omega_l and p_k = e^{u_k} omega_k / S of the sampled biases to a frame."""
+    sampled = np.flatnonzero(np.isfinite(u))
+    terms = {k: nw.col(OMEGA.format(k)) * float(np.exp(u[k])) for k in sampled}
+    S = sum(list(terms.values())[1:], start=terms[sampled[0]])
+    p = [(term / nw.col(f"{PREFIX}S")).alias(f"{PREFIX}p_{k}") for k, term in terms.items()]
+    return lambda frame: frame.with_columns(S.alias(f"{PREFIX}S")).with_columns(*p)

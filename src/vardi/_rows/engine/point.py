@@ -1,0 +1,211 @@
+r"""Rows of an engine at a point v: S, and what each row is there, as columns that queries read.
+
+.. math::
+
+    S_i = \sum_l e^{u_l}\omega_l(z_i;\theta) + \mu'(g(z_i) - R\varepsilon),\qquad x_i = \nabla S_i / S_i.
+
+Every step of it is a column of its own, so that what stands in many sums is computed once for each row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from vardi._inputs.engine.part import OMEGA, PREFIX, Change, Part
+from vardi._rows.engine.model import EngineFamily, EngineKnown, EngineModel, omega_column
+from vardi._types import Floats, Integers
+
+MASS = f"{PREFIX}S"
+WEIGHT = f"{PREFIX}r"
+REFUSED = f"{PREFIX}refused"
+PREDICTOR, FITTED, REST, BIAS, RATIO, X = (
+    f"{PREFIX}{what}_{{}}" for what in ("predictor", "fitted", "rest", "bias", "ratio", "x")
+)
+
+
+BIASES = 3  # stages after which all biases are columns
+
+
+class EnginePoint:
+    """The columns that rows have at a point.
+
+    Parameters
+    ----------
+    model : EngineModel
+        The rows.
+    v : ndarray of shape (d,)
+        The point.
+
+    Attributes
+    ----------
+    active : ndarray of int
+        The coordinates of x that are columns: those of sampled biases, of parameters and of known moments. Those of
+        epsilon are -R'mu times the column of weights.
+    """
+
+    def __init__(self, model: EngineModel, v: Floats) -> None:
+        self.model, self.v = model, v
+        at = model.coordinates
+        self.u, self.theta, self.mu, self.epsilon = v[at.u], v[at.theta], v[at.mu], v[at.epsilon]
+        self.sampled: Integers = np.flatnonzero(np.isfinite(self.u))
+        self.active: Integers = np.concatenate([self.sampled, np.arange(at.samples, at.epsilon.start)])
+        with np.errstate(over="ignore"):  # a point so far off has sums that are not finite, which is seen
+            self.stages = self._stages()
+
+    def __call__(self, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+        """Put the columns on a frame."""
+        for columns in self.stages:
+            frame = frame.with_columns(**columns) if columns else frame
+        return frame
+
+    @property
+    def change(self) -> Change:
+        """What puts the columns on a frame."""
+        return self
+
+    @property
+    def mass(self) -> nw.Expr:
+        """S."""
+        return nw.col(MASS)
+
+    @property
+    def weight(self) -> nw.Expr:
+        """1 / S."""
+        return nw.col(WEIGHT)
+
+    def x(self, coordinate: int) -> nw.Expr:
+        """Return one coordinate of x that is active."""
+        return nw.col(X.format(coordinate))
+
+    def bias(self, k: int) -> nw.Expr:
+        """Return omega_k at theta, on the scale on which u is."""
+        return nw.col(BIAS.format(k)) if k in self.model.families else omega_column(k)
+
+    def users_bias(self, k: int) -> nw.Expr:
+        """Return omega_k at theta, on the user's scale."""
+        offset = float(self.model.shift(self.theta)[k])
+        return self.bias(k) * float(np.exp(offset)) if offset else self.bias(k)
+
+    def ratio(self, k: int) -> nw.Expr:
+        """Return omega_k / S of a bias with parameters."""
+        return nw.col(RATIO.format(k))
+
+    def gradient(self, k: int) -> list[nw.Expr]:
+        """Return t_k = grad log omega_k, for each parameter of bias k."""
+        family = self.model.families[k]
+        if not family.curved:
+            return [nw.col(name) for name in family.columns]
+        rest = nw.col(REST.format(k))
+        return [rest, *(rest * nw.col(name) for name in family.columns)]
+
+    @cached_property
+    def weight_of_epsilon(self) -> Floats:
+        """What the coordinates of epsilon are in multiples of 1 / S: -R'mu."""
+        return -self.model.known.root.T @ self.mu
+
+    def own(self, part: Part, b: Floats) -> nw.Expr | None:
+        """Return t_{i, s_i}'b on the rows of a part, for b of the coordinates; None where it is zero."""
+        total: nw.Expr | None = None
+        for k, place in self.model.places.items():
+            slopes = b[self.model.coordinates.theta][place]
+            used = np.flatnonzero(slopes).tolist()
+            if not used:
+                continue
+            gradient = self.gradient(k)
+            terms = [gradient[j] * float(slopes[j]) for j in used]
+            mine = part.only(k, sum(terms[1:], start=terms[0]))
+            if mine is not None:
+                total = mine if total is None else total + mine
+        return total
+
+    def _stages(self) -> list[dict[str, nw.Expr]]:
+        model = self.model
+        predictors: dict[str, nw.Expr] = {}
+        curves: dict[str, nw.Expr] = {}
+        biases: dict[str, nw.Expr] = {}
+        for k, family in model.families.items():
+            predictors[PREDICTOR.format(k)] = family.predictor(self.theta[model.places[k]])
+            curves |= self._curve(k, family)
+        for k, family in model.families.items():
+            fitted = nw.col(FITTED.format(k)) if family.curved else nw.col(PREDICTOR.format(k)).exp()
+            biases[BIAS.format(k)] = omega_column(k) * fitted
+        moments = model.known.moments(self.epsilon)
+        g = [self._moved(j) if one is None else one for j, one in enumerate(moments)]
+        mass = self._mass(g)
+        guard: dict[str, nw.Expr] = {}
+        if g:
+            above = nw.col(MASS) > 0.0
+            guard = {
+                MASS: nw.when(above).then(nw.col(MASS)).otherwise(nw.lit(1.0)),
+                REFUSED: nw.when(above).then(nw.lit(0.0)).otherwise(nw.lit(1.0)),
+            }
+        ratios = {WEIGHT: 1.0 / nw.col(MASS)}
+        ratios |= {RATIO.format(k): self.bias(k) / nw.col(MASS) for k in model.families}
+        return [predictors, curves, biases, {MASS: mass}, guard, ratios, self._coordinates(g)]
+
+    @staticmethod
+    def _curve(k: int, family: EngineFamily) -> dict[str, nw.Expr]:
+        """Return the logistic curve and what is left of 1, neither by a difference."""
+        if not family.curved:
+            return {}
+        predictor = nw.col(PREDICTOR.format(k))
+        return {FITTED.format(k): 1.0 / ((predictor * -1.0).exp() + 1.0), REST.format(k): 1.0 / (predictor.exp() + 1.0)}
+
+    def _moved(self, j: int) -> nw.Expr:
+        """Return g_j - R epsilon of a moment that is the mean of a bias with parameters."""
+        known = self.model.known
+        at = known.means[j] + (known.root[j] @ self.epsilon if len(self.epsilon) else 0.0)
+        return self.users_bias(known.moving[j]) - float(at)
+
+    def _mass(self, g: list[nw.Expr]) -> nw.Expr:
+        terms = [self.bias(k) * float(np.exp(self.u[k])) for k in self.sampled.tolist()]
+        terms += [one * float(mu) for one, mu in zip(g, self.mu, strict=True)]
+        return sum(terms[1:], start=terms[0])
+
+    def _coordinates(self, g: list[nw.Expr]) -> dict[str, nw.Expr]:
+        at, weight = self.model.coordinates, nw.col(WEIGHT)
+        columns = {}
+        for k in self.sampled.tolist():
+            mine = nw.col(RATIO.format(k)) if k in self.model.families else omega_column(k) * weight
+            columns[X.format(k)] = mine * float(np.exp(self.u[k]))
+        for k, place in self.model.places.items():
+            slope, constant = self.through(k)
+            for j, t in enumerate(self.gradient(k)):
+                moved = t * slope if not constant[j] else t * slope + float(constant[j])
+                columns[X.format(at.theta.start + place.start + j)] = self.ratio(k) * moved
+        for j, one in enumerate(g):
+            columns[X.format(at.mu.start + j)] = one * weight
+        return columns
+
+    def through(self, k: int) -> tuple[float, Floats]:
+        r"""Return A and B with :math:`\partial S / \partial\theta_k = \omega_k (A t_k + B)`.
+
+        A is :math:`e^{u_k}`, more where the mean of the bias is known too, which is then on the user's scale.
+        """
+        model = self.model
+        theta = self.theta[model.places[k]]
+        moved = sum(float(self.mu[j]) for j, state in model.known.moving.items() if state == k)
+        if not moved:
+            return float(np.exp(self.u[k])), np.zeros(len(theta))
+        moved *= float(np.exp(model.families[k].offset(theta)))
+        return float(np.exp(self.u[k])) + moved, moved * model.families[k].offset_gradient(theta)
+
+
+def parts_at(model: EngineModel, theta: Floats) -> tuple[Part, ...]:
+    """Return frames whose biases have their parameters fixed, on the user's scale: known biases, as any others."""
+    if not model.families:
+        return model.parts
+    point = EnginePoint(replace(model, known=EngineKnown.none()), np.concatenate([np.zeros(len(model.sizes)), theta]))
+    fixed = {OMEGA.format(k): point.users_bias(k) for k in model.families}
+
+    def change(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+        for columns in (*point.stages[:BIASES], fixed):
+            frame = frame.with_columns(**columns) if columns else frame
+        return frame
+
+    return tuple(part.map(change) for part in model.parts)

@@ -1,0 +1,112 @@
+"""Order statistics of rows that stay in their engine: brackets are narrowed, a few dozen points at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from vardi._inputs.engine.part import PREFIX, Change, Part, with_columns
+from vardi._types import Floats
+from vardi.biases._expressions.targets import literal
+
+POINTS = 32  # that a query counts at, for each quantile that is sought
+BIN, VALUE, MASS = f"{PREFIX}bin", f"{PREFIX}value", f"{PREFIX}mass"
+
+
+def first_reaching(
+    parts: Sequence[Part],
+    value: Callable[[Part], nw.Expr],
+    mass: Callable[[Part], nw.Expr],
+    targets: Floats,
+    change: Change | None = None,
+) -> Floats:
+    """Return for each target the smallest value up to which the rows have so much mass, or the largest value there is.
+
+    All targets are sought at once: in each round one query sums the mass between points of all brackets, and another
+    one asks for the ends of what is left in these.
+    """
+    low, high = np.full(len(targets), -np.inf), np.full(len(targets), np.inf)
+    smallest, largest = _ends(parts, value, low[:1], high[:1], change)
+    found = np.full(len(targets), largest[0])
+    smallest, largest = np.repeat(smallest, len(targets)), np.repeat(largest, len(targets))
+    open_ = np.flatnonzero(smallest < largest)
+    while len(open_):
+        points = np.unique(np.concatenate([np.linspace(smallest[j], largest[j], POINTS) for j in open_]))
+        below = np.cumsum(masses_between(parts, value, mass, points, change)[:-1])
+        place = np.searchsorted(below, targets[open_])
+        beyond = place >= len(points)
+        found[open_[beyond]] = largest[open_[beyond]]
+        open_, place = open_[~beyond], place[~beyond]
+        low[open_] = np.where(place > 0, points[np.maximum(place - 1, 0)], -np.inf)
+        high[open_] = points[place]
+        smallest[open_], largest[open_] = _ends(parts, value, low[open_], high[open_], change)
+        closed = smallest[open_] == largest[open_]
+        found[open_[closed]] = smallest[open_[closed]]
+        open_ = open_[~closed]
+    return found
+
+
+def masses_between(
+    parts: Sequence[Part],
+    value: Callable[[Part], nw.Expr],
+    mass: Callable[[Part], nw.Expr],
+    edges: Floats,
+    change: Change | None = None,
+) -> Floats:
+    """Return the mass of rows in (.., e_0], (e_0, e_1], ..., beyond the last of some edges that rise."""
+    found = np.zeros(len(edges) + 1)
+    for part in parts:
+        columns = {BIN: interval(value(part), edges), MASS: mass(part)}
+        answer = part.ask(partial(_summed, change, columns))
+        places = answer.get_column(BIN).to_numpy().astype(np.int64)
+        np.add.at(found, places, answer.get_column(MASS).to_numpy().astype(np.float64))
+    return found
+
+
+def _summed(change: Change | None, columns: dict[str, nw.Expr], frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    changed = frame if change is None else change(frame)
+    return changed.with_columns(**columns).group_by(BIN).agg(nw.col(MASS).sum())
+
+
+def interval(x: nw.Expr, edges: Floats) -> nw.Expr:
+    """Return how many edges x is above, by halves: an engine looks at few of them for each row."""
+
+    def between(low: int, high: int) -> nw.Expr:
+        if low == high:
+            return nw.lit(low, nw.Int32)
+        middle = (low + high) // 2
+        left, right = between(low, middle), between(middle + 1, high)
+        return nw.when(x <= literal(edges[middle])).then(left).otherwise(right)
+
+    return between(0, len(edges))
+
+
+def _ends(
+    parts: Sequence[Part],
+    value: Callable[[Part], nw.Expr],
+    low: Floats,
+    high: Floats,
+    change: Change | None,
+) -> tuple[Floats, Floats]:
+    """Return the smallest and the largest value in each of some brackets (low, high], which have one at least."""
+    smallest, largest = np.full(len(low), np.inf), np.full(len(low), -np.inf)
+    x = nw.col(VALUE)
+    asked: dict[str, nw.Expr] = {}
+    for j, (a, b) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
+        inside = x
+        if np.isfinite(a) or np.isfinite(b):
+            above, below = x > literal(a), x <= literal(b)
+            is_in = below if not np.isfinite(a) else above if not np.isfinite(b) else above & below
+            inside = nw.when(is_in).then(x)
+        asked |= {f"a_{j}": inside.min(), f"b_{j}": inside.max()}
+    for part in parts:
+        row = part.aggregates(asked, change, with_columns({VALUE: value(part)}))
+        for j in range(len(low)):
+            if row[f"a_{j}"] is not None and row[f"a_{j}"] == row[f"a_{j}"]:  # pandas says NaN where none is inside
+                smallest[j] = min(smallest[j], row[f"a_{j}"])
+                largest[j] = max(largest[j], row[f"b_{j}"])
+    return smallest, largest

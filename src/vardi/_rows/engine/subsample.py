@@ -1,0 +1,125 @@
+"""A small part of the rows, drawn by their values: it is the same in every engine, and tells how many are distinct."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import numpy as np
+
+from vardi._inputs.engine.distinct import DistinctRows, distinct_rows, first_rows, matrix_of
+from vardi._inputs.engine.part import PREFIX, Change, Part
+from vardi._types import Floats, Integers
+from vardi.biases._expressions.targets import literal
+
+if TYPE_CHECKING:
+    from vardi._inputs.engine.pool import LazyPool
+
+ROWS = 200_000  # rows of all samples together
+NUMBERS = 4_000_000  # and numbers in them
+FIRST = 2_000  # rows of a sample of which none was drawn
+ENDS = 2  # rows at an end of a known function that no row drawn reaches
+SPREAD = 2.0**30  # how finely the logs of values are cut
+DIGITS = f"{PREFIX}digits"
+
+
+@dataclass(frozen=True)
+class Thinned:
+    """Rows of every sample, and how many distinct ones there are in all.
+
+    Attributes
+    ----------
+    rows : DistinctRows
+        The rows drawn, equal ones collapsed.
+    distinct : float
+        An estimate of the number of distinct rows of the whole.
+    """
+
+    rows: DistinctRows
+    distinct: float
+
+
+def thinned(pool: LazyPool) -> Thinned:
+    """Draw rows of every sample, by one query for each part.
+
+    A row is drawn if the digits of its biases, far behind the point, are below the share of its sample that is wanted.
+    So the order of the rows does not matter, and neither does the engine; equal rows are drawn together or not at all,
+    so that distinct rows are drawn at the same rate, from which their number follows.
+    """
+    columns, K = list(pool.declared.columns), len(pool.names)
+    sampled = pool.lengths > 0
+    wanted = min(ROWS, NUMBERS // len(columns)) / sampled.sum()
+    with np.errstate(divide="ignore"):
+        shares = np.where(sampled, np.minimum(wanted / pool.lengths, 1.0), 0.0)
+    digits = _digits(pool)
+
+    def drawn(part: Part) -> Change | None:
+        if all(shares[code] >= 1 for code in part.codes.values()):
+            return None
+        below = {code: nw.col(DIGITS) < float(shares[code]) for code in part.codes.values()}
+        if part.label is None:
+            chosen = below[part.codes[None]]
+        else:
+            of_label = nw.col(part.label)
+            chosen = reduce(operator.or_, ((of_label == label) & below[code] for label, code in part.codes.items()))
+        return lambda frame: frame.with_columns(digits.alias(DIGITS)).filter(chosen)
+
+    found = distinct_rows(pool.parts, columns, 2 * ROWS, drawn)
+    matrices, sources, counts = [np.empty((0, len(columns)))], [np.empty(0, np.int64)], [np.empty(0)]
+    if found is not None:
+        matrices, sources, counts = [found.matrix], [found.source], [found.counts]
+    drawn_of = np.bincount(sources[0], minlength=K)
+    distinct = np.inf if found is None else float((drawn_of[sampled] / shares[sampled]).sum())
+    for part in pool.parts:
+        for label, code in part.codes.items():
+            if sampled[code] and not drawn_of[code]:
+                first = first_rows(part, label, columns, FIRST)
+                matrices.append(first)
+                sources.append(np.full(len(first), code))
+                counts.append(np.ones(len(first)))
+    for part in pool.parts:
+        matrix, source = _ends(pool, part, np.concatenate(matrices))
+        matrices.append(matrix)
+        sources.append(source)
+        counts.append(np.ones(len(source)))
+    rows = DistinctRows(np.concatenate(matrices), np.concatenate(sources), np.concatenate(counts))
+    return Thinned(rows, distinct)
+
+
+def _ends(pool: LazyPool, part: Part, drawn: Floats) -> tuple[Floats, Integers]:
+    """Return a row or two at each end of a known function that no drawn row reaches, lest it look constant."""
+    columns = list(pool.declared.columns)
+    found, source = [np.empty((0, len(columns)))], [np.empty(0, np.int64)]
+    for name in dict.fromkeys(pool.declared.function_columns):
+        j = columns.index(name)
+        for end, reached in ((pool.lows[j], drawn[:, j].min()), (pool.highs[j], drawn[:, j].max())):
+            if end == reached:
+                continue
+            rows = part.ask(partial(_at_end, name, float(end), [*columns, *filter(None, [part.label])]))
+            labels = [None] * len(rows) if part.label is None else rows.get_column(part.label).to_list()
+            found.append(matrix_of(rows, columns))
+            source.append(np.array([part.codes[label] for label in labels], np.int64))
+    return np.concatenate(found), np.concatenate(source)
+
+
+def _at_end(name: str, end: float, columns: list[str], frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    return frame.filter(nw.col(name) == literal(end)).select(*columns).head(ENDS)
+
+
+def _digits(pool: LazyPool) -> nw.Expr:
+    """Return a number from 0 to 1 for each row that depends on its values, and looks random where they vary."""
+    total: Any = None
+    for j, (name, low, high) in enumerate(zip(pool.declared.columns, pool.lows, pool.highs, strict=True)):
+        factor = 1.0 + np.sqrt(j + 2.0)  # no sum of biases is constant
+        if j < len(pool.names) and high > 0:
+            term = nw.col(name) * float(factor / high)
+        elif j >= len(pool.names) and high > low:
+            term = (nw.col(name) - float(low)) * float(factor / (high - low))
+        else:
+            continue
+        total = term if total is None else total + term
+    spread = total.log() * SPREAD
+    return spread - spread.floor()  # below 1, so that a share of 1 draws all

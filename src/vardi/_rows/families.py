@@ -1,0 +1,361 @@
+r"""Families of biases on the rows of a pool: log omega and its gradient, on a scale on which the search is well-posed.
+
+Columns are brought to mean 0 and standard deviation 1. Parameters of that scale, theta, and those of the user, of his
+columns as they are, are linear functions of one another: ``users(theta)`` and ``own(parameters)``. On rows the two
+differ by a constant in log omega, which is a matter of the normaliser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from vardi._inputs.frames import Frame
+from vardi._rows.cells import dummies, require_seen
+from vardi._types import Floats
+from vardi.biases import ExpressionBias, FunctionFamily, ParametricBias
+from vardi.biases._expressions.cells import Cells
+from vardi.biases._expressions.families import Family
+from vardi.errors import InvalidBiasError, UnidentifiedParametersError, number_of_rows
+
+STEP = 3e-3  # how much log omega changes at most in a difference
+INTERCEPTS = (0.0, -2.0, 2.0)  # of the starts of a logistic curve
+
+
+class Model(Protocol):
+    """One family on the rows of a pool.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of the parameters.
+    scale : ndarray of shape (p, p)
+        What turns theta into the user's parameters.
+    scaled : bool
+        Whether theta is of columns with deviation 1.
+    """
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def scale(self) -> Floats: ...
+    @property
+    def scaled(self) -> bool: ...
+
+    def starts(self) -> Sequence[Floats]:
+        """Return where to start from, all theta."""
+
+    def log_omega(self, theta: Floats) -> Floats:
+        """Return log omega of the family, without its known factor, up to a constant."""
+
+    def gradient(self, theta: Floats) -> Floats:
+        """Return its derivatives, of shape (n, p)."""
+
+    def curvature(self, theta: Floats, weights: Floats) -> Floats:
+        """Return the weighted sum of its second derivatives, of shape (p, p); zeros where they are not known."""
+
+    def offset(self, theta: Floats) -> float:
+        """Return what to add for log omega on the user's scale."""
+
+    def offset_gradient(self, theta: Floats) -> Floats:
+        """Return its derivatives by theta."""
+
+    def subset(self, rows: Any) -> Model:
+        """Return the same on some rows."""
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A tilt, a power, steps or cells: log omega = theta'z."""
+
+    names: tuple[str, ...]
+    z: Floats
+    mean: Floats
+    deviation: Floats
+    scaled: bool = True
+
+    @property
+    def scale(self) -> Floats:
+        """What turns theta into the user's parameters."""
+        return np.diag(1.0 / self.deviation)
+
+    def starts(self) -> Sequence[Floats]:
+        """Return zero: the likelihood is concave."""
+        return [np.zeros(len(self.names))]
+
+    def log_omega(self, theta: Floats) -> Floats:
+        """Return theta'z."""
+        return np.asarray(self.z @ theta)
+
+    def gradient(self, theta: Floats) -> Floats:
+        """Return z."""
+        return self.z
+
+    def curvature(self, theta: Floats, weights: Floats) -> Floats:
+        """Return zeros."""
+        return np.zeros((len(theta), len(theta)))
+
+    def offset(self, theta: Floats) -> float:
+        """Return what the means of the columns add."""
+        return float(theta @ (self.mean / self.deviation))
+
+    def offset_gradient(self, theta: Floats) -> Floats:
+        """Return the means of the columns, in deviations."""
+        return self.mean / self.deviation
+
+    def subset(self, rows: Any) -> Linear:
+        """Return the same on some rows."""
+        return replace(self, z=self.z[rows])
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """Logistic selection: log omega = -log(1 + e^{-a - b'z})."""
+
+    names: tuple[str, ...]
+    z: Floats
+    mean: Floats
+    deviation: Floats
+    scaled: bool = True
+
+    @property
+    def scale(self) -> Floats:
+        """What turns theta into the user's parameters."""
+        scale = np.diag(1.0 / np.append(1.0, self.deviation))
+        scale[0, 1:] = -self.mean / self.deviation
+        return scale
+
+    @property
+    def tilt(self) -> Linear:
+        """The exponential tilt in the same columns: what it is where selection is rare, and touches at b = 0."""
+        return Linear(self.names[1:], self.z, self.mean, self.deviation)
+
+    def starts(self) -> Sequence[Floats]:
+        """Return flat curves; the tilt tells better ones."""
+        return self.starts_from(np.zeros(len(self.names) - 1))
+
+    def starts_from(self, tilt: Floats) -> Sequence[Floats]:
+        """Return curves with the slope of a tilt where the columns have their means."""
+        return [np.append(a, np.clip(tilt / expit(-a), -5.0, 5.0)) for a in INTERCEPTS]
+
+    def log_omega(self, theta: Floats) -> Floats:
+        """Return -log(1 + e^{-a - b'z})."""
+        return -np.logaddexp(0.0, -(theta[0] + self.z @ theta[1:]))
+
+    def gradient(self, theta: Floats) -> Floats:
+        """Return (1 - omega) (1, z)."""
+        rest = expit(-(theta[0] + self.z @ theta[1:]))
+        return np.column_stack([rest, rest[:, None] * self.z])
+
+    def curvature(self, theta: Floats, weights: Floats) -> Floats:
+        """Return the sum of -omega (1 - omega) (1, z) (1, z)'."""
+        omega = expit(theta[0] + self.z @ theta[1:])
+        x = np.column_stack([np.ones(len(omega)), self.z])
+        return np.asarray(-(x * (weights * omega * (1.0 - omega))[:, None]).T @ x)
+
+    def offset(self, theta: Floats) -> float:
+        """Return zero: the curve is the same on either scale."""
+        return 0.0
+
+    def offset_gradient(self, theta: Floats) -> Floats:
+        """Return zeros."""
+        return np.zeros(len(theta))
+
+    def subset(self, rows: Any) -> Logistic:
+        """Return the same on some rows."""
+        return replace(self, z=self.z[rows])
+
+
+@dataclass(frozen=True)
+class Function:
+    """Any function of rows and parameters, which gets the rows as they were given."""
+
+    family: FunctionFamily
+    frames: tuple[Frame, ...]
+    sample: str
+    rows: Any
+    scaled: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the parameters."""
+        return self.family.names
+
+    @property
+    def scale(self) -> Floats:
+        """One: the user's scale is ours."""
+        return np.eye(len(self.names))
+
+    def starts(self) -> Sequence[Floats]:
+        """Return the user's."""
+        return [np.array(point) for point in self.family.start]
+
+    def log_omega(self, theta: Floats) -> Floats:
+        """Return the log of the function, -inf where it is zero."""
+        values = np.concatenate([frame.evaluate([self.family.at(theta)], self.sample)[0] for frame in self.frames])
+        values = np.asarray(values, np.float64)[self.rows]
+        bad = np.flatnonzero(~((values >= 0) & (values < np.inf)))
+        if len(bad):
+            shown = ", ".join(f"{name} = {value:.4g}" for name, value in zip(self.names, theta, strict=True))
+            raise InvalidBiasError(
+                f"The bias of {self.sample!r} is {values[bad[0]]} on {number_of_rows(len(bad))} of the pool at "
+                f"{shown}. A bias says how much likelier a unit is to be drawn, so it must be a finite number, zero or "
+                "more, whatever the parameters. Write it so that it is, e.g. as the exponential of something.",
+                sample=self.sample,
+                rows=bad[:10],
+            )
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(values))
+
+    def gradient(self, theta: Floats) -> Floats:
+        """Return the user's gradient over omega, or differences of log omega."""
+        if self.family.gradient is None:
+            return np.column_stack([self._difference(theta, j) for j in range(len(theta))])
+        gradient = self.family.gradient
+        parts = [np.asarray(gradient(frame.native, theta.copy()), np.float64) for frame in self.frames]
+        shapes = [(len(frame), len(theta)) for frame in self.frames]
+        if [part.shape for part in parts] != shapes:
+            raise InvalidBiasError(
+                f"The gradient of the bias of {self.sample!r} has shape {parts[0].shape}, and not {shapes[0]}. Return "
+                "the derivative of omega by each parameter (columns) for each row.",
+                sample=self.sample,
+            )
+        omega = np.exp(self.log_omega(theta))[:, None]
+        return np.divide(
+            np.concatenate(parts)[self.rows], omega, out=np.zeros((len(omega), len(theta))), where=omega > 0
+        )
+
+    def curvature(self, theta: Floats, weights: Floats) -> Floats:
+        """Return second differences of sum_i w_i log omega_i."""
+        here, p = self.log_omega(theta), len(theta)
+        steps = np.diag([self._step(theta, j, here) for j in range(p)])
+
+        def moved(by: Floats) -> float:
+            return float(weights @ self._change(here, self.log_omega(theta + by)))
+
+        bent = np.array([[moved(a + b) - moved(a - b) - moved(b - a) + moved(-a - b) for b in steps] for a in steps])
+        return bent / (4.0 * np.outer(np.diag(steps), np.diag(steps)))
+
+    def offset(self, theta: Floats) -> float:
+        """Return zero."""
+        return 0.0
+
+    def offset_gradient(self, theta: Floats) -> Floats:
+        """Return zeros."""
+        return np.zeros(len(theta))
+
+    def subset(self, rows: Any) -> Function:
+        """Return the same on some rows."""
+        return replace(self, rows=np.arange(sum(len(frame) for frame in self.frames))[self.rows][rows])
+
+    def _difference(self, theta: Floats, j: int) -> Floats:
+        """Return a five-point difference."""
+        direction = np.eye(len(theta))[j]
+        h = self._step(theta, j, self.log_omega(theta))
+        f = {k: self.log_omega(theta + k * h * direction) for k in (-2, -1, 1, 2)}
+        near, far = self._change(f[-1], f[1]), self._change(f[-2], f[2])
+        return (8 * near - far) / (12 * h)
+
+    def _step(self, theta: Floats, j: int, here: Floats) -> float:
+        """Return a step of a parameter that changes log omega by little, but well above rounding."""
+        direction, h = np.eye(len(theta))[j], 1e-4 * max(abs(theta[j]), 1e-2)
+        for _ in range(8):
+            ends = [self.log_omega(theta + side * h * direction) for side in (-1.0, 1.0)]
+            change = max(float(np.abs(self._change(here, end)).max(initial=0.0)) for end in ends)
+            if STEP / 4 <= change <= STEP or not change:
+                break
+            h *= np.clip(STEP / 2 / change, 1e-4, 1e4)
+        return float(h)
+
+    def _change(self, before: Floats, after: Floats) -> Floats:
+        moved = int(np.count_nonzero(np.isfinite(before) != np.isfinite(after)))
+        if moved:
+            raise InvalidBiasError(
+                f"Whether the bias of {self.sample!r} is zero depends on its parameters ({number_of_rows(moved)}), so "
+                "the likelihood is not smooth in them. Multiply by a known condition instead.",
+                sample=self.sample,
+            )
+        finite = np.isfinite(before)
+        return np.where(finite, np.where(finite, after, 0.0) - np.where(finite, before, 0.0), 0.0)
+
+
+def as_model(bias: ParametricBias, frames: tuple[Frame, ...], kept: Any, counts: Floats | None, sample: str) -> Model:
+    """Tie a family to the rows of a pool that the fit rests on."""
+    family = bias.family
+    if isinstance(family, FunctionFamily):
+        return Function(family, frames, sample, kept)
+    columns = columns_of(bias, frames, sample)[kept]
+    if isinstance(family, Cells) or family.kind == "steps":
+        return model_on(bias, columns, np.zeros(columns.shape[1]), np.ones(columns.shape[1]), sample)
+    mean = np.average(columns, axis=0, weights=counts)
+    return model_on(bias, columns, mean, np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=counts)), sample)
+
+
+def model_on(bias: ParametricBias, columns: Floats, mean: Floats, deviation: Floats, sample: str) -> Linear | Logistic:
+    """Return a family on rows whose columns are brought to mean 0 and deviation 1, or refuse one that never varies."""
+    family = bias.family
+    assert not isinstance(family, FunctionFamily)
+    flat = np.flatnonzero(~(deviation > 1e-12 * np.abs(mean)))
+    slopes = family.names[-columns.shape[1] :]
+    if len(flat):
+        raise UnidentifiedParametersError(
+            f"{slopes[flat[0]]!r} in the bias {bias} of {sample!r} is the same on all rows of the pool, so its "
+            "parameter cannot be told from the normaliser. Leave it out.",
+            sample=sample,
+            parameters=[slopes[j] for j in flat],
+        )
+    kind = Logistic if isinstance(family, Family) and family.kind == "logistic" else Linear
+    return kind(family.names, (columns - mean) / deviation, mean, deviation)
+
+
+def columns_of(bias: ParametricBias, frames: Sequence[Frame], sample: str) -> Floats:
+    """Return what a family's parameters multiply (the intercept apart), for all rows of some frames."""
+    family = bias.family
+    assert not isinstance(family, FunctionFamily)
+    if isinstance(family, Cells):
+        return dummies(bias, frames, sample)[0]
+    nodes = family.intervals()[1:] if family.kind == "steps" else family.terms
+    expressions = [ExpressionBias(node) for node in nodes]
+    parts = [np.column_stack(frame.evaluate(expressions, sample)).astype(np.float64) for frame in frames]
+    columns = np.concatenate(parts)
+    if family.kind == "power":
+        _require(columns > 0, columns, bias, sample, "A power needs a column above zero")
+        columns = np.log(columns)
+    _require(np.isfinite(columns), columns, bias, sample, "A bias needs finite numbers")
+    return columns
+
+
+def users_log_omega(
+    bias: ParametricBias, frame: Frame, parameters: Floats, sample: str, matters: NDArray[np.bool_]
+) -> Floats:
+    """Return log omega of the family at the user's parameters, for rows that need not be of the pool.
+
+    It must be known on the rows where it matters; on others the known factor of the bias is zero.
+    """
+    if isinstance(bias.family, FunctionFamily):
+        return Function(bias.family, (frame,), sample, slice(None)).log_omega(parameters)
+    if isinstance(bias.family, Cells):
+        columns, places = dummies(bias, (frame,), sample)
+        require_seen(bias, frame, places, matters, sample)
+        return np.asarray(columns @ parameters)
+    columns = columns_of(bias, (frame,), sample)
+    if bias.family.kind == "logistic":
+        return -np.logaddexp(0.0, -(parameters[0] + columns @ parameters[1:]))
+    return np.asarray(columns @ parameters)
+
+
+def _require(good: Any, columns: Floats, bias: ParametricBias, sample: str, need: str) -> None:
+    bad = np.flatnonzero(~good.all(axis=1))
+    if len(bad):
+        value = columns[bad[0]][~good[bad[0]]][0]
+        raise InvalidBiasError(
+            f"The bias {bias} of {sample!r} reads {value} at row {bad[0]} of the pool ({number_of_rows(len(bad))} in "
+            f"all). {need}, on the rows of every sample. Correct the column, or take these rows out.",
+            sample=sample,
+            rows=bad[:10],
+        )

@@ -1,0 +1,387 @@
+r"""Rows with parameters and known moments beside their biases: the sums of one likelihood in all its coordinates.
+
+With :math:`S^0_i = \sum_l e^{u_l}\omega_l(z_i;\theta)` of the rows as they are held and :math:`S_i = S^0_i + \mu'(g_i -
+R\varepsilon)`, each p of theirs only has to be multiplied by :math:`S^0_i / S_i`. So whatever holds the biases (an
+array, distinct rows, a sparse matrix, windows, blocks of a file) is wrapped, and known moments and parameters are a few
+columns more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._rows.base import Rows
+from vardi._rows.contract import Coordinates, JointSums
+from vardi._rows.dense import Dense
+from vardi._rows.families import Model
+from vardi._types import Floats, Integers
+
+MODERATE = 200.0  # log omega up to which omega itself is held
+
+
+@dataclass(frozen=True)
+class KnownColumns:
+    """Functions of the rows whose means over the population are known.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n, m)
+        h of each row.
+    means : ndarray of shape (m,)
+        tau, their means.
+    root : ndarray of shape (m, r)
+        R with R R' the covariance of tau; r = 0 where it is exact.
+    moving : mapping from int to int
+        Functions that are a bias with parameters themselves, with the position of that bias.
+    """
+
+    values: Floats
+    means: Floats
+    root: Floats
+    moving: Mapping[int, int]
+
+    @classmethod
+    def none(cls, n: int) -> KnownColumns:
+        """Return that nothing is known."""
+        return cls(np.empty((n, 0)), np.empty(0), np.empty((0, 0)), {})
+
+    def subset(self, rows: Any) -> KnownColumns:
+        """Return the same on some rows."""
+        return replace(self, values=self.values[rows])
+
+
+class Joint:
+    """Rows of which more is known than their biases, or less.
+
+    Parameters
+    ----------
+    base : Rows
+        The rows with their known biases; of a bias with parameters the factor that is known.
+    families : mapping from int to Model
+        The family of each bias that has one, on the same rows.
+    known : KnownColumns
+        What is known of the population, on the same rows.
+    """
+
+    def __init__(self, base: Rows, families: Mapping[int, Model], known: KnownColumns) -> None:
+        self.base, self.families, self.known = base, dict(families), known
+        self.sizes, self.source, self.counts, self.inverse = base.sizes, base.source, base.counts, base.inverse
+        ends = np.cumsum([0, *(len(model.names) for model in self.families.values())]).tolist()
+        self.places = {k: slice(a, b) for k, a, b in zip(self.families, ends[:-1], ends[1:], strict=True)}
+        self.coordinates = Coordinates(len(base.sizes), ends[-1], len(known.means), known.root.shape[1])
+        self._last: tuple[bytes, At] | None = None
+        self._rows: tuple[bytes, Rows] | None = None
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what can be computed again."""
+        return {**self.__dict__, "_last": None, "_rows": None}
+
+    @cached_property
+    def logs(self) -> Floats:
+        """The log of the known factor of each bias, where some have parameters."""
+        return self.base.log_omega()
+
+    def rows_at(self, theta: Floats) -> Rows:
+        """Return the rows with all biases at theta, on the user's scale."""
+        if not self.families:
+            return self.base
+        key = theta.tobytes()
+        if self._rows is None or self._rows[0] != key:
+            L = self.logs.copy(order="F")
+            for k, model in self.families.items():
+                L[:, k] += model.log_omega(theta[self.places[k]]) + model.offset(theta[self.places[k]])
+            own = L[np.arange(len(L)), self.source]
+            plain = L.max() <= MODERATE and own.min() >= -MODERATE  # numbers that a person can read
+            rows = Dense(np.exp(L) if plain else L, self.source, self.counts, log=not plain, inverse=self.inverse)
+            self._rows = (key, rows)
+        return self._rows[1]
+
+    def shift(self, theta: Floats) -> Floats:
+        """Return what log omega has more on the user's scale, for each bias."""
+        shift = np.zeros(len(self.sizes))
+        for k, model in self.families.items():
+            shift[k] = model.offset(theta[self.places[k]])
+        return shift
+
+    def at(self, v: Floats) -> At:
+        """Return everything at a point."""
+        key = v.tobytes()
+        if self._last is None or self._last[0] != key:
+            self._last = (key, At(self, v))
+        return self._last[1]
+
+    def joint_sums(self, v: Floats) -> JointSums:
+        """Return all sums at v."""
+        return self.at(v).sums()
+
+    def project(self, v: Floats, y: Floats) -> Floats:
+        """Return sum_i c_i y_i x_i for y of shape (n, m)."""
+        return self.at(v).project(y)
+
+    def mix(self, v: Floats, b: Floats) -> Floats:
+        """Return q_i'b for every row, b of shape (d, m)."""
+        return self.at(v).mix(b)
+
+    def seen(self, v: Floats) -> tuple[Floats, Floats]:
+        """Return x_i and q_i of every row, of shape (n, d)."""
+        at = self.at(v)
+        p = at.rows.mix(at.u, np.eye(len(self.sizes))) * at.ratio[:, None]
+        return np.column_stack([p, at.beside]), np.column_stack([p, at.scores])
+
+    def gradients(self, v: Floats) -> dict[int, Floats]:
+        """Return t = grad log omega of each bias with parameters."""
+        return self.at(v).gradients
+
+    def beside(self, v: Floats) -> tuple[Floats, Floats]:
+        """Return x_i and q_i of every row without the part of u, of shape (n, d - K)."""
+        at = self.at(v)
+        return at.beside, at.scores
+
+    def omega(self, v: Floats, k: int) -> Floats:
+        """Return a bias with parameters on the rows, on the user's scale."""
+        return np.asarray(np.exp(self.at(v)._log_omega(k)))
+
+    def mean_gradients(self, v: Floats) -> Floats:
+        """Return the mean of the gradient of log omega_k under the fitted law of sample k, of shape (d, K)."""
+        at, point = self.coordinates, self.at(v)
+        counts = np.ones(len(self)) if self.counts is None else self.counts
+        means = np.zeros((len(at), at.samples))
+        for k, t in point.gradients.items():
+            place, theta = self.places[k], point.theta[self.places[k]]
+            mean = (counts * point._share(k)) @ t / self.sizes[k] + self.families[k].offset_gradient(theta)
+            means[at.theta, k][place] = mean
+        return means
+
+    def along(self, v: Floats, b: Floats) -> tuple[Floats, dict[int, Floats]]:
+        """Return b_theta't of each row for its own bias, and for each bias with parameters."""
+        theta = b[self.coordinates.theta]
+        along = {k: t @ theta[self.places[k]] for k, t in self.gradients(v).items()}
+        own = np.zeros(len(self))
+        for k, values in along.items():
+            own += np.where(self.source == k, values, 0.0)
+        return own, along
+
+    def weights(self, v: Floats) -> tuple[Floats, float]:
+        """Return the weights 1 / S_i, scaled to mean 1 over the counted rows, and the log of that scale."""
+        log_weights = self.at(v).log_weights
+        top = float(log_weights.max())
+        weights = np.exp(log_weights - top)
+        mean = float(weights.mean() if self.counts is None else self.counts @ weights / self.counts.sum())
+        return weights / mean, top + float(np.log(mean))
+
+    def rescaled(self, v: Floats, shift: float) -> Floats:
+        """Return the same point in the gauge in which every S is e^shift times what it is."""
+        v = v.copy()
+        v[self.coordinates.u] += shift
+        v[self.coordinates.mu] *= np.exp(shift)
+        return v
+
+    def spread(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return values of rows for all rows of the pool."""
+        return self.base.spread(values)
+
+    def with_counts(self, counts: Floats) -> Joint:
+        """Return the same rows, counted otherwise."""
+        joint = Joint(self.base.with_counts(counts), self.families, self.known)
+        if self.families:
+            joint.logs = self.logs
+        return joint
+
+    def without_known(self) -> Joint:
+        """Return the same rows with nothing known of the population."""
+        return Joint(self.base, self.families, KnownColumns.none(len(self)))
+
+    def masses_of(self, groups: Integers, v: Floats) -> Floats:
+        """Return the share of the weight that each group of samples carries at a point."""
+        weights, _ = self.weights(v)
+        mass = weights if self.counts is None else weights * self.counts
+        return np.bincount(groups[self.source], mass) / self.sizes.sum()
+
+    def with_masses_of(self, groups: Integers, masses: Floats) -> Joint:
+        """Return the same rows with nothing known but the masses of groups of samples."""
+        members = np.eye(len(masses))[groups[self.source]]
+        known = KnownColumns(members[:, 1:], masses[1:], np.empty((len(masses) - 1, 0)), {})
+        return Joint(self.base, self.families, known)
+
+    def with_values(self, means: Floats) -> Joint:
+        """Return the same rows with other known values."""
+        joint = Joint(self.base, self.families, replace(self.known, means=means))
+        joint._rows = self._rows
+        if self.families:
+            joint.logs = self.logs
+        return joint
+
+    def with_families(self, families: Mapping[int, Model]) -> Joint:
+        """Return the same rows with other families."""
+        return Joint(self.base, families, self.known)
+
+    def subset(self, rows: Integers) -> Joint:
+        """Return some of the rows."""
+        families = {k: model.subset(rows) for k, model in self.families.items()}
+        return Joint(self.base.subset(rows), families, self.known.subset(rows))
+
+    @property
+    def means(self) -> Floats:
+        """The known values."""
+        return self.known.means
+
+    @property
+    def scaled(self) -> np.ndarray:
+        """Which parameters belong to columns of deviation 1."""
+        models = self.families.values()
+        return np.repeat([model.scaled for model in models], [len(model.names) for model in models]).astype(bool)
+
+
+class At:
+    """Rows at a point: what S is there, and each x beside those of u."""
+
+    def __init__(self, joint: Joint, v: Floats) -> None:
+        self.joint, self.v = joint, v
+        at = joint.coordinates
+        self.theta, self.mu = v[at.theta], v[at.mu]
+        self.rows = joint.rows_at(self.theta)
+        self.u = v[at.u] - joint.shift(self.theta)
+        self.S0, self.offset = self.rows.row_mass(self.u)
+        known = joint.known
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.scale = np.ones(len(joint)) if self.offset is None else np.exp(-self.offset)
+            self.g = known.values - known.means
+            for j, k in known.moving.items():
+                self.g[:, j] = np.exp(self._log_omega(k)) - known.means[j]
+            self.g = self.g - known.root @ v[at.epsilon] if known.root.shape[1] else self.g
+            self.s = self.S0 + self.scale * (self.g @ self.mu) if at.known else self.S0
+
+    @property
+    def positive(self) -> bool:
+        """Whether every S is above zero."""
+        return bool((self.s > 0).all()) and bool(np.isfinite(self.s).all())
+
+    @cached_property
+    def ratio(self) -> Floats:
+        """S0 / S."""
+        return self.S0 / self.s
+
+    @property
+    def log_weights(self) -> Floats:
+        """-log S."""
+        return -np.log(self.s) if self.offset is None else -np.log(self.s) - self.offset
+
+    @cached_property
+    def gradients(self) -> dict[int, Floats]:
+        """t_k = grad log omega_k of each family."""
+        families, places = self.joint.families, self.joint.places
+        return {k: model.gradient(self.theta[places[k]]) for k, model in families.items()}
+
+    @cached_property
+    def beside(self) -> Floats:
+        """x_i without the part of u, of shape (n, p + m + r)."""
+        at, joint = self.joint.coordinates, self.joint
+        Z = np.empty((len(joint), len(at) - at.samples), order="F")
+        r = self.scale / self.s
+        for k, t in self.gradients.items():
+            Z[:, joint.places[k]] = self._share(k)[:, None] * t
+        for j, k in joint.known.moving.items():
+            Z[:, joint.places[k]] += (r * self.mu[j] * self._moving(j))[:, None] * self._users_gradient(k)
+        Z[:, at.parameters : at.parameters + at.known] = self.g * r[:, None]
+        Z[:, at.parameters + at.known :] = -r[:, None] * (joint.known.root.T @ self.mu)
+        return Z
+
+    @cached_property
+    def scores(self) -> Floats:
+        """q_i without the part of u."""
+        Z = self.beside.copy()
+        for k, t in self.gradients.items():
+            Z[:, self.joint.places[k]] -= (self.joint.source == k)[:, None] * t
+        return Z
+
+    def project(self, y: Floats) -> Floats:
+        """Return sum_i c_i y_i x_i."""
+        counts = self.joint.counts
+        counted = y if counts is None else y * counts[:, None]
+        return np.concatenate([self.rows.project(self.u, y * self.ratio[:, None]), self.beside.T @ counted])
+
+    def mix(self, b: Floats) -> Floats:
+        """Return q_i'b."""
+        K = self.joint.coordinates.samples
+        return self.rows.mix(self.u, b[:K]) * self.ratio[:, None] + self.scores @ b[K:]
+
+    def sums(self) -> JointSums:
+        """Return all sums."""
+        joint, at = self.joint, self.joint.coordinates
+        d, K = len(at), at.samples
+        if not self.positive:
+            empty = np.full((d, d), np.nan)
+            return JointSums(np.nan, np.nan, empty[0], empty, empty[0], empty, empty, False)
+        counts = np.ones(len(joint)) if joint.counts is None else joint.counts
+        r, Z = self.scale / self.s, self.beside
+        inverse = float(counts @ r)
+        log_own = sum((self._own_logs(k) for k in joint.families), start=0.0)
+        log_mass = -float(counts @ self.log_weights) - log_own
+        x = np.concatenate([self.rows.project(self.u, self.ratio), counts @ Z])
+        gram = np.empty((d, d))
+        gram[:K, :K] = _array(self.rows.with_counts(counts * self.ratio**2).sums(self.u, objective=False).gram, K)
+        gram[:K, K:] = self.rows.project(self.u, Z * self.ratio[:, None])
+        gram[K:, :K] = gram[:K, K:].T
+        gram[K:, K:] = (Z * counts[:, None]).T @ Z
+        own, information, bend = np.zeros(d), np.zeros((d, d)), np.zeros((d, d))
+        information[np.arange(K), np.arange(K)] = x[:K]
+        for k, t in self.gradients.items():
+            place = slice(K + joint.places[k].start, K + joint.places[k].stop)
+            mine = counts * (joint.source == k)
+            share = counts * self._share(k)
+            own[place] = mine @ t
+            information[k, place] = information[place, k] = share @ t
+            information[place, place] = (t * share[:, None]).T @ t
+            bend[place, place] = joint.families[k].curvature(self.theta[joint.places[k]], share - mine)
+        for j, k in joint.known.moving.items():
+            place = slice(K + joint.places[k].start, K + joint.places[k].stop)
+            row, t = K + at.parameters + j, self._users_gradient(k)
+            moved = counts * r * self._moving(j)
+            information[row, place] = information[place, row] = moved @ t
+            bend[place, place] += self.mu[j] * ((t * moved[:, None]).T @ t)
+            bend[place, place] += joint.families[k].curvature(self.theta[joint.places[k]], self.mu[j] * moved)
+        information[at.mu, at.epsilon] = -joint.known.root * inverse
+        information[at.epsilon, at.mu] = information[at.mu, at.epsilon].T
+        return JointSums(inverse, log_mass, x, gram, own, information + bend, information, True)
+
+    def _share(self, k: int) -> Floats:
+        """Return p_ik of every row."""
+        unit = np.zeros(len(self.u))
+        unit[k] = 1.0
+        return self.rows.mix(self.u, unit) * self.ratio
+
+    def _log_omega(self, k: int) -> Floats:
+        """Return the log of bias k with its parameters, on the user's scale."""
+        theta, model = self.theta[self.joint.places[k]], self.joint.families[k]
+        return self.joint.logs[:, k] + model.log_omega(theta) + model.offset(theta)
+
+    def _moving(self, j: int) -> Floats:
+        """Return h_j, a bias with parameters."""
+        return np.exp(self._log_omega(self.joint.known.moving[j]))
+
+    def _users_gradient(self, k: int) -> Floats:
+        """Return the gradient of log omega_k on the user's scale, by theta."""
+        theta, model = self.theta[self.joint.places[k]], self.joint.families[k]
+        return self.gradients[k] + model.offset_gradient(theta)
+
+    def _own_logs(self, k: int) -> float:
+        """Return the sum over the rows of sample k of log omega_k, on the scale of theta."""
+        mine = np.flatnonzero(self.joint.source == k)
+        logs = self.joint.families[k].log_omega(self.theta[self.joint.places[k]])[mine]
+        return float(logs.sum() if self.joint.counts is None else self.joint.counts[mine] @ logs)
+
+
+def _array(gram: Any, K: int) -> Floats:
+    """Return a gram as an array."""
+    if callable(gram):
+        return np.column_stack([gram(e) for e in np.eye(K)])
+    return gram if isinstance(gram, np.ndarray) else np.asarray(gram.toarray())

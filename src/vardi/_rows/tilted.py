@@ -1,0 +1,142 @@
+r"""Errors of normalisers by one pass over the rows, where a number for each row and bias would not fit in memory.
+
+Row i has weight :math:`t_{ik} = r_i\omega_k(z_i) / \Omega_k` under state k, sampled or not, and at a solution
+:math:`p_i = \Lambda t_i`. So what a row is at the point is linear in :math:`y_i = (t_i, r_i)` and its few numbers of
+parameters and known moments, and so is each of its influence values: :math:`\phi_i = M'y_i`. The sums of products of y
+are then enough for every covariance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vardi._rows.contract import Coordinates
+from vardi._rows.dense import Dense
+from vardi._rows.grouping import membership
+from vardi._rows.weighted import WeightedRows
+from vardi._types import Floats
+
+ROUNDING = 1e-14  # of a sum of products, below which a difference of such sums is zero
+
+
+@dataclass(frozen=True)
+class Products:
+    r"""Sums of products of the numbers :math:`y_i` of a row; additive over rows.
+
+    Attributes
+    ----------
+    counted, scaled : ndarray of shape (w, w)
+        :math:`\sum_i c_i y_i y_i'`, and the same with :math:`v_i` for :math:`c_i`, which makes a variance of squares.
+    totals : ndarray of shape (K, w)
+        :math:`\sum_i c_i y_i` within samples.
+    """
+
+    counted: Floats
+    scaled: Floats
+    totals: Floats
+
+    def __add__(self, other: Products) -> Products:
+        return Products(self.counted + other.counted, self.scaled + other.scaled, self.totals + other.totals)
+
+
+class TiltedRows:
+    """The rows of a fit as their weights under each state: a measure whose functions are given by coefficients of y.
+
+    Parameters
+    ----------
+    rows : Dense
+        The biases at the solution, in memory or read in blocks.
+    measure : WeightedRows
+        The same rows at the solution, with parameters and known moments where there are some.
+    log_omegas : ndarray of shape (K,)
+        The log normalisers.
+    """
+
+    def __init__(self, rows: Dense, measure: WeightedRows, log_omegas: Floats) -> None:
+        self.sizes, self.n = measure.sizes, measure.n
+        self.coordinates: Coordinates = measure.coordinates
+        self._factors = np.where(self.sizes < 2, 1.0, self.sizes / np.maximum(self.sizes - 1.0, 1.0)) / self.n**2
+        x, q = measure.rows.beside(measure.v)
+        self._products = self._summed(rows, measure.row_weights, log_omegas, np.column_stack([q, x]))
+
+    def _summed(self, rows: Dense, r: Floats, log_omegas: Floats, more: Floats) -> Products:
+        """Go through the rows once."""
+        K = len(log_omegas)
+        finite = np.where(np.isfinite(log_omegas), log_omegas, 0.0)  # a state that covers no row has no tilt
+        c = np.ones(len(rows)) if rows.counts is None else rows.counts
+        log_r, v = np.log(r), self._factors[rows.source] * c
+
+        def block(part: slice, logs: Floats) -> Products:
+            y = np.empty((len(logs), K + 1 + more.shape[1]))
+            np.exp(logs - finite + log_r[part, None], out=y[:, :K])
+            y[:, K], y[:, K + 1 :] = r[part], more[part]
+            totals = np.asarray(membership(rows.source[part], K, c[part]) @ y)
+            return Products((y.T * c[part]) @ y, (y.T * v[part]) @ y, totals)
+
+        return rows.total_of_logs(block)
+
+    @property
+    def tilts(self) -> Floats:
+        """The functions omega_k / Omega_k, as coefficients of y: these times r are t."""
+        K = len(self.sizes)
+        return np.eye(len(self._products.counted), K)
+
+    def mean(self, functions: Floats) -> Floats:
+        """Return eta = sum_i c_i r_i f_i / n."""
+        return np.asarray(self._products.totals.sum(axis=0) @ functions / self.n)
+
+    def against(self, functions: Floats, eta: Floats) -> Floats:
+        """Return a = sum_i c_i r_i (f_i - eta) x_i, of shape (d, m)."""
+        return self._x.T @ self._products.counted @ self._less(functions, eta)
+
+    def squares(self, functions: Floats, eta: Floats) -> Floats:
+        """Return sum_i c_i r_i^2 (f_i - eta) (f_i - eta)'."""
+        rg = self._less(functions, eta)
+        return rg.T @ self._products.counted @ rg
+
+    def influence(self, functions: Floats, eta: Floats, b: Floats) -> Floats:
+        """Return phi, as coefficients of y."""
+        return self._less(functions, eta) + self._q @ b
+
+    def covariance(self, phi: Floats) -> Floats:
+        """Return the covariance of the estimates with influence values phi: the formula of ``Strata``."""
+        sizes, factors, sums = self.sizes, self._factors, self._products
+        totals = sums.totals @ phi
+        fitted = (self._x.T @ sums.counted @ phi)[: len(sizes)]  # of a single row: the mean under its fitted law
+        means = np.where((sizes < 2)[:, None], fitted, totals) / np.where(sizes > 0, sizes, 1.0)[:, None]
+        across = (factors[:, None] * means).T @ totals
+        between = ((factors * sizes)[:, None] * means).T @ means
+        covariance = phi.T @ sums.scaled @ phi - across - across.T + between
+        size = np.abs(phi).T @ np.abs(sums.scaled) @ np.abs(phi)
+        known = np.diag(covariance) <= ROUNDING * np.diag(size)  # of what is known exactly only rounding is left
+        return np.where(known | known[:, None], 0.0, covariance)
+
+    def _less(self, functions: Floats, eta: Floats) -> Floats:
+        """Return r (f - eta)."""
+        rg = functions.copy()
+        rg[len(self.sizes)] -= eta
+        return rg
+
+    @property
+    def _x(self) -> Floats:
+        """Which coefficients of y give each coordinate of x."""
+        return self._seen(len(self.sizes) + 1 + self._more)
+
+    @property
+    def _q(self) -> Floats:
+        """Which coefficients of y give each coordinate of q."""
+        return self._seen(len(self.sizes) + 1)
+
+    @property
+    def _more(self) -> int:
+        """How many coordinates there are beside u."""
+        return len(self.coordinates) - len(self.sizes)
+
+    def _seen(self, first: int) -> Floats:
+        K = len(self.sizes)
+        seen = np.zeros((K + 1 + 2 * self._more, K + self._more))
+        seen[np.arange(K), np.arange(K)] = self.sizes / self.n
+        seen[first + np.arange(self._more), K + np.arange(self._more)] = 1.0
+        return seen

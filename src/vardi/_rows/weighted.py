@@ -1,0 +1,137 @@
+"""Rows in memory at a solution, each with its weight: what estimates are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._rows.contract import Coordinates
+from vardi._rows.variance import Strata
+from vardi._types import Floats, Integers
+
+
+class RowsAtPoints(Protocol):
+    """Rows that answer sums at a point, with or without parameters and known moments."""
+
+    sizes: Floats
+    counts: Floats | None
+    inverse: NDArray[Any] | None
+
+    def __len__(self) -> int: ...
+    @property
+    def coordinates(self) -> Coordinates: ...
+    def project(self, v: Floats, y: Floats) -> Floats: ...
+    def mix(self, v: Floats, b: Floats) -> Floats: ...
+    def seen(self, v: Floats) -> tuple[Floats, Floats]: ...
+    def beside(self, v: Floats) -> tuple[Floats, Floats]: ...
+    def along(self, v: Floats, b: Floats) -> tuple[Floats, dict[int, Floats]]: ...
+    def gradients(self, v: Floats) -> dict[int, Floats]: ...
+    def spread(self, values: NDArray[Any]) -> NDArray[Any]: ...
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """Functions given as r_i f_i, which stays finite where f alone would not."""
+
+    values: Floats
+
+
+class WeightedRows:
+    r"""The rows of a pool at the point v, with weights :math:`r_i = 1 / S_i` of mean 1.
+
+    Parameters
+    ----------
+    rows : RowsAtPoints
+        Rows as they were solved: perhaps collapsed, in which case ``rows.inverse`` leads back to the pool.
+    v : ndarray
+        The point in the gauge in which the weights have mean 1.
+    weights : ndarray
+        Weight of each row of ``rows``.
+    source : ndarray of int
+        Sample of each row of the pool.
+    counts : ndarray or None
+        Count of each row of the pool.
+    """
+
+    def __init__(self, rows: RowsAtPoints, v: Floats, weights: Floats, source: Integers, counts: Floats | None) -> None:
+        self.rows, self.v, self.row_weights = rows, v, weights
+        self.sizes, self.n = rows.sizes, float(rows.sizes.sum())
+        self.strata = Strata(source, rows.sizes, counts, self)
+
+    @property
+    def coordinates(self) -> Coordinates:
+        """How v is laid out."""
+        return self.rows.coordinates
+
+    @property
+    def weights(self) -> Floats:
+        """Weight r_i of each row of the pool."""
+        return self.rows.spread(self.row_weights)
+
+    @property
+    def source(self) -> Integers:
+        """Sample of each row of the pool."""
+        return self.strata.source
+
+    @cached_property
+    def counts(self) -> Floats:
+        """How many rows each row of the pool stands for."""
+        return np.ones(len(self.source)) if self.strata.counts is None else self.strata.counts
+
+    def project(self, y: Floats) -> Floats:
+        """Return sum_i c_i y_i x_i for y of shape (n, m) over the pool."""
+        if self.rows.inverse is None:
+            return self.rows.project(self.v, y)
+        counted = y if self.strata.counts is None else y * self.strata.counts[:, None]
+        kinds = len(self.rows)
+        gathered = np.stack([np.bincount(self.rows.inverse, column, minlength=kinds) for column in counted.T], axis=1)
+        assert self.rows.counts is not None
+        return self.rows.project(self.v, gathered / self.rows.counts[:, None])
+
+    def mix(self, b: Floats) -> Floats:
+        """Return q_i'b for every row of the pool."""
+        return self.rows.spread(self.rows.mix(self.v, b))
+
+    def seen(self) -> tuple[Floats, Floats]:
+        """Return x_i and q_i of every row of the pool, of shape (n, d)."""
+        x, q = self.rows.seen(self.v)
+        return self.rows.spread(x), self.rows.spread(q)
+
+    def gradients(self) -> dict[int, Floats]:
+        """Return t = grad log omega of each bias with parameters, for the rows as they were solved."""
+        return self.rows.gradients(self.v)
+
+    def along(self, b: Floats) -> tuple[Floats, dict[int, Floats]]:
+        """Return b_theta't of each row for its own bias, and for each bias with parameters."""
+        own, along = self.rows.along(self.v, b)
+        return self.rows.spread(own), {k: self.rows.spread(values) for k, values in along.items()}
+
+    def mean(self, functions: Floats | Weighed) -> Floats:
+        """Return eta = sum_i c_i r_i f_i / n for functions of shape (n, m)."""
+        y = self._weighed(functions)
+        counted = y if self.strata.counts is None else y * self.strata.counts[:, None]
+        return np.asarray(counted.sum(axis=0) / self.n)
+
+    def against(self, functions: Floats | Weighed, eta: Floats) -> Floats:
+        """Return a = sum_i c_i r_i (f_i - eta) x_i, of shape (d, m)."""
+        return self.project(self._weighed(functions) - self.weights[:, None] * eta)
+
+    def squares(self, functions: Floats | Weighed, eta: Floats) -> Floats:
+        """Return sum_i c_i r_i^2 (f_i - eta) (f_i - eta)'."""
+        rg = self._weighed(functions) - self.weights[:, None] * eta
+        return np.asarray((rg.T * self.counts) @ rg)
+
+    def influence(self, functions: Floats | Weighed, eta: Floats, b: Floats) -> Floats:
+        """Return phi_i = r_i (f_i - eta) + q_i'b for every row of the pool."""
+        return self._weighed(functions) - self.weights[:, None] * eta + self.mix(b)
+
+    def _weighed(self, functions: Floats | Weighed) -> Floats:
+        return functions.values if isinstance(functions, Weighed) else functions * self.weights[:, None]
+
+    def covariance(self, phi: Floats) -> Floats:
+        """Return the covariance of the estimates with influence values phi."""
+        return self.strata.covariance(phi)

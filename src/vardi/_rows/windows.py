@@ -1,0 +1,283 @@
+"""Rows seen through windows: omega_k(z_i) is 1 where low_k <= x_i <= high_k, else 0, and none of it is stored.
+
+The edges of the windows cut the line into cells, in each of which all rows have the same biases. A binary tree over the
+cells makes each window a union of at most 2 log2(cells) of its nodes, so that a product with the n x K matrix takes
+O(n + K log K), where the matrix itself may have n K entries. Only positive numbers are added: differences of running
+sums would be as cheap, and lose digits.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from vardi._rows.base import Rows, Scaled
+from vardi._rows.checks import Checks
+from vardi._rows.contract import Gram, Sums
+from vardi._rows.grouping import membership
+from vardi._rows.start import mean_log_start
+from vardi._types import Floats, Integers
+from vardi.errors import MismatchError, MissingValuesError
+
+MAX_PAIRED_SAMPLES = 300  # samples up to which the start looks at pairs
+MAX_DENSE_SAMPLES = 1500  # samples up to which the gram is formed
+MAX_LINKS = 5_000_000  # pairs of samples up to which all are looked at
+FIRST_LINKS = 32  # links of each sample looked at first, where there are more
+
+
+class Windows:
+    """Indicator biases of windows, as a matrix that is never stored: for :func:`vardi.debias_matrix`.
+
+    Parameters
+    ----------
+    x : array of shape (n,)
+        The value of each row.
+    low, high : array of shape (K,)
+        Each sample saw what lies between them, both ends included; -inf and inf for a window that is open.
+
+    Examples
+    --------
+    Each row has its own window (doubly truncated data):
+
+    >>> import numpy as np
+    >>> windows = Windows(x=[1.0, 2.0, 3.0], low=[0.0, 0.5, 1.5], high=[2.5, np.inf, 3.5])
+    >>> windows.toarray().astype(int)
+    array([[1, 1, 0],
+           [1, 1, 1],
+           [0, 1, 1]])
+    """
+
+    ndim = 2
+    dtype = np.dtype(bool)
+
+    def __init__(self, x: Any, low: Any, high: Any) -> None:
+        self.x, self.low, self.high = (np.asarray(values, np.float64) for values in (x, low, high))
+        if self.x.ndim != 1 or self.low.ndim != 1 or self.low.shape != self.high.shape:
+            raise MismatchError(
+                f"x has shape {self.x.shape}, and low and high have shapes {self.low.shape} and {self.high.shape}. "
+                "Give a value for each row, and two ends for each window.",
+                expected=("(n,)", "(K,)", "(K,)"),
+                got=(self.x.shape, self.low.shape, self.high.shape),
+            )
+        missing = {name: int(np.isnan(getattr(self, name)).sum()) for name in ("x", "low", "high")}
+        missing = {name: count for name, count in missing.items() if count}
+        if missing:
+            raise MissingValuesError(
+                f"Missing values in {', '.join(f'{name} ({count})' for name, count in missing.items())}, so it is "
+                "unknown which windows show which rows. Fill them in (an open window ends at inf), or take them out.",
+                columns=missing,
+            )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and windows."""
+        return len(self.x), len(self.low)
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return some of the rows, or what the window of a column (``[:, k]``) shows as an array."""
+        if isinstance(key, tuple):
+            return (self.low[key[1]] <= self.x[key[0]]) & (self.x[key[0]] <= self.high[key[1]])
+        return Windows(self.x[key], self.low, self.high)
+
+    def toarray(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Return the matrix; meant for few rows."""
+        return (self.low <= self.x[:, None]) & (self.x[:, None] <= self.high)
+
+
+def window_rows(windows: Windows, source: Integers, counts: Floats | None, checks: Checks) -> Intervals:
+    """Hold windows, or refuse a row that lies outside the window of its sample."""
+    if checks.log:
+        raise MismatchError(
+            "Windows are 0 or 1, and log=True says that logs are given. Leave log out.",
+            expected=("log=False",),
+            got=("log=True",),
+        )
+    own = (windows.low[source] <= windows.x) & (windows.x <= windows.high[source])
+    checks.own(own.astype(np.float64), source)
+    return Intervals(windows, source, counts, moderate=True)
+
+
+class Intervals(Rows):
+    """Windows, as sums over the nodes of a tree of cells."""
+
+    def __init__(self, matrix: Windows, source: Integers, counts: Floats | None = None, **known: Any) -> None:
+        super().__init__(matrix, source, counts, **known)
+        values, position = np.unique(matrix.x, return_inverse=True)
+        low, high = np.searchsorted(values, matrix.low, "left"), np.searchsorted(values, matrix.high, "right")
+        edges = np.unique(np.concatenate([low, high]))
+        self._cell = np.searchsorted(edges, position, "right") - 1
+        self._low = np.searchsorted(edges, low)
+        self._high = np.maximum(np.searchsorted(edges, high), self._low)  # a window that ends before it begins is empty
+        self._counts = np.bincount(self._cell, counts, minlength=len(edges) - 1).astype(np.float64)
+        self._nodes = _nodes(self._low, self._high, 1 << (len(self._counts) - 1).bit_length())
+
+    def _recount(self) -> None:
+        cells = len(self._counts)
+        self._counts = np.bincount(self._cell, self.counts, minlength=cells).astype(np.float64)
+
+    @property
+    def additions(self) -> int:
+        """How many numbers a sum adds one after the other: up a binary tree, and the nodes of a window."""
+        return 4 * len(self._counts).bit_length()
+
+    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
+        """Return shares and, if asked for, gram and log_mass at u."""
+        step, S, top = self._cell_mass(u)
+        shares = step * self._within(self._counts / S)
+        log_mass = float(self._counts @ (np.log(S) + top)) if objective else None
+        return Sums(log_mass, shares, self._gram(step, S) if gram else None)
+
+    def _cell_mass(self, u: Floats) -> tuple[Floats, Floats, float]:
+        """Return e^{u - top}, S e^{-top} of every cell, and top."""
+        scaled = self._anchored(u)
+        step = np.exp(u - scaled.anchor)
+        return step, self._over(step), float(scaled.anchor[0])
+
+    def _within(self, cells: Floats) -> Floats:
+        """Return the sum over the cells of each window."""
+        return np.asarray(self._nodes @ _upwards(cells, self._nodes.shape[1] // 2))
+
+    def _over(self, windows: Floats) -> Floats:
+        """Return the sum over the windows that each cell lies in."""
+        return _downwards(self._nodes.T @ windows)[: len(self._counts)]
+
+    def _gram(self, step: Floats, S: Floats) -> Gram:
+        if len(step) <= MAX_DENSE_SAMPLES:
+            cells = np.arange(len(S))[:, None]
+            P = ((self._low <= cells) & (cells < self._high)) * (np.sqrt(self._counts) / S)[:, None] * step
+            return P.T @ P
+        return lambda v: step * self._within(self._counts * self._over(step * v) / S / S)
+
+    def start(self) -> Floats:
+        """Return a first u: from pairs of samples where they are few, and else from each sample alone."""
+        return (
+            super().start()
+            if len(self.sizes) <= MAX_PAIRED_SAMPLES
+            else mean_log_start(np.zeros(len(self.sizes)), self.sizes)
+        )
+
+    def row_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
+        """Return S_i(u) for every row."""
+        _, S, top = self._cell_mass(u)
+        return S[self._cell], np.full(len(self), top)
+
+    def log_means(self, u: Floats) -> Floats:
+        """Return log sum_i c_i omega_ik / S_i(u) for every k."""
+        _, S, top = self._cell_mass(u)
+        with np.errstate(divide="ignore"):
+            return np.log(self._within(self._counts / S)) - top
+
+    def mix(self, u: Floats, b: Floats) -> Floats:
+        """Return P b."""
+        step, S, _ = self._cell_mass(u)
+        return np.asarray((self._over((step * b.T).T).T / S).T[self._cell])
+
+    def project(self, u: Floats, y: Floats) -> Floats:
+        """Return P' (c y)."""
+        step, S, _ = self._cell_mass(u)
+        counted = y if self.counts is None else (y.T * self.counts).T
+        by_cell = membership(self._cell, len(S), None) @ counted
+        return np.asarray((self._within((by_cell.T / S).T).T * step).T)
+
+    def reach(self) -> Any:
+        """Return the K x K (sparse) counts of rows of sample l (columns) that window k (rows) allows.
+
+        Where there are very many such pairs, only of so many of each window as show which samples are connected.
+        """
+        return self._links
+
+    @cached_property
+    def _links(self) -> Any:
+        order = np.argsort(self._cell, kind="stable")
+        ends = np.searchsorted(self._cell[order], np.arange(len(self._counts) + 1))
+        first, lengths = ends[self._low], ends[self._high] - ends[self._low]  # the rows of each window, in that order
+        few, K = lengths.max() if lengths.sum() <= MAX_LINKS else FIRST_LINKS, len(self.sizes)
+        while True:
+            taken = np.minimum(lengths, few)
+            window = np.repeat(np.arange(K), taken)
+            every = np.arange(len(window)) - np.repeat(np.cumsum(taken) - taken, taken)
+            some = (np.random.default_rng(0).random(len(window)) * lengths[window]).astype(np.int64)
+            rows = order[first[window] + np.where(lengths[window] <= few, every, some)]
+            pairs = sparse.csr_array((np.ones(len(rows)), (window, self.source[rows])), shape=(K, K))
+            if few >= lengths.max() or csgraph.connected_components(pairs, connection="strong")[0] == self._groups:
+                return self._shared_rows((pairs + pairs.T).tocoo())  # each pair both ways
+            few *= 2
+
+    def _shared_rows(self, pairs: Any) -> Any:
+        """Return how many rows of sample l lie in window k, for some pairs."""
+        cells = len(self._counts) + 1
+        place = self.source * cells + self._cell
+        order = np.argsort(place)
+        before = np.concatenate([[0.0], np.cumsum(np.ones(len(self)) if self.counts is None else self.counts[order])])
+        start, end = (
+            before[np.searchsorted(place[order], pairs.col * cells + edge[pairs.row])]
+            for edge in (self._low, self._high)
+        )
+        shared = sparse.csr_array((end - start, (pairs.row, pairs.col)), shape=pairs.shape)
+        shared.eliminate_zeros()
+        return shared
+
+    @cached_property
+    def _groups(self) -> int:
+        """How many groups of connected samples there are, by the graph window -> nodes -> cell -> sample."""
+        (K, nodes), windows = self._nodes.shape, self._nodes.tocoo()
+        parents = np.arange(2, nodes) // 2
+        tail = np.concatenate([windows.row, K + parents, K + nodes // 2 + self._cell])
+        head = np.concatenate([K + windows.col, K + np.arange(2, nodes), self.source])
+        graph = sparse.csr_array((np.ones(len(tail)), (tail, head)), shape=(K + nodes, K + nodes))
+        return len(np.unique(csgraph.connected_components(graph, connection="strong")[1][:K]))
+
+    def overlap(self, mass: Floats) -> Any:
+        """Return the K x K (sparse) masses of the rows that both windows allow; of many, only of pairs in ``reach``."""
+        K = len(self.sizes)
+        pairs = self.reach().tocoo() if K**2 > MAX_LINKS else sparse.coo_array(np.ones((K, K)))
+        before = np.concatenate([[0.0], np.cumsum(np.bincount(self._cell, mass, minlength=len(self._counts)))])
+        start = np.maximum(self._low[pairs.row], self._low[pairs.col])
+        end = np.maximum(np.minimum(self._high[pairs.row], self._high[pairs.col]), start)
+        shared = sparse.csr_array((before[end] - before[start], (pairs.row, pairs.col)), shape=pairs.shape)
+        return shared.maximum(shared.T)
+
+    def log_omega(self) -> Floats:
+        """Return log omega as one dense matrix."""
+        return np.where(self.matrix.toarray(), 0.0, -np.inf)
+
+    def _anchored(self, u: Floats) -> Scaled:
+        top = float(u[self.sizes > 0].max())  # rows have no scale of their own: only the largest e^u is brought to 1
+        return Scaled(self.matrix, None, np.full(len(u), top))
+
+
+def _nodes(low: Integers, high: Integers, size: int) -> Any:
+    """Return the K x (2 size) matrix of the nodes that make up each window; below node j are 2j and 2j + 1."""
+    window, nodes = [], []
+    left, right = low + size, high + size
+    while (left < right).any():
+        for end, move in ((left, 0), (right, 1)):
+            taken = np.flatnonzero((end % 2 == 1) & (left < right))  # half of what lies above it, so it stands alone
+            window.append(taken)
+            nodes.append(end[taken] - move)
+            end[taken] += 1 - 2 * move
+        left, right = left // 2, right // 2
+    where = (np.concatenate([*window, np.empty(0, np.int64)]), np.concatenate([*nodes, np.empty(0, np.int64)]))
+    return sparse.csr_array((np.ones(len(where[0])), where), shape=(len(low), 2 * size))
+
+
+def _upwards(cells: Floats, size: int) -> Floats:
+    """Return the sum of the cells below each node."""
+    level = np.zeros((size, *cells.shape[1:]))
+    level[: len(cells)] = cells
+    levels = [level]
+    while len(levels[-1]) > 1:
+        levels.append(levels[-1][::2] + levels[-1][1::2])
+    return np.concatenate([np.zeros_like(levels[-1]), *levels[::-1]])
+
+
+def _downwards(nodes: Floats) -> Floats:
+    """Return for each cell the sum of the nodes above it."""
+    level, width = nodes[1:2], 2
+    while width < len(nodes):
+        level, width = np.repeat(level, 2, axis=0) + nodes[width : 2 * width], 2 * width
+    return np.asarray(level)

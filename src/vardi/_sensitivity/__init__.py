@@ -1,7 +1,0 @@
-"""How far an estimate moves when the biases are wrong by up to a factor."""
-
-from vardi._sensitivity.question import GAMMAS, Question
-from vardi._sensitivity.result import Kind, Sensitivity
-from vardi._sensitivity.targets import Mean, Target
-
-__all__ = ["GAMMAS", "Kind", "Mean", "Question", "Sensitivity", "Target"]

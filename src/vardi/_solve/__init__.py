@@ -1,0 +1,1 @@
+"""Sums -> Solution: whether there is one, and Newton's method."""

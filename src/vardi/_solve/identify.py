@@ -1,0 +1,316 @@
+"""The directed overlap graph -> verdict: connected, or which groups, and what would join them."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from html import escape
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from vardi._rows.start import widest_tree
+from vardi._types import Floats, Integers
+from vardi.errors import NotIdentifiableError
+from vardi.errors._texts import WIDTH, number_of_rows, show
+
+Name: TypeAlias = Hashable
+Groups: TypeAlias = tuple[tuple[Name, ...], ...]
+
+
+@dataclass(frozen=True)
+class Link:
+    """Two samples, and how many rows of each the other could have drawn.
+
+    Attributes
+    ----------
+    first, second : str
+        Names of the samples.
+    first_in_second : float
+        Rows of ``first`` that the bias of ``second`` allows.
+    second_in_first : float
+        Rows of ``second`` that the bias of ``first`` allows.
+    """
+
+    first: Name
+    second: Name
+    first_in_second: float
+    second_in_first: float
+
+    @property
+    def rows(self) -> float:
+        """How many rows of the pair the two samples share."""
+        return self.first_in_second + self.second_in_first
+
+    @property
+    def one_way(self) -> bool:
+        """Whether only one of the two could have drawn rows of the other."""
+        return (self.first_in_second > 0) != (self.second_in_first > 0)
+
+    def __str__(self) -> str:
+        return (
+            f"'{self.second}' allows {number_of_rows(self.first_in_second)} of '{self.first}', "
+            f"'{self.first}' allows {number_of_rows(self.second_in_first)} of '{self.second}'"
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the samples can be compared with one another, and through which rows.
+
+    Attributes
+    ----------
+    identified : bool
+        Whether the normalisers exist and are unique up to one common factor: every sample can be reached from every
+        other in the graph with an edge k -> l wherever the bias of k allows a row of sample l.
+    groups : tuple of tuple of str
+        Samples that can be compared among themselves; one group where identified.
+    names : tuple
+        The samples, in the user's order.
+    reach : sparse array of shape (K, K)
+        Rows of sample l (columns) that the bias of sample k (rows) allows, k and l different.
+    weakest : Link or None
+        A link with the fewest rows that the comparison hangs on.
+    weakest_rows : float
+        Any fewer than this many rows can be lost, wherever they lie, and the samples still be compared.
+    kappa : float
+        The paper's overlap: the largest mass such that the pairs of biases which share at least that mass connect all
+        samples. Before a fit the mass is the share of pooled rows, after it the estimated share of the population. A
+        lower bound where there are thousands of samples and each row is allowed by hundreds.
+    message : str
+        The verdict in plain words, with what would help.
+    """
+
+    identified: bool
+    groups: Groups
+    names: tuple[Name, ...] = field(repr=False)
+    reach: Any = field(repr=False)
+    weakest: Link | None
+    weakest_rows: float
+    kappa: float
+    message: str
+
+    @cached_property
+    def links(self) -> tuple[Link, ...]:
+        """Every pair that shares rows, each way."""
+        edges = self.reach.tocoo()
+        rows = dict(zip(zip(edges.row.tolist(), edges.col.tolist(), strict=True), edges.data.tolist(), strict=True))
+        pairs = sorted({(min(k, l), max(k, l)) for k, l in rows})
+        return tuple(Link(self.names[k], self.names[l], rows.get((l, k), 0.0), rows.get((k, l), 0.0)) for k, l in pairs)
+
+    def __bool__(self) -> bool:
+        return self.identified
+
+    def __str__(self) -> str:
+        return textwrap.fill(self.message, WIDTH)
+
+    def _repr_html_(self) -> str:
+        mark, colour = ("✓", "#1a7f37") if self.identified else ("✗", "#cf222e")
+        return f'<p><b style="color:{colour}">{mark}</b> {escape(self.message)}</p>'
+
+    def require(self) -> Verdict:
+        """Return the verdict, or raise where the samples are not identified."""
+        if not self.identified:
+            raise self.error()
+        return self
+
+    def error(self) -> NotIdentifiableError:
+        """Return the error that says what stands in the way."""
+        return NotIdentifiableError(self.message, groups=self.groups, verdict=self)
+
+
+def strong_groups(reach: Any) -> Integers:
+    """Return the number of each sample's strongly connected group; ``reach[k, l] > 0`` is the edge k -> l."""
+    if isinstance(reach, np.ndarray) and (reach > 0).all():
+        return np.zeros(len(reach), np.int64)
+    graph = sparse.csr_array(reach)
+    graph.eliminate_zeros()
+    return np.asarray(csgraph.connected_components(graph, directed=True, connection="strong")[1], np.int64)
+
+
+def connected(reach: Any, sizes: Floats) -> bool:
+    """Tell whether the samples that have rows form one strongly connected group."""
+    sampled = np.flatnonzero(sizes > 0)
+    return bool(strong_groups(reach if len(sampled) == len(sizes) else reach[sampled][:, sampled]).max() == 0)
+
+
+def weak_groups(rows: Any, verdict: Verdict) -> Integers:
+    """Return the group of each bias within which overlap compares the samples; -1 where there are no rows.
+
+    Samples that overlap in one direction only are refused: their relative weight has a bound and no value.
+    """
+    sampled = np.flatnonzero(rows.sizes > 0)
+    reach = sparse.csr_array(rows.reach()[sampled][:, sampled])
+    _, weak = csgraph.connected_components(reach, directed=True, connection="weak")
+    if weak.max() < strong_groups(reach).max():
+        raise verdict.error()
+    order = list(dict.fromkeys(weak.tolist()))  # in the order of their first sample, as in the verdict
+    groups = np.full(len(rows.sizes), -1)
+    groups[sampled] = [order.index(label) for label in weak.tolist()]
+    return groups
+
+
+class JudgeableRows(Protocol):
+    """What a verdict needs of rows."""
+
+    sizes: Floats
+
+    def masses(self) -> Floats: ...
+    def reach(self) -> Any: ...
+    def overlap(self, mass: Floats) -> Any: ...
+
+
+def judge(rows: JudgeableRows, names: Sequence[Name], mass: Floats | None = None) -> Verdict:
+    """Judge the graph of the samples that have rows.
+
+    Parameters
+    ----------
+    rows : Rows
+        The pool.
+    names : sequence
+        A name for each bias.
+    mass : ndarray, optional
+        Mass of each row, by which overlap is measured; its share of the pool by default.
+    """
+    mass = rows.masses() if mass is None else mass
+    sampled = np.flatnonzero(rows.sizes > 0)
+    names = [names[k] for k in sampled.tolist()]
+    overlap = rows.overlap(mass)[sampled][:, sampled]
+    graph = sparse.csr_array(rows.reach()[sampled][:, sampled])
+    graph.setdiag(0)
+    graph.eliminate_zeros()
+    labels = strong_groups(graph)
+    groups = _named_groups(labels, names)
+    weakest_rows = _bottleneck(graph) if len(groups) == 1 else 0.0
+    weakest = _weakest(graph, weakest_rows, names) if len(groups) == 1 and len(names) > 1 else None
+    message = (
+        _agreement(names, weakest, weakest_rows) if len(groups) == 1 else _disagreement(graph, names, labels, groups)
+    )
+    return Verdict(len(groups) == 1, groups, tuple(names), graph, weakest, weakest_rows, _kappa(overlap), message)
+
+
+def cut_verdict(before: Verdict, side: Floats, gap: float) -> Verdict:
+    """Judge a graph that is connected by the letter but not to rounding: the cut is given by the signs of side."""
+    groups = _named_groups((side > 0).astype(np.int64), before.names)
+    between = " and ".join(show(group) for group in groups)
+    message = (
+        f"{between} overlap so little that their relative weight is lost in rounding (spectral gap {gap:.1e}). The "
+        "biases allow rows on both sides, but the rows that were drawn lie too far apart to compare. Add a sample that "
+        "lies between them, or debias each group alone."
+    )
+    return replace(before, identified=False, groups=groups, message=message)
+
+
+@dataclass(frozen=True)
+class Joining:
+    """How known values join groups of samples that overlap does not compare.
+
+    Attributes
+    ----------
+    exact : bool
+        Whether functions that are constant within each group tell the mass of all, as shares of groups do; else the
+        masses are estimates, by means that differ between the groups.
+    condition : float
+        The condition number of (1, means of the known functions in each group): how much it amplifies their errors.
+    """
+
+    exact: bool
+    condition: float
+
+
+def joined_verdict(before: Verdict, joining: Joining | None, masses: Floats | None = None) -> Verdict:
+    """Return the verdict on samples whose groups known values join; with the masses that these give them, if solved."""
+    if before.identified or joining is None:
+        return before
+    how = "exactly" if joining.exact else f"by estimate, with condition number {joining.condition:.3g}"
+    shown = zip(before.groups[:6], [] if masses is None else masses, strict=False)
+    shares = "; ".join(f"{show(group)} {mass:.1%}" for group, mass in shown)
+    more = "; ..." if shares and len(before.groups) > 6 else ""
+    message = (
+        f"The samples fall into {len(before.groups)} groups that overlap does not compare; known values join them "
+        f"{how}{f': {shares}{more}' if shares else ''}."
+    )
+    return replace(before, identified=True, message=message)
+
+
+def group_text(names: Sequence[Name]) -> str:
+    """Return the names of a group as a person reads them."""
+    return show(names) if len(names) == 1 else f"({show(names)})"
+
+
+def _named_groups(labels: Integers, names: Sequence[Name]) -> Groups:
+    members: dict[int, list[Name]] = {}  # groups in the order of their first sample
+    for label, name in zip(labels.tolist(), names, strict=True):
+        members.setdefault(label, []).append(name)
+    return tuple(map(tuple, members.values()))
+
+
+def _bottleneck(graph: Any) -> float:
+    """Return the largest t such that the edges with at least t rows still connect all samples strongly."""
+    values = np.unique(graph.data)
+    low, high = 0, len(values) - 1
+    while low < high:  # connected at values[low]; find the last such
+        middle = (low + high + 1) // 2
+        if strong_groups(graph.multiply(graph >= values[middle])).max() == 0:
+            low = middle
+        else:
+            high = middle - 1
+    return float(values[low]) if len(values) else np.inf
+
+
+def _weakest(graph: Any, rows: float, names: Sequence[Name]) -> Link:
+    """Return a link across the groups that would remain without the edges of the bottleneck."""
+    labels = strong_groups(graph.multiply(graph > rows))
+    edges = graph.tocoo()
+    across = (edges.data == rows) & (labels[edges.row] != labels[edges.col])
+    k, l = sorted((int(edges.row[across][0]), int(edges.col[across][0])))
+    return Link(names[k], names[l], float(graph[l, k]), float(graph[k, l]))
+
+
+def _kappa(overlap: Any) -> float:
+    """Return the bottleneck of the maximum spanning tree of the overlap."""
+    K = overlap.shape[0]
+    if K == 1:
+        return float(overlap[0, 0])
+    shared = sparse.csr_array(overlap, copy=True)
+    shared.setdiag(0)
+    shared.eliminate_zeros()
+    tree = widest_tree(shared)
+    return float(tree.data.min()) if tree.nnz == K - 1 else 0.0
+
+
+def _agreement(names: Sequence[Name], weakest: Link | None, rows: float) -> str:
+    if weakest is None:
+        return f"'{names[0]}' stands alone: its rows are weighted by the inverse of its bias."
+    if len(names) == 2:
+        return f"'{names[0]}' and '{names[1]}' can be compared: {weakest}."
+    return f"All {len(names)} samples can be compared; the weakest link holds by {number_of_rows(rows)}: {weakest}."
+
+
+def _disagreement(graph: Any, names: Sequence[Name], labels: Integers, groups: Groups) -> str:
+    edges = graph.tocoo()
+    across = np.flatnonzero(labels[edges.row] != labels[edges.col])
+    if len(across):
+        nearest = across[np.argmax(edges.data[across])]
+        outer, inner = names[int(edges.row[nearest])], names[int(edges.col[nearest])]
+        shared = number_of_rows(float(edges.data[nearest]))
+        return (
+            f"{_groups_text(groups)}: they overlap in one direction only. '{outer}' allows {shared} of "
+            f"'{inner}', but nothing that '{outer}' drew leads back, so the relative weight of the two has a bound "
+            f"and no value. Add rows of '{outer}' that '{inner}' could have drawn too, or a sample that overlaps both, "
+            f"or debias each group alone. If the share of what '{inner}' could have drawn is known, take that out of "
+            f"the bias of '{outer}', which drew nothing there, and give the share."
+        )
+    return (
+        f"{_groups_text(groups)}: they share no rows that both could have drawn, so their relative weight is "
+        "undetermined. Add a sample that overlaps both, give known values, or debias each group alone."
+    )
+
+
+def _groups_text(groups: Groups) -> str:
+    listed = "; ".join(show(group) for group in groups[:6]) + ("; ..." if len(groups) > 6 else "")
+    return f"The samples fall into {len(groups)} groups that cannot be compared ({listed})"

@@ -1,0 +1,369 @@
+r"""Newton's method on one likelihood in all its coordinates: normalisers u, parameters theta, multipliers mu.
+
+With the sums of :class:`~vardi._rows.contract.JointSums` the gradient is :math:`\sum_i c_i x_i - (n, \sum_i c_i t_{i
+s_i}, 0, -\varepsilon)` and its derivative J is the curvature less the gram. The solution is a minimum in u and theta,
+and a maximum in mu: not an extreme of all, so that steps are judged in two ways. Without known moments the objective
+itself has to fall (:func:`descend`). With them the gradient has to (:func:`stationary`), from the minimum without,
+along known values that are moved from what the rows say to what is known (:func:`meet`); and at the end J must have as
+many positive and negative eigenvalues as a solution has (Benzi, Golub and Liesen 2005, on saddle points).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import ldl, lu_factor, lu_solve
+
+from vardi._rows.contract import Coordinates, JointSums
+from vardi._types import Floats
+
+RANK = 1e-11  # relative size of an eigenvalue of J from which a direction counts
+SPECTRAL = 400  # coordinates up to which J is solved by its eigenvectors
+HALVINGS = 30
+LEAP = 5.0  # largest change of a parameter in one step, where columns have deviation 1
+STRIDE = 2.0  # the same where steps are judged by the gradient alone
+REACH = 10.0  # largest change of a difference of u in one step
+FAR = 40.0  # parameters of such columns from which the search is lost
+SCORE, ENOUGH = 1e-9, 1e-5  # of the gradient, in standard errors of it: what is sought, and what will do
+SETTLED = 1e-6  # length of the last step
+STUCK = 10  # steps that do not halve the gradient after which known values are approached by stops
+PATIENCE = 5  # steps without progress after which only rounding is left
+CLOSE = 1.0 / 1024  # share of the way to the known values below which a step is not worth another
+
+
+class JointRows(Protocol):
+    """What the solver needs of rows with parameters or known moments."""
+
+    sizes: Floats
+
+    @property
+    def coordinates(self) -> Coordinates: ...
+    def joint_sums(self, v: Floats) -> JointSums: ...
+    def with_values(self, means: Floats) -> Self: ...
+    @property
+    def means(self) -> Floats: ...
+    @property
+    def scaled(self) -> NDArray[np.bool_]: ...
+
+
+@dataclass(frozen=True)
+class Jacobian:
+    """J at a point, with one u held still: only differences of u matter, and mu moves with their level.
+
+    Attributes
+    ----------
+    matrix : ndarray of shape (d, d)
+        J.
+    free : ndarray of int
+        The coordinates that may move.
+    scale : ndarray of shape (d,)
+        The size of each coordinate's own curvature, by whose root it is measured.
+    """
+
+    matrix: Floats
+    free: NDArray[np.intp]
+    scale: Floats
+
+    def solve(self, a: Floats) -> Floats:
+        """Return J^+ a, zero where coordinates are held; a has shape (d,) or (d, m)."""
+        b = np.zeros(a.shape)
+        root = self.scale[self.free]
+        right = (a[self.free].T / root).T
+        if len(self.free) > SPECTRAL:
+            scaled = lu_solve(self._factor, right)
+        else:
+            values, vectors = self._spectrum
+            kept = np.abs(values) > RANK * max(float(np.abs(values).max(initial=0.0)), 1e-300)
+            scaled = vectors[:, kept] @ ((vectors[:, kept].T @ right).T / values[kept]).T
+        b[self.free] = (scaled.T / root).T
+        return b
+
+    @cached_property
+    def weakest(self) -> tuple[float, Floats]:
+        """The smallest eigenvalue in size, relative to the largest, and its vector over all coordinates."""
+        values, vectors = self._spectrum
+        place = int(np.argmin(np.abs(values)))
+        whole = np.zeros(len(self.scale))
+        whole[self.free] = vectors[:, place]
+        return float(np.abs(values[place]) / np.abs(values).max()), whole
+
+    @property
+    def inertia(self) -> tuple[int, int]:
+        """How many eigenvalues are above zero, and how many below."""
+        if len(self.free) <= SPECTRAL:
+            values = self._spectrum[0]
+        else:
+            _, blocks, _ = ldl(self._scaled)
+            values = np.linalg.eigvalsh(blocks)
+        least = RANK * float(np.abs(values).max(initial=0.0))
+        return int((values > least).sum()), int((values < -least).sum())
+
+    @cached_property
+    def _scaled(self) -> Floats:
+        root = self.scale[self.free]
+        return self.matrix[np.ix_(self.free, self.free)] / (root[:, None] * root)
+
+    @cached_property
+    def _spectrum(self) -> tuple[Floats, Floats]:
+        values, vectors = np.linalg.eigh(self._scaled)
+        return values, vectors
+
+    @cached_property
+    def _factor(self) -> tuple[Floats, NDArray[np.intp]]:
+        return lu_factor(self._scaled)
+
+
+@dataclass(frozen=True)
+class At:
+    """Rows at a point, as the solver sees them."""
+
+    v: Floats
+    sums: JointSums
+    sizes: Floats
+    coordinates: Coordinates
+    held: int
+
+    @classmethod
+    def of(cls, rows: JointRows, v: Floats, held: int) -> At:
+        """Ask the rows."""
+        return cls(v, rows.joint_sums(v), rows.sizes, rows.coordinates, held)
+
+    @cached_property
+    def n(self) -> float:
+        """How many rows are counted."""
+        return float(self.sizes.sum())
+
+    @cached_property
+    def gradient(self) -> Floats:
+        """The gradient of the likelihood."""
+        at = self.coordinates
+        gradient = self.sums.x - self.sums.own
+        gradient[at.u] -= self.sizes
+        gradient[at.epsilon] += self.v[at.epsilon]
+        return gradient
+
+    @cached_property
+    def objective(self) -> float:
+        """The likelihood, up to a constant."""
+        at, sampled = self.coordinates, self.sizes > 0
+        moved = self.v[at.epsilon]
+        return float(self.sums.log_mass - self.sizes[sampled] @ self.v[at.u][sampled] + moved @ moved / 2)
+
+    @cached_property
+    def free(self) -> NDArray[np.intp]:
+        """The coordinates that may move."""
+        idle = np.append(np.flatnonzero(self.sizes == 0), self.held)
+        return np.delete(np.arange(len(self.coordinates)), idle)
+
+    @cached_property
+    def scale(self) -> Floats:
+        """The size of each coordinate's curvature, in roots."""
+        at = self.coordinates
+        scale = np.sqrt(np.maximum(np.abs(np.diag(self.sums.information)), np.diag(self.sums.gram)))
+        scale[at.u] = np.sqrt(np.maximum(self.sizes, 1.0))
+        scale[at.epsilon] = np.maximum(scale[at.epsilon], 1.0)
+        return np.where(scale > 0, scale, 1.0)
+
+    @cached_property
+    def jacobian(self) -> Jacobian:
+        """J."""
+        return self._jacobian(self.sums.curvature)
+
+    @cached_property
+    def information(self) -> Jacobian:
+        """J as it is expected where the families of the biases are right."""
+        return self._jacobian(self.sums.information)
+
+    def _jacobian(self, curvature: Floats) -> Jacobian:
+        at, J = self.coordinates, curvature - self.sums.gram
+        J[at.epsilon, at.epsilon] += np.eye(at.uncertain)
+        return Jacobian(J, self.free, self.scale)
+
+    @cached_property
+    def residual(self) -> float:
+        """The largest relative error of an equation: of the rows that a sample should have, of a mean."""
+        relative = np.abs(self.gradient) / (self.scale * np.sqrt(self.n))
+        at, sampled = self.coordinates, self.sizes > 0
+        relative[at.u][sampled] = np.abs(self.gradient[at.u][sampled]) / self.sizes[sampled]
+        return float(np.where(np.append(sampled, np.ones(len(at) - len(sampled), bool)), relative, 0.0).max())
+
+    def distance(self, scale: Floats) -> float:
+        """Return the length of the gradient, that of mu as means under weights: these do not shrink as S grows."""
+        if not self.sums.inverse > 0:  # every S is beyond what a number can hold
+            return np.inf
+        gradient = self.gradient / scale
+        gradient[self.coordinates.mu] *= self.n / self.sums.inverse
+        return float(np.linalg.norm(gradient[self.free]))
+
+    @property
+    def holds(self) -> bool:
+        """Whether J has the eigenvalues of a solution: a minimum in u and theta, a maximum in mu."""
+        at = self.coordinates
+        above, below = self.jacobian.inertia
+        return above <= int((self.sizes > 0).sum()) - 1 + at.parameters + at.uncertain and below <= at.known
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Where Newton's method stopped."""
+
+    at: At
+    converged: bool
+    iterations: int
+    step: float
+
+    @property
+    def v(self) -> Floats:
+        """The point."""
+        return self.at.v
+
+
+def hold(sizes: Floats, parametric: NDArray[np.bool_]) -> int:
+    """Return the sample whose u is held still: the largest whose bias is known, else the largest."""
+    known = np.where(parametric, 0.0, sizes)
+    return int(np.argmax(known if known.any() else sizes))
+
+
+def descend(
+    rows: JointRows,
+    v: Floats,
+    held: int,
+    *,
+    basis: Floats | None = None,
+    tol: float = SCORE,
+    settled: float = SETTLED,
+    most: int = 100,
+) -> Walk:
+    """Minimise in u and theta, with mu as it is; with a basis, theta moves in its span only.
+
+    A step is Newton's where the Hessian is positive, and else that of scoring, which always falls.
+    """
+    at, here = rows.coordinates, At.of(rows, v, held)
+    basis = np.eye(at.parameters) if basis is None else basis
+    samples = np.delete(np.arange(at.samples), np.append(np.flatnonzero(rows.sizes == 0), held))
+    into = np.zeros((len(at), len(samples) + basis.shape[1]))
+    into[samples, np.arange(len(samples))] = 1.0
+    into[at.theta, len(samples) :] = basis
+    best, idle = np.inf, 0
+    for iterations in range(most + 1):
+        direction, slope, squared = _downhill(here, into)
+        length = _length(here, direction)
+        score = float(np.sqrt(max(squared, 0.0)))
+        best, idle = (score, 0) if score < best / 2 else (best, idle + 1)
+        lost = not np.isfinite(length) or np.abs(here.v[at.theta][rows.scaled]).max(initial=0.0) > FAR
+        done = length <= settled and score <= tol
+        if done or lost or iterations == most or (idle > PATIENCE and score <= ENOUGH):
+            return Walk(here, not lost and score <= max(tol, ENOUGH), iterations, length)
+        after = _fall(rows, here, direction, slope)
+        if after is None:
+            return Walk(here, score <= max(tol, ENOUGH), iterations, length)
+        here = after
+    raise AssertionError  # the loop returns
+
+
+def _downhill(here: At, into: Floats) -> tuple[Floats, float, float]:
+    """Return a direction, how fast the objective falls along it, and g'J^+g in standard errors squared."""
+    g = into.T @ here.gradient
+    J = into.T @ here.information.matrix @ into
+    H = into.T @ here.jacobian.matrix @ into
+    scored = _solve(J, g)
+    root = np.sqrt(np.maximum(np.diag(J), np.finfo(float).tiny))
+    convex = np.linalg.eigvalsh(H / (root[:, None] * root)).min(initial=1.0) > 1e-6
+    step = _solve(H, g) if convex else scored
+    return -into @ step, float(g @ step), float(g @ scored)
+
+
+def _solve(J: Floats, g: Floats) -> Floats:
+    """Return J^{-1} g for information that may be singular to rounding: then as far as it goes."""
+    root = np.sqrt(np.maximum(np.diag(J), np.finfo(float).tiny))
+    values, vectors = np.linalg.eigh(J / (root[:, None] * root))
+    kept = values > 1e-13 * max(float(values.max(initial=0.0)), 1e-300)
+    return np.asarray(vectors[:, kept] @ ((vectors[:, kept].T @ (g / root)) / values[kept]) / root)
+
+
+def _length(here: At, direction: Floats) -> float:
+    at, sampled = here.coordinates, here.sizes > 0
+    moved = np.abs(direction[at.theta]) * here.scale[at.theta] / np.sqrt(here.n)
+    return float(max(np.ptp(direction[at.u][sampled]), moved.max(initial=0.0)))
+
+
+def _fall(rows: JointRows, here: At, direction: Floats, slope: float) -> At | None:
+    """Return the first point along the step, ever shorter, that is better enough; None where rounding forbids."""
+    at = rows.coordinates
+    leap = float(np.abs(direction[at.theta][rows.scaled]).max(initial=0.0))
+    apart = float(np.ptp(direction[at.u][rows.sizes > 0]))
+    length = min(1.0, LEAP / max(leap, LEAP), REACH / max(apart, REACH))
+    for _ in range(HALVINGS):
+        after = At.of(rows, here.v + length * direction, here.held)
+        fall = here.objective - after.objective
+        if fall >= 1e-4 * length * slope or (slope < 1e-11 * here.n and fall > -1e-13 * here.n):
+            return after
+        length /= 2
+    return None
+
+
+def stationary(
+    rows: JointRows, v: Floats, held: int, *, tol: float = 1e-10, most: int = 100, steps: int | None = None
+) -> Walk:
+    """Find where the gradient vanishes, by Newton steps that make it smaller; S stays above zero on every row."""
+    here = At.of(rows, v, held)
+    best, idle = np.inf, 0
+    for iterations in range(most + 1):
+        delta = -here.jacobian.solve(here.gradient) if here.sums.positive else np.full(len(v), np.nan)
+        length = float(np.abs(delta * here.scale).max() / np.sqrt(here.n))
+        if not np.isfinite(length):
+            return Walk(here, False, iterations, np.inf)
+        best, idle = (here.residual, 0) if here.residual < best / 2 else (best, idle + 1)
+        solved = here.residual <= tol and length <= SETTLED
+        if solved and (here.residual <= 1e-14 or length <= 1e-13 or idle > 1):
+            return Walk(here, here.holds, iterations, length)
+        after = None if iterations == most or idle > STUCK else _smaller(rows, here, delta)
+        if after is None:
+            return Walk(here, solved and here.holds, iterations, length)
+        here = after
+    raise AssertionError  # the loop returns
+
+
+def _smaller(rows: JointRows, here: At, delta: Floats) -> At | None:
+    """Return the first point along the step, ever shorter, at which the gradient is smaller."""
+    at = rows.coordinates
+    norm = here.distance(here.scale)
+    leap = float(np.abs(delta[at.theta][rows.scaled]).max(initial=0.0))
+    length = min(1.0, STRIDE / max(leap, STRIDE))
+    for _ in range(HALVINGS):
+        after = At.of(rows, here.v + length * delta, here.held)
+        left = after.distance(here.scale) if after.sums.positive else np.inf
+        if left < (1 - 1e-4 * length) * norm:
+            return after
+        length /= 2
+    return None
+
+
+def meet(rows: JointRows, v: Floats, held: int, *, tol: float = 1e-10, most: int = 100) -> Walk:
+    """Find the solution that meets the known values, from one that does without them.
+
+    Where Newton's method does not get there at once, the known values are moved from what the rows say towards what is
+    known, each stop being the start of the next: half as far where one is not reached, twice as far where it is.
+    """
+    walk = stationary(rows, v, held, tol=tol, most=most)
+    if walk.converged or not rows.coordinates.known:
+        return walk
+    first = At.of(rows, v, held)
+    said = rows.means + first.sums.x[rows.coordinates.mu] / first.sums.inverse
+    done, far, iterations, point = 0.0, 0.5, walk.iterations, v
+    while done < 1.0:
+        there = min(1.0, done + far)
+        part = rows.with_values(said + there * (rows.means - said))
+        walk = stationary(part, point, held, tol=tol if there == 1.0 else 1e-6, most=20)
+        iterations += walk.iterations
+        if walk.converged:
+            done, far, point = there, min(2 * far, 1.0), walk.v
+        else:
+            far /= 2
+            if far < CLOSE:
+                return Walk(walk.at, False, iterations, walk.step)
+    return Walk(At.of(rows, walk.v, held), True, iterations, walk.step)

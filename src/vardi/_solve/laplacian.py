@@ -1,0 +1,208 @@
+"""The Hessian as what it is, the Laplacian of a weighted graph: solved without cancellation, dense, sparse or unformed.
+
+With shares q and gram G the Hessian is H = diag(q) - G. Rows of p sum to one, so G 1 = q: H has off-diagonal -G_kl,
+and a diagonal that is minus the sum of its row. It is scaled to eigenvalues in [0, 1] by Q^{-1/2} H Q^{-1/2}, whose
+null vector is w = sqrt(q / n).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import lapack
+from scipy.sparse import csgraph
+from scipy.sparse import linalg as sparse_linalg
+
+from vardi._machine.threads import single_threaded_blas
+from vardi._rows.contract import Gram
+from vardi._types import Floats
+
+MAX_SPECTRAL_SAMPLES = 300  # samples up to which every eigenvalue is computed
+ROUNDING = 1e-12  # strength of a link, out of 1, that cannot be told from none
+MAX_DENSE_SAMPLES = 3000  # samples up to which a gram that is mostly filled is stored as an array
+MAX_FACTOR_WORK = 1e10  # multiplications up to which a sparse gram is factored
+HUB = 10  # a sample with so many times the links of most: it is eliminated last
+PATIENCE = 20_000  # products with a vector after which conjugate gradients give up
+GAP_VECTORS = 60  # vectors from which the gap is found where there is no factor
+
+
+class SingularError(ArithmeticError):
+    """The Laplacian cannot be told from that of a disconnected graph."""
+
+
+class Laplacian:
+    """H = diag(shares) - gram, with its solutions, its spectral gap and its effective resistances.
+
+    Parameters
+    ----------
+    shares : ndarray of shape (K,)
+        q = G 1, all positive.
+    gram : Gram
+        G, as an array, a SciPy sparse matrix or the function v -> G v.
+    """
+
+    def __init__(self, shares: Floats, gram: Gram) -> None:
+        self.q, self.gram = shares, _as_array_if_small(gram, len(shares))
+        self.root = np.sqrt(shares)
+        self.null = self.root / np.linalg.norm(self.root)
+
+    def solve(self, gradient: Floats) -> Floats:
+        """Return H^+ gradient, up to a constant (a generalised inverse: contrasts are what matters)."""
+        gradient = gradient - self.q * (gradient.sum() / self.q.sum())  # rounding must not leave the range of H
+        return self._solve_scaled(gradient / self.root) / self.root
+
+    def gap(self) -> tuple[float, Floats]:
+        """Return the second smallest eigenvalue of Q^{-1/2} H Q^{-1/2} and its vector, as a function on samples."""
+        K = len(self.q)
+        if K <= MAX_SPECTRAL_SAMPLES:
+            values, vectors = np.linalg.eigh(self._deflated())
+            return float(min(values[0], 1.0)), vectors[:, 0] / self.root
+        start = np.random.default_rng(0).standard_normal(K)
+        try:
+            if self._is_factored:
+                inverse = sparse_linalg.LinearOperator((K, K), matvec=self._project, dtype=np.float64)
+                values, vectors = sparse_linalg.eigsh(inverse, k=1, which="LA", v0=start, tol=1e-4)
+                values = 1.0 / values
+            else:
+                with single_threaded_blas():
+                    values, vectors = sparse_linalg.eigsh(
+                        self._operator, k=1, which="SA", v0=start, tol=1e-4, ncv=GAP_VECTORS
+                    )
+        except (SingularError, sparse_linalg.ArpackNoConvergence):
+            return 0.0, self._components()
+        return float(min(values[0], 1.0)), vectors[:, 0] / self.root
+
+    def largest_resistance(self, gap: float) -> float:
+        """Return max_kl (e_k - e_l)' H^+ (e_k - e_l), or for many samples an upper bound from the gap."""
+        if len(self.q) <= MAX_SPECTRAL_SAMPLES:
+            inverse = self._solve_scaled(np.eye(len(self.q))) / (self.root[:, None] * self.root)
+            diagonal = np.diag(inverse)
+            return float((diagonal[:, None] + diagonal - inverse - inverse.T).max())
+        return float((1.0 / np.sort(self.q)[:2]).sum() / gap)
+
+    def _project(self, x: Floats) -> Floats:
+        x = x.ravel()
+        x = self._solve_scaled(x - self.null * (self.null @ x))
+        return x - self.null * (self.null @ x)
+
+    def _components(self) -> Floats:
+        """Return +1 for the samples that hold together with the first when links lost in rounding are cut, else -1."""
+        if callable(self.gram):
+            return np.ones(len(self.q))
+        links = sparse.coo_array(self.gram)
+        strength = links.data / (self.root[links.row] * self.root[links.col])
+        kept = sparse.csr_array((strength * (strength > ROUNDING), (links.row, links.col)), shape=links.shape)
+        kept.eliminate_zeros()
+        _, labels = csgraph.connected_components(kept, directed=False)
+        return np.where(labels == labels[0], 1.0, -1.0)
+
+    @cached_property
+    def _is_factored(self) -> bool:
+        if callable(self.gram) or isinstance(self.gram, np.ndarray):
+            return not callable(self.gram)
+        return self.gram.shape[0] ** 3 <= MAX_FACTOR_WORK or _work(self.gram) <= MAX_FACTOR_WORK
+
+    @cached_property
+    def _solve_scaled(self) -> Callable[[Floats], Floats]:
+        if not self._is_factored:
+            return self._conjugate_gradients
+        if sparse.issparse(self.gram):
+            return self._sparse_factor()
+        factor, failed = lapack.dpotrf(self._deflated(), lower=1)
+        if failed:
+            raise SingularError
+        return lambda x: lapack.dpotrs(factor, x, lower=1)[0]
+
+    def _deflated(self) -> Floats:
+        """Return Q^{-1/2} H Q^{-1/2} + 2 w w': the null vector moved beyond 1, the largest eigenvalue there can be."""
+        off_diagonal = np.array(self.gram)
+        off_diagonal.flat[:: len(self.q) + 1] = 0.0
+        scaled = off_diagonal / -(self.root[:, None] * self.root)
+        scaled.flat[:: len(self.q) + 1] = off_diagonal.sum(axis=1) / self.q
+        return scaled + 2.0 * self.null[:, None] * self.null
+
+    def _sparse_factor(self) -> Callable[[Floats], Floats]:
+        off = self.gram.tocoo()
+        keep = off.row != off.col
+        off = sparse.coo_array((off.data[keep], (off.row[keep], off.col[keep])), shape=off.shape).tocsc()
+        H = sparse.diags_array(off.sum(axis=0)).tocsc() - off
+        ground = int(np.argmax(self.q))  # H is singular: hold one sample at zero and solve for the others
+        free = np.flatnonzero(np.arange(len(self.q)) != ground)
+        try:
+            factor = sparse_linalg.splu(
+                H[free][:, free].tocsc(),
+                permc_spec="MMD_AT_PLUS_A",
+                diag_pivot_thresh=0.0,
+                options={"SymmetricMode": True},
+            )
+        except RuntimeError as error:
+            raise SingularError from error
+
+        def solve_scaled(x: Floats) -> Floats:
+            solution = np.zeros(len(self.q))
+            solution[free] = factor.solve((x * self.root)[free])
+            return solution * self.root
+
+        return solve_scaled
+
+    @cached_property
+    def _operator(self) -> Any:
+        """Q^{-1/2} H Q^{-1/2} + 2 w w' as a product with a vector."""
+        product: Any = self.gram if callable(self.gram) else self.gram.__matmul__
+
+        def scaled(v: Floats) -> Floats:
+            v = v.ravel()
+            return v - product(v / self.root) / self.root + 2.0 * self.null * (self.null @ v)
+
+        return sparse_linalg.LinearOperator((len(self.q), len(self.q)), matvec=scaled, dtype=np.float64)
+
+    def _conjugate_gradients(self, x: Floats) -> Floats:
+        with single_threaded_blas():  # vectors of thousands gain nothing from threads, which wait for one another
+            solution, failed = sparse_linalg.cg(self._operator, x, rtol=1e-10, maxiter=PATIENCE)
+        if failed:
+            raise SingularError
+        return np.asarray(solution)
+
+
+def _work(gram: Any) -> float:
+    """Return about how many multiplications a sparse factor takes: the square of its width, summed over samples.
+
+    The width is that of a band around the diagonal, beside hubs. A factor of samples along a line or over a plane is
+    narrow; where anything is linked with anything it fills up.
+    """
+    links = np.diff(gram.indptr)
+    hubs = links > HUB * np.median(links)
+    others = gram[~hubs][:, ~hubs]
+    place = np.empty(others.shape[0], np.int64)
+    place[csgraph.reverse_cuthill_mckee(others, symmetric_mode=True)] = np.arange(len(place))
+    first = np.minimum.reduceat(place[others.indices], others.indptr[:-1])  # no sample is without a link: to itself
+    return float(((place - first + hubs.sum()).astype(np.float64) ** 2).sum())
+
+
+def _as_array_if_small(gram: Gram, K: int) -> Gram:
+    if callable(gram) and K <= MAX_SPECTRAL_SAMPLES:
+        return np.column_stack([gram(e) for e in np.eye(K)])
+    if sparse.issparse(gram) and (K <= MAX_SPECTRAL_SAMPLES or (K <= MAX_DENSE_SAMPLES and gram.nnz > 0.1 * K**2)):
+        return gram.toarray()
+    return gram
+
+
+def restricted(gram: Gram, sampled: NDArray[np.bool_]) -> Gram:
+    """Return the gram of the sampled states alone; the others' part of it is zero."""
+    if sampled.all():
+        return gram
+    if callable(gram):
+        where = np.flatnonzero(sampled)
+
+        def restricted(v: Floats) -> Floats:
+            padded = np.zeros(len(sampled))
+            padded[where] = v
+            return np.asarray(gram(padded)[where])
+
+        return restricted
+    return gram[np.ix_(sampled, sampled)] if isinstance(gram, np.ndarray) else gram[sampled][:, sampled]

@@ -1,0 +1,348 @@
+"""Which coordinates a fit has, and its solution in all of them: normalisers, parameters, known moments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from vardi._inputs.known import Known
+from vardi._inputs.known_on_rows import out_of_reach
+from vardi._inputs.pool import Name
+from vardi._machine.threads import single_threaded_blas
+from vardi._rows.base import Rows
+from vardi._rows.engine.joint import EngineRows
+from vardi._rows.joint import Joint
+from vardi._solve.identify import Joining, Verdict, connected, cut_verdict, group_text, judge, weak_groups
+from vardi._solve.joint import Walk, descend, meet, stationary
+from vardi._solve.newton import GAP, Solution, newton, solve
+from vardi._solve.parameters import (
+    held_of,
+    require_identified,
+    search,
+    unknown_everywhere,
+    warn_of_vague_parameters,
+)
+from vardi._types import Floats, Integers
+from vardi.errors import ConvergenceError, InvalidKnownError, NotIdentifiableError
+
+MIN_PROBED_ROWS = 10_000  # rows from which a few of them are looked at first
+MAX_SERIAL_NUMBERS = (
+    2_000_000  # numbers (rows times coordinates) up to which threads of linear algebra only wait for one another
+)
+PROBED_ROWS = 50  # rows of each sample that mostly show that all are linked
+JOINED = 1e-8  # of the means of known functions in groups: below it the groups cannot be told apart
+EMPTY = 1e-5  # mass of a group, where means tell it, below which the solution has run off and left it none
+
+
+def solve_plain(rows: Rows, names: Sequence[Name], tol: float, max_iterations: int) -> Solution | Verdict:
+    """Return the solution of known biases alone, or the verdict that there is none."""
+    few = rows if len(rows) <= MIN_PROBED_ROWS else rows.subsample(0.0, least=PROBED_ROWS)  # what these link is linked
+    if not connected(few.reach(), few.sizes) and (few is rows or not connected(rows.reach(), rows.sizes)):
+        return judge(rows, names)
+    solution = solve(rows, tol=tol, max_iterations=max_iterations)
+    if solution.gap < GAP:
+        return cut_verdict(judge(rows, names), solution.cut[rows.sizes > 0], solution.gap)
+    if not solution.converged:
+        raise ConvergenceError(
+            f"Vardi's equations hold to {solution.residual:.1e} only after {solution.iterations} iterations, and "
+            f"{tol:.0e} was asked for (spectral gap {solution.gap:.1e}). The samples overlap too little for the "
+            "rounding of the sums, or the tolerance is below it. Raise tol or max_iterations, or add a sample "
+            "between those that overlap least.",
+            solution=solution,
+        )
+    return solution
+
+
+@dataclass(frozen=True)
+class JointFit:
+    """A solution in all coordinates, and the one that the samples give on their own.
+
+    Attributes
+    ----------
+    solution : Solution
+        At the known values and the estimated parameters.
+    alone : ndarray or None
+        The point without known values, each group that overlap joins on its own scale; None where only these values
+        tell the parameters.
+    groups : ndarray of int
+        The group of each bias within which overlap compares the samples; -1 for a state without rows.
+    joining : Joining or None
+        How known values join the groups; None where there is one.
+    """
+
+    solution: Solution
+    alone: Floats | None
+    groups: Integers
+    joining: Joining | None = None
+
+
+def solve_joint(
+    joint: Joint,
+    names: Sequence[Name],
+    known: Known | None,
+    values: Floats,
+    verdict: Verdict,
+    *,
+    tol: float,
+    max_iterations: int,
+) -> JointFit:
+    """Solve for normalisers, parameters and multipliers of known moments.
+
+    Parameters
+    ----------
+    joint : Joint
+        The rows.
+    names : sequence
+        A name for each bias.
+    known : Known or None
+        What is known, for messages.
+    values : ndarray of shape (n, m)
+        The known functions on the rows, for messages.
+    verdict : Verdict
+        Of the overlap.
+    """
+    with single_threaded_blas() if len(joint) * len(joint.coordinates) <= MAX_SERIAL_NUMBERS else nullcontext():
+        return _solved(joint, names, known, values, verdict, tol, max_iterations)
+
+
+def _solved(
+    joint: Joint,
+    names: Sequence[Name],
+    known: Known | None,
+    values: Floats,
+    verdict: Verdict,
+    tol: float,
+    max_iterations: int,
+) -> JointFit:
+    groups = weak_groups(joint.base, verdict) if known is not None else np.where(joint.sizes > 0, 0, -1)
+    if known is None:
+        verdict.require()
+        if len(joint.families) == int((joint.sizes > 0).sum()):
+            raise unknown_everywhere([names[k] for k in joint.families], verdict)
+    start, identified = _without_known(joint, names, groups, tol, max_iterations)
+    held, joining = held_of(joint), None
+    if known is None:
+        walk = _polished(joint, start, held, tol, max_iterations, names)
+    else:
+        joining = _joining(joint, start, groups, verdict)
+        walk = meet(joint, start, held, tol=tol, most=max_iterations)
+        if not walk.converged:
+            raise _not_met(joint, walk, known, values, groups, names)
+        # where u of a group runs off, the equations hold ever better, while nothing is left for the group
+        by_estimate = joining is not None and not joining.exact
+        if by_estimate and (error := _emptied(joint, walk, known, groups, names, least=max(EMPTY, 10 * tol))):
+            raise error
+    if joint.families:
+        require_identified(joint, walk.at, names)
+        warn_of_vague_parameters(joint, walk.at, names, stacklevel=6)
+    without = start if known is not None and identified else None
+    return JointFit(_solution(joint, walk, groups), without, groups, joining)
+
+
+def solve_in_engine(
+    rows: EngineRows,
+    names: Sequence[Name],
+    known: Known | None,
+    values: Floats,
+    verdict: Verdict,
+    *,
+    tol: float,
+    max_iterations: int,
+) -> JointFit:
+    """Solve where the rows are, from the solution of a small part of them in memory."""
+    few = solve_joint(rows.few, names, known, values, verdict, tol=1e-6, max_iterations=max_iterations)
+    held = held_of(rows.few)
+    assert few.solution.point is not None
+    walk = meet(rows, few.solution.point, held, tol=tol, most=max_iterations)
+    if not walk.converged:
+        raise ConvergenceError(
+            f"The equations hold to {walk.at.residual:.1e} only after {walk.iterations} steps, and {tol:.0e} was asked "
+            "for. Collect the columns you need and debias them in memory to see more.",
+            solution=replace(few.solution, converged=False),
+        )
+    without = few.alone
+    if without is not None:
+        own = rows.without_known()
+        without = without[: len(own.coordinates)]
+        without = (descend(own, without, held) if rows.families else stationary(own, without, held, tol=tol)).v
+    _, shift = rows.weights(walk.v)
+    v, at = rows.rescaled(walk.v, shift), rows.coordinates
+    u = v[at.u] - rows.shift(v[at.theta])
+    solution = replace(few.solution, u=u, point=v, weights=None, iterations=walk.iterations)
+    return replace(few, solution=replace(solution, residual=walk.at.residual, step=walk.step), alone=without)
+
+
+def joining_of(joint: Joint, names: Sequence[Name], verdict: Verdict, tol: float = 1e-6) -> Joining | None:
+    """Return how known values join the groups that overlap leaves, or say which of them they do not join."""
+    groups = weak_groups(joint.base, verdict)
+    if groups.max() <= 0:
+        return None
+    start, _ = _without_known(joint, names, groups, tol, 100)
+    return _joining(joint, start, groups, verdict)
+
+
+def _without_known(
+    joint: Joint, names: Sequence[Name], groups: Integers, tol: float, max_iterations: int
+) -> tuple[Floats, bool]:
+    """Return the point that samples give on their own, each group on its own scale, and whether it is identified."""
+    at = joint.coordinates
+    rest = np.zeros(at.known + at.uncertain)
+    if joint.families:
+        walk = search(joint, max_iterations)
+        try:
+            require_identified(joint.without_known(), walk.at, names)
+            identified = True
+        except NotIdentifiableError:
+            if not at.known:
+                raise
+            identified = False
+        return np.concatenate([walk.v, rest]), identified
+    u = np.full(at.samples, -np.inf)
+    for label in range(int(groups.max()) + 1):
+        states = groups == label
+        part = joint.base if groups.max() == 0 else joint.base.subset(np.flatnonzero(states[joint.source]))
+        if states.sum() == 1:
+            u[states] = 0.0
+        else:
+            found = solve_plain(part, names, tol, max_iterations)
+            if isinstance(found, Verdict):
+                raise found.error()
+            u[states] = found.u[states]
+        _, shift = part.weights(np.where(states, u, -np.inf))
+        u[states] += shift  # weights of mean 1 within the group: it has the mass of its rows
+    return np.concatenate([u, rest]), True
+
+
+def _polished(joint: Joint, v: Floats, held: int, tol: float, max_iterations: int, names: Sequence[Name]) -> Walk:
+    """Take the last steps to the solution; where second derivatives are unknown, in the normalisers alone."""
+    walk = stationary(joint, v, held, tol=tol, most=max_iterations)
+    if walk.converged:
+        return walk
+    at = joint.coordinates
+    rows, shift = joint.rows_at(v[at.theta]), joint.shift(v[at.theta])
+    solution = newton(rows, v[at.u] - shift, tol=tol, max_iterations=max_iterations)
+    point = v.copy()
+    point[at.u] = solution.u + shift
+    again = stationary(joint, point, held, tol=1e-6, most=0)
+    squared = float(again.at.gradient @ again.at.information.solve(again.at.gradient))
+    score = math.sqrt(max(squared, 0.0))
+    if not solution.converged or score > 1e-4:
+        raise ConvergenceError(
+            f"The parameters of {', '.join(repr(str(names[k])) for k in joint.families)} were not found in "
+            f"{walk.iterations} steps: the gradient of their likelihood is {score:.1e} of its standard error. The "
+            "likelihood is not smooth, or the start is far off. Give another start, or a gradient.",
+            solution=replace(_solution(joint, again, np.where(joint.sizes > 0, 0, -1)), converged=False),
+        )
+    return replace(again, converged=True, iterations=walk.iterations + solution.iterations)
+
+
+def _solution(joint: Joint, walk: Walk, groups: Integers) -> Solution:
+    """Return the solution in the gauge in which weights have mean 1, with u on the user's scale."""
+    at = joint.coordinates
+    weights, shift = joint.weights(walk.v)
+    v = joint.rescaled(walk.v, shift)
+    rows = joint.rows_at(v[at.theta])
+    u = v[at.u] - joint.shift(v[at.theta])
+    gap, cut = _gap(rows, u, groups)
+    return Solution(
+        u, walk.converged, walk.iterations, walk.at.residual, walk.step, gap, np.nan, cut, point=v, weights=weights
+    )
+
+
+def _gap(rows: Rows, u: Floats, groups: Integers) -> tuple[float, Floats]:
+    """Return the smallest spectral gap of a group, and its vector, below zero on the other groups."""
+    from vardi._solve.laplacian import Laplacian, restricted
+
+    sums = rows.sums(u, objective=False)
+    cut, smallest = np.full(len(u), -1.0), 1.0
+    cut[rows.sizes == 0] = 0.0
+    for label in range(int(groups.max()) + 1):
+        states = groups == label
+        if states.sum() < 2:
+            continue
+        gram = restricted(sums.gram, states)
+        gap, side = Laplacian(sums.shares[states], gram).gap()
+        if gap <= smallest:
+            smallest = gap
+            cut[rows.sizes > 0] = -1.0
+            cut[states] = side if side[0] >= 0 else -side
+    return smallest, cut
+
+
+def _joining(joint: Joint, v: Floats, groups: Integers, verdict: Verdict) -> Joining | None:
+    """Return how known values join groups, or refuse those whose share of the population nothing tells."""
+    count = int(groups.max()) + 1
+    if count == 1:
+        return None
+    weights, _ = joint.weights(v)
+    mass = weights if joint.counts is None else weights * joint.counts
+    members = np.eye(count)[groups[joint.source]]
+    g = joint.at(v).g
+    g = g / np.where(np.ptp(g, axis=0) > 0, np.ptp(g, axis=0), 1.0)
+    means = (members * mass[:, None]).T @ g / (mass @ members)[:, None]
+    left, values, _ = np.linalg.svd(np.column_stack([np.ones(count), means]))
+    rank = int((values > JOINED * values[0]).sum())
+    if rank == count:
+        within = g - members @ means
+        spread, axes = np.linalg.eigh((within * mass[:, None]).T @ within / mass.sum())
+        constant = np.column_stack([np.ones(count), means @ axes[:, spread < JOINED**2]])
+        return Joining(bool(np.linalg.matrix_rank(constant, JOINED) == count), float(values[0] / values[-1]))
+    loose = np.flatnonzero(np.abs(left[:, rank:]).max(axis=1) > JOINED)
+    wanted = " or ".join(group_text(verdict.groups[g]) for g in loose[:3])
+    more = "" if len(loose) <= 3 else f" (there are {len(loose)} such groups)"
+    raise NotIdentifiableError(
+        f"Overlap leaves the samples in {count} groups, and the known values do not say how much of the population "
+        f"each of these stands for: it is open for {wanted}{more}. Give the share of what such a group can draw, by "
+        "the name of its sample or as a condition, or a mean that differs between the groups.",
+        groups=verdict.groups,
+        verdict=verdict,
+    )
+
+
+def _not_met(
+    joint: Joint, walk: Walk, known: Known, values: Floats, groups: Integers, names: Sequence[Name]
+) -> InvalidKnownError | ConvergenceError:
+    """Return the error for known values that were not met, with the reason if there is one."""
+    error = out_of_reach(known, values)
+    if error is not None:
+        return error
+    emptied = _emptied(joint, walk, known, groups, names, least=0.01 / (1 + groups.max()))
+    if emptied is not None:
+        return emptied
+    return ConvergenceError(
+        f"Weights that meet the known values ({', '.join(map(repr, known.labels))}) exist, but were not found: the "
+        "equations hold to "
+        f"{walk.at.residual:.1e} after {walk.iterations} steps. The values are far from what the samples say, so that "
+        "some rows would have next to no weight. Check them; if the selection of a sample depends on what they speak "
+        "of, declare it, as with vardi.cells(...).",
+        solution=_solution_or_none(joint, walk, groups),
+    )
+
+
+def _emptied(
+    joint: Joint, walk: Walk, known: Known, groups: Integers, names: Sequence[Name], *, least: float
+) -> InvalidKnownError | None:
+    """Return the error for known values that leave next to nothing for a group that only they join to the others."""
+    if groups.max() == 0 or not walk.at.sums.positive:
+        return None
+    gone = np.flatnonzero(joint.masses_of(groups, walk.v) < least)
+    if not len(gone):
+        return None
+    members = [names[int(k)] for k in np.flatnonzero(groups == gone[0])]
+    return InvalidKnownError(
+        f"The known values contradict the samples: the nearer weights come to meeting them, the less is left for "
+        f"{group_text(members)}, whose rows are part of the population. Correct the known values "
+        f"({', '.join(map(repr, known.labels))}), or the biases.",
+        labels=list(known.labels),
+    )
+
+
+def _solution_or_none(joint: Joint, walk: Walk, groups: Integers) -> Solution:
+    nothing = np.zeros(joint.coordinates.samples)
+    if not walk.at.sums.positive:
+        return Solution(walk.v[joint.coordinates.u], False, walk.iterations, np.inf, np.inf, 0.0, np.nan, nothing)
+    return replace(_solution(joint, walk, groups), converged=False)

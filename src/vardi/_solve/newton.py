@@ -1,0 +1,279 @@
+"""Sums -> Solution: Newton's method on the convex dual, with a step that is guaranteed to descend.
+
+In counts (not shares) of rows, the dual is D(u) = sum_i c_i log S_i(u) - sum_k n_k u_k with gradient shares - sizes and
+Hessian diag(shares) - gram. Its third derivative along any direction d is at most range(d) times the second, from which
+everything here follows (pseudo-self-concordance; Bach 2010, "Self-concordant analysis for logistic regression"):
+
+- a full Newton step delta descends by N^2 / 4 or more whenever R = range(delta) <= 1, without evaluating D;
+- a step of length log(1 + R) / R always descends;
+- range(u - u*) <= -log(1 - c N) where c^2 is the largest effective resistance of the Hessian's graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from vardi._machine.threads import single_threaded_blas
+from vardi._rows.contract import Sums
+from vardi._solve.identify import connected
+from vardi._solve.laplacian import Laplacian, SingularError, restricted
+from vardi._types import Floats
+
+GAP = 1e-9  # spectral gap below which the samples cannot be told from disconnected ones
+RANGE = 1e-6  # largest range of the last step
+REUSED = 5e-3  # how far u may be from where the Hessian was computed
+REUSED_IF_READING_DOMINATES = 1e-5  # the same where a pass costs so much that the gram adds little to it
+EXACT = 1e-13  # range of the step from which no further one is worth its pass, however little that costs
+ROUNDED = 1e-9  # range of the step up to which one that does not shrink may be rounding
+MIN_SERIAL_SAMPLES, MAX_SERIAL_SAMPLES = 8, 1000  # samples between which linear algebra is done in one thread
+LEVEL = 16  # rows for each row of the next smaller subsample
+PATIENCE = 5  # steps without progress after which only rounding is left
+LOST = 1000  # self-consistent steps from points with a singular Hessian
+FAR = 1e-3  # share of the rows a sample should have below which Newton's model is no guide
+MAX_DIRECT_NUMBERS = 200_000  # numbers up to which no subsample is worth its while
+
+
+class SolvableRows(Protocol):
+    """What Newton's method needs of rows."""
+
+    sizes: Floats
+
+    @property
+    def reading_dominates(self) -> bool: ...
+    @property
+    def additions(self) -> int: ...
+    def __len__(self) -> int: ...
+    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums: ...
+    def log_means(self, u: Floats) -> Floats: ...
+    def start(self) -> Floats: ...
+    def reach(self) -> Any: ...
+    def subsample(self, fraction: float, *, least: int) -> SolvableRows: ...
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Where the solver stopped, and how near that is.
+
+    Attributes
+    ----------
+    u : ndarray of shape (K,)
+        The dual point, log(lambda_k / Omega_k); -inf for a state that no sample was drawn from.
+    converged : bool
+        Whether residual, last step and spectral gap are all within their bounds.
+    iterations : int
+        Newton steps over all rows; steps on subsamples are not counted.
+    residual : float
+        max_k abs(Gamma_k - 1): the largest relative error of Vardi's equations at u.
+    step : float
+        Range of the Newton step at u, an estimate of range(u - u*).
+    gap : float
+        Spectral gap of the overlap matrix: 1 is perfect overlap, 0 none. For large pools to a relative 1e-3.
+    certificate : float
+        Upper bound on range(u - u*), and so on the log of every ratio of weights to its exact value.
+    cut : ndarray of shape (K,)
+        A number for each sample; its signs split the samples where they overlap least.
+    point : ndarray or None
+        All coordinates, where there are parameters or known values: u, theta, mu and epsilon, as the solver has them.
+    weights : ndarray or None
+        Weight of each row there.
+    """
+
+    u: Floats
+    converged: bool
+    iterations: int
+    residual: float
+    step: float
+    gap: float
+    certificate: float
+    cut: Floats
+    point: Floats | None = field(default=None, repr=False)
+    weights: Floats | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        state = "converged" if self.converged else "did not converge"
+        return (
+            f"Solution({state} in {self.iterations} iterations, residual={self.residual:.1e}, "
+            f"gap={self.gap:.2g}, certificate={self.certificate:.1e})"
+        )
+
+
+def solve(rows: SolvableRows, *, tol: float = 1e-10, max_iterations: int = 100) -> Solution:
+    """Solve Vardi's system for all rows, warm-started from ever smaller subsamples of them."""
+    # Factors of a few hundred rows gain nothing from threads, and wait for one another on a busy machine.
+    with single_threaded_blas() if MIN_SERIAL_SAMPLES < len(rows.sizes) < MAX_SERIAL_SAMPLES else nullcontext():
+        start = _warm_start(rows)
+        return newton(rows, start.u, tol=tol, max_iterations=max_iterations, laplacian=start.laplacian)
+
+
+def newton(
+    rows: SolvableRows, u: Floats, *, tol: float = 1e-10, max_iterations: int = 100, laplacian: Laplacian | None = None
+) -> Solution:
+    """Minimise the dual from u on: where passes are cheap as far as rounding lets it, and else to the tolerance.
+
+    A Laplacian that is near the Hessian at u, such as that of a subsample, saves the first pass most of its work.
+    """
+    previous, best, idle = np.inf, np.inf, 0
+    exact = max(EXACT, tol if rows.reading_dominates else 0.0 if _is_cheap(rows) else tol / 100)
+    for step in _steps(rows, u, laplacian):
+        solved = step.residual <= tol
+        best, idle = (step.residual, 0) if step.residual < best / 2 else (best, idle + 1)
+        if step.range <= RANGE and idle >= PATIENCE and not step.singular:  # as near as rounding of the sums lets it
+            break
+        if solved and step.age < np.inf and step.range <= RANGE and (step.range <= exact or step.range > previous / 4):
+            break
+        if (step.singular and solved) or step.iterations >= max_iterations:
+            break
+        if solved and step.range > RANGE and step.laplacian.gap()[0] < GAP:  # they hold, but not at one point only
+            break
+        previous = step.range
+    return _solution(rows, step, solved=step.residual <= tol and step.range <= RANGE)
+
+
+def _is_cheap(rows: SolvableRows) -> bool:
+    return len(rows) * len(rows.sizes) <= MAX_DIRECT_NUMBERS
+
+
+@dataclass(frozen=True)
+class _Start:
+    """Where to begin, with a Laplacian that is near the Hessian there, if there is one."""
+
+    u: Floats
+    laplacian: Laplacian | None = None
+
+
+def _warm_start(rows: SolvableRows) -> _Start:
+    """Return u from a sixteenth of the rows, solved to well below its statistical error, and the Hessian there."""
+    if _is_cheap(rows):
+        return _Start(rows.start())
+    smaller = rows.subsample(1.0 / LEVEL, least=100)
+    if len(smaller) > len(rows) / 4 or not connected(smaller.reach(), smaller.sizes):
+        return _Start(rows.start())
+    start = _warm_start(smaller)
+    error = 0.01 * smaller.sizes.sum() / len(smaller)  # the counts of a subsample are those of all rows
+    for step in _steps(smaller, start.u, start.laplacian):
+        if (step.decrement < error and step.age < np.inf) or step.iterations == 20:
+            break
+    return _Start(rows.start()) if step.singular else _Start(step.u + step.delta, step.laplacian)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A point u with the Newton step delta that leads on from it."""
+
+    u: Floats
+    delta: Floats
+    laplacian: Laplacian
+    age: float  # range of what u has moved since the Laplacian was computed; infinite for one of a subsample
+    singular: bool
+    gradient: Floats  # of the sampled states only
+    residual: float
+    iterations: int
+
+    @property
+    def range(self) -> float:
+        return float(np.ptp(self.delta[np.isfinite(self.u)]))
+
+    @property
+    def decrement(self) -> float:
+        """N^2 = gradient' H^+ gradient: twice what D can still fall, to second order."""
+        return float(-self.gradient @ self.delta[np.isfinite(self.u)])
+
+
+def _steps(rows: SolvableRows, u: Floats, laplacian: Laplacian | None = None) -> Iterator[_Step]:
+    """Walk down the dual, giving each point before it is left.
+
+    Where the Hessian is singular, as it may be far from the solution of samples that overlap well, self-consistent
+    steps lead on: they descend from anywhere, if slowly. The walk ends where they do not lead out of there.
+
+    Near the solution the Hessian of an earlier point serves: within range d of it the Hessian changes by a factor of at
+    most e^d, so each step still takes away all but a share d of the error, for a pass that costs a fraction. For the
+    first step that of a subsample serves as well.
+    """
+    sizes = rows.sizes
+    sampled = sizes > 0
+    u = np.where(sampled, u, -np.inf)
+    sums = rows.sums(u, gram=laplacian is None or rows.reading_dominates, objective=False)
+    old, before = (laplacian, np.inf), np.inf
+    iterations, lost = 0, LOST if _is_cheap(rows) else PATIENCE
+    while True:
+        if (sums.shares[sampled] < FAR * sizes[sampled]).any():  # self-consistent step, which descends from anywhere
+            u, before = _consistent(rows, u, sums), np.inf
+            sums = rows.sums(u, objective=False)
+            continue
+        step = _newton_step(u, sums, sizes, iterations, old)
+        if step.age and step.range > max(before / 4, ROUNDED):  # an old Hessian that misleads
+            sums = rows.sums(u, objective=False)
+            step = _newton_step(u, sums, sizes, iterations, old)
+        yield step
+        if step.singular:
+            if lost == 0:
+                return
+            u, before, lost = _consistent(rows, u, sums), np.inf, lost - 1
+            sums = rows.sums(u, objective=False)
+            continue
+        iterations += 1
+        u, sums = _advance(rows, step)
+        old, before = (step.laplacian, step.age + step.range), step.range
+
+
+def _consistent(rows: SolvableRows, u: Floats, sums: Sums) -> Floats:
+    """Return the dual point at which each sample alone would have the rows it should have."""
+    sampled = rows.sizes > 0
+    shares = sums.shares[sampled]
+    log_shares = np.log(shares) if shares.all() else (rows.log_means(u) + u)[sampled]
+    u = u.copy()
+    u[sampled] += np.log(rows.sizes[sampled]) - log_shares
+    return u
+
+
+def _newton_step(u: Floats, sums: Sums, sizes: Floats, iterations: int, old: tuple[Laplacian | None, float]) -> _Step:
+    sampled = sizes > 0
+    gradient = (sums.shares - sizes)[sampled]
+    residual = float(np.abs(gradient / sizes[sampled]).max())
+    laplacian, age = old
+    if laplacian is None or sums.gram is not None:
+        laplacian, age = Laplacian(sums.shares[sampled], restricted(sums.gram, sampled)), 0.0
+    delta, singular = np.zeros(len(u)), False
+    try:
+        delta[sampled] = -laplacian.solve(gradient)
+    except SingularError:
+        singular = True
+    return _Step(u, delta, laplacian, age, singular, gradient, residual, iterations)
+
+
+def _advance(rows: SolvableRows, step: _Step) -> tuple[Floats, Sums]:
+    """Take the full step, unless it is long and does not descend enough: then the one that cannot fail to."""
+    sampled = rows.sizes > 0
+    u = step.u + step.delta
+    gram = _is_cheap(rows) or step.age + step.range > (
+        REUSED_IF_READING_DOMINATES if rows.reading_dominates else REUSED
+    )
+    if step.range <= 1.0:
+        return u, rows.sums(u, gram=gram, objective=False)
+    here, there = rows.sums(step.u, gram=False), rows.sums(u, gram=gram)
+    assert here.log_mass is not None
+    assert there.log_mass is not None
+    fall = here.log_mass - there.log_mass + rows.sizes[sampled] @ step.delta[sampled]
+    if fall >= step.decrement / 4:  # not where it is not a number
+        return u, there
+    u = step.u + step.delta * (np.log1p(step.range) / step.range)
+    return u, rows.sums(u, objective=False)
+
+
+def _solution(rows: SolvableRows, step: _Step, *, solved: bool) -> Solution:
+    cut = np.zeros(len(step.u))
+    gap, side = step.laplacian.gap()
+    cut[rows.sizes > 0] = side if side[0] >= 0 else -side  # an eigenvector's sign is anyone's: let the first be above
+    if step.singular or gap < GAP:
+        return Solution(step.u, False, step.iterations, step.residual, step.range, gap, np.inf, cut)
+    # What the sums themselves lose: half a unit of the last place with each addition, beside the few of a row's own.
+    rounding = (4 + rows.additions / 2) * np.finfo(float).eps * np.sqrt(rows.sizes.sum() / gap)
+    resistance = step.laplacian.largest_resistance(gap)
+    reach = np.exp(step.age) * np.sqrt(resistance) * (np.sqrt(max(step.decrement, 0.0)) + rounding)
+    certificate = float(-np.log1p(-reach)) if reach < 1 else np.inf
+    return Solution(step.u, solved, step.iterations, step.residual, step.range, gap, certificate, cut)

@@ -1,0 +1,222 @@
+"""Where the search for parameters starts, and what makes of its end an estimate or the reason why there is none."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vardi._inputs.pool import Name
+from vardi._rows.families import Logistic
+from vardi._rows.grouping import stratified
+from vardi._rows.joint import Joint
+from vardi._solve.identify import Verdict
+from vardi._solve.joint import FAR, At, Walk, descend, hold
+from vardi._types import Floats
+from vardi.errors import UnidentifiedParametersError, WeakParametersWarning
+from vardi.errors._texts import show
+
+LEFT = 1e-6  # share of the information on a direction that other parameters leave, below which it is not determined
+SEPARATED = 0.5  # rows, all together, that could be of another sample
+STEEP = 5.0  # slope of a logistic curve, for a column of deviation 1, that is as good as a threshold
+VAGUE = 2.0  # standard error of the intercept of a logistic curve from which its shape is not known
+TRIAL = 25  # steps from each start before they are compared
+STARTS = 3000  # rows that starts are compared on
+
+
+def search(joint: Joint, most: int = 100) -> Walk:
+    """Minimise in u and theta from several starts: on a subsample of the rows, and from the best of these on all."""
+    joint = joint.without_known()
+    K, held = len(joint.sizes), held_of(joint)
+    rows = stratified(joint.source, K, STARTS / len(joint), 200)
+    part = joint if len(rows) >= len(joint) else joint.subset(rows)
+    tried = [descend(part, v, held, tol=0.03, settled=0.1, most=TRIAL) for v in starts(part)]
+    best = min(tried, key=lambda walk: walk.at.objective)
+    v = best.v.copy()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shift = np.log(joint.sizes / joint.sizes.sum()) - np.log(part.sizes / part.sizes.sum())
+    v[:K] = np.where(joint.sizes > 0, v[:K] + shift, -np.inf)
+    return descend(joint, v, held, most=most)
+
+
+def held_of(joint: Any) -> int:
+    """Return the sample whose u is held still."""
+    return hold(joint.sizes, np.isin(np.arange(len(joint.sizes)), list(joint.families)))
+
+
+def starts(joint: Joint) -> Sequence[Floats]:
+    """Return points to start from: for logistic curves from the tilts that they are like."""
+    families = joint.families
+    curves: dict[int, Any] = {k: model for k, model in families.items() if isinstance(model, Logistic)}
+    choices: dict[int, Sequence[Floats]] = {k: model.starts() for k, model in families.items()}
+    if curves:
+        tilted = joint.with_families({k: curves[k].tilt if k in curves else model for k, model in families.items()})
+        first = np.concatenate([model.starts()[0] for model in tilted.families.values()])
+        found = descend(tilted, first_point(tilted, first), held_of(tilted), tol=0.1, settled=0.5)
+        theta = found.v[tilted.coordinates.theta]
+        for k, curve in curves.items():
+            choices[k] = curve.starts_from(theta[tilted.places[k]])
+    most = max(len(choice) for choice in choices.values())
+    thetas = [np.concatenate([choice[j % len(choice)] for choice in choices.values()]) for j in range(most)]
+    return [first_point(joint, theta) for theta in thetas]
+
+
+def first_point(joint: Joint, theta: Floats) -> Floats:
+    """Return a first point for some theta: u from the mean log omega of each sample over its own rows."""
+    K = len(joint.sizes)
+    own = joint.logs[np.arange(len(joint)), joint.source]
+    for k, model in joint.families.items():
+        mine = joint.source == k
+        own[mine] += model.log_omega(theta[joint.places[k]])[mine]
+    counts = np.ones(len(joint)) if joint.counts is None else joint.counts
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means = np.bincount(joint.source, counts * own, minlength=K) / joint.sizes
+        u = np.where(joint.sizes > 0, np.log(joint.sizes / joint.sizes.sum()) - means, -np.inf)
+    return np.concatenate([u, theta, np.zeros(joint.coordinates.known + joint.coordinates.uncertain)])
+
+
+@dataclass(frozen=True)
+class Weakness:
+    """The direction of theta that the samples say least of.
+
+    Attributes
+    ----------
+    left : float
+        The share of the information on it that is left when normalisers and other parameters are unknown too.
+    direction : ndarray of shape (p,)
+        Theta, in units of what is known of each parameter alone.
+    """
+
+    left: float
+    direction: Floats
+
+
+def weakness(here: At) -> Weakness:
+    """Compare what is known of theta beside everything else with what would be known of each parameter alone."""
+    at, J = here.coordinates, here.information.matrix
+    theta = np.arange(at.theta.start, at.theta.stop)
+    alone = np.diag(here.sums.information)[theta] - np.diag(here.sums.gram)[theta]
+    if not (alone > 0).all() and not at.known:
+        return Weakness(0.0, (alone <= 0).astype(np.float64))
+    scale = here.scale**2
+    others = np.setdiff1d(here.free, theta)
+    H, B = J[np.ix_(others, others)], J[np.ix_(others, theta)]
+    root = np.sqrt(np.maximum(np.abs(np.diag(H)), 1e-300) if not at.known else scale[others])
+    values, vectors = np.linalg.eigh(H / (root[:, None] * root))
+    kept = np.abs(values) > 1e-13 * np.abs(values).max(initial=0.0)
+    through = vectors[:, kept].T @ (B / root[:, None])
+    left = J[np.ix_(theta, theta)] - through.T @ (through / values[kept, None])
+    alone = np.where(alone > 0, alone, scale[theta]) if not at.known else scale[theta]
+    values, vectors = np.linalg.eigh(left / np.sqrt(alone[:, None] * alone))
+    return Weakness(float(values[0]), vectors[:, 0])
+
+
+def require_identified(joint: Joint, here: At, names: Sequence[Name]) -> None:
+    """Refuse parameters that the rows do not determine."""
+    if not here.coordinates.known and _apart(joint, here) < SEPARATED:
+        raise _separated(joint, names)
+    weak = weakness(here)
+    far = bool(np.abs(here.v[here.coordinates.theta][joint.scaled]).max(initial=0.0) > FAR / 2)
+    if weak.left < LEFT or far:
+        raise _not_told(joint, here, weak, names)
+
+
+def _apart(joint: Joint, here: At) -> float:
+    """Return how many rows could be of another sample, all together."""
+    point = joint.at(here.v)
+    shares = point.rows.mix(point.u, np.eye(len(joint.sizes)))
+    own = shares[np.arange(len(joint)), joint.source]
+    return float((1.0 - own).sum() if joint.counts is None else joint.counts @ (1.0 - own))
+
+
+def _separated(joint: Joint, names: Sequence[Name]) -> UnidentifiedParametersError:
+    samples = [names[k] for k in joint.families]
+    return UnidentifiedParametersError(
+        f"The columns that the biases of {show(samples)} read separate the samples: with ever larger parameters every "
+        "row is certain to be of its own sample, so no finite parameters fit best. The samples do not overlap in these "
+        "columns. Add rows where they do, or let the bias read fewer columns.",
+        sample=str(samples[0]) if len(samples) == 1 else "",
+        parameters=[name for model in joint.families.values() for name in model.names],
+        groups=[names],
+    )
+
+
+def _not_told(joint: Joint, here: At, weak: Weakness, names: Sequence[Name]) -> UnidentifiedParametersError:
+    heavy = np.abs(weak.direction) > 0.3 * np.abs(weak.direction).max()
+    by_sample = {
+        k: [model.names[j] for j in np.flatnonzero(heavy[joint.places[k]])] for k, model in joint.families.items()
+    }
+    by_sample = {k: found for k, found in by_sample.items() if found}
+    said = "; ".join(f"{', '.join(map(repr, found))} of {str(names[k])!r}" for k, found in by_sample.items())
+    several = sum(map(len, by_sample.values())) > 1
+    they = "they cannot be told from one another, or" if several else "it cannot be told"
+    left = f"a share of {weak.left:.0e} of the information is left" if weak.left > 1e-12 else "no information is left"
+    known = " and the known values" if here.coordinates.known else ""
+    fact = f"The samples{known} do not determine {said}: {they} from the normaliser ({left})."
+    k = next(iter(by_sample))
+    return UnidentifiedParametersError(
+        f"{fact} {_remedy(joint, here, k)}",
+        sample=str(names[k]) if len(by_sample) == 1 else "",
+        parameters=[name for found in by_sample.values() for name in found],
+        groups=[names],
+    )
+
+
+def _remedy(joint: Joint, here: At, k: int) -> str:
+    model, theta = joint.families[k], here.v[here.coordinates.theta][joint.places[k]]
+    if isinstance(model, Logistic):
+        columns = ", ".join(repr(name) for name in model.names[1:])
+        if np.abs(theta[1:]).max() > STEEP:
+            return (
+                "Ever larger parameters fit ever better, as where selection has a threshold, or where it is nearly "
+                "sure. Declare a threshold as a condition, use vardi.exponential_tilt"
+                f"({columns}), which has no intercept, or fix the parameters with .at(...)."
+            )
+        return (
+            "Where selection is rare, nearly sure, or hardly depends on the columns, many logistic curves are alike up "
+            f"to a constant. Use vardi.exponential_tilt({columns}), which has no intercept, or fix the parameters with "
+            ".at(...)."
+        )
+    return (
+        "Only ratios of biases on rows that samples share tell of parameters. Add rows of a sample with a known bias "
+        "there, leave out what depends on other columns, or fix the parameters with .at(...)."
+    )
+
+
+def unknown_everywhere(names: Sequence[Name], verdict: Verdict | None) -> UnidentifiedParametersError:
+    """Return the error that no bias is known, and nothing of the population."""
+    what = f"The bias of {show(names)} has" if len(names) == 1 else f"The biases of {show(names)} all have"
+    return UnidentifiedParametersError(
+        f"{what} parameters, and no sample has a known bias. Samples tell only ratios of biases, so the population "
+        "itself could be tilted and all parameters with it, and nothing would look different. Add a sample whose bias "
+        "is known (1 for a random sample, however small), give known means of the population with known=, or fix the "
+        "parameters of one bias with .at(...).",
+        sample=str(names[0]) if len(names) == 1 else "",
+        groups=[names],
+        verdict=verdict,
+    )
+
+
+def warn_of_vague_parameters(joint: Joint, here: At, names: Sequence[Name], stacklevel: int) -> None:
+    """Warn of a logistic curve of which it is not known whether selection is rare or nearly sure."""
+    at = here.coordinates
+    for k, model in joint.families.items():
+        if not isinstance(model, Logistic):
+            continue
+        unit = np.zeros(len(at))
+        place = at.theta.start + joint.places[k].start
+        unit[place] = 1.0
+        error = float(np.sqrt(max(here.information.solve(unit)[place], 0.0)))
+        if error > VAGUE:
+            columns = ", ".join(repr(name) for name in model.names[1:])
+            warnings.warn(
+                f"The log odds of selection into {str(names[k])!r}, where columns have their means, have standard "
+                f"error {error:.1f}: the samples hardly tell which logistic curve it is, so normal intervals of its "
+                "parameters are rough. Means over the population do not suffer. vardi.exponential_tilt"
+                f"({columns}) has no intercept to estimate.",
+                WeakParametersWarning,
+                stacklevel=stacklevel,
+            )

@@ -1,0 +1,44 @@
+r"""Biasing functions as values.
+
+A bias :math:`\omega(z) \ge 0` says how much likelier a unit :math:`z` is to enter a sample, up to a constant. Most are
+expressions: they compare by value, can be joined, and have a text form that reads back.
+"""
+
+from vardi.biases._conversion import as_bias
+from vardi.biases._kinds import (
+    Bias,
+    ExpressionBias,
+    FrameExpressionBias,
+    FunctionBias,
+    FunctionFamily,
+    ParametricBias,
+    ProductBias,
+    ValuesBias,
+)
+from vardi.biases._known import at_most, between, class_shift, everywhere, isin, proportional_to, where
+from vardi.biases._with_parameters import cells, exponential_tilt, logistic, parametric, power, steps
+
+__all__ = [
+    "Bias",
+    "ExpressionBias",
+    "FrameExpressionBias",
+    "FunctionBias",
+    "FunctionFamily",
+    "ParametricBias",
+    "ProductBias",
+    "ValuesBias",
+    "as_bias",
+    "at_most",
+    "between",
+    "cells",
+    "class_shift",
+    "everywhere",
+    "exponential_tilt",
+    "isin",
+    "logistic",
+    "parametric",
+    "power",
+    "proportional_to",
+    "steps",
+    "where",
+]

@@ -1,0 +1,33 @@
+"""Names of columns and single values as nodes of an expression."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import numpy as np
+
+from vardi.biases._expressions.nodes import Column, Constant
+from vardi.errors import InvalidBiasError
+
+Scalar = bool | int | float | str | datetime.date | np.generic
+"""A value that a column can be compared with; dates and times are written in ISO form."""
+
+
+def column_named(name: object) -> Column:
+    """Return a column by its name, or refuse what is no name."""
+    if not isinstance(name, str):
+        raise InvalidBiasError(f"A column is named by a text, not by {type(name).__name__}: {name!r}.", sample="")
+    return Column(str(name))
+
+
+def constant(value: Any, what: str) -> Constant:
+    """Return a number, a text, a truth value or a date as a constant, or refuse what is none of these."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if hasattr(value, "isoformat"):  # dates and times are written as ISO texts
+        value = value.isoformat()
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return Constant(kind(value))
+    raise InvalidBiasError(f"{what} must be a number or a text, not {type(value).__name__}: {value!r}.", sample="")

@@ -1,0 +1,177 @@
+r"""Biases that are log-linear in categories, as values: a parameter for each value but one of each column.
+
+.. math:: \omega(z) = \exp \sum_g \theta_{g, v_g(z)}, \qquad \theta_{g, v} = 0 \text{ for the most frequent value } v
+
+======================  ========================================================
+text                    parameters
+======================  ========================================================
+cells(region, sex)      of each region and of each sex but the most frequent one
+cells((region, sex))    of each pair of them but the most frequent one
+======================  ========================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from vardi.biases._expressions.families import factor, times, total
+from vardi.biases._expressions.nodes import (
+    Column,
+    Comparison,
+    Constant,
+    Node,
+    Not,
+    arithmetic,
+    columns,
+    conjunction,
+    is_condition,
+    to_text,
+)
+from vardi.errors import InvalidBiasError, MismatchError, suggest
+
+Value = bool | int | float | str
+Level = tuple[Value, ...]
+"""A value for each column that is crossed; of one column alone a tuple of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """A bias that has a factor for each value of some columns.
+
+    Attributes
+    ----------
+    groups : tuple of tuple of Node
+        What is crossed with one another: columns, or expressions of them; mostly one in each group.
+    levels : tuple of tuple of Level
+        The values of each group, the one that the others are compared with first; empty until rows are seen.
+    """
+
+    groups: tuple[tuple[Node, ...], ...]
+    levels: tuple[tuple[Level, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        terms = [term for group in self.groups for term in group]
+        if not terms or not all(self.groups):
+            raise InvalidBiasError("cells has no column. Name what the bias depends on.", sample="")
+        if len(set(terms)) < len(terms):
+            raise InvalidBiasError(
+                f"A column stands twice in {self}, so its parameters cannot be told apart. Name it once: crossed "
+                "columns have parameters for each of them alone already.",
+                sample="",
+            )
+        if any(not columns(term) for term in terms):
+            raise InvalidBiasError(f"A term of {self} reads no column, so it is the same for all rows.", sample="")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it reads."""
+        return tuple(dict.fromkeys(name for group in self.groups for term in group for name in columns(term)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its parameters, such as ``region=N``; none until rows are seen."""
+        return tuple(
+            level_text(group, level)
+            for group, levels in zip(self.groups, self.levels, strict=False)
+            for level in levels[1:]
+        )
+
+    def __str__(self) -> str:
+        return f"cells({', '.join(group_text(group) for group in self.groups)})"
+
+    def seen(self, levels: Sequence[Sequence[Level]]) -> Cells:
+        """Return the same with the values that rows have, in each group the most frequent first."""
+        return replace(self, levels=tuple(tuple(one) for one in levels))
+
+    def indicators(self) -> tuple[Node, ...]:
+        """Return a condition for each parameter: where it adds to the log of the bias."""
+        return tuple(
+            _holds(group, level) for group, levels in zip(self.groups, self.levels, strict=True) for level in levels[1:]
+        )
+
+    def node(self, theta: Sequence[float]) -> Node:
+        """Return the expression that the bias is once its parameters are known: zero for a value that was not seen."""
+        values, factors = iter(theta), []
+        for group, levels in zip(self.groups, self.levels, strict=True):
+            heights = [1.0, *(factor(next(values)) for _ in levels[1:])]
+            factors.append(total([times(h, _holds(group, one)) for h, one in zip(heights, levels, strict=True)]))
+        return reduce(lambda product, part: arithmetic(product, "*", part), factors)
+
+    def fixed(self, theta: Any) -> tuple[Cells, list[float]]:
+        """Return the same with the values that a table of their parameters names, and these parameters.
+
+        Parameters
+        ----------
+        theta : mapping
+            From each column to its values, each with the log of its factor; from a tuple of columns that are crossed to
+            tuples of values.
+        """
+        keys = {_key(group): group for group in self.groups}
+        if not isinstance(theta, Mapping) or set(theta) != set(keys):
+            got = list(theta)
+            near = suggest(got[0], keys) if got and isinstance(theta, Mapping) else ""
+            raise MismatchError(
+                f"The parameters of {self} belong to values that only rows tell, and here are {got}. Give each column "
+                f"its values with the logs of their factors, {{{', '.join(f'{key!r}: {{...}}' for key in keys)}}}, "
+                f"or fix those of a fit: fit.estimated_biases.{near}",
+                expected=keys,
+                got=got,
+            )
+        levels, parameters = [], []
+        for key, group in keys.items():
+            table = {_as_level(value, group): float(number) for value, number in dict(theta[key]).items()}
+            if not table:
+                raise MismatchError(f"{key!r} has no values in {theta}.", expected=(key,), got=())
+            zero = next((level for level, number in table.items() if number == 0), next(iter(table)))
+            levels.append([zero, *(level for level in table if level != zero)])
+            parameters += [table[level] - table[zero] for level in levels[-1][1:]]
+        return self.seen(levels), parameters
+
+
+def group_text(group: tuple[Node, ...]) -> str:
+    """Return columns that are crossed as they are written in a text."""
+    texts = [to_text(term) for term in group]
+    return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
+
+
+def level_text(group: tuple[Node, ...], level: Level) -> str:
+    """Return a value as the name of its parameter, such as ``region=N, sex=f``."""
+    terms = [to_text(term) if isinstance(term, Column) else f"({to_text(term)})" for term in group]
+    return ", ".join(f"{term}={value}" for term, value in zip(terms, level, strict=True))
+
+
+def _key(group: tuple[Node, ...]) -> str | tuple[str, ...]:
+    names = tuple(term.name if isinstance(term, Column) else to_text(term) for term in group)
+    return names[0] if len(names) == 1 else names
+
+
+def _as_level(value: Any, group: tuple[Node, ...]) -> Level:
+    level = tuple(one.item() if isinstance(one, np.generic) else one for one in _tuple(value))
+    if len(level) != len(group) or not all(isinstance(one, bool | int | float | str) for one in level):
+        raise MismatchError(
+            f"{value!r} is no value of {group_text(group)}. Give a text, a number or a truth value for each column.",
+            expected=map(to_text, group),
+            got=level,
+        )
+    return level
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _holds(group: tuple[Node, ...], level: Level) -> Node:
+    """Return the condition that a row has these values."""
+    parts = [_is(term, value) for term, value in zip(group, level, strict=True)]
+    return parts[0] if len(parts) == 1 else conjunction(parts)
+
+
+def _is(term: Node, value: Value) -> Node:
+    if is_condition(term) and isinstance(value, bool):
+        return term if value else Not(term)
+    return Comparison(term, (("==", Constant(value)),))

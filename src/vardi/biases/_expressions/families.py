@@ -1,0 +1,141 @@
+r"""Families of biases that have parameters, as values: what they read, what their parameters are called, their text.
+
+========================  ===========================================================  ==========================
+text                      bias                                                         parameters
+========================  ===========================================================  ==========================
+logistic(x, y)            :math:`1 / (1 + e^{-\alpha - \beta_x x - \beta_y y})`         intercept, x, y
+exponential_tilt(x, y)    :math:`e^{\theta_x x + \theta_y y}`                           x, y
+power(x)                  :math:`x^\theta`                                              exponent
+steps(x, [a, b])          1 below a, :math:`e^{\theta_1}` below b, :math:`e^{\theta_2}`  a <= x < b, x >= b
+========================  ===========================================================  ==========================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from vardi.biases._expressions.nodes import (
+    Call,
+    Comparison,
+    Constant,
+    Node,
+    Power,
+    arithmetic,
+    columns,
+    to_text,
+)
+from vardi.errors import InvalidBiasError
+
+Kind = Literal["logistic", "exponential_tilt", "power", "steps"]
+FAMILIES: tuple[Kind, ...] = ("exponential_tilt", "logistic", "power", "steps")
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A bias up to its parameters.
+
+    Attributes
+    ----------
+    kind : str
+        One of `FAMILIES`.
+    terms : tuple of Node
+        What it reads: columns, or expressions of them.
+    cuts : tuple of float
+        Where steps rise, in their order.
+    """
+
+    kind: Kind
+    terms: tuple[Node, ...]
+    cuts: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.terms:
+            raise InvalidBiasError(f"{self.kind} has no column. Name what the bias depends on.", sample="")
+        if self.kind in ("power", "steps") and len(self.terms) > 1:
+            raise InvalidBiasError(f"{self.kind} reads one column, and here are {len(self.terms)}.", sample="")
+        if len(set(self.terms)) < len(self.terms):
+            raise InvalidBiasError(
+                f"A column stands twice in {self}, so its parameters cannot be told apart. Name it once.", sample=""
+            )
+        if any(not columns(term) for term in self.terms):
+            raise InvalidBiasError(f"A term of {self} reads no column, so it is the same for all rows.", sample="")
+        if self.kind == "steps":
+            self._require_cuts()
+
+    def _require_cuts(self) -> None:
+        if not self.cuts:
+            raise InvalidBiasError("steps has no cuts. Give at least one number, such as [30, 60].", sample="")
+        if not all(math.isfinite(cut) for cut in self.cuts) or any(low >= high for low, high in pairwise(self.cuts)):
+            raise InvalidBiasError(
+                f"The cuts {list(self.cuts)} of steps are not finite numbers that rise. Put them in order.", sample=""
+            )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it reads."""
+        return tuple(dict.fromkeys(name for term in self.terms for name in columns(term)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its parameters."""
+        texts = tuple(to_text(term) for term in self.terms)
+        if self.kind == "logistic":
+            return ("(intercept)" if "intercept" in texts else "intercept", *texts)
+        if self.kind == "power":
+            return ("exponent",)
+        if self.kind == "steps":
+            return tuple(to_text(interval) for interval in self.intervals()[1:])
+        return texts
+
+    def __str__(self) -> str:
+        arguments = [to_text(term) for term in self.terms]
+        if self.kind == "steps":
+            arguments.append(repr(list(self.cuts)))
+        return f"{self.kind}({', '.join(arguments)})"
+
+    def intervals(self) -> tuple[Comparison, ...]:
+        """Return the intervals of steps, the first being the one that the others are compared with."""
+        term, cuts = self.terms[0], [Constant(cut) for cut in self.cuts]
+        inner = [Comparison(low, (("<=", term), ("<", high))) for low, high in pairwise(cuts)]
+        return (Comparison(term, (("<", cuts[0]),)), *inner, Comparison(term, ((">=", cuts[-1]),)))
+
+    def node(self, theta: Sequence[float]) -> Node:
+        """Return the expression that the bias is once its parameters are known."""
+        if self.kind == "power":
+            return Power(self.terms[0], Constant(float(theta[0])))
+        if self.kind == "steps":
+            heights = [1.0, *(factor(value) for value in theta)]
+            return total([times(height, interval) for height, interval in zip(heights, self.intervals(), strict=True)])
+        if self.kind == "exponential_tilt":
+            return Call("exp", (total([times(value, term) for value, term in zip(theta, self.terms, strict=True)]),))
+        slopes = [times(-value, term) for value, term in zip(theta[1:], self.terms, strict=True)]
+        odds_against = Call("exp", (total([Constant(-float(theta[0])), *slopes]),))
+        return arithmetic(Constant(1), "/", arithmetic(Constant(1), "+", odds_against))
+
+
+def factor(value: float) -> float:
+    """Return e to a value, or refuse what is beyond floating point."""
+    try:
+        return math.exp(value)
+    except OverflowError:
+        raise InvalidBiasError(
+            f"A parameter is {value:g}, and its exponential is beyond floating point. Parameters are logs of factors.",
+            sample="",
+        ) from None
+
+
+def times(value: float, node: Node) -> Node:
+    """Return a number times a node."""
+    return arithmetic(Constant(float(value)), "*", node)
+
+
+def total(nodes: Sequence[Node]) -> Node:
+    """Return the sum of nodes."""
+    whole = nodes[0]
+    for node in nodes[1:]:
+        whole = arithmetic(whole, "+", node)
+    return whole

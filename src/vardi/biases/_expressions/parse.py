@@ -1,0 +1,464 @@
+"""Text to nodes. Python's own parser does the grammar; a white list says what may pass; nothing is ever evaluated."""
+
+from __future__ import annotations
+
+import ast
+import re
+from bisect import bisect_left
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+from vardi.biases._expressions.cells import Cells
+from vardi.biases._expressions.families import FAMILIES, Family, Kind
+from vardi.biases._expressions.nodes import (
+    FUNCTIONS,
+    Call,
+    Column,
+    Comparison,
+    Constant,
+    IsIn,
+    IsMissing,
+    Node,
+    Not,
+    arithmetic,
+    conjunction,
+    disjunction,
+    is_condition,
+    is_text,
+    negative,
+    to_text,
+)
+from vardi.errors import ExpressionError, InvalidBiasError, suggest
+
+WITH_PARAMETERS = (*FAMILIES, "cells")
+WORDS = frozenset(("and", "or", "not", "in", "is", "missing"))  # of the language itself
+MAX_LENGTH = 100_000
+MAX_DEPTH = 50
+MAX_DIGITS = 400
+ALLOWED = (
+    "An expression has numbers, texts, True, False, column names, comparisons, and, or, not, in (...), "
+    f"is missing, + - * / ** and the functions {', '.join(sorted(FUNCTIONS))}."
+)
+
+_ARITHMETIC = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
+_LEVELS = {"+": "sum", "-": "sum", "*": "product", "/": "product", "**": "power"}
+_COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
+
+
+def parse(text: str) -> Node:
+    """Read an expression, or raise `ExpressionError` with the place that is refused.
+
+    Column names that are not plain words stand in backticks, with a backtick in a name written twice.
+
+    Examples
+    --------
+    >>> from vardi.biases._expressions import parse, to_text
+    >>> to_text(parse("20<=age<60 and `education-num` not in [1,2]"))
+    '20 <= age < 60 and `education-num` not in (1, 2)'
+    """
+    _require_length(text)
+    return _Reader(text).read()
+
+
+def parse_bias(text: str) -> tuple[Node | None, Family | Cells | None]:
+    """Read an expression that may have a family of biases among its factors: what is known, and the family.
+
+    Examples
+    --------
+    >>> from vardi.biases._expressions.parse import parse_bias
+    >>> known, family = parse_bias("(age > 20) * logistic(age, log(income))")
+    >>> to_text(known), str(family), family.names
+    ('age > 20', 'logistic(age, log(income))', ('intercept', 'age', 'log(income)'))
+    """
+    _require_length(text)
+    return _Reader(text).read_bias()
+
+
+def _require_length(text: str) -> None:
+    if len(text) > MAX_LENGTH:
+        message = f"The expression has {len(text):,} characters, and at most {MAX_LENGTH:,} are read. Split it up."
+        raise ExpressionError(message, text=_printable(text[:60]) + "...", offset=60)
+    if not text.strip():
+        raise ExpressionError("The expression is empty. For a sample without bias write 1.", text="", offset=0)
+    if text.lstrip().startswith("<") and text.rstrip().endswith(">"):
+        raise ExpressionError(
+            "This is how a function, an array or an expression of Polars or narwhals is shown, and it does not read "
+            "back. Write the bias in text, such as price <= 22.",
+            text=_printable(text),
+            offset=text.index("<"),
+        )
+
+
+# What a text may consist of. Each part is looked at before Python's parser sees anything.
+_PART = re.compile(
+    r"""(?P<space>\s+)
+    | `(?P<name>(?:[^`]|``)*)`
+    | (?P<string>'(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*")
+    | (?P<number>(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][+-]?[0-9]+)?)
+    | (?P<word>[^\W\d]\w*)
+    | (?P<sign>==|<=|>=|!=|:=|//|<<|>>|\*\*|&&|\|\||.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_SIGNS = {"==", "<=", ">=", "!=", "<", ">", "+", "-", "*", "/", "**", "(", ")", "[", "]", "{", "}", ","}
+_HINTS = {
+    "=": "To compare, use ==.",
+    "&": "To join conditions, use and / or.",
+    "|": "To join conditions, use and / or.",
+    "&&": "To join conditions, use and / or.",
+    "||": "To join conditions, use and / or.",
+    "~": "To negate a condition, use not.",
+    "!": "To negate a condition, use not.",
+    "^": "For a power, use **.",
+    "`": "A column name in backticks is not closed.",
+    "'": "A text is not closed.",
+    '"': "A text is not closed.",
+    ".": "Attributes cannot be read; a column name with a dot stands in backticks.",
+}
+_ESCAPE = re.compile(r"\\(?:(['\"\\nrt])|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
+_LETTERS = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Names in backticks and texts, which Python's parser sees only as underscores of the same length."""
+
+    end: int
+    value: str
+
+
+class _Reader:
+    """One reading of one text: its parts, then its syntax tree, then its nodes."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.spans: dict[int, _Span] = {}
+
+    def read(self) -> Node:
+        return self._whole(self._tree())
+
+    def read_bias(self) -> tuple[Node | None, Family | Cells | None]:
+        tree = self._tree()
+        factors = _factors(tree)
+        families = [factor for factor in factors if self._is_family(factor)]
+        if not families:
+            return self._whole(tree), None
+        if len(families) > 1:
+            raise self._refusal("A bias has one factor with parameters, and here is a second.", families[1])
+        node: Node | None = None
+        for factor in factors:
+            if factor is not families[0]:
+                known = self._number(factor, 0)
+                node = known if node is None else arithmetic(node, "*", known)
+        assert isinstance(families[0], ast.Call)
+        return node, self._family(families[0])
+
+    def _tree(self) -> ast.expr:
+        source = self._source()
+        self.lead = len(source) - len(source.lstrip())
+        source = source.strip()
+        self.widths = None if source.isascii() else [0, *accumulate(len(letter.encode()) for letter in source)]
+        try:
+            return ast.parse(source, mode="eval").body
+        except SyntaxError as error:
+            upper = re.search(r"\b(AND|OR|NOT|IN|IS)\b", source)
+            hint = " Write and, or, not, in, is in lower case." if upper else ""
+            pairs = re.findall(r"(?=\b([^\W\d]\w*) +([^\W\d]\w*))", source)
+            names = [" ".join(pair) for pair in pairs if WORDS.isdisjoint(pair)]
+            hint += f" A name of several words stands in backticks: `{names[0]}`." if names else ""
+            reason = f"This does not read as an expression: {error.msg}.{hint}"
+            raise self._refusal(reason, min(self.lead + max((error.offset or 1) - 1, 0), len(self.text))) from None
+        except (RecursionError, MemoryError, ValueError):
+            raise self._refusal("The expression is too long or too deeply nested. Split it up.", 0) from None
+
+    def _whole(self, tree: ast.expr) -> Node:
+        node = self._node(tree, 0)
+        if is_text(node):
+            raise self._refusal(
+                "A bias is a number or a condition, and this is a text. Compare it with a column.", tree
+            )
+        return node
+
+    def _source(self) -> str:
+        """Return what Python's parser may see: the text with the same length, its names and texts hidden."""
+        parts = []
+        for match in _PART.finditer(self.text):
+            kind, part, start = match.lastgroup, match.group(), match.start()
+            if kind == "space":
+                part = " " * len(part)
+            elif kind == "name":
+                self.spans[start] = _Span(match.end(), match["name"].replace("``", "`"))
+                part = "_" * len(part)
+            elif kind == "string":
+                self.spans[start] = _Span(match.end(), self._unescape(part[1:-1], start + 1))
+                part = "'" + "_" * (len(part) - 2) + "'"
+            elif kind == "number" and re.match(r"\w", self.text[match.end() : match.end() + 1]):
+                raise self._refusal(
+                    "A number is followed by a letter. Numbers are decimal, such as 12, 0.5 or 1e-3.", start
+                )
+            elif kind == "number" and len(part) > MAX_DIGITS:
+                raise self._refusal(f"A number has {len(part):,} digits, and at most {MAX_DIGITS} are read.", start)
+            elif kind == "sign" and part not in _SIGNS:
+                hint = _HINTS.get(part, ALLOWED)
+                raise self._refusal(f"{part!r} is not in the language of biases. {hint}", start)
+            parts.append(part)
+        return "".join(parts)
+
+    def _unescape(self, body: str, start: int) -> str:
+        def letter(match: re.Match[str]) -> str:
+            plain, *codes, other = match.groups()
+            if plain is not None:
+                return _LETTERS.get(plain, plain)
+            code = int(next((code for code in codes if code is not None), "110000"), 16)
+            if other is not None or code > 0x10FFFF:
+                raise self._refusal(
+                    f"The escape {match.group()} is not known. For a backslash write two.", start + match.start()
+                )
+            return chr(code)
+
+        return _ESCAPE.sub(letter, body)
+
+    def _node(self, tree: ast.expr, depth: int) -> Node:
+        if depth > MAX_DEPTH:
+            raise self._refusal(f"The expression is nested more than {MAX_DEPTH} deep. Split it up.", tree)
+        match tree:
+            case ast.Constant():
+                return self._constant(tree)
+            case ast.Name():
+                return self._column(tree)
+            case ast.BoolOp(op, operands):
+                terms = [self._condition(operand, depth) for operand in operands]
+                return conjunction(terms) if isinstance(op, ast.And) else disjunction(terms)
+            case ast.UnaryOp(ast.Not(), operand):
+                return Not(self._condition(operand, depth))
+            case ast.UnaryOp(ast.USub(), operand):
+                return negative(self._number(operand, depth))
+            case ast.UnaryOp(ast.UAdd(), operand):
+                return self._number(operand, depth)
+            case ast.BinOp(_, op, _) if type(op) in _ARITHMETIC:
+                return self._arithmetic(tree, depth)
+            case ast.Compare(left, [ast.In() | ast.NotIn() as op], [right]):
+                member = IsIn(self._node(left, depth + 1), self._values(right, depth))
+                self._same_kind(right, [member.operand, *member.values])
+                return member if isinstance(op, ast.In) else Not(member)
+            case ast.Compare(left, [ast.Is() | ast.IsNot() as op], [right]):
+                missing = self._is_missing(left, right)
+                return missing if isinstance(op, ast.Is) else Not(missing)
+            case ast.Compare():
+                return self._comparison(tree, depth)
+            case ast.Call(ast.Name(), arguments, []):
+                return self._call(tree, arguments, depth)
+            case _:
+                raise self._refusal(f"{_describe(tree)} is not in the language of biases. {ALLOWED}", tree)
+
+    def _constant(self, tree: ast.Constant) -> Constant:
+        if tree.value is None:
+            raise self._refusal(
+                "None is not in the language of biases. For missing values write: column is missing.", tree
+            )
+        if isinstance(tree.value, str):
+            span = self.spans.get(self._start(tree))
+            if span is None or span.end != self._end(tree):
+                raise self._refusal("A text stands in one pair of quotes, without a prefix. Is a comma missing?", tree)
+            return self._checked(span.value, tree)
+        if not isinstance(tree.value, bool | int | float):
+            raise self._refusal(f"A constant of type {type(tree.value).__name__} is not allowed. {ALLOWED}", tree)
+        return self._checked(tree.value, tree)
+
+    def _checked(self, value: bool | int | float | str, tree: ast.expr) -> Constant:
+        try:
+            return Constant(value)
+        except InvalidBiasError as error:
+            raise self._refusal(str(error), tree) from None
+
+    def _column(self, tree: ast.Name) -> Column:
+        start, end = self._start(tree), self._end(tree)
+        span = self.spans.get(start)
+        if span is not None and span.end == end:
+            return Column(span.value)
+        name = self.text[start:end]  # as it is written: the tree has it normalised
+        if "`" in name:
+            raise self._refusal("A column name in backticks needs a space around it.", tree)
+        if name == "missing":
+            raise self._refusal(
+                "missing stands after is: write column is missing. A column of that name stands in backticks.", tree
+            )
+        return Column(name)
+
+    def _condition(self, tree: ast.expr, depth: int) -> Node:
+        node = self._node(tree, depth + 1)
+        if is_condition(node) is False:
+            raise self._refusal(
+                f"and, or, not join conditions, and {_short(node)} is none. Compare it with something.", tree
+            )
+        return node
+
+    def _number(self, tree: ast.expr, depth: int) -> Node:
+        node = self._node(tree, depth + 1)
+        if is_text(node):
+            raise self._refusal(f"The text {_short(node)} stands where a number is needed.", tree)
+        return node
+
+    def _arithmetic(self, tree: ast.BinOp, depth: int) -> Node:
+        # A long sum is a deep tree on its left side only: walk down it without recursion.
+        spine: list[tuple[str, ast.expr]] = []
+        left: ast.expr = tree
+        while isinstance(left, ast.BinOp) and type(left.op) in _ARITHMETIC:
+            spine.append((_ARITHMETIC[type(left.op)], left.right))
+            left = left.left
+        levels = [_LEVELS[sign] for sign, _ in spine]
+        depth += sum(low != high or high == "power" for low, high in pairwise(levels))
+        node = self._number(left, depth)
+        for sign, right in reversed(spine):
+            node = arithmetic(node, sign, self._number(right, depth))
+        return node
+
+    def _comparison(self, tree: ast.Compare, depth: int) -> Node:
+        places = [tree.left, *tree.comparators]
+        for op in tree.ops:
+            if type(op) not in _COMPARISONS:
+                raise self._refusal("in and is do not stand in a chain of comparisons. Join the parts with and.", tree)
+        for place in places:
+            if self._written(place) in ("missing", "None"):
+                other = self._written(next((other for other in places if other is not place), place))
+                raise self._refusal(f"A missing value equals nothing. Write {other} is missing.", place)
+        operands = [self._node(place, depth + 1) for place in places]
+        for place, pair in zip(places, pairwise(operands), strict=False):
+            self._same_kind(place, pair)
+        signs = [_COMPARISONS[type(op)] for op in tree.ops]
+        return Comparison(operands[0], tuple(zip(signs, operands[1:], strict=True)))
+
+    def _same_kind(self, tree: ast.expr, nodes: tuple[Node, ...] | list[Node]) -> None:
+        texts = [node for node in nodes if is_text(node)]
+        others = [node for node in nodes if not is_text(node) and not isinstance(node, Column)]
+        if texts and others:
+            raise self._refusal(
+                f"The text {_short(texts[0])} cannot be compared with the number {_short(others[0])}.", tree
+            )
+
+    def _values(self, tree: ast.expr, depth: int) -> tuple[Constant, ...]:
+        if not isinstance(tree, ast.Tuple | ast.List | ast.Set):
+            raise self._refusal("in needs a list of constants, such as ('N', 'W') or ['N'].", tree)
+        if not tree.elts:
+            raise self._refusal("The list after in is empty, so nothing could ever be in it.", tree)
+        values = []
+        for element in tree.elts:
+            value = self._node(element, depth + 1) if not isinstance(element, ast.Starred) else None
+            if not isinstance(value, Constant):
+                raise self._refusal("The list after in holds constants only.", element)
+            values.append(value)
+        return tuple(values)
+
+    def _is_missing(self, left: ast.expr, right: ast.expr) -> IsMissing:
+        if self._written(right) != "missing":
+            name = self._written(left)
+            raise self._refusal(f"is stands before missing only: write {name} is missing, or == to compare.", right)
+        if not isinstance(left, ast.Name):
+            raise self._refusal("Only a column can be asked whether it is missing.", left)
+        return IsMissing(self._column(left))
+
+    def _call(self, tree: ast.Call, arguments: list[ast.expr], depth: int) -> Call:
+        name = self._written(tree.func)
+        if name in WITH_PARAMETERS:
+            raise self._refusal(
+                f"{name}(...) has parameters that are yet to be estimated, so it stands alone or as a factor of a bias "
+                "and nowhere else.",
+                tree.func,
+            )
+        if name not in FUNCTIONS:
+            known = ", ".join(sorted(FUNCTIONS))
+            families = ", ".join(sorted(WITH_PARAMETERS))
+            raise self._refusal(
+                f"There is no function {name}; there are {known}, and of biases with parameters {families}."
+                f"{suggest(name, (*FUNCTIONS, *WITH_PARAMETERS))}",
+                tree.func,
+            )
+        least = FUNCTIONS[name]
+        if len(arguments) < least or (least == 1 and len(arguments) > 1):
+            wanted = "one argument" if least == 1 else "two or more arguments"
+            raise self._refusal(f"{name} takes {wanted}, and here it has {len(arguments)}.", tree.func)
+        return Call(name, tuple(self._number(argument, depth) for argument in arguments))
+
+    def _is_family(self, tree: ast.expr) -> bool:
+        return isinstance(tree, ast.Call) and self._written(tree.func) in WITH_PARAMETERS
+
+    def _family(self, tree: ast.Call) -> Family | Cells:
+        name = self._written(tree.func)
+        try:
+            return Cells(tuple(self._group(term) for term in tree.args)) if name == "cells" else self._curve(tree, name)
+        except InvalidBiasError as error:
+            raise self._refusal(str(error), tree.func) from None
+
+    def _curve(self, tree: ast.Call, name: str) -> Family:
+        kind: Kind = next(kind for kind in FAMILIES if kind == name)
+        terms, cuts = list(tree.args), tuple[float, ...]()
+        if kind == "steps":
+            if len(terms) != 2:
+                raise self._refusal("steps takes a column and its cuts, such as steps(age, [30, 60]).", tree.func)
+            cuts = self._cuts(terms.pop())
+        return Family(kind, tuple(self._number(term, 1) for term in terms), cuts)
+
+    def _group(self, tree: ast.expr) -> tuple[Node, ...]:
+        """Return what cells crosses: columns in parentheses, or one alone."""
+        crossed = tree.elts if isinstance(tree, ast.Tuple | ast.List) else [tree]
+        return tuple(self._number(term, 1) for term in crossed)
+
+    def _cuts(self, tree: ast.expr) -> tuple[float, ...]:
+        if not isinstance(tree, ast.Tuple | ast.List):
+            raise self._refusal("The cuts of steps are a list of numbers, such as [30, 60].", tree)
+        cuts = [node.value if isinstance(node := self._number(cut, 1), Constant) else None for cut in tree.elts]
+        if any(cut is None or isinstance(cut, bool | str) for cut in cuts):
+            raise self._refusal("The cuts of steps are numbers.", tree)
+        return tuple(cut for cut in cuts if isinstance(cut, int | float))
+
+    def _start(self, tree: ast.expr) -> int:
+        return self._place(tree.col_offset)
+
+    def _end(self, tree: ast.expr) -> int:
+        return self._place(tree.end_col_offset or 0)
+
+    def _written(self, tree: ast.expr) -> str:
+        return self.text[self._start(tree) : self._end(tree)]
+
+    def _place(self, byte: int) -> int:
+        """Return the position in the text of a byte of the source."""
+        return self.lead + (byte if self.widths is None else bisect_left(self.widths, byte))
+
+    def _refusal(self, message: str, place: ast.expr | int) -> ExpressionError:
+        offset = place if isinstance(place, int) else self._start(place)
+        return ExpressionError(message, text=_printable(self.text), offset=offset)
+
+
+def _factors(tree: ast.expr) -> list[ast.expr]:
+    """Return what a product multiplies, from left to right; without recursion, as a product may be long."""
+    rest = []
+    while isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Mult):
+        rest.append(tree.right)
+        tree = tree.left
+    return [tree, *reversed(rest)]
+
+
+def _printable(text: str) -> str:
+    """Return the text on one line, each letter in its place."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def _short(node: Node) -> str:
+    text = to_text(node)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _describe(tree: ast.expr) -> str:
+    names = {
+        ast.Attribute: "Reading an attribute",
+        ast.Call: "Such a call",
+        ast.Dict: "A dictionary",
+        ast.IfExp: "if ... else",
+        ast.JoinedStr: "An f-string",
+        ast.Lambda: "A lambda",
+        ast.List: "A list that does not follow in",
+        ast.Set: "A set that does not follow in",
+        ast.Starred: "A star before a name",
+        ast.Subscript: "A subscript",
+        ast.Tuple: "A comma outside a list",
+    }
+    return names.get(type(tree), f"A {type(tree).__name__}")

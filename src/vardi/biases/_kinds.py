@@ -1,0 +1,353 @@
+"""What a bias can be: an expression, a function, values, a product, or a family with parameters; and their algebra."""
+
+from __future__ import annotations
+
+import math
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from vardi.biases._constants import constant
+from vardi.biases._expressions.cells import Cells
+from vardi.biases._expressions.families import Family
+from vardi.biases._expressions.nodes import (
+    Call,
+    Column,
+    Constant,
+    Node,
+    Not,
+    Product,
+    arithmetic,
+    columns,
+    conjunction,
+    disjunction,
+    is_condition,
+    to_text,
+)
+from vardi.errors import InvalidBiasError, MismatchError
+
+MOST_LETTERS = 200  # of an expression of another library, in the text of a bias
+
+
+class Bias(ABC):
+    """How much likelier a unit is to enter a sample, up to a constant.
+
+    Biases multiply with ``*``, by each other and by numbers; those that are conditions also join with ``&``, ``|``
+    and ``~``. ``str(bias)`` is the text form.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        The columns that the bias reads; empty where that is not known.
+    """
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the bias reads; empty where that is not known."""
+
+    @abstractmethod
+    def __str__(self) -> str: ...
+
+    def __mul__(self, other: object) -> Bias:
+        if not isinstance(other, Bias | int | float | np.number):
+            return NotImplemented
+        return _product(self, other if isinstance(other, Bias) else number(other))
+
+    def __rmul__(self, other: object) -> Bias:
+        if not isinstance(other, int | float | np.number):
+            return NotImplemented
+        return _product(number(other), self)
+
+    def __and__(self, other: object) -> Bias:
+        if not isinstance(other, Bias):
+            return NotImplemented
+        return ExpressionBias(conjunction([_condition(self, "&"), _condition(other, "&")]))
+
+    def __or__(self, other: object) -> Bias:
+        if not isinstance(other, Bias):
+            return NotImplemented
+        return ExpressionBias(disjunction([_condition(self, "|"), _condition(other, "|")]))
+
+    def __invert__(self) -> Bias:
+        return ExpressionBias(Not(_condition(self, "~")))
+
+    __array_ufunc__ = None  # so that np.float64(2) * bias is left to us
+
+
+@dataclass(frozen=True, repr=False)
+class ExpressionBias(Bias):
+    """A bias that is an expression of the columns; `where` makes it from text."""
+
+    node: Node
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the bias reads; empty where that is not known."""
+        return columns(self.node)
+
+    def __str__(self) -> str:
+        return to_text(self.node)
+
+    def __repr__(self) -> str:
+        return "everywhere()" if self == EVERYWHERE else f"where({str(self)!r})"
+
+
+EVERYWHERE = ExpressionBias(Constant(1))
+"""The bias of a sample drawn from the population itself."""
+
+
+def number(value: float | np.number | np.bool) -> ExpressionBias:
+    """Return the bias that is the same everywhere."""
+    return ExpressionBias(constant(value, "A bias"))
+
+
+@dataclass(frozen=True)
+class FunctionBias(Bias):
+    """A bias that is a function of the rows, called with what the user gave as rows."""
+
+    function: Callable[[Any], Any]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the bias reads; empty where that is not known."""
+        return ()
+
+    def __str__(self) -> str:
+        return f"<function {getattr(self.function, '__name__', type(self.function).__name__)}>"
+
+
+@dataclass(frozen=True, eq=False)
+class ValuesBias(Bias):
+    """A bias given by its values, one for each row of the pool; equal only to itself."""
+
+    values: np.ndarray
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the bias reads; empty where that is not known."""
+        return ()
+
+    def __str__(self) -> str:
+        return f"<array of {len(self.values)} values>"
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FrameExpressionBias(Bias):
+    """A bias that is an expression of Polars or narwhals; equal only to itself, and its text does not read back.
+
+    Attributes
+    ----------
+    expression : polars.Expr or narwhals.Expr
+        As it was given.
+    """
+
+    expression: Any
+
+    @property
+    def library(self) -> str:
+        """The library that the expression is of: Polars or narwhals."""
+        return library_of(self.expression) or type(self.expression).__module__
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the bias reads, where Polars tells; narwhals does not."""
+        if not hasattr(self.expression, "meta"):
+            return ()
+        names = dict.fromkeys(self.expression.meta.root_names())
+        return tuple(name for name in names if name != "*" and not (name.startswith("^") and name.endswith("$")))
+
+    def __str__(self) -> str:
+        text = " ".join(str(self.expression).split())
+        return f"<{self.library} {text if len(text) <= MOST_LETTERS else text[: MOST_LETTERS - 1] + '…'}>"
+
+    __repr__ = __str__
+
+
+def library_of(obj: object) -> str | None:
+    """Return the library that an object is an expression of; None where it is no such expression."""
+    if isinstance(obj, nw.Expr):
+        return "narwhals"
+    polars = sys.modules.get("polars")  # who has an expression of Polars has imported it
+    return "Polars" if polars is not None and isinstance(obj, polars.Expr) else None
+
+
+@dataclass(frozen=True)
+class ProductBias(Bias):
+    """The product of biases of which at least one is no expression."""
+
+    factors: tuple[Bias, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the bias reads; empty where that is not known."""
+        return tuple(dict.fromkeys(name for factor in self.factors for name in factor.columns))
+
+    def __str__(self) -> str:
+        return " * ".join(
+            f"({factor})" if isinstance(factor, ExpressionBias) else str(factor) for factor in self.factors
+        )
+
+
+@dataclass(frozen=True)
+class FunctionFamily:
+    """A bias that is a function of the rows and of parameters; `parametric` makes it.
+
+    Attributes
+    ----------
+    function : callable
+        Of (rows, theta), which returns omega.
+    start : tuple of tuple of float
+        Where the estimation starts: one point or several.
+    names : tuple of str
+        The names of the parameters.
+    gradient : callable or None
+        Of (rows, theta), which returns the derivatives of omega, of shape (n, p).
+    """
+
+    function: Callable[[Any, np.ndarray], Any]
+    start: tuple[tuple[float, ...], ...]
+    names: tuple[str, ...]
+    gradient: Callable[[Any, np.ndarray], Any] | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What is not known."""
+        return ()
+
+    def at(self, theta: np.ndarray) -> FunctionBias:
+        """Return the bias at some value of the parameters."""
+        return FunctionBias(partial(_at, self.function, theta))
+
+    def __str__(self) -> str:
+        return (
+            f"<function {getattr(self.function, '__name__', type(self.function).__name__)} of {', '.join(self.names)}>"
+        )
+
+
+def _at(function: Callable[[Any, np.ndarray], Any], theta: np.ndarray, rows: Any) -> Any:
+    return function(rows, theta.copy())
+
+
+@dataclass(frozen=True, repr=False)
+class ParametricBias(Bias):
+    """A bias that is known up to parameters, which :func:`vardi.debias` estimates from the samples.
+
+    Attributes
+    ----------
+    family : Family, Cells or FunctionFamily
+        What depends on the parameters.
+    known : Bias
+        The factor that does not.
+    """
+
+    family: Family | Cells | FunctionFamily
+    known: Bias
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the bias reads; empty where that is not known."""
+        return tuple(dict.fromkeys((*self.known.columns, *self.family.columns)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the parameters; none for cells of which no rows have been seen."""
+        return self.family.names
+
+    def at(self, theta: Mapping[Any, Any] | Iterable[float]) -> Bias:
+        """Return the bias with its parameters fixed: a known one.
+
+        Parameters
+        ----------
+        theta : mapping from name to number, or sequence of numbers
+            A value for each parameter, by name or in the order of ``names``; for :func:`vardi.cells` from each column
+            to its values, each with its number.
+
+        Examples
+        --------
+        >>> import vardi
+        >>> vardi.logistic("age").at({"intercept": -1, "age": 0.05})
+        where('1 / (1 + exp(1.0 + -0.05 * age))')
+        >>> vardi.power("length").at([2])
+        where('length ** 2.0')
+        """
+        if isinstance(self.family, Cells) and not self.family.levels:
+            family, values = self.family.fixed(theta)
+            return ParametricBias(family, self.known).at(values)
+        values = [float(value) for value in self._given(theta)]
+        if not all(math.isfinite(value) for value in values):
+            raise InvalidBiasError(f"The parameters {values} of {self} are not all finite.", sample="")
+        if isinstance(self.family, FunctionFamily):
+            return _product(self.known, self.family.at(np.array(values)))
+        return _product(self.known, ExpressionBias(self.family.node(values)))
+
+    def _given(self, theta: Any) -> list[Any]:
+        if not isinstance(theta, Mapping):
+            values = list(theta)
+            if len(values) == len(self.names):
+                return values
+        elif set(theta) == set(self.names):
+            return [theta[name] for name in self.names]
+        got = list(theta)
+        raise MismatchError(
+            f"The parameters of {self} are {', '.join(map(repr, self.names))}, and here are {got}. Give a number for "
+            "each.",
+            expected=self.names,
+            got=got,
+        )
+
+    def __str__(self) -> str:
+        if self.known == EVERYWHERE:
+            return str(self.family)
+        atom = isinstance(self.known, ExpressionBias) and isinstance(self.known.node, Constant | Column | Call)
+        return f"{self.known} * {self.family}" if atom else f"({self.known}) * {self.family}"
+
+    def __repr__(self) -> str:
+        return str(self) if isinstance(self.family, FunctionFamily) else f"where({str(self)!r})"
+
+
+def _product(left: Bias, right: Bias) -> Bias:
+    if left == EVERYWHERE:
+        return right
+    if right == EVERYWHERE:
+        return left
+    if isinstance(left, ParametricBias) or isinstance(right, ParametricBias):
+        return _parametric_product(left, right)
+    if isinstance(left, ExpressionBias) and isinstance(right, ExpressionBias):
+        if isinstance(right.node, Product):  # a * (b * c) is written a * b * c
+            node = arithmetic(left.node, "*", right.node.first)
+            for sign, factor in right.node.rest:
+                node = arithmetic(node, sign, factor)
+            return ExpressionBias(node)
+        return ExpressionBias(arithmetic(left.node, "*", right.node))
+    parts = [bias.factors if isinstance(bias, ProductBias) else (bias,) for bias in (left, right)]
+    return ProductBias((*parts[0], *parts[1]))
+
+
+def _parametric_product(left: Bias, right: Bias) -> Bias:
+    if isinstance(left, ParametricBias) and isinstance(right, ParametricBias):
+        raise InvalidBiasError(
+            f"Both {left} and {right} have parameters, and a bias has one such factor. Name all columns in one family, "
+            "or write the product as a function for vardi.parametric.",
+            sample="",
+        )
+    if isinstance(left, ParametricBias):
+        return ParametricBias(left.family, _product(left.known, right))
+    assert isinstance(right, ParametricBias)
+    return ParametricBias(right.family, _product(left, right.known))
+
+
+def _condition(bias: Bias, sign: str) -> Node:
+    if not isinstance(bias, ExpressionBias) or is_condition(bias.node) is False:
+        raise InvalidBiasError(
+            f"{sign} joins conditions, and the bias {bias} is none. Use * to multiply factors.", sample=""
+        )
+    return bias.node

@@ -1,0 +1,193 @@
+"""The biases that are known: what a person writes down of how a sample was collected."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from vardi.biases._constants import Scalar, column_named, constant
+from vardi.biases._expressions.nodes import Comparison, IsIn, Node, arithmetic
+from vardi.biases._expressions.parse import parse_bias
+from vardi.biases._kinds import EVERYWHERE, Bias, ExpressionBias, ParametricBias
+from vardi.errors import InvalidBiasError, MismatchError, suggest
+
+
+def everywhere() -> Bias:
+    r"""Return the bias of a sample drawn from the population itself, :math:`\omega(z) = 1`.
+
+    Examples
+    --------
+    >>> import vardi.biases as biases
+    >>> str(biases.everywhere())
+    '1'
+    """
+    return EVERYWHERE
+
+
+def where(text: str) -> Bias:
+    r"""Return the bias of an expression, :math:`\omega(z) = \mathbb{1}\{z \text{ fulfils it}\}` for a condition.
+
+    Parameters
+    ----------
+    text : str
+        A condition or a number: column names (in backticks where they are no plain words), numbers, texts, ``True``
+        and ``False``, comparisons and chains of them, ``and``, ``or``, ``not``, ``in`` and ``not in`` with a list,
+        ``is missing``, ``is not missing``, ``+ - * / **`` and the functions abs, exp, log, max, min, sqrt. In
+        arithmetic a condition counts as 0 or 1.
+
+    Examples
+    --------
+    >>> from vardi.biases import where
+    >>> where("price <= 22") & where("region in ['N', 'W']")
+    where("price <= 22 and region in ('N', 'W')")
+    >>> where("20 <= age < 60").columns
+    ('age',)
+    >>> 0.5 * where("`household size`")
+    where('0.5 * `household size`')
+    >>> where("(age > 20) * logistic(age)").names  # parameters that are to be estimated
+    ('intercept', 'age')
+    """
+    if not isinstance(text, str):
+        raise InvalidBiasError(f"where takes an expression in text, not {type(text).__name__}: {text!r}.", sample="")
+    node, family = parse_bias(text)
+    known = EVERYWHERE if node is None else ExpressionBias(node)
+    return known if family is None else ParametricBias(family, known)
+
+
+def proportional_to(column: str) -> Bias:
+    r"""Return the bias of sampling in proportion to a column (length or size bias), :math:`\omega(z) = z_c`.
+
+    Examples
+    --------
+    >>> from vardi.biases import proportional_to
+    >>> proportional_to("length")
+    where('length')
+    """
+    return ExpressionBias(column_named(column))
+
+
+def between(column: str, low: Scalar, high: Scalar) -> Bias:
+    r"""Return the bias of sampling within closed bounds, :math:`\omega(z) = \mathbb{1}\{l \le z_c \le h\}`.
+
+    Parameters
+    ----------
+    column : str
+        The name of the column.
+    low, high : number or str
+        The bounds, both inside; for dates in ISO form.
+
+    Examples
+    --------
+    >>> from vardi.biases import between, where
+    >>> between("age", 20, 60)
+    where('20 <= age <= 60')
+    >>> between("age", 20, 60) == where("20 <= age <= 60")
+    True
+    """
+    lower, upper = constant(low, "low"), constant(high, "high")
+    if isinstance(lower.value, str) != isinstance(upper.value, str):
+        raise InvalidBiasError(f"The bounds {low!r} and {high!r} are not of one kind.", sample="")
+    if lower.value > upper.value:  # type: ignore[operator]
+        raise InvalidBiasError(
+            f"The lower bound {low!r} is above the upper bound {high!r}, so no row lies between. Swap them.", sample=""
+        )
+    return ExpressionBias(Comparison(lower, (("<=", column_named(column)), ("<=", upper))))
+
+
+def isin(column: str, values: Iterable[Scalar]) -> Bias:
+    r"""Return the bias of sampling some groups only, :math:`\omega(z) = \mathbb{1}\{z_c \in V\}`.
+
+    Examples
+    --------
+    >>> from vardi.biases import isin
+    >>> isin("region", ["N", "W"])
+    where("region in ('N', 'W')")
+    """
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InvalidBiasError(f"isin takes a list of values, and got {values!r}. Write [{values!r}].", sample="")
+    constants = tuple(constant(value, "a value") for value in values)
+    if not constants:
+        raise InvalidBiasError(f"isin('{column}', []) holds on no row. Give at least one value.", sample="")
+    if len({isinstance(constant.value, str) for constant in constants}) > 1:
+        raise InvalidBiasError("The values mix numbers and texts, and a column holds one or the other.", sample="")
+    return ExpressionBias(IsIn(column_named(column), constants))
+
+
+def at_most(column: str, tau: Scalar) -> Bias:
+    r"""Return the bias of sampling below a threshold (truncation), :math:`\omega(z) = \mathbb{1}\{z_c \le \tau\}`.
+
+    Examples
+    --------
+    >>> from vardi.biases import at_most
+    >>> at_most("time", 5.5)
+    where('time <= 5.5')
+    """
+    return ExpressionBias(Comparison(column_named(column), (("<=", constant(tau, "tau")),)))
+
+
+def class_shift(column: str, factors: Mapping[Any, float], population: Mapping[Any, float] | None = None) -> Bias:
+    r"""Return the bias of a sample in which classes are over- or under-represented, :math:`\omega(z) = f_{z_c}`.
+
+    Parameters
+    ----------
+    column : str
+        The name of the column with the class.
+    factors : mapping
+        Each class with its factor. With ``population``, each class with its share in the sample.
+    population : mapping, optional
+        Each class with its share in the population: the factor is the sample's share over it.
+
+    Examples
+    --------
+    >>> from vardi.biases import class_shift
+    >>> class_shift("label", {"a": 0.3, "b": 0.7})
+    where("0.3 * (label == 'a') + 0.7 * (label == 'b')")
+    >>> str(class_shift("ill", {1: 0.5, 0: 0.5}, population={1: 0.125, 0: 0.875}))
+    '4.0 * (ill == 1) + 0.5714285714285714 * (ill == 0)'
+    """
+    factors = _by_class(factors, "factors")
+    if population is not None:
+        factors = _ratios(factors, _by_class(population, "population"))
+    if not any(factors.values()):
+        raise InvalidBiasError("All factors are zero, so nothing could be sampled. Give one above zero.", sample="")
+    node: Node | None = None
+    for label, factor in factors.items():
+        chosen = Comparison(column_named(column), (("==", constant(label, "a class")),))
+        term = arithmetic(constant(factor, "a factor"), "*", chosen)
+        node = term if node is None else arithmetic(node, "+", term)
+    assert node is not None
+    return ExpressionBias(node)
+
+
+def _by_class(numbers: Any, what: str) -> dict[Any, float]:
+    """Return a mapping (also a pandas Series) as a dictionary whose values are finite and not negative."""
+    if not hasattr(numbers, "keys") or not len(numbers):
+        raise InvalidBiasError(f"{what} maps each class to a number, and got {numbers!r}.", sample="")
+    found = {label: numbers[label] for label in numbers.keys()}  # noqa: SIM118, as a Series iterates over its values
+    for label, value in found.items():
+        if not isinstance(value, int | float | np.number) or not math.isfinite(value) or value < 0:
+            raise InvalidBiasError(
+                f"Class {label!r} has {value!r} in {what}. Give a finite number that is not negative.", sample=""
+            )
+    return found
+
+
+def _ratios(shares: dict[Any, float], population: dict[Any, float]) -> dict[Any, float]:
+    if set(shares) != set(population):
+        stranger = next(iter(set(shares) - set(population)), "")
+        raise MismatchError(
+            f"The classes of the sample are {list(shares)}, those of the population {list(population)}. "
+            f"Give each class a share in both.{suggest(stranger, population)}",
+            expected=population,
+            got=shares,
+        )
+    absent = [label for label, share in population.items() if share == 0]
+    if absent:
+        raise InvalidBiasError(
+            f"Class {absent[0]!r} has no share of the population, so no factor can describe it. Leave it out.",
+            sample="",
+        )
+    return {label: share / population[label] for label, share in shares.items()}

@@ -1,0 +1,188 @@
+"""What is refused wherever the rows are, in memory or in an engine: the same class, data and words.
+
+An engine does not number its rows, so it gives none and says what it knows instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from vardi.errors import (
+    EmptySampleError,
+    ImpossibleRowError,
+    InvalidBiasError,
+    InvalidCountsError,
+    MismatchError,
+    MissingValuesError,
+    NeedsRowsError,
+    UnidentifiedParametersError,
+)
+from vardi.errors._texts import LISTED, number_of_rows, show, suggest
+
+MOST = 1e150  # rows in all, of which the square is a float
+
+
+def needs_rows(what: str) -> NeedsRowsError:
+    """Refuse something that an engine cannot be asked for."""
+    return NeedsRowsError(
+        f"{what} needs rows in memory, and these are in their engine. Collect the columns you need and debias them."
+    )
+
+
+def empty_pool() -> EmptySampleError:
+    """Refuse a pool without rows."""
+    return EmptySampleError("The pool has no rows. Give at least one row of one sample.")
+
+
+def empty_samples(names: Sequence[object]) -> EmptySampleError:
+    """Refuse samples without rows."""
+    return EmptySampleError(
+        f"No rows in {show(names)}. Leave an empty sample out of the samples; its bias may stay, and its normaliser is "
+        "estimated all the same.",
+        samples=map(str, names),
+    )
+
+
+def untold_parameters(names: Sequence[object], bias: Any) -> UnidentifiedParametersError:
+    """Refuse biases with parameters, the first of which is given, that no sample was drawn with."""
+    return UnidentifiedParametersError(
+        f"No sample was drawn with the bias of {show(names)}, {bias}, so nothing tells its parameters. Give its rows, "
+        "fix the parameters with .at(...), or leave it out.",
+        sample=str(names[0]),
+        parameters=bias.names,
+    )
+
+
+def missing_labels(column: str, count: int) -> MissingValuesError:
+    """Refuse rows of which it is unknown which sample they belong to."""
+    return MissingValuesError(
+        f"No label in {column!r} for {number_of_rows(count)}, so it is unknown which sample they belong to. Fill the "
+        "labels, or take these rows out.",
+        columns={column: count},
+    )
+
+
+def unknown_label(label: Any, column: str, found: Iterable[Any], names: Iterable[Any]) -> MismatchError:
+    """Refuse a label that has no bias; one that differs from the name of a bias by its type only is said to."""
+    found, names = list(found), list(names)
+    twin = next((name for name in names if str(name) == str(label)), None)
+    hint = suggest(label, names)
+    if twin is not None:
+        hint = f" One is {type(label).__name__} and the other {type(twin).__name__}: make them the same."
+    return MismatchError(
+        f"Label {str(label)!r} of {column!r} has no bias. The labels are {show(found)}, the biases {show(names)}."
+        f"{hint} Give each label a bias.",
+        expected=names,
+        got=found,
+    )
+
+
+def missing_counts(column: str, count: int) -> MissingValuesError:
+    """Refuse rows of which it is unknown how many they stand for."""
+    return MissingValuesError(
+        f"The counts in {column!r} are missing in {number_of_rows(count)}. Fill them in, or take these rows out.",
+        columns={column: count},
+    )
+
+
+def counts_of_a_kind(kind: object) -> MismatchError:
+    """Refuse counts that are no numbers."""
+    return MismatchError(
+        f"counts holds {kind}, and counts are numbers. Give how many rows each row stands for.",
+        expected=("numbers",),
+        got=(str(kind),),
+    )
+
+
+def invalid_counts(fact: str, rows: Iterable[int] = ()) -> InvalidCountsError:
+    """Refuse counts that are negative or infinite; the fact says which."""
+    return InvalidCountsError(
+        f"{fact}. A count says how many rows a row stands for, so it is a finite number, zero or more.", rows=rows
+    )
+
+
+def too_many(total: float) -> InvalidCountsError:
+    """Refuse counts whose squares are no numbers."""
+    return InvalidCountsError(
+        f"The counts add up to {total:.3g}, and squares of that are beyond floating point. Divide them all by one "
+        "number: weights stay the same, and errors are those of as many rows as the counts say.",
+        rows=(),
+    )
+
+
+def unknown_bias(
+    bias: object,
+    sample: object | None,
+    unknown: int,
+    missing: Mapping[str, int],
+    example: str,
+    rows: Sequence[int] = (),
+) -> MissingValuesError | InvalidBiasError:
+    """Refuse a bias that has no value on some rows.
+
+    Parameters
+    ----------
+    bias : Bias
+        The bias.
+    sample : str or None
+        Whose rows they are; None where all samples are in one frame.
+    unknown : int
+        On how many rows.
+    missing : mapping of str to int
+        Those of its columns that have missing values; without any, it compares NaN.
+    example : str
+        How such a column is written in an expression.
+    rows : sequence of int
+        Positions of these rows, where they have any.
+    """
+    of_sample = "" if sample is None else f" on rows of sample {str(sample)!r}"
+    if not missing:
+        first = f" (first at {rows[0]})" if len(rows) else ""
+        return InvalidBiasError(
+            f"The bias {bias}{of_sample} compares NaN on {number_of_rows(unknown)}{first}: a logarithm, root, power or "
+            "quotient has no value there. Exclude such rows by a condition.",
+            sample="" if sample is None else str(sample),
+            rows=rows[:LISTED],
+        )
+    columns = ", ".join(f"{name!r} ({count})" for name, count in missing.items())
+    return MissingValuesError(
+        f"The bias {bias}{of_sample} is unknown on {number_of_rows(unknown)}, since there are missing values in "
+        f"{columns}. A missing value is neither true nor false. Fill or drop these rows, or say what holds for them, "
+        f"e.g. {example} is not missing and ...",
+        columns=dict(missing),
+    )
+
+
+def invalid_bias(
+    sample: object, value: object, where: str, *, log: bool = False, rows: Iterable[int] = ()
+) -> InvalidBiasError:
+    """Refuse a value that no bias has."""
+    kind = "log omega below infinity" if log else "a finite number, zero or more"
+    return InvalidBiasError(
+        f"The bias of {str(sample)!r} is {value} at {where}. A bias says how much likelier a unit is to be drawn, so "
+        f"it must be {kind}. Correct the bias, or take these rows out.",
+        sample=str(sample),
+        rows=rows,
+    )
+
+
+def impossible_rows(sample: object, count: float, first: str = "", rows: Iterable[int] = ()) -> ImpossibleRowError:
+    """Refuse rows that their own sample's bias forbids; ``first`` says where the first of them is."""
+    return ImpossibleRowError(
+        f"Sample {str(sample)!r} holds {number_of_rows(count)} that its own bias forbids{first}. A unit with bias 0 "
+        "cannot have been drawn, so the declared bias is wrong, or these rows belong to another sample. Correct the "
+        "bias, or take them out.",
+        sample=str(sample),
+        rows=rows,
+    )
+
+
+def not_finite(count: int, name: str | None) -> MissingValuesError:
+    """Refuse values without a mean, some of them being missing or infinite."""
+    return MissingValuesError(
+        f"{count} of the values {'' if name is None else f'of {name!r} '}are missing or infinite, so nothing can be "
+        "said of the population from them. Fill them in, or ask for the mean over the rows that have one: a ratio of "
+        "two expectations.",
+        columns={"values" if name is None else name: count},
+    )

@@ -1,0 +1,102 @@
+"""Texts that are the same wherever they stand: lists of names, numbers of rows, widths, what a p-value says."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+WIDTH = 80  # columns of a text that is printed
+LISTED = 10  # names of a list in a sentence, and rows that an error carries
+SHOWN = 20  # lines of a table that is printed
+CONTRADICTED, DOUBTFUL = 0.01, 0.05  # p-values below which data contradict what was declared, or make it doubtful
+
+Outcome = Literal["contradicted", "doubtful", "not contradicted"]
+
+
+def outcome(pvalue: float) -> Outcome:
+    """Return what a p-value says of what was declared; a NaN contradicts nothing.
+
+    >>> outcome(0.003), outcome(0.02), outcome(0.5), outcome(float("nan"))
+    ('contradicted', 'doubtful', 'not contradicted', 'not contradicted')
+    """
+    return "contradicted" if pvalue < CONTRADICTED else "doubtful" if pvalue < DOUBTFUL else "not contradicted"
+
+
+def listed(parts: Iterable[str], most: int = LISTED) -> str:
+    """Return the first of some texts and how many more there are; ``none`` where there are none.
+
+    >>> listed("abcde", 3), listed([])
+    ('a, b, c and 2 more', 'none')
+    """
+    every = list(parts)
+    return (", ".join(every[:most]) or "none") + (f" and {len(every) - most:,} more" if len(every) > most else "")
+
+
+def show(names: Iterable[object], most: int = LISTED) -> str:
+    """Return names as a person reads them, the first of many.
+
+    >>> show(["a", 2])
+    "'a', '2'"
+    """
+    return listed((repr(str(name)) for name in names), most)
+
+
+def more(every: Sequence[object], most: int = SHOWN) -> list[str]:
+    """Return the last line of a table that shows only the first of its lines; nothing where it shows all.
+
+    >>> more("abcde", 3), more("abc", 3)
+    (['... and 2 more'], [])
+    """
+    return [f"... and {len(every) - most} more"] if len(every) > most else []
+
+
+def cut(text: object, width: int) -> str:
+    """Return a text in at most so many letters; its middle gives way, so that both ends still tell names apart.
+
+    >>> cut("household_survey_north", 15)
+    'househo…y_north'
+    """
+    text = str(text)
+    if len(text) <= width:
+        return text
+    tail = (width - 1) // 2
+    return f"{text[: width - 1 - tail]}…{text[-tail:]}"
+
+
+def width_of(heading: str, cells: Iterable[object], most: int) -> int:
+    """Return how wide a column of texts is, up to the room there is.
+
+    >>> width_of("name", ["a", "household"], 7)
+    7
+    """
+    return min(max(len(heading), *(len(str(cell)) for cell in cells), 0), most)
+
+
+def count(number: float) -> str:
+    """Return how many there are: thousands apart, and a part of one where there are few.
+
+    >>> count(1234.0), count(12.25), count(1e6)
+    ('1,234', '12.2', '1,000,000')
+    """
+    return f"{number:,.0f}" if number == int(number) or number >= 100 else f"{number:,.1f}"
+
+
+def number_of_rows(rows: float, *, grouped: bool = False) -> str:
+    """Return ``1 row`` or ``2 rows``; in messages digits stand together, as in what the user wrote.
+
+    >>> number_of_rows(1), number_of_rows(1234), number_of_rows(1234, grouped=True)
+    ('1 row', '1234 rows', '1,234 rows')
+    """
+    number = count(rows) if grouped else str(int(rows)) if rows == int(rows) else f"{rows:g}"
+    return f"{number} row" if rows == 1 else f"{number} rows"
+
+
+def suggest(name: object, names: Iterable[object]) -> str:
+    """Return ``" Did you mean 'x'?"`` for the nearest of names, or an empty text.
+
+    >>> suggest("agnecy", ["agency", "national"])
+    " Did you mean 'agency'?"
+    """
+    near = difflib.get_close_matches(str(name), [str(other) for other in names], n=1)
+    return f" Did you mean '{near[0]}'?" if near else ""

@@ -1,0 +1,168 @@
+"""Rows whose targets stand apart -> one frame that biases can read, and its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from vardi._fit.debias import debias
+from vardi._fit.sample import DebiasedSample
+from vardi._inputs.frames import Frame, NarwhalsFrame, NumpyFrame, as_frame
+from vardi._inputs.known import known_biases
+from vardi._inputs.pool import Name, as_biases, as_named, in_order
+from vardi._types import Integers
+from vardi.biases import Bias
+from vardi.errors import MismatchError, suggest
+from vardi.errors._texts import show
+
+
+def debias_rows(
+    X: Any, y: Any, source: Any, biases: Any, target: str | None = None, known: Any = None
+) -> DebiasedSample:
+    """Debias rows whose targets stand apart; parameters are those of ``DebiasedResampler``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vardi.learn.xy_pool import debias_rows
+    >>> X, y = np.array([[5.0], [6.0], [7.0]]), np.array([10.0, 30.0, 20.0])
+    >>> fit = debias_rows(X, y, ["all", "all", "cheap"], {"all": 1, "cheap": "price <= 20"}, target="price")
+    >>> fit.weights
+    array([0.75, 1.5 , 0.75])
+    """
+    if biases is None and source is not None:
+        raise MismatchError(
+            "source tells samples apart, but there are no biases, so nothing is known of how they were drawn. Give "
+            "biases= by label; 1 says that a sample was drawn without any.",
+            expected=("biases",),
+            got=(None,),
+        )
+    by_name: dict[Name, Any] = {"all": 1} if biases is None else as_named(biases, "biases")
+    if source is None and len(by_name) != 1:
+        raise MismatchError(
+            f"There are biases for {show(by_name)}, but source=None does not say which sample each row belongs to. "
+            "Give source= with a label for each row.",
+            expected=by_name,
+            got=(None,),
+        )
+    read = known_biases(known, by_name) if isinstance(known, Mapping) else {}
+    rows: Any = joined(
+        X, y, target, {**by_name, **{f"the known value of {label}": bias for label, bias in read.items()}}
+    )
+    if source is None:
+        source = np.full(len(rows), next(iter(by_name)), dtype=object)
+    return debias(rows, by_name if biases is None else biases, source=source, known=known)
+
+
+def joined(X: Any, y: Any, target: str | None, biases: Mapping[Name, Any]) -> Frame:
+    """Return rows that have the target as a column, or say which column a bias misses."""
+    rows: Frame
+    if sparse.issparse(X):
+        rows = _SparseRows(X, as_biases(biases, tuple(biases)))
+    else:
+        rows = as_frame(np.asarray(X) if _is_array(X) else X)
+    targets = _targets(in_order(y, (rows,), "y"), target)
+    for values in targets.values():
+        if len(values) != len(rows):
+            raise MismatchError(
+                f"y has {len(values)} values, but X has {len(rows)} rows. Give one for each row.",
+                expected=(len(rows),),
+                got=(len(values),),
+            )
+    own = rows.columns
+    for name, bias in zip(biases, as_biases(biases, tuple(biases)), strict=True):
+        for column in bias.columns:
+            _require_readable(column, f"The bias {bias} of {str(name)!r}", own, targets)
+    return _with_columns(rows, {name: values for name, values in targets.items() if name not in own})
+
+
+def _require_readable(column: str, who: str, own: tuple[str, ...], targets: Mapping[str, Any]) -> None:
+    if (column in own) != (column in targets):
+        return
+    columns = ", ".join(own[:20]) + (", ..." if len(own) > 20 else "")
+    if column in own:
+        text = "that is a column of X and the name of y. Give y another name with target=, or rename the column."
+    elif targets:
+        text = (
+            f"that is neither a column of X ({columns}) nor the name of y ({', '.join(targets)})."
+            f"{suggest(column, [*own, *targets])} Add the column to X; if it is the target, say target={column!r}."
+        )
+    else:
+        text = (
+            f"that is no column of X ({columns}), and y is None.{suggest(column, own)} Add the column to X; if it is "
+            "the target, give y."
+        )
+    raise MismatchError(f"{who} reads {column!r}, and {text}", expected=(*own, *targets), got=(column,))
+
+
+def _targets(y: Any, target: str | None) -> dict[str, NDArray[Any]]:
+    """Return the columns of y by name."""
+    if y is None:
+        return {}
+    if not _is_array(y):
+        frame = as_frame(y)
+        if hasattr(y, "columns"):
+            names = (target,) if target is not None and len(frame.columns) == 1 else frame.columns
+            return {name: frame.column(column) for name, column in zip(names, frame.columns, strict=True)}
+        return {target or str(getattr(y, "name", None) or "y"): frame.column(frame.columns[0])}
+    values, name = np.asarray(y), target or "y"
+    if values.ndim == 2 and values.shape[1] > 1:
+        return {f"{name}{j}": column for j, column in enumerate(values.T)}
+    return {name: values[:, 0] if values.ndim == 2 else values}
+
+
+def _with_columns(rows: Frame, columns: Mapping[str, NDArray[Any]]) -> Frame:
+    if not columns:
+        return rows
+    if isinstance(rows, NarwhalsFrame):
+        arrays = [(name, rows.series(values, name)) for name, values in columns.items()]
+        series = [nw.from_native(array, series_only=True).alias(name) for name, array in arrays]
+        return as_frame(rows._data.with_columns(*series).to_native())
+    return _ArrayWithTarget(rows, columns)
+
+
+class _ArrayWithTarget(NumpyFrame):
+    """An array with the target as its last column, read by its name."""
+
+    def __init__(self, rows: Any, targets: Mapping[str, NDArray[Any]]) -> None:
+        self._arrays = {**{name: rows.column(name) for name in rows.columns}, **targets}
+        self.native = rows.native
+        if isinstance(rows.native, np.ndarray) and not rows.native.dtype.names:
+            numbers = all(values.dtype.kind in "fiub" for values in self._arrays.values())
+            parts = [part if numbers else part.astype(object) for part in (rows.native, *targets.values())]
+            self.native = np.column_stack(parts)
+
+    def __len__(self) -> int:
+        return int(self.native.shape[0])
+
+
+class _SparseRows(NumpyFrame):
+    """Rows of a sparse array, of which the columns that biases read are held as arrays."""
+
+    def __init__(self, native: Any, biases: tuple[Bias, ...]) -> None:
+        self.native = native.tocsr()
+        read = {name for bias in biases for name in bias.columns}
+        places = [place for place in range(native.shape[1]) if f"x{place}" in read]
+        stored = native.tocsc()
+        self._arrays = {f"x{place}": stored[:, [place]].toarray()[:, 0] for place in places}
+
+    def __len__(self) -> int:
+        return int(self.native.shape[0])
+
+
+def take(rows: Any, positions: Integers) -> Any:
+    """Return some rows of an array, a sparse array, a frame or a series, in the same library."""
+    if sparse.issparse(rows):
+        return rows.tocsr()[positions].asformat(rows.format)
+    if _is_array(rows):
+        return np.asarray(rows)[positions]
+    return as_frame(rows).take(positions)
+
+
+def _is_array(rows: Any) -> bool:
+    return isinstance(rows, np.ndarray | list | tuple)

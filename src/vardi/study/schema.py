@@ -1,0 +1,213 @@
+"""What a document declares: samples, biases, files. Keys, kinds of values and paths are checked here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vardi.errors import suggest
+from vardi.study._data import ENGINES, FORMATS, Data, RefusedPath, find_files, identity, is_pattern
+from vardi.study._engines import require_table
+from vardi.study._locate import Key
+from vardi.study._problems import Problems, printable
+
+KEYS = ("title", "sources", "pool", "biases", "states", "variables", "engine", "known")
+OLD_KEYS = ("shares", "known_shares")
+SOURCE_KEYS = ("data", "table", "bias", "counts", "id")
+POOL_KEYS = ("data", "table", "source", "counts", "id")
+
+Biases = dict[str, tuple[Key, str | float]]
+"""The bias of each name, with its place in the document."""
+
+
+class Declared:
+    """One document. Every step notes what is wrong and goes on with what is left."""
+
+    def __init__(self, document: dict[str, Any], path: Path, problems: Problems) -> None:
+        self.document, self.path, self.problems = document, path, problems
+        problems.unknown_keys((), {key: value for key, value in document.items() if key not in OLD_KEYS}, KEYS)
+
+    def title(self) -> str:
+        """Return the title; the name of the file where there is none."""
+        return printable(self._value((), self.document, "title", str, "a text") or self.path.stem)
+
+    def samples(self) -> tuple[dict[Data, Key], str | None, Biases]:
+        """Return the data with their places, the label column of a pool, and the biases with theirs."""
+        if "pool" in self.document and "sources" in self.document:
+            self.problems.add(("pool",), "A study has [sources.NAME], or one [pool] with [biases], and this has both.")
+        if "pool" in self.document:
+            return self._pool()
+        if "biases" in self.document:
+            message = "[biases] goes with a [pool]. A source has its bias beside its data: [sources.NAME] bias = ..."
+            self.problems.add(("biases",), message)
+        tables = self._tables("sources")
+        if not tables:
+            message = "There is no sample. Give each a table [sources.NAME] with data and bias."
+            self.problems.add(("sources",), message)
+        places: dict[Data, Key] = {}
+        biases: Biases = {}
+        for name, table in tables.items():
+            key = ("sources", name)
+            self.problems.unknown_keys(key, table, SOURCE_KEYS)
+            data = self._data(key, table, name)
+            if data is not None:
+                places[data] = key
+            bias = self._bias((*key, "bias"), table.get("bias"), name)
+            if bias is not None:
+                biases[name] = ((*key, "bias"), bias)
+        return places, None, biases
+
+    def states(self, taken: Mapping[str, Any]) -> Biases:
+        """Return the biases of states that no sample was drawn from."""
+        states: Biases = {}
+        for name, table in self._tables("states").items():
+            key = ("states", name)
+            self.problems.unknown_keys(key, table, ("bias",))
+            if name in taken:
+                self.problems.add(key, f"{name!r} is a sample already. A state is what no sample was drawn from.")
+            bias = self._bias((*key, "bias"), table.get("bias"), name)
+            if bias is not None:
+                states[name] = ((*key, "bias"), bias)
+        return states
+
+    def engine(self, places: dict[Data, Key]) -> str:
+        """Return the engine that is asked for, "auto" where none is."""
+        asked = self._value((), self.document, "engine", str, "a text") or "auto"
+        if asked not in ENGINES:
+            message = f"There is no engine {asked!r}.{suggest(asked, ENGINES)} There are {', '.join(ENGINES)}."
+            self.problems.add(("engine",), message)
+            return "auto"
+        for data, key in places.items():
+            if asked == "polars" and data.format == "duckdb":
+                message = f'Polars does not read {data.files[0].name}. Write engine = "duckdb" or "auto".'
+                self.problems.add(("engine",), message)
+            for file in data.files:
+                if is_pattern(str(file.resolve())) and (data.format == "jsonl" or asked == "duckdb"):
+                    message = f"The path {file} has one of * ? [ in it, which would be taken for a pattern. Rename it."
+                    self.problems.add((*key, "data"), message)
+        return str(asked)
+
+    def require_different(self, places: dict[Data, Key]) -> None:
+        """Note files that two sources read: their rows would count twice."""
+        owner: dict[tuple[tuple[int, int], str | None], Data] = {}
+        for data, key in places.items():
+            for file in data.files:
+                other = owner.setdefault((identity(file), data.table), data)
+                if other is not data:
+                    message = f"{data.name!r} and {other.name!r} both read {file.name}, so its rows would count twice."
+                    self.problems.add((*key, "data"), message)
+
+    def _pool(self) -> tuple[dict[Data, Key], str | None, Biases]:
+        table = self.document["pool"]
+        if not isinstance(table, dict):
+            self.problems.add(("pool",), "pool is a table: [pool], then data = ... and source = ...")
+            return {}, None, {}
+        self.problems.unknown_keys(("pool",), table, POOL_KEYS)
+        label = self._value(("pool",), table, "source", str, "the name of a column")
+        if "source" not in table:
+            message = "[pool] needs source, the column with the name of each row's sample."
+            self.problems.add(("pool",), message)
+        data = self._data(("pool",), table, None)
+        given = self.document.get("biases")
+        if not isinstance(given, dict) or not given:
+            message = "A [pool] needs [biases] with a line for each sample: NAME = ..."
+            self.problems.add(("biases",) if "biases" in self.document else ("pool",), message)
+            given = {}
+        biases: Biases = {}
+        for name, text in given.items():
+            bias = self._bias(("biases", name), text, name)
+            if bias is not None:
+                biases[name] = (("biases", name), bias)
+        return ({} if data is None else {data: ("pool",)}), label, biases
+
+    def _tables(self, key: str) -> dict[str, dict[str, Any]]:
+        found = self.document.get(key, {})
+        if not isinstance(found, dict):
+            self.problems.add((key,), f"{key} is a table of tables: [{key}.NAME], then its keys.")
+            return {}
+        for name, table in found.items():
+            if not isinstance(table, dict):
+                self.problems.add((key, name), f"{key}.{name} is a table: [{key}.{name}], then its keys.")
+            elif not name.strip() or not name.isprintable():
+                message = f"A name of [{key}] is empty or cannot be printed. Name the sample."
+                self.problems.add((key, name), message)
+        return {name: table for name, table in found.items() if isinstance(table, dict)}
+
+    def _value(self, key: Key, table: dict[str, Any], name: str, kind: type, wanted: str) -> Any:
+        value = table.get(name)
+        if value is None or (isinstance(value, kind) and value != ""):
+            return value
+        self.problems.add((*key, name), f"{name} is {wanted}, and here it is {shown(value)}.")
+        return None
+
+    def _bias(self, key: Key, value: Any, name: str) -> str | float | None:
+        if value is None:
+            message = f"{name!r} has no bias. Say how its rows were drawn; bias = 1 says without any bias."
+            self.problems.add(key, message)
+            return None
+        if isinstance(value, str) or (isinstance(value, int | float) and not isinstance(value, bool)):
+            return value
+        self.problems.add(key, f"The bias of {name!r} is an expression in text or a number, not {shown(value)}.")
+        return None
+
+    def _data(self, key: Key, table: dict[str, Any], name: str | None) -> Data | None:
+        """Return where the rows are, or None after noting what is wrong."""
+        before = len(self.problems)
+        given = table.get("data")
+        paths = [given] if isinstance(given, str) else given
+        own = "The pool" if name is None else repr(name)
+        if paths is None:
+            self.problems.add(key, f"{own} has no data. Name its file: data = ...")
+            return None
+        if not isinstance(paths, list) or not paths or not all(isinstance(path, str) for path in paths):
+            self.problems.add((*key, "data"), f"data is a path or a list of paths, and here it is {shown(given)}.")
+            return None
+        files: list[Path] = []
+        for path in paths:
+            try:
+                files += [found for found in find_files(path, self.path.parent) if found not in files]
+            except RefusedPath as refusal:
+                self.problems.add((*key, "data"), str(refusal))
+        self._require_once((*key, "data"), own, files)
+        columns = {what: self._value(key, table, what, str, "the name of a column") for what in ("counts", "id")}
+        tabled = self._value(key, table, "table", str, "the name of a table")
+        formats = sorted({FORMATS[file.suffix.lower()] for file in files})
+        if len(formats) > 1:
+            message = f"The files of {own} are of several kinds ({', '.join(formats)}). Give one kind to a source."
+            self.problems.add((*key, "data"), message)
+        if not files or len(self.problems) > before:
+            return None
+        data = Data(name, tuple(files), formats[0], tabled, **columns)
+        return data if self._is_table_right(key, data) else None
+
+    def _require_once(self, key: Key, own: str, files: list[Path]) -> None:
+        """Note files that a sample reads under two names: their rows would count twice."""
+        first: dict[tuple[int, int], Path] = {}
+        for file in files:
+            other = first.setdefault(identity(file), file)
+            if other is not file:
+                message = f"{own} reads one file twice, as {other} and as {file}, so its rows would count twice."
+                self.problems.add(key, f"{message} Name it once.")
+
+    def _is_table_right(self, key: Key, data: Data) -> bool:
+        problem = None
+        if data.format != "duckdb":
+            problem = f"table is for databases, and {data.files[0].name} is none." if data.table is not None else None
+        elif data.table is None:
+            problem = f"{data.files[0].name} is a database, so a table must be named: table = ..."
+        elif len(data.files) > 1:
+            problem = "Several databases cannot be read as one. Give each a source of its own."
+        else:
+            with self.problems.noting((*key, "data")):
+                problem = require_table(data)
+        if problem:
+            self.problems.add((*key, "data") if data.table is None else (*key, "table"), problem)
+        return problem is None
+
+
+def shown(value: Any) -> str:
+    """Return a value as a person would call it."""
+    kinds = {bool: "true or false", dict: "a table", list: "a list", str: "a text"}
+    text = repr(value)
+    return kinds.get(type(value), text if len(text) <= 40 else text[:37] + "...") if value != "" else "empty"

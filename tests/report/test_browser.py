@@ -1,0 +1,226 @@
+"""The report in a real browser: Chromium of the distribution, driven by Playwright, without a network."""
+
+import shutil
+from contextlib import contextmanager
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import vardi
+
+CHROMIUM = shutil.which("chromium")
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the path: apt install chromium")
+
+HOSTILE = "<script>alert(1)</script>"
+DESKTOP, PHONE = {"width": 1180, "height": 900}, {"width": 390, "height": 844}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as driver:
+        launched = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory):
+    """Reports of several fits, by name."""
+    folder = tmp_path_factory.mktemp("reports")
+    rng = np.random.default_rng(0)
+    houses = vardi.datasets.house_prices(seed=0)
+    frame = pd.DataFrame({HOSTILE: np.arange(60.0), "kind": [HOSTILE] * 30 + ["plain"] * 30})
+    halves = {"low": rng.uniform(0, 0.52, 100), "high": rng.uniform(0.5, 1, 100)}
+    windows = {f"window {k}, with a rather long name": rng.uniform(k, k + 2, 40) for k in range(24)}
+    fits = {
+        "houses": vardi.debias(houses.samples, houses.biases),
+        "hostile": vardi.debias({HOSTILE: frame, "b": frame}, {HOSTILE: f"`{HOSTILE}` >= 0", "b": 1}),
+        "weak": vardi.debias(halves, {"low": "x <= 0.52", "high": "x >= 0.5"}),
+        "windows": vardi.debias(windows, {name: f"{k} <= x <= {k + 2}" for k, name in enumerate(windows)}),
+    }
+    titles = {"houses": "House prices", "hostile": HOSTILE}
+    return {name: fit.report(folder / f"{name}.html", title=titles.get(name)) for name, fit in fits.items()}
+
+
+class Opened:
+    """A page, and all that it did on the way: messages, errors, dialogs, requests."""
+
+    def __init__(self, page):
+        self.page, self.troubles, self.requests = page, [], []
+        page.on("console", lambda message: self.troubles.append(f"console {message.type}: {message.text}"))
+        page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
+        page.on("dialog", self._dialog)
+        page.on("request", lambda request: self.requests.append(request.url))
+
+    def _dialog(self, dialog):
+        self.troubles.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+
+@contextmanager
+def opened(browser, path, viewport=DESKTOP, **options):
+    context = browser.new_context(viewport=viewport, **options)
+    try:
+        one = Opened(context.new_page())
+        one.page.goto(path.as_uri(), wait_until="load")
+        yield one
+    finally:
+        context.close()
+
+
+@pytest.mark.parametrize("name", ["houses", "hostile", "weak", "windows"])
+def test_it_renders_in_silence_and_asks_for_nothing(browser, reports, name):
+    with opened(browser, reports[name]) as one:
+        assert one.page.locator("section").count() == 9
+        assert one.page.locator("h1").is_visible()
+        for chart in one.page.locator("main svg").all()[:12]:
+            box = chart.bounding_box()
+            assert box is None or (box["width"] > 40 and box["height"] > 10)  # None: folded away
+        one.page.mouse.wheel(0, 3000)
+        assert one.troubles == []
+        assert [url for url in one.requests if not url.startswith("data:")] == [reports[name].as_uri()]
+
+
+def test_hostile_texts_are_texts(browser, reports):
+    with opened(browser, reports["hostile"]) as one:
+        page = one.page
+        assert page.locator("h1").inner_text() == HOSTILE
+        assert page.title() == HOSTILE
+        assert page.locator("#samples tbody th").first.inner_text() == HOSTILE
+        assert page.locator("#changes tbody th").first.inner_text() == HOSTILE
+        assert f"kind: {HOSTILE}" in page.locator("#changes tbody th").all_inner_texts()
+        assert page.locator("script").count() == 1
+        page.locator("#overlap circle").first.scroll_into_view_if_needed()
+        page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        page.locator("#overlap circle").first.hover()
+        assert HOSTILE in page.locator(".tip").inner_text()
+        assert one.troubles == []
+
+
+PUT_IN = """() => new Promise(failed => {
+    document.addEventListener('error', failed, {capture: true, once: true})  // of the image: its handlers come next
+    document.body.insertAdjacentHTML('beforeend', '<img src=x onerror="window.hit = 1">')
+}).then(() => new Promise(requestAnimationFrame))"""
+
+
+def test_the_policy_stops_what_is_put_in_later(browser, reports):
+    with opened(browser, reports["houses"]) as one:
+        one.page.evaluate(PUT_IN)
+        assert one.page.evaluate("window.hit === undefined")
+        assert any("Content Security Policy" in trouble for trouble in one.troubles)
+
+
+@pytest.mark.parametrize(
+    ("mark", "expected"),
+    [
+        ("#overlap g:has(circle) >> nth=0", "agency: 200 rows"),
+        ("#changes .dumb .hit >> nth=0", "MEDV: 19.06 in the pool, 23.22 ± 0.97 in the population"),
+        ("#distributions .hit rect >> nth=20", "of the pool"),
+        ("#weights .bars .hit >> nth=0", "Weight 0.6834: 259 rows (200 of agency, 59 of national)"),
+        ("#samples .pair >> nth=0", "agency: 66.7% of the rows, 45.6% of the weight"),
+    ],
+)
+def test_pointing_shows_a_value(browser, reports, mark, expected):
+    with opened(browser, reports["houses"]) as one:
+        tip = one.page.locator(".tip")
+        assert "shown" not in tip.get_attribute("class")
+        one.page.locator(mark).scroll_into_view_if_needed()
+        one.page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        one.page.locator(mark).hover(force=True)
+        assert "shown" in tip.get_attribute("class")
+        assert expected in tip.inner_text()
+        box = tip.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= DESKTOP["width"]
+        one.page.mouse.move(2, 2)
+        assert "shown" not in tip.get_attribute("class")
+
+
+def test_without_scripts_the_values_are_still_there(browser, reports):
+    with opened(browser, reports["houses"], java_script_enabled=False) as one:
+        titles = one.page.locator("#weights svg title").all_text_contents()
+        assert titles[0].startswith("Weight 0.6834: 259 rows")
+        assert one.page.locator("#verdict h2").is_visible()
+
+
+@pytest.mark.parametrize("name", ["houses", "hostile", "weak", "windows"])
+def test_a_phone_does_not_scroll_sideways(browser, reports, name):
+    with opened(browser, reports[name], PHONE, has_touch=True, is_mobile=True) as one:
+        page = one.page
+        page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
+        width = page.evaluate("Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)")
+        assert width == PHONE["width"]
+        beyond = page.evaluate(
+            "[...document.querySelectorAll('main *')].filter(one => !one.closest('.scroll, svg, pre, thead') && "
+            "one.getBoundingClientRect().right > innerWidth + 1).length"
+        )
+        assert beyond == 0
+        smallest = page.evaluate(
+            "Math.min(...[...document.querySelectorAll('.curve text, .bars text, .graph text')].map("
+            "one => one.getBoundingClientRect().height))"
+        )
+        assert smallest > 9
+
+
+def luminance(colour):
+    channels = [int(part) / 255 for part in colour.removeprefix("rgb(").removesuffix(")").split(",")]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in channels]
+    return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
+
+
+def contrast(page, selector, behind):
+    ink = luminance(page.evaluate("s => getComputedStyle(document.querySelector(s)).color", selector))
+    back = luminance(page.evaluate("s => getComputedStyle(document.querySelector(s)).backgroundColor", behind))
+    return (max(ink, back) + 0.05) / (min(ink, back) + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_both_schemes_have_contrast(browser, reports, scheme):
+    with opened(browser, reports["weak"], color_scheme=scheme) as one:
+        background = one.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (luminance(background) < 0.1) == (scheme == "dark")
+        for selector, behind in [
+            ("h1", "body"),
+            (".kicker", "body"),
+            (".lead", "section"),
+            (".note", "section"),
+            (".points li", ".points li"),
+            (".points li.good", ".points li.good"),
+            (".tag", ".tag"),
+            ("summary", "section"),
+            ("pre", "pre"),
+        ]:
+            assert contrast(one.page, selector, behind) >= 4.5, selector
+
+
+def test_it_prints_in_light_colours_with_all_folded_parts(browser, reports):
+    with opened(browser, reports["houses"], color_scheme="dark") as one:
+        page = one.page
+        folded = page.locator("details:not([open])").count()
+        assert folded > 0
+        assert page.pdf(format="A4", print_background=True).startswith(b"%PDF")
+        assert page.locator("details:not([open])").count() == folded  # as it was before
+        page.emulate_media(media="print")
+        assert luminance(page.evaluate("getComputedStyle(document.body).backgroundColor")) > 0.9
+        assert luminance(page.evaluate("getComputedStyle(document.body).color")) < 0.1
+        assert not page.locator("nav").is_visible()
+        page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+        assert page.locator("details:not([open])").count() == 0
+        assert one.troubles == []
+
+
+def test_charts_and_tables_are_named(browser, reports):
+    with opened(browser, reports["houses"]) as one:
+        unnamed = one.page.evaluate(
+            "[...document.querySelectorAll('svg')].filter(one => !one.hasAttribute('aria-label') && "
+            "!one.closest('[aria-hidden]')).length"
+        )
+        assert unnamed == 0
+        levels = one.page.evaluate("[...document.querySelectorAll('h1, h2, h3')].map(one => +one.tagName[1])")
+        assert levels[0] == 1
+        assert all(after <= before + 1 for before, after in pairwise(levels))
+        assert one.page.evaluate("[...document.querySelectorAll('th')].every(one => one.hasAttribute('scope'))")
+        assert one.page.evaluate("document.documentElement.lang") == "en"

@@ -1,0 +1,742 @@
+"""The report: what it says is computed as values, and laid out with every text escaped."""
+
+import dataclasses
+import math
+import re
+import sys
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import vardi
+from vardi._facts.columns import Column
+from vardi._facts.distributions import distributions
+from vardi._facts.weights import weights_of
+from vardi.report import _graph as graphs
+from vardi.report import compute, to_html
+from vardi.report._axes import ticks
+from vardi.report._bars import dumbbells, histogram
+from vardi.report._curves import steps
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def houses():
+    design = vardi.datasets.house_prices(seed=0)
+    return vardi.debias(design.samples, {**design.biases, "river": "CHAS == 1"})
+
+
+@pytest.fixture(scope="module")
+def strata():
+    design = vardi.datasets.strata()
+    return vardi.debias(design.samples, design.biases)
+
+
+@pytest.fixture(scope="module")
+def weak():
+    rng = np.random.default_rng(0)
+    samples = {"low": rng.uniform(0, 0.52, 100), "high": rng.uniform(0.5, 1, 100)}
+    return vardi.debias(samples, {"low": "x <= 0.52", "high": "x >= 0.5"})
+
+
+def windows(K, rows=40, seed=0):
+    """K samples along a line, each of which overlaps its neighbours."""
+    rng = np.random.default_rng(seed)
+    samples = {f"window {k}": rng.uniform(k, k + 2, rows) for k in range(K)}
+    return vardi.debias(samples, {f"window {k}": f"{k} <= x <= {k + 2}" for k in range(K)})
+
+
+def by_name(rows, name):
+    return next(row for row in rows if row.name == name)
+
+
+def said(report):
+    return " ".join(point.text for point in report.headline.points)
+
+
+# --- numbers
+
+
+def test_samples_are_those_of_the_fit(houses):
+    report = compute(houses)
+    agency, national, river = report.samples
+    normaliser = houses.normalisers()["agency"]
+    diagnosed = houses.diagnostics(()).samples[1]
+    assert (agency.name, agency.bias, agency.rows) == ("agency", "MEDV <= 22", 200)
+    assert (agency.normaliser, agency.stderr) == pytest.approx((normaliser.value, normaliser.stderr))
+    assert (national.effective, national.largest_weight) == pytest.approx(
+        (diagnosed.effective, diagnosed.largest_weight)
+    )
+    assert (national.share, national.weight_share) == pytest.approx((diagnosed.share, diagnosed.weight_share))
+    assert (river.rows, river.effective, river.left_out) == (0, 0.0, False)
+    assert math.isnan(river.largest_weight)
+    assert report.effective == pytest.approx(houses.effective_rows())
+
+
+def test_variables_are_those_of_the_diagnostics(houses):
+    rows = compute(houses).variables
+    assert [row.name for row in rows][:2] == ["CHAS", "MEDV"]
+    for diagnosed in houses.diagnostics().columns:
+        row = by_name(rows, diagnosed.name)
+        assert (row.pooled, row.debiased, row.stderr, row.shift, row.worth, row.largest_row) == pytest.approx(
+            (
+                diagnosed.pooled,
+                diagnosed.debiased,
+                diagnosed.stderr,
+                diagnosed.difference,
+                diagnosed.equivalent,
+                diagnosed.largest_row,
+            )
+        )
+    price, estimate = by_name(rows, "MEDV"), houses.expectation("MEDV")
+    assert (price.low, price.high) == pytest.approx(estimate.interval)
+    assert sum(price.carried) == pytest.approx(1.0)
+    assert by_name(rows, "CHAS").is_share
+    assert not price.is_share
+
+
+def test_distribution_and_band_are_those_of_the_cdf(strata):
+    drawn = compute(strata).distributions[0]
+    cdf, x = strata.cdf("x0"), np.array(drawn.x)
+    assert drawn.name == "x0"
+    assert len(drawn.x) <= 200
+    np.testing.assert_allclose(drawn.debiased, cdf(x).values, atol=1e-12)
+    pooled = np.concatenate([rows[:, 0] for rows in vardi.datasets.strata().samples.values()])
+    np.testing.assert_allclose(drawn.pooled, (pooled[:, None] <= x).mean(axis=0), atol=1e-12)
+    band = cdf.band()
+    place = [k for k, value in enumerate(drawn.x) if value in band.x]
+    assert len(place) > 20
+    at = np.searchsorted(band.x, x[place])
+    np.testing.assert_allclose([drawn.low[k] for k in place], band.low[at], atol=1e-12)
+    np.testing.assert_allclose([drawn.high[k] for k in place], band.high[at], atol=1e-12)
+    assert drawn.low[0] is None  # the band leaves the ends out
+
+
+@pytest.mark.parametrize("constant", [5.0, 0.1, 1e6])
+def test_a_constant_column_moves_by_nothing(constant):
+    rng = np.random.default_rng(0)
+    samples = {name: pd.DataFrame({"x": rng.uniform(1, 2, 40), "c": constant}) for name in "ab"}
+    report = compute(vardi.debias(samples, {"a": "x", "b": 1}))
+    row = by_name(report.variables, "c")
+    assert (row.shift, row.spread, row.stderr) == (0.0, 0.0, 0.0)
+    assert np.isnan([row.worth, row.largest_row]).all()
+    assert row.carried == ()
+    assert "c" not in [one.name for one in report.next_rows]
+    assert "No mean moves by 0.1 standard deviations or more" in said(report)
+
+
+def test_a_column_that_varies_little_beside_its_largest_value_is_not_constant():
+    x = 10.0 ** np.linspace(-8, 8, 40)
+    row = by_name(compute(vardi.debias({"a": pd.DataFrame({"x": x})}, {"a": "x ** 2"})).variables, "x")
+    assert 0 < row.spread < 1e-12 * x.max()
+    assert row.shift == pytest.approx((row.debiased - x.mean()) / row.spread)
+
+
+@pytest.mark.parametrize("scale", [2.0**1000, 2.0**-1000], ids=["large", "small"])
+def test_values_whose_squares_are_no_numbers(scale):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(1, 2, 60)
+    plain, scaled = (
+        compute(vardi.debias({"a": pd.DataFrame({"x": x, "y": y})}, {"a": "x"}), variables=["y"])
+        for y in (x - 1.5, (x - 1.5) * scale)
+    )
+    (row,), (other,) = plain.variables, scaled.variables
+    for name in ("pooled", "debiased", "stderr", "low", "high", "spread"):
+        assert getattr(other, name) == getattr(row, name) * scale, name
+    for name in ("shift", "worth", "largest_row", "carried"):
+        assert getattr(other, name) == getattr(row, name), name
+    assert "nan" not in re.sub(r"<style.*?</style>", "", to_html(scaled), flags=re.DOTALL)
+
+
+def test_values_over_all_orders_of_magnitude():
+    report = compute(vardi.debias({"p": pd.DataFrame({"x": [1e-300, 1.0, 1e300]})}, {"p": 1}))
+    (row,) = report.variables
+    assert row.stderr == pytest.approx(1e300 * np.std([0.0, 0.0, 1.0], ddof=1) / np.sqrt(3))
+    assert "worth 2 rows without bias" in to_html(report)
+    fit = vardi.debias({"p": np.arange(3.0)}, {"p": 1})
+    columns = (Column("x", np.array([-1.7e308, 0.0, 1.7e308])),)
+    described = fit.parts.describe(columns)
+    assert math.isnan(described[0].stderr)  # the ends of its interval are too large for a number
+    drawn = steps(distributions(fit, columns, described)[0][0])
+    assert len(drawn.x_ticks) > 2
+    assert [tick.at for tick in drawn.x_ticks] == sorted(tick.at for tick in drawn.x_ticks)
+    assert "nan" not in drawn.before + drawn.after
+
+
+def test_weights_too_small_for_a_number_are_drawn():
+    x = 10.0 ** np.linspace(-300, 300, 60)
+    fit = vardi.debias({"p": pd.DataFrame({"x": x})}, {"p": "x"})
+    assert min(fit.weights) == 0.0
+    weights = weights_of(fit)
+    assert sum(sum(bar.rows) for bar in weights.bars) == 60
+    assert len(histogram(weights).bars) == len(weights.bars)
+
+
+def test_overlap_is_that_of_the_verdict(strata):
+    overlap = compute(strata).overlap
+    assert overlap.names == ("low", "middle", "high")
+    links = {(link.first, link.second): link for link in overlap.links}
+    assert (links["low", "middle"].first_in_second, links["low", "middle"].second_in_first) == (90, 33)
+    assert [link.weakest for link in overlap.links if (link.first, link.second) == ("middle", "high")] == [True]
+    assert overlap.bridging == pytest.approx(strata.trust.bridging)
+    assert sum(link.bridging for link in overlap.links if "low" in (link.first, link.second)) == pytest.approx(
+        strata.trust.bridging
+    )
+    assert overlap.shares[0] == pytest.approx((1.0, 33 / 120, 0.0))
+    assert not overlap.complete
+
+
+def test_where_all_rows_are_shared_bridging_rows_tell_the_weakest_link():
+    design = vardi.datasets.length_bias(seed=1)
+    overlap = compute(vardi.debias(design.samples, design.biases)).overlap
+    assert overlap.complete
+    weakest = next(link for link in overlap.links if link.weakest)
+    joined = sorted(link.bridging for link in overlap.links)
+    assert weakest.bridging == joined[1]  # the smallest edge of the best tree of three
+    assert "bridging rows" in to_html(compute(vardi.debias(design.samples, design.biases)))
+
+
+def test_neighbours_stand_near_one_another():
+    rng = np.random.default_rng(1)
+    order = rng.permutation(12).tolist()
+    samples = {f"w{k}": rng.uniform(k, k + 2, 60) for k in order}
+    names = compute(vardi.debias(samples, {f"w{k}": f"{k} <= x <= {k + 2}" for k in order})).overlap.names
+    places = [int(name[1:]) for name in names]
+    assert places in (sorted(places), sorted(places, reverse=True))
+
+
+def test_weights_add_up(houses, strata):
+    for fit in (houses, strata):
+        weights = compute(fit).weights
+        assert sum(sum(bar.rows) for bar in weights.bars) == len(fit)
+        assert sum(bar.weight_share for bar in weights.bars) == pytest.approx(1.0)
+        assert weights.is_discrete
+        assert weights.largest[0][2] == pytest.approx(np.max(np.asarray(fit.weights)))
+    smooth = vardi.datasets.length_bias(seed=0)
+    weights = compute(vardi.debias(smooth.samples, smooth.biases)).weights
+    assert not weights.is_discrete
+    assert sum(sum(bar.rows) for bar in weights.bars) == 500
+    assert sum(bar.weight_share for bar in weights.bars) == pytest.approx(1.0)
+
+
+def test_top_rows_carry_their_share():
+    smooth = vardi.datasets.length_bias(seed=0)
+    fit = vardi.debias(smooth.samples, smooth.biases)
+    weights = compute(fit).weights
+    assert weights.top_rows == 10
+    assert weights.top_share == pytest.approx(np.sort(fit.weights)[-10:].sum() / fit.weights.sum())
+
+
+def test_counts_are_rows_that_were_repeated():
+    design = vardi.datasets.strata(sizes=(60, 50, 40), seed=3)
+    counts = {name: np.arange(len(rows)) % 3 + 1 for name, rows in design.samples.items()}
+    repeated = {name: np.repeat(rows, counts[name], axis=0) for name, rows in design.samples.items()}
+    a = compute(vardi.debias(design.samples, design.biases, counts=counts))
+    b = compute(vardi.debias(repeated, design.biases))
+    for one, other in zip(a.samples, b.samples, strict=True):
+        assert (one.rows, one.effective, one.weight_share) == pytest.approx(
+            (other.rows, other.effective, other.weight_share)
+        )
+    for one, other in zip(a.variables, b.variables, strict=True):
+        assert (one.pooled, one.debiased, one.stderr) == pytest.approx((other.pooled, other.debiased, other.stderr))
+    assert [sum(bar.rows) for bar in a.weights.bars] == pytest.approx([sum(bar.rows) for bar in b.weights.bars])
+    assert (a.weights.top_rows, a.weights.top_share) == pytest.approx((b.weights.top_rows, b.weights.top_share))
+    np.testing.assert_allclose(a.distributions[0].pooled, b.distributions[0].pooled)
+    assert "counts=..." in a.recipe.code
+
+
+# --- words
+
+
+def test_a_sound_fit_is_called_sound(strata):
+    headline = compute(strata).headline
+    assert headline.level == "good"
+    assert headline.text == "The 3 samples can be compared, and together they speak for the population."
+    assert "the weakest link holds by 23 rows" in said(compute(strata))
+    assert "About 24.1 rows bridge the weakest cut" in said(compute(strata))
+    assert "The mean of x0 is 0.477 ± 0.035 in the population, where the pooled rows alone say 0.4288" in said(
+        compute(strata)
+    )
+
+
+def test_a_row_that_carries_an_error_is_warned_of(houses):
+    report = compute(houses)
+    assert report.headline.level == "doubt"
+    assert report.headline.points[0].text == (
+        "One row carries much of the variance of DIS (26%): these errors are rough ones."
+    )
+    assert report.headline.text.endswith("There is a warning below.")
+
+
+def test_withheld_errors_are_said_and_not_shown(weak):
+    report = compute(weak)
+    assert report.headline.level == "bad"
+    assert report.headline.text.startswith("Too few rows join the samples for standard errors.")
+    assert np.isnan([(row.stderr, row.low) for row in report.variables]).all()
+    assert np.isnan([sample.stderr for sample in report.samples]).all()
+    assert set(report.distributions[0].low) == {None}
+    assert report.next_rows == ()
+    assert report.advice[0].text.startswith(
+        "Rows that both sides of the weakest cut could draw: about 6.2 times as many as there are."
+    )
+    html = to_html(report)
+    assert "error withheld" in html
+    assert not re.search(r">[^<]*\bnan\b[^<]*<", html)
+
+
+def test_a_contradicted_bias_is_the_first_news():
+    design = vardi.datasets.length_bias(seed=1)
+    report = compute(vardi.debias(design.samples, {**design.biases, "square": "x"}))
+    assert report.headline.level == report.check.level == "bad"
+    assert report.headline.text.startswith("The samples contradict their declared biases.")
+    assert "p = 0.00032" in report.headline.points[0].text
+    assert report.check.rows[0].pvalue == min(row.pvalue for row in report.check.rows)
+
+
+def test_what_cannot_be_told_is_told(houses):
+    unknowns = " ".join(compute(houses).unknowns)
+    assert "41% of the rows of 'national' no other sample could have drawn." in unknowns
+    assert "a large p-value is no validation" in unknowns
+    assert "no test of these data can tell whether that is all of it" in unknowns
+
+
+def test_what_to_collect_next_is_a_bound_that_a_larger_sample_keeps():
+    design = vardi.datasets.strata(sizes=(350, 120, 130), seed=2)
+    row = by_name(compute(vardi.debias(design.samples, design.biases)).next_rows, "x0")
+    assert (row.sample, row.more) == ("middle", 60)
+    errors = []
+    for seed in range(20):  # the design with 60 rows more, as it would come out
+        larger = vardi.datasets.strata(sizes=(350, 180, 130), seed=seed)
+        errors.append(vardi.debias(larger.samples, larger.biases).expectation("x0").stderr)
+    assert row.stderr_then < row.stderr
+    assert np.mean(errors) < row.stderr
+    assert np.mean(errors) == pytest.approx(row.stderr_then, rel=0.1)
+
+
+def test_samples_left_out_are_named():
+    samples = {"a": np.arange(50.0), "b": np.arange(40.0), "c": np.arange(100.0, 120.0)}
+    with pytest.warns(vardi.DroppedSamplesWarning):
+        fit = vardi.debias(samples, {"a": "x < 60", "b": "x < 60", "c": "x > 99"}, on_unidentified="largest")
+    report = compute(fit)
+    assert [sample.left_out for sample in report.samples] == [False, False, True]
+    assert "Left out: 'c', which cannot be compared with the others." in said(report)
+    assert "on_unidentified='largest'" in report.recipe.code
+    assert "'c': ...,  # left out" in report.recipe.code
+    assert "left out</span>" in to_html(report)
+
+
+def test_one_sample_alone():
+    report = compute(vardi.debias({"only": np.arange(1.0, 50.0)}, {"only": "x"}))
+    assert report.headline.text.startswith(
+        "One sample, weighted by the inverse of its bias, speaks for the population."
+    )
+    assert math.isnan(report.overlap.bridging)
+    assert "A single sample has nothing to be compared with" in to_html(report)
+
+
+def test_one_row_alone():
+    report = compute(vardi.debias({"p": np.array([2.0])}, {"p": 1}))
+    assert report.headline.text.startswith("One row shows no spread, so there are no standard errors.")
+    assert "There is one row, and its weight is 1." in said(report)
+    assert math.isnan(report.overlap.bridging)
+    assert report.samples_note == "Errors are withheld: one row shows no spread."
+    page = " ".join(re.sub("<[^>]*>", "", to_html(report)).split())
+    assert "One row carries all weight." in page
+    assert not re.search(r"\b1 rows|\b1 row are|\b1 row of largest weight carry\b|join the samples", page)
+
+
+def test_one_row_that_carries_nearly_all_weight():
+    report = compute(vardi.debias({"p": pd.DataFrame({"x": [1e-9, 1.0, 2.0]})}, {"p": "x"}))
+    assert "3 rows are worth about one equal one." in said(report)
+    assert "are worth about <b>1</b> row of equal weight." in to_html(report)
+
+
+def test_known_shares_are_said():
+    rng = np.random.default_rng(0)
+    samples = {"north": rng.uniform(0, 5, 80), "south": rng.uniform(5.1, 14, 90)}
+    fit = vardi.debias(samples, {"north": "x <= 5", "south": "x > 5"}, known={"north": 0.25})
+    report = compute(fit)
+    assert "Known values were used. The samples say nothing on their own of what is known" in said(report)
+    assert "known = {\n    'north': 0.25,\n}\nfit = vardi.debias(samples, biases, known=known)" in report.recipe.code
+    assert "The samples share no rows." in to_html(report)
+
+
+def test_the_recipe_gives_known_values_back_as_they_were_given():
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"x": rng.gamma(3.0, size=60), "s": rng.choice(["f", "m"], 60)})
+    known = {"x > 2.5": 0.5, "s": {"f": 0.5, "m": 0.5}}
+    fit = vardi.debias({"all": rows}, {"all": 1}, known=known)
+    code = compute(fit).recipe.code
+    start = code.index("known = {")
+    found = {}
+    exec(code[start : code.index("\n}", start) + 2], found)
+    assert found["known"] == known
+
+
+# --- variables
+
+
+def test_variables_that_were_asked_for(strata):
+    report = compute(strata, variables=["x1", "x1 > 1"])
+    assert [row.name for row in report.variables] == ["x1", "x1 > 1"]
+    assert report.variables[1].is_share
+    assert [one.name for one in report.distributions] == ["x1"]
+    assert "variables=['x1', 'x1 > 1']" in report.recipe.code
+    assert compute(strata, variables="x1").variables[0].debiased == pytest.approx(report.variables[0].debiased)
+
+
+def test_variables_of_another_kind_are_refused(strata):
+    with pytest.raises(vardi.MismatchError) as error:
+        compute(strata, variables=3)
+    assert str(error.value) == (
+        "The variables came as int. Give a list of columns and expressions, or a mapping from name to values."
+    )
+    with pytest.raises(vardi.MismatchError, match="The variables came as list"):
+        compute(strata, variables=[1, 2])
+
+
+def test_a_variable_with_gaps_is_refused_when_asked_for_and_named_when_not():
+    frame = pd.DataFrame({"x": np.arange(40.0), "y": [np.nan, *range(39)]})
+    fit = vardi.debias({"a": frame, "b": frame}, {"a": 1, "b": "x >= 0"})
+    assert compute(fit).variables_note == "Not shown: y (missing or infinite values, or neither numbers nor text)."
+    with pytest.raises(vardi.MissingValuesError):
+        compute(fit, variables=["y"])
+
+
+def test_categories_of_text_columns_and_what_is_left_out():
+    rng = np.random.default_rng(0)
+    kinds = np.array(["red", "green", None], dtype=object)[rng.integers(3, size=300)]
+    frame = pd.DataFrame(
+        {
+            "x": rng.uniform(size=300),
+            "colour": kinds,
+            "many": [f"{k % 9}" for k in range(300)],
+            "key": [f"id {k}" for k in range(300)],
+            "flag": rng.uniform(size=300) < 0.5,
+            "source": ["a"] * 150 + ["b"] * 150,
+        }
+    )
+    report = compute(vardi.debias(frame, {"a": 1, "b": "x"}, source="source"))
+    names = [row.name for row in report.variables]
+    assert names[:2] == ["x", "flag"]
+    assert {"colour: red", "colour: green", "colour: (missing)", "many: 3 others"} < set(names)
+    shares = [row.debiased for row in report.variables if row.name.startswith("colour")]
+    assert sum(shares) == pytest.approx(1.0)
+    red = by_name(report.variables, "colour: red")
+    assert red.pooled == pytest.approx(np.mean(kinds == "red"))
+    assert "Not shown: key (too many different texts)." in report.variables_note
+    assert "Not shown: source (the label of the samples)." in report.variables_note
+    assert "vardi.debias(rows, biases, source=...)" in report.recipe.code
+
+
+def test_many_columns_are_capped_and_the_cap_is_said():
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 25)), columns=[f"c{k}" for k in range(25)])
+    report = compute(vardi.debias({"a": frame, "b": frame}, {"a": 1, "b": "c0 > -9"}))
+    assert len(report.variables) == 20
+    assert report.variables_note == "5 more numeric columns are not shown; name columns in variables= to choose."
+    assert len(report.distributions) == 6
+    assert report.distributions_note.startswith("14 more columns are not drawn")
+
+
+def test_samples_of_different_libraries_say_so():
+    rows = np.arange(30.0)
+    fit = vardi.debias({"a": pd.DataFrame({"x": rows}), "b": pl.DataFrame({"x": rows})}, {"a": 1, "b": "x >= 0"})
+    assert "held by different libraries" in compute(fit).variables_note
+    assert compute(fit, variables=["x"]).variables[0].pooled == pytest.approx(14.5)
+
+
+# --- other fits
+
+
+def test_a_fit_of_a_matrix():
+    design = vardi.datasets.harmonic_oscillators(states=3, rows_per_state=100, seed=0)
+    fit = vardi.debias_matrix(design.omega, design.source, log=True)
+    report = compute(fit)
+    assert report.log_scale
+    assert report.variables == ()
+    assert report.variables_note == "The fit was given biases only, and no columns. Give values by name in variables=."
+    assert "vardi.debias_matrix(omega, source, log=True, names=['0', '1', '2'])" in report.recipe.code
+    html = to_html(report)
+    assert "The biases were given as a matrix." in html
+    assert "log normaliser" in html
+    with_values = compute(fit, variables={"position": design.rows})
+    with warnings.catch_warnings(action="ignore"):
+        expected = fit.expectation(design.rows)
+    assert with_values.variables[0].debiased == pytest.approx(expected.value)
+    assert not math.isnan(with_values.check.rows[0].pvalue)
+
+
+@pytest.mark.parametrize("make", [vardi.datasets.house_prices, vardi.datasets.length_bias], ids=["cells", "densities"])
+def test_lazy_fits_have_the_same_sections(make, tmp_path):
+    design = make(seed=0)
+    frames = {
+        name: pl.from_pandas(rows) if isinstance(rows, pd.DataFrame) else pl.DataFrame({"x": rows})
+        for name, rows in design.samples.items()
+    }
+    eager = compute(vardi.debias(frames, design.biases))
+    fit = vardi.debias({name: frame.lazy() for name, frame in frames.items()}, design.biases)
+    lazy = compute(fit)
+    for one, other in zip((*lazy.variables, *lazy.samples), (*eager.variables, *eager.samples), strict=True):
+        for name, value in dataclasses.asdict(other).items():
+            found = getattr(one, name)
+            assert found == (value if isinstance(value, str | dict) else pytest.approx(value, rel=1e-8)), name
+    assert lazy.overlap.bridging == pytest.approx(eager.overlap.bridging)
+    assert lazy.effective == pytest.approx(eager.effective)
+    assert [bar.rows for bar in lazy.weights.bars] == [bar.rows for bar in eager.weights.bars]
+    carried = [bar.weight_share for bar in eager.weights.bars]
+    assert [bar.weight_share for bar in lazy.weights.bars] == pytest.approx(carried)
+    assert lazy.weights.top_share == pytest.approx(eager.weights.top_share, rel=2e-3)  # to within a bin
+    assert lazy.next_rows == tuple(
+        dataclasses.replace(row, stderr=pytest.approx(row.stderr), stderr_then=pytest.approx(row.stderr_then))
+        for row in eager.next_rows
+    )
+    pooled = pl.concat(frames.values())
+    for drawn in lazy.distributions:
+        values = pooled[drawn.name].to_numpy()
+        np.testing.assert_allclose(drawn.pooled, (values[:, None] <= np.array(drawn.x)).mean(axis=0), atol=1e-12)
+    assert [one.name for one in lazy.distributions] == [one.name for one in eager.distributions]
+    assert lazy.check.text == eager.check.text
+    assert [row.pvalue for row in lazy.check.rows] == pytest.approx([row.pvalue for row in eager.check.rows], rel=1e-6)
+    html = fit.report(tmp_path / "lazy.html").read_text(encoding="utf-8")
+    assert "nan" not in re.sub(r"<style.*?</style>", "", html, flags=re.DOTALL)
+
+
+def test_a_lazy_distribution_is_that_of_the_rows():
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame({"x": rng.pareto(1.2, 3000) + 1.0, "n": rng.integers(1, 4, 3000)})
+    eager, lazy = (vardi.debias({"a": one}, {"a": "x"}, counts="n") for one in (frame, frame.lazy()))
+    for fit in (eager, lazy):
+        drawn = compute(fit, variables=["x"]).distributions[0]
+        assert len(drawn.x) > 100
+        np.testing.assert_allclose(drawn.debiased, [eager.expectation(f"x <= {x!r}").value for x in drawn.x], atol=1e-9)
+
+
+def test_lazy_columns_with_gaps_are_named():
+    frame = pl.DataFrame({"x": np.arange(40.0), "y": [None, *range(39)], "z": [np.inf, *range(39)], "t": ["a"] * 40})
+    fit = vardi.debias({"a": frame.lazy(), "b": frame.lazy()}, {"a": 1, "b": "x >= 0"})
+    report = compute(fit)
+    assert [row.name for row in report.variables] == ["x"]
+    assert report.variables_note == (
+        "Not shown: y, z (missing or infinite values). Not shown: t (text: write a condition in variables=)."
+    )
+
+
+def test_duckdb_relations():
+    duckdb = pytest.importorskip("duckdb")
+    frame = pd.DataFrame({"x": np.linspace(0, 1, 50)})
+    with duckdb.connect() as connection:
+        rows = {name: connection.from_df(frame) for name in ("a", "b")}
+        report = compute(vardi.debias(rows, {"a": 1, "b": "x >= 0"}), variables=["x", "x > 0.5"])
+    assert [row.pooled for row in report.variables] == pytest.approx([0.5, 0.5])
+
+
+@pytest.mark.parametrize("K", [2, 3, 5, 9, 20, 21, 300])
+def test_any_number_of_samples(K):
+    report = compute(windows(K))
+    html = to_html(report)
+    assert len(html) < 1_000_000
+    assert ('class="heat"' in html) == (K > 20)
+    assert ('class="graph' in html) == (K <= 20)
+    assert len(report.overlap.shares) <= 40
+    long = "The declared biases were not checked: fit.check_biases() would take long here."
+    assert (report.check.text == long) == (K == 300)
+    if K <= 20:
+        drawn = graphs.graph(report.overlap)
+        for node in drawn.nodes:
+            width = 7.6 * len(node.label)
+            left = node.label_x - {"start": 0.0, "middle": width / 2, "end": width}[node.anchor]
+            assert 0 <= left <= left + width <= drawn.width
+            assert drawn.top <= node.y - node.radius <= node.y + node.radius <= drawn.top + drawn.height
+        gaps = [
+            math.dist((a.x, a.y), (b.x, b.y)) - a.radius - b.radius
+            for a in drawn.nodes
+            for b in drawn.nodes
+            if a is not b
+        ]
+        assert min(gaps) > 0
+
+
+def test_a_large_pool_is_bounded():
+    rng = np.random.default_rng(0)
+    rows = rng.gamma(3.0, size=(210_000, 3))
+    report = compute(vardi.debias({"a": rows[:100_000], "b": rows[100_000:]}, {"a": 1, "b": "x0 >= 0"}))
+    assert [one.low[50] is None for one in report.distributions] == [False, False, True]
+    assert "Bands are computed for the first 2 columns only" in report.distributions_note
+    assert len(to_html(report)) < 1_000_000
+
+
+# --- geometry
+
+
+def test_marks_stand_where_the_numbers_say(houses):
+    report = compute(houses)
+    scale = dumbbells(report.variables)
+    by_variable = dict(zip((row.name for row in report.variables), scale.rows, strict=True))
+    one_deviation = {tick.text: tick.at for tick in scale.ticks}
+    per_deviation = (one_deviation["0.5"] - one_deviation["0"]) / 0.5
+    price, row = by_variable["MEDV"], by_name(report.variables, "MEDV")
+    assert price.before == pytest.approx(one_deviation["0"], abs=0.02)
+    assert (price.after - price.before) / per_deviation == pytest.approx(row.shift, abs=1e-3)
+    assert price.low < price.after < price.high
+    assert all(0 <= place.low <= place.high <= 100 for place in scale.rows)
+    assert price.title.startswith(
+        "MEDV: 19.06 in the pool, 23.22 ± 0.97 in the population, worth 107 rows without bias"
+    )
+
+
+def test_curves_rise_within_their_box(strata):
+    curve = steps(compute(strata).distributions[0])
+    for path in (curve.before, curve.after):
+        heights = [float(y) for y in re.findall(r"V([\d.]+)", path)]
+        assert heights == sorted(heights, reverse=True)
+        assert curve.top <= min(heights) <= max(heights) <= curve.bottom
+    assert len(curve.hovers) <= 48
+    assert curve.hovers[0].x == pytest.approx(curve.left, abs=0.1)
+    ends = [hover.x + hover.width for hover in curve.hovers]
+    assert ends[-1] == pytest.approx(curve.right, abs=1.1)
+
+
+def test_bars_are_as_tall_as_their_rows(houses):
+    report = compute(houses)
+    drawn = histogram(report.weights)
+    heights = [sum(block.height for block in bar.blocks) for bar in drawn.bars]
+    totals = [sum(bar.rows) for bar in report.weights.bars]
+    assert np.array(heights) / heights[0] == pytest.approx(np.array(totals) / totals[0], rel=1e-3)
+    assert drawn.bars[0].title == ("Weight 0.6834: 259 rows (200 of agency, 59 of national), 59.0% of all weight")
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-3.2, 7.9), (1e-7, 2e-7), (5e8, 9e8), (2.0, 2.0)])
+def test_ticks_lie_between_the_ends(low, high):
+    places = ticks(low, high)
+    assert 1 <= len(places) <= 8
+    assert all(low - 1e-12 <= at <= high * (1 + 1e-12) for at, _ in places)
+    assert len({text for _, text in places}) == len(places)
+
+
+# --- the page
+
+
+def test_what_comes_from_data_is_escaped():
+    frame = pd.DataFrame({HOSTILE: np.arange(60.0), "kind": [HOSTILE] * 30 + ["plain"] * 30})
+    fit = vardi.debias({HOSTILE: frame, "b": frame}, {HOSTILE: f"`{HOSTILE}` >= 0", "b": 1})
+    html = to_html(compute(fit, title=HOSTILE, date=HOSTILE))
+    assert HOSTILE not in html
+    assert html.count("<script>") == 1
+    assert "<h1>&lt;script&gt;alert(1)&lt;/script&gt;</h1>" in html
+    assert "kind: &lt;script&gt;" in html
+    broken = {'" onload="alert(1)': frame, "'": frame}
+    html = to_html(compute(vardi.debias(broken, dict.fromkeys(broken, 1))))
+    assert 'onload="' not in html
+
+
+def test_the_same_fit_gives_the_same_bytes(strata):
+    design = vardi.datasets.strata()
+    again = vardi.debias(design.samples, design.biases)
+    assert to_html(compute(strata)) == to_html(compute(again))
+    assert compute(strata) == compute(again)
+
+
+def test_a_report_is_frozen(strata):
+    report = compute(strata)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        report.title = "another"
+
+
+def test_the_page_stands_alone(houses):
+    html = to_html(compute(houses, title="House prices", date="1 May 2020"))
+    assert html.startswith("<!DOCTYPE html>")
+    assert "Content-Security-Policy\" content=\"default-src 'none';" in html
+    assert not re.search(r"(src|href)=\"(?!#|data:,)", html)
+    assert "style=" not in html
+    assert "1 May 2020" in html
+    for section in (
+        "verdict",
+        "overlap",
+        "samples",
+        "changes",
+        "distributions",
+        "weights",
+        "check",
+        "next",
+        "reproduce",
+    ):
+        assert f'<section id="{section}"' in html
+        assert f'href="#{section}"' in html
+    assert "Vardi (1985)" in html
+    assert f"vardi {vardi.__version__}" in html
+
+
+def test_the_recipe_repeats_the_fit(houses):
+    design = vardi.datasets.house_prices(seed=0)
+    code = compute(houses).recipe.code
+    assert "'agency': ...,  # 200 rows" in code
+    runnable = re.sub(r"samples = \{.*?\n\}", "samples = given", code, flags=re.DOTALL).replace("fit.report", "str")
+    scope = {"given": design.samples}
+    exec(runnable, scope)
+    assert scope["fit"].omegas == pytest.approx(houses.omegas)
+
+
+def test_functions_as_biases_leave_a_blank_in_the_recipe():
+    def twice(rows):
+        return 2.0 * rows
+
+    code = compute(
+        vardi.debias({"a": np.arange(1.0, 40.0), "b": np.arange(1.0, 30.0)}, {"a": 1, "b": twice})
+    ).recipe.code
+    assert "'b': ...,  # " in code
+    compile(code, "recipe", "exec")
+
+
+def test_jinja_is_named_where_it_is_missing(strata, monkeypatch):
+    from vardi.report import _render
+
+    _render._template.cache_clear()
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ImportError) as error:
+        to_html(compute(strata))
+    assert str(error.value) == "Reports need jinja2: pip install 'vardi[report]'"
+
+
+# --- the file
+
+
+def test_the_file_is_written_whole(strata, tmp_path):
+    target = strata.report(tmp_path / "strata.html", title="Strata", variables=["x1"])
+    assert target == tmp_path / "strata.html"
+    assert target.read_text(encoding="utf-8") == to_html(compute(strata, title="Strata", variables=["x1"]))
+    assert [path.name for path in tmp_path.iterdir()] == ["strata.html"]
+
+
+def test_a_file_that_is_there_stays_unless_told_otherwise(strata, tmp_path):
+    target = tmp_path / "strata.html"
+    target.write_text("mine")
+    with pytest.raises(vardi.OutputError, match="is there already, and is not overwritten unasked"):
+        strata.report(target)
+    assert target.read_text() == "mine"
+    strata.report(str(target), overwrite=True)
+    assert target.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_nothing_is_written_where_the_report_fails(strata, tmp_path):
+    with pytest.raises(vardi.MismatchError):
+        strata.report(tmp_path / "strata.html", variables=["nonsense"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_weak_overlap_warns_in_the_report_and_not_beside_it(weak, tmp_path):
+    with warnings.catch_warnings(action="error"):
+        weak.report(tmp_path / "weak.html")
+
+
+def test_estimated_parameters_are_said():
+    rng = np.random.default_rng(0)
+    samples = {"reference": rng.normal(size=300), "panel": rng.normal(1.0, size=400)}
+    fit = vardi.debias(samples, {"reference": 1, "panel": "exponential_tilt(x)"})
+    report = vardi.report.compute(fit)
+    assert "The bias of 'panel' has parameters, estimated with the normalisers: x " in said(report)
+    assert any(text.startswith("The forms of the biases are taken as known.") for text in report.unknowns)
+    assert "'panel': 'exponential_tilt(x)'," in report.recipe.code
