@@ -374,10 +374,3 @@ def test_normalisers_of_lazy_frames_need_no_rows():
     one, other = eager.bootstrap(n=400), lazy.bootstrap(n=400)
     np.testing.assert_allclose(one.value, other.value, atol=1e-9)
     np.testing.assert_allclose(one.stderr / other.stderr, 1.0, atol=0.2)
-    with pytest.raises(vardi.errors.NeedsRowsError, match="needs rows in memory"):
-        lazy.bootstrap("x")
-    with pytest.raises(vardi.errors.NeedsRowsError, match="A bootstrap of groups needs rows in memory"):
-        lazy.bootstrap(groups="x")
-    tilted = vardi.debias({name: rows.lazy() for name, rows in samples.items()}, {"low": "exp(-x)", "high": "exp(x)"})
-    with pytest.raises(vardi.errors.NeedsRowsError, match="but for that of normalisers with indicator biases"):
-        tilted.bootstrap()

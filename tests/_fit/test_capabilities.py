@@ -15,7 +15,7 @@ from scipy import sparse
 from scipy.stats import gamma
 
 import vardi
-from vardi._fit.capabilities import HOLDERS, MATRICES, PARTS, QUESTIONS, refused, table
+from vardi._fit.capabilities import HOLDERS, MATRICES, PARTS, QUESTIONS, reasons, refused, table
 from vardi._rows import blocks, choose
 
 EQUAL = 1e-8
@@ -256,10 +256,15 @@ def bounds(asked):
 
 
 def bootstrap(asked):
-    found = asked.fit.bootstrap(asked.y, n=20, seed=1)
+    engine = not asked.fit.held.in_memory
+    found = asked.fit.bootstrap(asked.y, n=20, seed=1, id="id" if engine else None)
     assert found.failed == 0
     assert found.stderr > 0  # which rows a draw favours depends on how they are held
-    return numbers(found.value)
+    return numbers(found.value, asked.fit.bootstrap(n=2, id="id" if engine else None).value)
+
+
+def bootstrap_of_functions(asked):
+    return numbers(asked.fit.bootstrap(lambda weights: weights.max(), n=3).value)
 
 
 def draws(asked):
@@ -308,6 +313,7 @@ ANSWERS = {
     "sensitivity": sensitivity,
     "bounds": bounds,
     "bootstrap": bootstrap,
+    "bootstrap of functions": bootstrap_of_functions,
     "draws": draws,
     "draws with replacement": draws_with_replacement,
     "new rows": new_rows,
@@ -316,7 +322,6 @@ ANSWERS = {
 }
 
 CASES = (*HOLDERS[:-1], "engine: Polars", "engine: DuckDB", "engine: distinct")
-IN_MEMORY_WHERE_COLLAPSED = ("tests of parameters",)  # what the distinct rows of an engine answer as well
 
 
 def test_every_question_is_asked():
@@ -337,7 +342,7 @@ def test_every_cell_is_the_dense_answer_or_a_declared_no(case, part, data, monke
         assert type(asked.fit) is vardi.DebiasedSample
         for question, answer in ANSWERS.items():
             no = refused(question, holder, part)
-            if no is not None and not (case == "engine: distinct" and question in IN_MEMORY_WHERE_COLLAPSED):
+            if no is not None:
                 with pytest.raises(vardi.VardiError) as caught:
                     answer(asked)
                 assert no.reason[:30] in str(caught.value), question
@@ -351,4 +356,7 @@ def test_every_cell_is_the_dense_answer_or_a_declared_no(case, part, data, monke
 
 def test_the_documentation_shows_the_table():
     page = Path(__file__).parents[2] / "docs" / "concepts" / "questions.md"
-    assert table() in page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert table() in text
+    assert "\n".join(f"- **{question}**: {calls}" for question, calls in QUESTIONS.items()) in text
+    assert text.endswith(f"{reasons()}\n")

@@ -113,7 +113,7 @@ def test_counts_are_rates():
 def test_the_engine_s_own_row_number():
     table = pa.table({"id": np.arange(100), "x": np.linspace(1.0, 2.0, 100)})
     assert ids(drawn_rows(moments(table), 10, 5)) == ids(drawn_rows(moments(table), 10, 5, "id"))
-    with pytest.raises(vardi.NeedsRowsError, match="without a column that identifies them"):
+    with pytest.raises(vardi.NeedsRowsError, match="Drawing rows without a column that identifies rows"):
         drawn_rows(moments(table, engine=local_engine("duckdb")), 10, 5)
 
 

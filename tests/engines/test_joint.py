@@ -331,3 +331,21 @@ class TestRefusals:
         function = vardi.biases.FunctionBias(np.sin)
         with pytest.raises(vardi.InvalidBiasError, match="which an engine cannot compute"):
             self.pool(1, [function])
+
+
+@pytest.mark.parametrize("engine", ["polars-lazy", "duckdb"], indirect=True)
+@pytest.mark.parametrize("family", [vardi.logistic("x"), vardi.exponential_tilt("x"), vardi.steps("x", [0.0, 0.5])])
+def test_likelihood_ratios_are_those_of_memory(engine, family):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2, 3000))
+    kept = rng.random(3000) < 1 / (1 + np.exp(0.5 - x[1]))
+    tables = {"plain": pa.table({"x": x[0]}), "seen": pa.table({"x": x[1][kept]})}
+    biases = {"plain": 1, "seen": family}
+    lazy, memory = (vardi.debias(where.samples(tables), biases) for where in (engine, local_engine("polars")))
+    first = next(iter(memory.parameters["seen"]))
+    for fit in (lazy, memory):
+        assert fit.test_no_bias("seen").pvalue < 1e-6
+    pairs = [(fit.test_no_bias("seen"), fit.test_parameters("seen", {first: 0.1})) for fit in (lazy, memory)]
+    for found, wanted in zip(*pairs, strict=True):
+        assert_allclose(found.statistic, wanted.statistic, rtol=1e-8)
+        assert found.dof == wanted.dof

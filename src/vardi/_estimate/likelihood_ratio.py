@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import chdtrc
 
-from vardi._rows.families import Function, Logistic
+from vardi._rows.families import Function
 from vardi._rows.joint import Joint
 from vardi._solve.joint import At, descend
 from vardi._solve.parameters import first_point, held_of
@@ -55,11 +55,10 @@ def no_bias(joint: Joint, v: Floats, k: int, sample: str) -> LikelihoodRatio:
             got=("function",),
         )
     best = At.of(joint, v, held_of(joint))
-    if isinstance(model, Logistic):
-        tilted = joint.with_families({**joint.families, k: model.tilt})
+    if model.tilt is not model:
         first = [np.zeros(len(model.tilt.names)) if j == k else theta[joint.places[j]] for j in joint.families]
-        joint, theta = tilted, np.concatenate(first)
-        best = _maximum(joint, first_point(joint, theta), np.eye(len(theta)), sample)
+        joint, theta = joint.with_tilts([k]), np.concatenate(first)
+        best = _maximum(joint, first_point(joint.few, theta), np.eye(len(theta)), sample)
     place = joint.places[k]
     theta = best.v[joint.coordinates.theta].copy()
     theta[place] = 0.0
@@ -74,7 +73,7 @@ def declared(joint: Joint, v: Floats, k: int, values: Mapping[str, float], sampl
     fixed = [model.names.index(name) for name in values]
     numbers = np.array([float(values[name]) for name in values])
     slopes = {j: number for j, number in zip(fixed, numbers, strict=True) if j > 0}
-    if isinstance(model, Logistic) and len(slopes) == len(model.names) - 1 and not any(slopes.values()):
+    if model.tilt is not model and len(slopes) == len(model.names) - 1 and not any(slopes.values()):
         raise MismatchError(
             f"With all slopes 0 the bias of {sample!r} is constant and its intercept means nothing, so this is no "
             "hypothesis on parameters. Use test_no_bias, which knows.",
@@ -116,9 +115,11 @@ def _require_names(values: Mapping[str, float], names: tuple[str, ...], sample: 
 
 
 def _maximum(joint: Joint, v: Floats, basis: Floats, sample: str) -> At:
-    held = held_of(joint)
-    inner = descend(joint, v, held, basis=np.empty((joint.coordinates.parameters, 0)), tol=0.1, settled=0.1)
-    walk = descend(joint, inner.v, held, basis=basis)
+    held, few = held_of(joint), joint.few
+    inner = descend(few, v, held, basis=np.empty((joint.coordinates.parameters, 0)), tol=0.1, settled=0.1)
+    walk = descend(few, inner.v, held, basis=basis)
+    if few is not joint:
+        walk = descend(joint, walk.v if walk.converged else v, held, basis=basis)
     if not walk.converged:
         raise UnidentifiedParametersError(
             f"With the parameters of {sample!r} as declared, those that are left run away, so their likelihood has no "

@@ -11,9 +11,8 @@ from vardi._inputs.pool import in_order, is_missing, no_labels
 from vardi._rows import Rows
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array
-from vardi.errors import MismatchError, MissingValuesError, suggest
-from vardi.errors._refusals import needs_rows
-from vardi.errors._texts import show
+from vardi.errors import MismatchError
+from vardi.errors._refusals import missing_groups, needs_rows, no_groups, spanning_group
 
 BLOCK = 2**15  # units whose counts stay in cache
 
@@ -119,22 +118,15 @@ def make_plan(held: Any, groups: Integers | None, *, of_rows: bool) -> Plan:
     rows = held.rows
     if not of_rows and groups is None and held.collapsed:  # the counts of equal rows have a law of their own
         return Plan(rows, rows.source, rows.counts, None, None)
-    require_rows(held, "A bootstrap, but for that of normalisers with indicator biases,")
     return Plan(rows, held.source, held.counts, rows.inverse, groups)
 
 
 def group_codes(held: Any, groups: Any) -> Integers:
     """Return a number for the group of each row that the fit rests on; a group lies within one sample."""
-    require_rows(held, "A bootstrap of groups")
     if isinstance(groups, str):
         known = list(dict.fromkeys(name for frame in held.pool.frames for name in frame.columns))
         if groups not in known or not all(groups in frame.columns for frame in held.pool.frames):
-            raise MismatchError(
-                f"No column {groups!r} with groups in every sample. The columns are {show(known)}."
-                f"{suggest(groups, known)} Give a column that all samples have, or an array.",
-                expected=known,
-                got=(groups,),
-            )
+            raise no_groups(groups, known)
         labels = np.concatenate([np.asarray(frame.column(groups)) for frame in held.pool.frames])
     else:
         labels = as_array(in_order(groups, held.pool.frames, "The series of groups"), "groups")
@@ -146,11 +138,7 @@ def group_codes(held: Any, groups: Any) -> Integers:
         )
     labels = labels if held.kept is None else labels[held.kept]
     if missing := sum(is_missing(label) for label in labels.tolist()):
-        raise MissingValuesError(
-            f"{missing} rows have no group, so it is unknown which rows they depend on. Fill the groups in; a row that "
-            "depends on no other is a group of its own.",
-            columns={"groups": missing},
-        )
+        raise missing_groups(missing)
     try:
         codes, firsts = _by_first_appearance(labels)
     except TypeError as error:
@@ -159,14 +147,7 @@ def group_codes(held: Any, groups: Any) -> Integers:
     astray = np.flatnonzero(source[firsts][codes] != source)
     if len(astray):
         row = astray[0]
-        one, other = str(held.names[source[firsts[codes[row]]]]), str(held.names[source[row]])
-        raise MismatchError(
-            f"Group {labels.tolist()[row]!r} has rows in {one!r} and in {other!r}, but samples were drawn apart from "
-            "one another, and groups are drawn within them. Number the groups of each sample on their own, or leave "
-            "out those that were drawn twice.",
-            expected=(one,),
-            got=(one, other),
-        )
+        raise spanning_group(labels.tolist()[row], held.names[source[firsts[codes[row]]]], held.names[source[row]])
     return codes
 
 

@@ -35,7 +35,8 @@ QUESTIONS = {
     "ks tests": "check_biases(method='ks') and 'ks-bootstrap'",
     "sensitivity": "sensitivity",
     "bounds": "bounds",
-    "bootstrap": "bootstrap of means and of functions",
+    "bootstrap": "bootstrap of means and of normalisers",
+    "bootstrap of functions": "bootstrap of a function of the weights",
     "draws": "sample without replacement",
     "draws with replacement": "sample(replace=True), torch_sampler, torch_weights",
     "new rows": "weigh",
@@ -88,8 +89,7 @@ NOES = (
     No("bounds", THEORY, parts=("known values", "parameters", "both")),
     No("ks tests", f"check_biases(method='ks') {IN_ENGINE}", ENGINE),
     No("ks tests", LAW, parts=ESTIMATED),
-    No("tests of parameters", f"A likelihood-ratio test {IN_ENGINE}", ENGINE),
-    No("bootstrap", f"A bootstrap, but for that of normalisers with indicator biases, {IN_ENGINE}", ENGINE),
+    No("bootstrap of functions", f"A bootstrap of a function of the weights {IN_ENGINE}", ENGINE),
     No("draws with replacement", f"Drawing rows with replacement {IN_ENGINE}", ENGINE),
 )
 
@@ -104,6 +104,11 @@ def refusal(question: str, holder: Holder, part: Part = "none") -> VardiError:
     no = refused(question, holder, part)
     assert no is not None
     return NeedsRowsError(no.reason) if no.holders == ENGINE else VardiError(no.reason)
+
+
+def reasons() -> str:
+    """Return why there is no answer, as a list in Markdown."""
+    return "\n".join(f"- {reason}" for reason in dict.fromkeys(no.reason for no in NOES))
 
 
 def table() -> str:

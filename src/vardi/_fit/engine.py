@@ -27,7 +27,8 @@ from vardi._inputs.frames.functions import bias_of, is_function, name_of
 from vardi._inputs.pool import Name
 from vardi._rows.engine.distribution import EngineDistribution
 from vardi._rows.engine.draw import drawn_rows
-from vardi._rows.engine.functions import ZERO, EngineFunction, compiled_functions
+from vardi._rows.engine.functions import ONE, ZERO, EngineFunction, compiled_functions
+from vardi._rows.engine.groups import GroupSums, sums_in_groups
 from vardi._rows.engine.labels import EngineLabels
 from vardi._rows.engine.model import EngineKnown, EngineModel
 from vardi._rows.engine.moments import EngineMoments, is_endless
@@ -47,6 +48,7 @@ from vardi._solve.newton import Solution
 from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit, refit
 from vardi._types import Floats, Integers
+from vardi.errors._refusals import needs_rows
 
 ONLY_KNOWN = (
     "only the known values tell the parameters of a bias, so that the samples alone fit any column these speak of. "
@@ -316,6 +318,19 @@ class InEngine:
         ]
 
     # what takes rows
+
+    def in_groups(self, statistic: Any, groups: Any, seed: int, identity: str | None) -> GroupSums:
+        """Ask for sums within groups of rows, of statistics, of 1 and of the biases that no row was drawn with."""
+        if callable(statistic):
+            raise refusal("bootstrap of functions", "engine")
+        if groups is not None and not isinstance(groups, str):
+            raise needs_rows("A bootstrap of groups that are not a column")
+        if groups is None and any(part.counted for part in self.model.parts):
+            raise needs_rows("A bootstrap of means, where rows stand for several of their like,")
+        statistics = [statistic] if is_function(statistic) else statistic
+        idle = [_bias(self.measure, int(k)) for k in np.flatnonzero(self.rows.sizes == 0)]
+        functions = [*([] if statistic is None else self.matrix(statistics)), ONE, *idle]
+        return sums_in_groups(self.measure, functions, groups, seed, identity, self.names)
 
     def refit(self, counts: Floats, *, tol: float, may_part: bool, rng: np.random.Generator | None = None) -> Refit:
         """Solve again for other counts of the distinct rows; known values with an error are drawn anew by rng."""

@@ -85,7 +85,7 @@ def lazy_verdict_of(frames: OpenFrames, known: Any) -> Verdict:
     model, _, _ = _model(pool, given, found)
     joint = joint_rows(pool, model, found, is_all=is_all)
     try:
-        joining = joining_of(joint if isinstance(joint, Joint) else joint.few, pool.names, verdict)
+        joining = joining_of(joint.few, pool.names, verdict)
     except NotIdentifiableError as error:
         if error.verdict is None:
             raise

@@ -190,6 +190,7 @@ class DebiasedSample(Weighted):
         level: float = 0.95,
         jobs: int | None = None,
         progress: Progress | None = None,
+        id: str | None = None,
     ) -> Bootstrap:
         """Refit the normalisers to resampled rows, and give the spread of a statistic over the refits.
 
@@ -202,6 +203,9 @@ class DebiasedSample(Weighted):
         n, seed, kind, groups, level, jobs, progress
             As for :func:`vardi._estimate.bootstrap.bootstrap`: draws; their seed; ``"bayesian"`` (every row stays) or
             ``"rows"``; clusters or blocks of dependent rows; coverage; threads; a callback.
+        id : str, optional
+            In an engine, where whole groups of rows are drawn by one query in all: the column that identifies a row,
+            where the engine has no row number of its own.
 
         Examples
         --------
@@ -212,9 +216,8 @@ class DebiasedSample(Weighted):
         Bayesian bootstrap: 200 refits, none failed
         MEDV  23.2 ± 1.0 (95%: 21.2 to 25.2)
         """
-        return bootstrap(
-            self.held, statistic, n, seed, kind=kind, groups=groups, level=level, jobs=jobs, progress=progress
-        )
+        options: dict[str, Any] = {"kind": kind, "groups": groups, "level": level, "jobs": jobs, "progress": progress}
+        return bootstrap(self.held, statistic, n, seed, **options, identity=id)
 
     def check_biases(
         self,

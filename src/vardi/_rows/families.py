@@ -46,6 +46,9 @@ class Model(Protocol):
     def scale(self) -> Floats: ...
     @property
     def scaled(self) -> bool: ...
+    @property
+    def tilt(self) -> Model:
+        """The exponential tilt that the family is like where it is nearly constant; itself where it is one."""
 
     def starts(self) -> Sequence[Floats]:
         """Return where to start from, all theta."""
@@ -78,6 +81,11 @@ class Linear:
     mean: Floats
     deviation: Floats
     scaled: bool = True
+
+    @property
+    def tilt(self) -> Linear:
+        """The family itself."""
+        return self
 
     @property
     def scale(self) -> Floats:
@@ -185,6 +193,11 @@ class Function:
     def names(self) -> tuple[str, ...]:
         """The names of the parameters."""
         return self.family.names
+
+    @property
+    def tilt(self) -> Function:
+        """The family itself: where it is constant is not known."""
+        return self
 
     @property
     def scale(self) -> Floats:

@@ -8,7 +8,7 @@ columns more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -220,9 +220,15 @@ class Joint:
             joint.logs = self.logs
         return joint
 
-    def with_families(self, families: Mapping[int, Model]) -> Joint:
-        """Return the same rows with other families."""
+    def with_tilts(self, states: Collection[int]) -> Joint:
+        """Return the same rows with the families of some biases replaced by the tilts that they are like."""
+        families = {k: model.tilt if k in states else model for k, model in self.families.items()}
         return Joint(self.base, families, self.known)
+
+    @property
+    def few(self) -> Joint:
+        """The rows themselves: those in memory that a search may start on."""
+        return self
 
     def subset(self, rows: Integers) -> Joint:
         """Return some of the rows."""

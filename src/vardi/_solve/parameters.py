@@ -53,7 +53,7 @@ def starts(joint: Joint) -> Sequence[Floats]:
     curves: dict[int, Any] = {k: model for k, model in families.items() if isinstance(model, Logistic)}
     choices: dict[int, Sequence[Floats]] = {k: model.starts() for k, model in families.items()}
     if curves:
-        tilted = joint.with_families({k: curves[k].tilt if k in curves else model for k, model in families.items()})
+        tilted = joint.with_tilts(curves)
         first = np.concatenate([model.starts()[0] for model in tilted.families.values()])
         found = descend(tilted, first_point(tilted, first), held_of(tilted), tol=0.1, settled=0.5)
         theta = found.v[tilted.coordinates.theta]

@@ -186,3 +186,33 @@ def not_finite(count: int, name: str | None) -> MissingValuesError:
         "two expectations.",
         columns={"values" if name is None else name: count},
     )
+
+
+def no_groups(column: str, known: Sequence[str]) -> MismatchError:
+    """Refuse groups by a column that some frames do not have."""
+    return MismatchError(
+        f"No column {column!r} with groups in every sample. The columns are {show(known)}.{suggest(column, known)} "
+        "Give a column that all samples have, or an array.",
+        expected=known,
+        got=(column,),
+    )
+
+
+def missing_groups(count: int) -> MissingValuesError:
+    """Refuse rows without a group."""
+    return MissingValuesError(
+        f"{count} rows have no group, so it is unknown which rows they depend on. Fill the groups in; a row that "
+        "depends on no other is a group of its own.",
+        columns={"groups": count},
+    )
+
+
+def spanning_group(group: object, one: object, other: object) -> MismatchError:
+    """Refuse a group with rows in two samples."""
+    return MismatchError(
+        f"Group {group!r} has rows in {str(one)!r} and in {str(other)!r}, but samples were drawn apart from one "
+        "another, and groups are drawn within them. Number the groups of each sample on their own, or leave out those "
+        "that were drawn twice.",
+        expected=(str(one),),
+        got=(str(one), str(other)),
+    )

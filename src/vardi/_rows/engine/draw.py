@@ -1,8 +1,7 @@
 """Rows drawn by weight and without replacement where they are: those with the smallest E / pi.
 
-E is exponential, from a hash of a seed and of what identifies the row, in whole numbers below 2^53: every engine draws
-the same rows. Of exponential clocks with rates pi the first to ring is that of row i with probability pi_i, and so on
-among those that are left.
+E is exponential, from a hash of a seed and of what identifies the row: every engine draws the same rows. Of exponential
+clocks with rates pi the first to ring is that of row i with probability pi_i, and so on among those that are left.
 """
 
 from __future__ import annotations
@@ -14,15 +13,13 @@ import numpy as np
 
 from vardi._inputs.engine.asking import answering
 from vardi._inputs.engine.part import PREFIX, Change, Part
+from vardi._rows.engine.hashing import hashed, uniform
 from vardi._rows.engine.moments import EngineMoments
 from vardi._rows.engine.search import first_reaching
 from vardi.biases._expressions.targets import literal
 from vardi.errors import MismatchError
-from vardi.errors._refusals import needs_rows
 
-PRIME = 67_108_859  # the largest below 2^26, so that squares are whole numbers below 2^53
-ROUNDS = 8
-KEY, ROW, LEFT, RIGHT = (f"{PREFIX}{what}" for what in ("key", "row", "left", "right"))
+KEY = f"{PREFIX}key"
 
 
 def drawn_rows(at: EngineMoments, n: int, seed: int | None, identity: str | None = None) -> dict[int | None, Any]:
@@ -60,58 +57,13 @@ def drawn_rows(at: EngineMoments, n: int, seed: int | None, identity: str | None
 
 def with_key(at: EngineMoments, part: Part, place: int, seed: int | None, identity: str | None) -> Change:
     """Return what puts E / pi on the rows of a part, by which they are ordered."""
-    constants = np.random.SeedSequence(seed, spawn_key=(place,)).generate_state(ROUNDS) % PRIME
-    number = _numbered(part, identity)
+    halves = hashed(part, place, seed, identity, "Drawing rows")
 
     def change(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        mixed = number(at.point(frame)).with_columns(**_halves())
-        for constant in constants.tolist():
-            mixed = mixed.with_columns(**_mixed(constant))
-        uniform = (nw.col(LEFT).cast(nw.Float64) + (nw.col(RIGHT).cast(nw.Float64) + 0.5) / PRIME) / PRIME
         pi = part.times_count(at.point.weight)
-        return mixed.with_columns(**{KEY: (uniform.log() * -1.0) / pi})
+        return halves(at.point(frame)).with_columns(**{KEY: (uniform().log() * -1.0) / pi})
 
     return change
-
-
-def _numbered(part: Part, identity: str | None) -> Change:
-    """Return what puts a whole number on each row of a part."""
-    if identity is None:
-        if not part.frame.implementation.is_polars():
-            raise needs_rows("Drawing rows without a column that identifies them (id=)")
-        return _in_their_order
-    schema = part.schema
-    if identity not in schema:
-        raise MismatchError(
-            f"There is no column {identity!r} that identifies rows. Name one of {', '.join(map(repr, schema))}.",
-            expected=tuple(schema),
-            got=(identity,),
-        )
-    if schema[identity].is_integer():
-        return lambda frame: frame.with_columns(**{ROW: nw.col(identity).cast(nw.Int64)})
-    # Texts and dates are numbered in their order.
-    return lambda frame: frame.with_row_index(ROW, order_by=identity).with_columns(**{ROW: nw.col(ROW).cast(nw.Int64)})
-
-
-def _in_their_order(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return a frame of Polars, whose rows have an order, with their numbers."""
-    numbered: nw.LazyFrame[Any] = nw.from_native(frame.to_native().with_row_index(ROW))
-    return numbered.with_columns(**{ROW: nw.col(ROW).cast(nw.Int64)})
-
-
-def _halves() -> dict[str, nw.Expr]:
-    """Return a whole number as two below the prime; negative ones have halves of their own."""
-    size = nw.when(nw.col(ROW) < 0).then(nw.col(ROW) * -1).otherwise(nw.col(ROW))
-    low = size % PRIME
-    high = ((size - low).cast(nw.Float64) / float(PRIME) + 0.5).floor().cast(nw.Int64) * 2
-    sign = nw.when(nw.col(ROW) < 0).then(nw.lit(1, nw.Int64)).otherwise(nw.lit(0, nw.Int64))
-    return {LEFT: low, RIGHT: (high + sign) % PRIME}
-
-
-def _mixed(constant: int) -> dict[str, nw.Expr]:
-    """Return a round of a Feistel network: (l, r) -> (r, l + (r + constant)^2), all modulo the prime."""
-    moved = (nw.col(RIGHT) + constant) % PRIME
-    return {LEFT: nw.col(RIGHT), RIGHT: (nw.col(LEFT) + moved * moved) % PRIME}
 
 
 def _threshold(at: EngineMoments, keys: list[Change], n: int) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -146,6 +146,12 @@ class EngineRows:
         few = self.few.with_masses_of(groups, masses)
         return EngineRows(replace(self.model, parts=parts, known=known), lambda: few, self._reach)
 
+    def with_tilts(self, states: Collection[int]) -> EngineRows:
+        """Return the same rows with the families of some biases replaced by the tilts that they are like."""
+        families = {k: family.tilt if k in states else family for k, family in self.families.items()}
+        model = replace(self.model, families=families)
+        return EngineRows(model, lambda: self.few.with_tilts(states), self._reach)
+
     def with_values(self, means: Floats) -> EngineRows:
         """Return the same rows with other known values."""
         model = replace(self.model, known=replace(self.model.known, means=means))
@@ -194,13 +200,22 @@ class EngineRows:
     def _asked(self, point: EnginePoint, *, objective: bool) -> JointSums:
         total: dict[Hashable, float] = {}
         for part in self.model.parts:
-            terms, counted = self._terms(point, part, objective=objective)
+            terms, counted = self.terms(point, part, objective=objective)
             for key, value in zip(terms, part.sums(list(terms.values()), point, counted), strict=True):
                 total[key] = total.get(key, 0.0) + float(value)
+        return self.placed(point, total, objective=objective)
+
+    def placed(self, point: EnginePoint, total: Mapping[Hashable, float], *, objective: bool) -> JointSums:
+        """Return sums of the terms, each in its place; linear in the sums."""
         return _Found(self, point, total).sums(objective=objective)
 
-    def _terms(self, point: EnginePoint, part: Part, *, objective: bool) -> tuple[Terms, Change | None]:
-        """Return what to sum over a part, and the columns that it needs beside those of the point."""
+    def terms(
+        self, point: EnginePoint, part: Part, *, objective: bool, own: bool = False
+    ) -> tuple[Terms, Change | None]:
+        """Return what to sum over a part, and the columns that it needs beside those of the point.
+
+        Sums over the own rows of a family that is linear in its parameters are asked for once, unless ``own``.
+        """
         asked = point.active[point.active != largest(self.sizes)].tolist()
         x = {i: point.x(i) for i in asked}
         counted = {i: nw.col(COUNTED.format(i)) for i in asked} if part.counted else x
@@ -217,6 +232,9 @@ class EngineRows:
             terms["log_mass"] = part.times_count(point.mass.log())
         for k in self.families:
             terms |= self._terms_of_family(point, part, k, objective=objective)
+            if own and not self.families[k].curved:
+                mine = {("own", k, j): part.only(k, part.times_count(z)) for j, z in enumerate(point.gradient(k))}
+                terms |= {key: term for key, term in mine.items() if term is not None}
         return terms, with_columns(columns)
 
     def _terms_of_family(self, point: EnginePoint, part: Part, k: int, *, objective: bool) -> Terms:
@@ -331,11 +349,12 @@ class _Found:
 
     def _own(self, k: int) -> tuple[Floats, float]:
         """Return the sums of t_k, and of log omega_k without its known factor, over the rows of sample k."""
-        if not self.rows.families[k].curved:
-            own = self.rows._own_features[k]
-            return own, float(own @ self.point.theta[self.rows.places[k]])
         p = len(self.rows.families[k].names)
-        return np.array([self.total["own", k, a] for a in range(p)]), float(self.total.get(("own log", k), 0.0))
+        asked = ("own", k, 0) in self.total
+        own = np.array([self.total["own", k, a] for a in range(p)]) if asked else self.rows._own_features[k]
+        if not self.rows.families[k].curved:
+            return own, float(own @ self.point.theta[self.rows.places[k]])
+        return own, float(self.total.get(("own log", k), 0.0))
 
     def _of_family(self, k: int, where: slice, x: Floats, information: Floats, bend: Floats) -> None:
         r"""Add what the parameters of bias k do.

@@ -46,6 +46,11 @@ class EngineFamily:
         return self.model.names
 
     @property
+    def tilt(self) -> EngineFamily:
+        """The exponential tilt in the same columns; the family itself where it is one."""
+        return EngineFamily(self.model.tilt, self.columns) if self.curved else self
+
+    @property
     def scale(self) -> Floats:
         """What turns theta into the user's parameters."""
         return self.model.scale

@@ -115,25 +115,32 @@ class EngineMoments:
         m, d = len(functions), len(self.coordinates)
         if eta is None:
             return Moments(self._totals(functions), np.zeros((d, m)))
-        active = self.point.active.tolist()
-        rows = [*active, None] if self.coordinates.uncertain else active  # None stands for 1 / S
-        total, against = np.zeros(m), np.zeros((d, m))
-        inverse = np.zeros(m)
-        for part in self.parts:
-            values = {
-                VALUE.format(j): part.times_count((f(part) - float(eta[j])) * self.point.weight)
-                for j, f in enumerate(functions)
-            }
-            terms = [nw.col(name) for name in values]
-            for i in rows:
-                x = self.point.weight if i is None else self.point.x(i)
-                terms += [nw.col(name) * x for name in values]
-            found = part.sums(terms, self.point, with_columns(values)).reshape(-1, m)
-            total += found[0]
-            against[active] += found[1 : 1 + len(active)]
-            inverse += found[-1] if self.coordinates.uncertain else 0.0
-        against[self.coordinates.epsilon] = np.outer(self.point.weight_of_epsilon, inverse)
-        return Moments(total + eta * self.n, against)
+        asked = [(part, *self.terms(part, functions, eta)) for part in self.parts]
+        moments = self.placed(np.sum([part.sums(terms, self.point, values) for part, terms, values in asked], axis=0))
+        return Moments(moments.total + eta * self.n, moments.against)
+
+    def terms(
+        self, part: Part, functions: Sequence[EngineFunction], eta: Floats
+    ) -> tuple[list[nw.Expr], Change | None]:
+        """Return what to sum over a part for the moments of functions less eta, and the columns that it needs."""
+        values = {
+            VALUE.format(j): part.times_count((f(part) - float(eta[j])) * self.point.weight)
+            for j, f in enumerate(functions)
+        }
+        x = [self.point.x(i) for i in self.point.active.tolist()]
+        x += [self.point.weight] if self.coordinates.uncertain else []
+        terms = [nw.col(name) for name in values]
+        return terms + [nw.col(name) * one for one in x for name in values], with_columns(values)
+
+    def placed(self, sums: Floats) -> Moments:
+        """Return sums of the terms, each in its place; linear in the sums."""
+        active = self.point.active
+        rows = 1 + len(active) + bool(self.coordinates.uncertain)
+        found = sums.reshape(rows, -1)
+        against = np.zeros((len(self.coordinates), found.shape[1]))
+        against[active] = found[1 : 1 + len(active)]
+        against[self.coordinates.epsilon] = np.outer(self.point.weight_of_epsilon, found[-1])
+        return Moments(found[0], against)
 
     def deviations(
         self, functions: Sequence[EngineFunction], eta: Floats, b: Floats, centres: Floats | None = None

@@ -1,0 +1,82 @@
+r"""Bootstrap of rows that stay in their engine: whole groups of rows are drawn, by one query in all.
+
+Rows are put into groups, by a column or by chance (random groups, Wolter 2007). Within a group all sums of a refit are
+linear in how often it counts, so those of a draw are sums over groups. From the solution v one step leads to that of
+the draw, :math:`\delta = -J^{-1} g_b`, with J at the solution, and a mean there is
+
+.. math:: \eta_b = \frac{\sum_i b_i f_i (1 - x_i'\delta) / S_i}{\sum_i b_i (1 - x_i'\delta) / S_i},
+
+which leaves out what is of second order in the draw.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from vardi._estimate.resampling import Kind
+from vardi._rows.engine.groups import GroupSums
+from vardi._solve.joint import At
+from vardi._solve.parameters import held_of
+from vardi._solve.refit import Refit
+from vardi._types import Floats
+
+LONG = 0.5  # change of log S along a step, root mean square over the rows, from which one step does not do
+
+
+class GroupRefits:
+    """The refit of each draw of groups.
+
+    Parameters
+    ----------
+    held : Any
+        The fit.
+    sums : GroupSums
+        Sums within groups; of functions those of the statistics, then of 1, then of biases without rows.
+    kind : {"bayesian", "rows"}
+        Exponential multiplicities, or groups drawn with replacement.
+    """
+
+    def __init__(self, held: Any, sums: GroupSums, kind: Kind) -> None:
+        self.held, self.sums, self.kind = held, sums, kind
+        self.sizes, self.point = sums.at.sizes, sums.at.point.v
+        self.idle = np.flatnonzero(self.sizes == 0)
+        self.jacobian = At.of(sums.rows, self.point, held_of(sums.rows)).jacobian
+
+    def __call__(self, rng: np.random.Generator) -> tuple[Floats, Floats] | Refit:
+        """Return means and log normalisers of a draw, or that it has no fit."""
+        sums, at = self.sums, self.sums.at.coordinates
+        likelihood, moments = sums.drawn(self._times(rng))
+        here = At(self.point, likelihood, self.sizes, at, held=-1)
+        gradient = here.gradient.copy()
+        gradient[at.epsilon] -= rng.standard_normal(at.uncertain)  # known values with an error are drawn anew
+        delta = -self.jacobian.solve(gradient)
+        if not delta @ likelihood.gram @ delta <= LONG**2 * sums.at.n:
+            return Refit(None, labels=(self.held.solution.cut[self.sizes > 0] > 0).astype(np.int64))
+        total = moments.total - delta @ moments.against
+        one = len(total) - 1 - len(self.idle)
+        return total[:one] / total[one], self._log_omegas(here, delta, total, one)
+
+    def _log_omegas(self, here: At, delta: Floats, total: Floats, one: int) -> Floats:
+        """Return the logs of the means of the biases; one with parameters has the rows of its sample."""
+        at, rows = here.coordinates, self.sums.rows
+        theta = self.point[at.theta] + delta[at.theta]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = np.log(here.sums.x[at.u] - here.sums.gram[at.u] @ delta) - self.point[at.u]
+            for k in rows.families:
+                found[k] = np.log(self.sizes[k]) - self.point[k] - delta[k] + rows.shift(theta)[k]
+            found[self.idle] = np.log(total[one + 1 :])
+        return found - float(np.log(total[one]))
+
+    def _times(self, rng: np.random.Generator) -> Floats:
+        """Return how often each group counts, with which each sample has its size."""
+        source, counts = self.sums.source, self.sums.counts
+        if self.kind == "bayesian":
+            times = rng.standard_exponential(len(source))
+        else:
+            groups = np.bincount(source, minlength=len(self.sizes))
+            drawn = [rng.multinomial(size, np.full(size, 1.0 / size)) for size in groups if size]
+            times = np.concatenate(drawn).astype(np.float64)  # groups stand sample by sample
+        rows = np.bincount(source, times * counts, minlength=len(self.sizes))
+        return times * (self.sizes / np.where(rows > 0, rows, 1.0))[source]

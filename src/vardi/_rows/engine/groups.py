@@ -1,0 +1,133 @@
+"""Sums within groups of rows, asked of an engine: all that a refit needs, linear in how often each group counts."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import narwhals as nw
+import numpy as np
+
+from vardi._inputs.engine.part import PREFIX, Change, Part
+from vardi._inputs.pool import Name
+from vardi._rows.contract import JointSums, Moments
+from vardi._rows.engine.functions import EngineFunction
+from vardi._rows.engine.hashing import LEFT, hashed
+from vardi._rows.engine.joint import EngineRows
+from vardi._rows.engine.moments import EngineMoments
+from vardi._types import Floats, Integers
+from vardi.errors import TooLargeError
+from vardi.errors._refusals import missing_groups, no_groups, spanning_group
+
+RANDOM_GROUPS = 1000  # of each sample, where rows are put into groups by chance
+MAX_GROUPS = 1_000_000  # whose sums are held in memory
+GROUP = f"{PREFIX}group"
+
+
+@dataclass(frozen=True, eq=False)
+class GroupSums:
+    """Sums over the rows of each group, which lies within one sample.
+
+    Attributes
+    ----------
+    at : EngineMoments
+        The rows at the point.
+    rows : EngineRows
+        The same rows, as they are solved.
+    keys : tuple
+        The names of the sums of the likelihood; those of functions follow them.
+    labels : list
+        What each group is called.
+    source, counts : ndarray of shape (G,)
+        Its sample, and how many rows are counted in it.
+    totals : ndarray of shape (G, T)
+        Its sums.
+    """
+
+    at: EngineMoments
+    rows: EngineRows
+    keys: tuple[Hashable, ...]
+    labels: list[object]
+    source: Integers
+    counts: Floats
+    totals: Floats
+
+    def drawn(self, times: Floats) -> tuple[JointSums, Moments]:
+        """Return the sums of the likelihood, and the moments of the functions, where group g counts times_g."""
+        total = times @ self.totals
+        likelihood = dict(zip(self.keys, total.tolist(), strict=False))
+        return self.rows.placed(self.at.point, likelihood, objective=False), self.at.placed(total[len(self.keys) :])
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """What was asked of one group."""
+
+    source: int
+    label: object
+    count: float
+    likelihood: dict[Hashable, float]
+    moments: list[float]
+
+
+def sums_in_groups(
+    at: EngineMoments,
+    functions: Sequence[EngineFunction],
+    column: str | None,
+    seed: int,
+    identity: str | None,
+    names: Sequence[Name],
+) -> GroupSums:
+    """Ask for the sums of groups, by a column or else by chance: a query for each part."""
+    changes = _by_column(at.parts, column) if column else _by_chance(at.parts, seed, identity)
+    rows = EngineRows(at.model, lambda: NotImplemented)
+    found: list[_Group] = []
+    for part, change in zip(at.parts, changes, strict=True):
+        likelihood, counted = rows.terms(at.point, part, objective=False, own=True)
+        moments, values = at.terms(part, functions, np.zeros(len(functions)))
+        asked = {str(place): term.sum() for place, term in enumerate([*likelihood.values(), *moments])}
+        for code, row in part.by_sample(asked | {"rows": part.rows}, at.point, counted, values, change, key=GROUP):
+            sums = [float(row[place]) for place in asked]
+            own = dict(zip(likelihood, sums, strict=False))
+            found.append(_Group(code, row[GROUP], float(row["rows"]), own, sums[len(likelihood) :]))
+    if column:
+        _require_within_samples(found, names)
+    found.sort(key=lambda group: (group.source, str(group.label)))  # engines give groups in any order
+    keys = tuple(dict.fromkeys(key for group in found for key in group.likelihood))  # some are of one sample only
+    totals = np.array([[*(group.likelihood.get(key, 0.0) for key in keys), *group.moments] for group in found])
+    source, counts = np.array([group.source for group in found]), np.array([group.count for group in found])
+    return GroupSums(at, rows, keys, [group.label for group in found], source, counts, totals)
+
+
+def _by_chance(parts: Sequence[Part], seed: int, identity: str | None) -> list[Change]:
+    """Return what puts rows into groups by a hash of what identifies them."""
+
+    def change(halves: Change) -> Change:
+        return lambda frame: halves(frame).with_columns(**{GROUP: nw.col(LEFT) % RANDOM_GROUPS})
+
+    return [change(hashed(part, place, seed, identity, "A bootstrap")) for place, part in enumerate(parts)]
+
+
+def _by_column(parts: Sequence[Part], column: str) -> list[Change]:
+    """Return what takes the groups from a column that all parts have."""
+    known = list(dict.fromkeys(name for part in parts for name in part.schema))
+    if not all(column in part.schema for part in parts):
+        raise no_groups(column, known)
+    found = sum(int(part.aggregates({"n": nw.col(column).n_unique()})["n"]) for part in parts)
+    if found > MAX_GROUPS:
+        raise TooLargeError(
+            f"{column!r} has {found:,} groups, and sums of each would have to be held at once. Leave groups= out where "
+            "rows do not depend on one another; else use a column of larger groups.",
+            bytes=8 * found,
+        )
+    return [lambda frame: frame.with_columns(**{GROUP: nw.col(column)})] * len(parts)
+
+
+def _require_within_samples(groups: Sequence[_Group], names: Sequence[Name]) -> None:
+    missing = sum(group.count for group in groups if group.label is None or group.label != group.label)
+    if missing:
+        raise missing_groups(int(missing))
+    first: dict[object, int] = {}
+    for group in groups:
+        if first.setdefault(group.label, group.source) != group.source:
+            raise spanning_group(group.label, names[first[group.label]], names[group.source])

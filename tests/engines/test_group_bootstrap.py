@@ -1,0 +1,172 @@
+"""Bootstrap of rows in an engine: sums within groups against rows in memory, steps against refits, errors in words."""
+
+from __future__ import annotations
+
+import duckdb
+import numpy as np
+import polars as pl
+import pytest
+from numpy.testing import assert_allclose
+
+import vardi
+from vardi._estimate.group_bootstrap import GroupRefits
+
+PARTS = {
+    "none": ("x", None),
+    "known values": ("x", {"x > 4": 0.24, "y": (3.1, 0.1)}),
+    "parameters": (vardi.logistic("x"), None),
+    "both": (vardi.power("x"), {"x > 4": (0.24, 0.01)}),
+}
+
+
+@pytest.fixture(scope="module")
+def frames():
+    rng = np.random.default_rng(0)
+    sizes = {"plain": 300, "seen": 500}
+    shapes = {"plain": 3.0, "seen": 4.0}
+    found = {}
+    for name, n in sizes.items():
+        cluster = np.arange(n) // 10
+        x = rng.gamma(shapes[name], size=n)
+        y = x + rng.normal(size=n) + rng.normal(size=n // 10)[cluster]
+        cluster = np.char.add(name[0], cluster.astype(str))
+        found[name] = pl.DataFrame({"x": x, "y": y, "id": np.arange(n), "cluster": cluster})
+    return found
+
+
+def fitted(frames, part, *, lazy):
+    bias, known = PARTS[part]
+    given = {name: frame.lazy() for name, frame in frames.items()} if lazy else frames
+    return vardi.debias(given, {"plain": 1, "seen": bias, "beyond": "x > 5"}, known=known)
+
+
+def refits_of(fit, statistic, groups=None):
+    return GroupRefits(fit.held, fit.held.in_groups(statistic, groups, 0, None), "bayesian")
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_one_step_is_a_refit_but_for_what_is_of_second_order(frames, part, monkeypatch):
+    """Each row is a group of its own, so that rows in memory can count as often: half as far, a quarter as wrong."""
+    numbered = {name: frame.with_columns(row=pl.lit(name) + pl.col("id").cast(str)) for name, frame in frames.items()}
+    memory, refits = fitted(frames, part, lazy=False), refits_of(fitted(numbered, part, lazy=True), ["x", "y"], "row")
+    rows = [row for frame in numbered.values() for row in frame["row"]]
+    place = np.array([refits.sums.labels.index(row) for row in rows])
+    source, drawn = memory.held.source, np.random.default_rng(1).standard_exponential(len(rows)) - 1.0
+    values = np.column_stack([memory.held.values("x"), memory.held.values("y")])
+    before = np.append(memory.expectations(["x", "y"]).values, list(memory.log_omegas.values()))
+    wrong = []
+    for far in (0.1, 0.05):
+        times = 1.0 + far * drawn
+        times *= (np.bincount(source) / np.bincount(source, times))[source]
+        counted = np.empty(len(rows))
+        counted[place] = times
+        monkeypatch.setattr(refits, "_times", lambda rng, counted=counted: counted)
+        means, log_omegas = refits(_Still())
+        refit = memory.held.refit(times, tol=1e-12, may_part=False)
+        exact = (refit.weights * times) @ values / (refit.weights @ times)
+        wrong.append(np.abs(np.append(means - exact, log_omegas - refit.log_omegas)))
+    moved = np.abs(np.append(means, log_omegas) - before)
+    told = wrong[0] > 1e-7  # what is known has no error to shrink, and refits stop at rounding
+    assert told.sum() >= 3
+    assert (wrong[1] < np.maximum(0.2 * moved, 1e-7)).all()
+    assert (wrong[1][told] < 0.35 * wrong[0][told]).all()
+
+
+class _Still:
+    """Draws known values where they are."""
+
+    def standard_normal(self, size):
+        return np.zeros(size)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_sums_of_groups_add_up_to_those_of_all_rows(frames, part):
+    fit = fitted(frames, part, lazy=True)
+    refits = refits_of(fit, "y")
+    sums, moments = refits.sums.drawn(np.ones(len(refits.sums.source)))
+    held = fit.held
+    assert_allclose(refits.sums.counts.sum(), 800)
+    assert_allclose(moments.total[0] / moments.total[1], fit.expectation("y").value, rtol=1e-12)
+    assert_allclose(sums.x[:2], held.rows.sizes[:2], rtol=1e-9)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_errors_are_those_of_memory(frames, part):
+    """400 draws: the error of a standard error is 3.5%, that of some 800 groups less."""
+    fit, memory = fitted(frames, part, lazy=True), fitted(frames, part, lazy=False)
+    found = fit.bootstrap(["x", "y"], n=400)
+    assert found.failed == 0
+    assert_allclose(found.stderr, memory.expectations(["x", "y"]).stderr, rtol=0.12)
+    logs = [estimate.stderr for estimate in memory.log_normalisers().values()]
+    assert_allclose(found.log_omegas.std(axis=0)[1:], logs[1:], rtol=0.15)
+    rows = fit.bootstrap("y", n=400, kind="rows", seed=2)
+    assert_allclose(rows.stderr, memory.expectation("y").stderr, rtol=0.12)
+
+
+def test_groups_of_a_column_are_drawn_whole(frames):
+    fit, memory = fitted(frames, "none", lazy=True), fitted(frames, "none", lazy=False)
+    found, wanted = (one.bootstrap("y", n=400, groups="cluster") for one in (fit, memory))
+    assert_allclose(found.stderr, wanted.stderr, rtol=0.12)
+    assert found.stderr > 1.2 * fit.bootstrap("y", n=400).stderr
+
+
+def test_a_draw_depends_on_the_seed_and_its_number_alone(frames):
+    fit = fitted(frames, "none", lazy=True)
+    done = []
+    first = fit.bootstrap("y", n=20, progress=lambda i, n: done.append((i, n)))
+    assert_allclose(fit.bootstrap("y", n=10).values, first.values[:10])
+    assert (fit.bootstrap("y", n=10, seed=1).values != first.values[:10]).all()
+    assert done[-1] == (20, 20)
+
+
+def test_duckdb_needs_a_column_that_identifies_rows_and_then_draws_the_same(frames):
+    connection = duckdb.connect()
+    tables = {}
+    for name, frame in frames.items():
+        connection.register(f"rows_{name}", frame.to_arrow())
+        tables[name] = connection.table(f"rows_{name}")
+    fit = vardi.debias(tables, {"plain": 1, "seen": "x"})
+    with pytest.raises(vardi.errors.NeedsRowsError, match=r"A bootstrap without a column that identifies rows \(id=\)"):
+        fit.bootstrap("y", n=10)
+    polars = vardi.debias({name: frame.lazy() for name, frame in frames.items()}, {"plain": 1, "seen": "x"})
+    assert_allclose(fit.bootstrap("y", n=10, id="id").values, polars.bootstrap("y", n=10, id="id").values, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"statistic": np.mean}, "NeedsRowsError", "A bootstrap of a function of the weights needs rows in memory"),
+        ({"statistic": np.ones(800)}, "NeedsRowsError", "values that are not columns"),
+        ({"groups": np.ones(800)}, "NeedsRowsError", "groups that are not a column"),
+        ({"groups": "clusters"}, "MismatchError", "No column 'clusters' with groups.*Did you mean 'cluster'"),
+        ({"groups": "id"}, "MismatchError", "Group 0 has rows in 'plain' and in 'seen'"),
+    ],
+)
+def test_what_is_refused(frames, options, error, said):
+    fit = fitted(frames, "none", lazy=True)
+    with pytest.raises(getattr(vardi.errors, error), match=said):
+        fit.bootstrap(**{"statistic": "y", "n": 10, **options})
+
+
+def test_rows_that_stand_for_several_are_refused(frames):
+    counted = {name: frame.with_columns(n=pl.lit(2)).lazy() for name, frame in frames.items()}
+    fit = vardi.debias(counted, {"plain": 1, "seen": "x"}, counts="n")
+    with pytest.raises(vardi.errors.NeedsRowsError, match="where rows stand for several of their like"):
+        fit.bootstrap("y", n=10)
+
+
+def test_rows_without_a_group_are_counted(frames):
+    given = {
+        name: frame.with_columns(pl.when(pl.col("id") > 2).then("cluster").alias("cluster")).lazy()
+        for name, frame in frames.items()
+    }
+    fit = vardi.debias(given, {"plain": 1, "seen": "x"})
+    with pytest.raises(vardi.errors.MissingValuesError, match="6 rows have no group"):
+        fit.bootstrap("y", n=10, groups="cluster")
+
+
+def test_too_many_groups_are_refused(frames, monkeypatch):
+    monkeypatch.setattr("vardi._rows.engine.groups.MAX_GROUPS", 50)
+    fit = fitted(frames, "none", lazy=True)
+    with pytest.raises(vardi.errors.TooLargeError, match="'cluster' has 80 groups"):
+        fit.bootstrap("y", n=10, groups="cluster")
