@@ -30,7 +30,7 @@ demo: $(VENV)/.cli  ## debias the two-sample house-price case: weights and a rep
 test: $(VENV)/.test $(VENV)/.docs  ## tests and doctests
 	$(BIN)/python -m pytest $(PARALLEL) -m 'not spark and not peers'
 
-spark: $(VENV)/.test  ## on a Spark cluster of two workers: one fit of each part, lost workers, refusals
+spark: $(VENV)/.test  ## on a Spark cluster of two workers, and in Ibis: every question, lost workers, refusals
 	$(BIN)/python -m pytest -m spark tests/engines
 
 peers: $(VENV)/.test  ## against the peers, and what their own suites ask for

@@ -1,0 +1,318 @@
+"""Every question that a fit can be asked, as a function of a fit that returns numbers to compare."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import narwhals as nw
+import numpy as np
+import polars as pl
+from scipy import sparse
+from scipy.stats import gamma
+
+import vardi
+from vardi._rows import blocks, choose
+
+EQUAL = 1e-8
+KNOWN = {"x > 4": float(gamma(3).sf(4.0)), "y": (2.6, 0.1)}
+N = (150, 250)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A fit, what stands for its functions x and y, and how its rows are asked for."""
+
+    fit: vardi.DebiasedSample
+    x: Any
+    y: Any
+    new: Any
+
+
+def rows(rng):
+    x = np.concatenate([rng.gamma(3, size=N[0]), rng.gamma(4, size=N[1])])
+    return x, 0.5 * x + rng.normal(size=len(x)) + 1.0
+
+
+def data():
+    """Return rows of two samples as one frame."""
+    x, y = rows(np.random.default_rng(0))
+    found = pl.DataFrame({"x": x, "y": y, "s": np.repeat(["plain", "seen"], N), "id": np.arange(len(x))})
+    return found.sort("s", "x")  # DuckDB has no order of its own
+
+
+def frames(data):
+    return {name: data.filter(pl.col("s") == name).drop("s") for name in ("plain", "seen")}
+
+
+def declared(part):
+    seen = vardi.power("x") if part in ("parameters", "both") else "x"
+    return {"plain": 1, "seen": seen}, KNOWN if part in ("known values", "both") else None
+
+
+def of_frames(samples, part):
+    biases, known = declared(part)
+    new = {"x": np.array([0.7, 2.0, 3.1]), "y": np.array([1.0, 2.0, 3.0])}
+    return Asked(vardi.debias(samples, biases, known=known), "x", "y", pl.DataFrame(new))
+
+
+def in_memory(data, part):
+    return of_frames(frames(data), part)
+
+
+def lazy_polars(data, part):
+    return of_frames({name: frame.lazy() for name, frame in frames(data).items()}, part)
+
+
+def lazy_duckdb(data, part):
+    held = frames(data)
+    connection = duckdb.connect()
+    tables = {}
+    for name, frame in held.items():
+        connection.register(f"rows_{name}", frame.to_arrow())
+        connection.execute(f"create table {name} as select * from rows_{name}")
+        tables[name] = connection.table(name)
+    return of_frames(tables, part)
+
+
+def conditions(data, part, monkeypatch=None):
+    """Rows whose biases, families and known values are conditions, so that equal ones are collapsed."""
+    if monkeypatch is not None:
+        monkeypatch.setattr(choose, "MAX_UNCOLLAPSED_NUMBERS", 0)
+    seen = vardi.steps("x", [2, 4]) if part in ("parameters", "both") else "x > 2"
+    samples = frames(data)
+    if part not in ("parameters", "both"):
+        samples["seen"] = samples["seen"].filter(pl.col("x") > 2)
+    known = {"x > 4": 0.25, "x > 3": (0.45, 0.05)} if part in ("known values", "both") else None
+    fit = vardi.debias(samples, {"plain": 1, "seen": seen}, known=known)
+    return Asked(fit, "x", "y", pl.DataFrame({"x": [2.5, 3.5], "y": [1.0, 2.0]}))
+
+
+def matrix(data, part, form):
+    """The same rows as a matrix of biases, with a column that no sample was drawn from for a known value."""
+    x, y = data["x"].to_numpy(), data["y"].to_numpy()
+    source = np.repeat([0, 1], N)
+    omega = np.column_stack([np.ones(len(x)), x, (x > 4).astype(float)])
+    if form == "windows":
+        low, high = np.array([-np.inf, 1.0, 4.0]), np.array([np.inf, np.inf, np.inf])
+        kept = (source == 0) | (x >= 1.0)
+        x, y, source = x[kept], y[kept], source[kept]
+        omega = vardi.Windows(x, low, high)
+    known = {"beyond": (KNOWN["x > 4"])} if part == "known values" else None
+    given = {
+        "dense": lambda: omega,
+        "sparse": lambda: sparse.csr_array(omega),
+        "windows": lambda: omega,
+        "windows, dense": lambda: omega.toarray().astype(float),
+        "blocks": lambda: lambda: (omega[start : start + 64] for start in range(0, len(omega), 64)),
+    }
+    return given, omega, source, known, x, y
+
+
+def of_matrix(data, part, form, monkeypatch=None):
+    base = "windows" if form.startswith("windows") else form
+    given, _, source, known, x, y = matrix(data, part, base)
+    if form == "blocks" and monkeypatch is not None:
+        monkeypatch.setattr(blocks, "MAX_NUMBERS_IN_MEMORY", 0)
+        monkeypatch.setattr(choose, "MAX_NUMBERS_IN_MEMORY", 0)
+    fit = vardi.debias_matrix(given[form](), source, names=["plain", "seen", "beyond"], known=known)
+    new = np.array([[1.0, 0.7, 0.0], [1.0, 5.0, 1.0]]) if base != "windows" else np.array([[1.0, 1, 0], [1.0, 1, 1]])
+    return Asked(fit, x, y, new)
+
+
+def build(holder, data, part, monkeypatch):
+    """Return what is asked, and the same held densely in memory."""
+    if holder == "rows in memory":
+        return in_memory(data, part), in_memory(data, part)
+    if holder == "distinct rows":
+        dense = conditions(data, part)
+        return conditions(data, part, monkeypatch), dense
+    if holder in ("engine: Polars", "engine: DuckDB"):
+        return (lazy_polars if holder.endswith("Polars") else lazy_duckdb)(data, part), in_memory(data, part)
+    if holder == "engine: distinct":
+        samples = conditions(data, part)
+        biases, known = samples.fit.held.pool.biases, None
+        given = frames(data)
+        if part not in ("parameters", "both"):
+            given["seen"] = given["seen"].filter(pl.col("x") > 2)
+        if part in ("known values", "both"):
+            known = {"x > 4": 0.25, "x > 3": (0.45, 0.05)}
+        lazy = {name: frame.lazy() for name, frame in given.items()}
+        fit = vardi.debias(lazy, dict(zip(("plain", "seen"), biases, strict=True)), known=known)
+        return Asked(fit, "x", "y", samples.new), samples
+    dense = of_matrix(data, part, "windows, dense" if holder == "windows" else "dense")
+    return of_matrix(data, part, holder, monkeypatch), dense
+
+
+def numbers(*values):
+    return np.concatenate([np.ravel(np.asarray(value, np.float64)) for value in values])
+
+
+def of_estimate(estimate):
+    return numbers(estimate.value, estimate.stderr, estimate.interval)
+
+
+def of_estimates(found):
+    return numbers(*(of_estimate(one) for one in found))
+
+
+def weights(asked):
+    shares = list(asked.fit.weight_shares().values())
+    return numbers(shares, asked.fit.effective_rows(), _column(asked.fit.weights, "weight"))
+
+
+def _column(found, name):
+    """Return weights in the order of the rows, whatever holds them."""
+    if isinstance(found, dict):
+        return np.concatenate([_column(part, name) for part in found.values()])
+    if isinstance(found, np.ndarray | pl.Series):
+        return np.asarray(found)
+    rows = nw.from_native(found).lazy().collect(backend="pyarrow")
+    return rows.sort("x")[name].to_numpy()  # in which the rows of each sample are; engines have no order of their own
+
+
+def means(asked):
+    found = asked.fit.expectations(
+        [asked.x, asked.y] if isinstance(asked.x, str) else np.column_stack([asked.x, asked.y])
+    )
+    return numbers(found.values, found.covariance)
+
+
+def means_of_arrays(asked):
+    values = np.arange(len(asked.fit), dtype=float)
+    return of_estimate(asked.fit.expectation(values))
+
+
+def arithmetic(asked):
+    x, y = asked.fit.expectation(asked.x), asked.fit.expectation(asked.y)
+    both = asked.fit.expectations(
+        [asked.x, asked.y] if isinstance(asked.x, str) else np.column_stack([asked.x, asked.y])
+    )
+    return numbers(*map(of_estimate, (x - y, x / y, x * y, both[0] - both[1], both[0] / both[1])))
+
+
+def normalisers(asked):
+    fit = asked.fit
+    logs = of_estimates(fit.log_normalisers().values())
+    plain = of_estimates(fit.normalisers().values())
+    return numbers(list(fit.omegas.values()), list(fit.w.values()), logs, plain, fit.log_omega_covariance())
+
+
+def distribution(asked):
+    cdf = asked.fit.cdf(asked.x)
+    band = cdf.band()
+    return numbers(
+        of_estimates(cdf([2.0, 3.0])), of_estimate(cdf.quantile(0.3)), band.x, band.value, band.low, band.high, cdf.x
+    )
+
+
+def parameters(asked):
+    found = [one for own in asked.fit.parameters.values() for one in own.values()]
+    return numbers(0.0, *map(of_estimate, found))
+
+
+def known(asked):
+    check = asked.fit.known
+    if check is None:
+        return numbers(0.0)
+    lines = [(line.known, line.known_stderr, line.estimated, line.stderr) for line in check.lines]
+    return numbers(lines, check.statistic, check.df, check.pvalue)
+
+
+def ratio_tests(asked):
+    found = asked.fit.test_no_bias("seen")
+    name = next(iter(asked.fit.parameters["seen"]))
+    declared = asked.fit.test_parameters("seen", {name: 0.5})
+    return numbers(found.statistic, found.pvalue, declared.statistic, declared.pvalue)
+
+
+def columns_of(asked):
+    return ["x", "y"] if isinstance(asked.x, str) else {"x": asked.x, "y": asked.y}
+
+
+def score_test(asked):
+    check = asked.fit.check_biases(columns_of(asked))
+    cells = asked.fit.check_biases(columns_of(asked), features="cells")
+    return numbers(check.pvalue, check.statistic, list(check.by_sample.values()), cells.pvalue, cells.statistic)
+
+
+def ks_tests(asked):
+    return numbers(asked.fit.check_biases(columns_of(asked), method="ks", draws=50).pvalue)
+
+
+def sensitivity(asked):
+    found = asked.fit.sensitivity(asked.y)
+    return numbers(found.linear_lower, found.linear_upper, found.one_stderr_gamma)
+
+
+def bounds(asked):
+    found = asked.fit.bounds()
+    return numbers(found.r, found.sigma2, found.kappa)
+
+
+def bootstrap(asked):
+    engine = not asked.fit.held.in_memory
+    found = asked.fit.bootstrap(asked.y, n=20, seed=1, id="id" if engine else None)
+    assert found.failed == 0
+    assert found.stderr > 0  # which rows a draw favours depends on how they are held
+    return numbers(found.value, asked.fit.bootstrap(n=2, id="id" if engine else None).value)
+
+
+def bootstrap_of_functions(asked):
+    return numbers(asked.fit.bootstrap(lambda weights: weights.max(), n=3).value)
+
+
+def draws(asked):
+    engine = not asked.fit.held.in_memory
+    drawn = asked.fit.sample(30, seed=3, replace=False, id="id" if engine else None)
+    if isinstance(drawn, dict):
+        drawn = np.concatenate([np.asarray(_column(part, "x")) for part in drawn.values()])
+        assert len(np.unique(drawn)) == 30  # engines draw by a hash, so not the rows that memory draws
+        return numbers(30.0)
+    return numbers(float(len(drawn)))
+
+
+def draws_with_replacement(asked):
+    return numbers(float(len(asked.fit.sample(30, seed=3, replace=True))))
+
+
+def new_rows(asked):
+    return numbers(np.asarray(asked.fit.weigh(asked.new)))
+
+
+def verdict(asked):
+    found, trust = asked.fit.identify(), asked.fit.trust
+    return numbers(found.identified, found.kappa, found.weakest_rows, trust.bridging, np.nan_to_num(trust.tail_index))
+
+
+def account(asked):
+    diagnostics = asked.fit.diagnostics(["x", "y"]) if isinstance(asked.x, str) else asked.fit.diagnostics()
+    columns = [(c.pooled, c.debiased, c.stderr, c.shift, c.worth) for c in diagnostics.columns]
+    assert str(asked.fit)
+    assert "<table" in asked.fit._repr_html_()
+    return numbers(diagnostics.effective, diagnostics.second_eigenvalue, columns)
+
+
+ANSWERS = {
+    "weights": weights,
+    "means": means,
+    "means of arrays": means_of_arrays,
+    "arithmetic": arithmetic,
+    "normalisers": normalisers,
+    "distribution": distribution,
+    "parameters": parameters,
+    "known": known,
+    "tests of parameters": ratio_tests,
+    "score test": score_test,
+    "ks tests": ks_tests,
+    "sensitivity": sensitivity,
+    "bounds": bounds,
+    "bootstrap": bootstrap,
+    "bootstrap of functions": bootstrap_of_functions,
+    "draws": draws,
+    "draws with replacement": draws_with_replacement,
+    "new rows": new_rows,
+    "verdict": verdict,
+    "account": account,
+}
