@@ -278,7 +278,7 @@ class TestRefusals:
         fit = vardi.debias({k: engine(v) for k, v in samples.items()}, biases)
         for call in (
             lambda: fit.sample(3, replace=True),
-            lambda: fit.bootstrap("MEDV", n=3),
+            lambda: fit.bootstrap(np.mean, n=3),
             lambda: fit.check_biases(["MEDV"], method="ks"),
             lambda: fit.bounds(),
             lambda: fit.expectation(np.ones(300)),

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from vardi._fit.lazy_pipeline import fit_lazy, lazy_verdict_of
-from vardi._fit.pipeline import OnUnidentified, fit, verdict_of
+from vardi._fit.opened import EngineFrames, MemoryRows
+from vardi._fit.pipeline import OnUnidentified, Opened, fit, verdict_of
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.engine.pool import any_lazy, open_frames
 from vardi._inputs.given import Biases, Counts, Known, Labels, Samples
@@ -100,11 +100,7 @@ def debias(
     """
     _refuse_shares(shares)
     _require_choice(on_unidentified)
-    if any_lazy(samples):
-        frames = open_frames(samples, biases, source=source, counts=counts)
-        return fit_lazy(frames, known, on_unidentified, tol, max_iterations)
-    pool = as_pool(samples, biases, source=source, counts=counts)
-    return fit(pool, None, known, on_unidentified, tol, max_iterations, log=False)
+    return fit(_opened(samples, biases, source, counts, known), on_unidentified, tol, max_iterations)
 
 
 def debias_matrix(
@@ -154,7 +150,7 @@ def debias_matrix(
     _require_choice(on_unidentified)
     omega = _as_matrix(omega, source)
     pool = matrix_pool(omega, source, counts, names)
-    return fit(pool, omega, known, on_unidentified, tol, max_iterations, log=log)
+    return fit(MemoryRows.of(pool, known, omega, log=log), on_unidentified, tol, max_iterations)
 
 
 def _as_matrix(omega: Any, source: Any) -> Any:
@@ -205,9 +201,14 @@ def identify(
     True
     """
     _refuse_shares(shares)
+    return verdict_of(_opened(samples, biases, source, counts, known))
+
+
+def _opened(samples: Any, biases: Any, source: Any, counts: Any, known: Any) -> Opened:
+    """Return samples as the pipeline takes them: in an engine where one of them is a lazy frame, else in memory."""
     if any_lazy(samples):
-        return lazy_verdict_of(open_frames(samples, biases, source=source, counts=counts), known)
-    return verdict_of(as_pool(samples, biases, source=source, counts=counts), None, known, log=False)
+        return EngineFrames.of(open_frames(samples, biases, source=source, counts=counts), known)
+    return MemoryRows.of(as_pool(samples, biases, source=source, counts=counts), known)
 
 
 def _refuse_shares(shares: Any) -> None:

@@ -30,7 +30,7 @@ from vardi._rows.engine.draw import drawn_rows
 from vardi._rows.engine.functions import ONE, ZERO, EngineFunction, compiled_functions
 from vardi._rows.engine.groups import GroupSums, sums_in_groups
 from vardi._rows.engine.labels import EngineLabels
-from vardi._rows.engine.model import EngineKnown, EngineModel
+from vardi._rows.engine.model import EngineKnown
 from vardi._rows.engine.moments import EngineMoments, is_endless
 from vardi._rows.engine.sensitivity import common_slopes, slopes
 from vardi._rows.engine.tail import weight_tail
@@ -63,11 +63,9 @@ class InEngine:
     ----------
     pool : LazyPool
         The frames.
-    model : EngineModel
-        What depends on which coordinates of a point.
     prepared : Prepared
-        What was solved: rows with known biases and, with parameters or known values, the joint rows; each in memory
-        where equal rows were collapsed, and otherwise in the engine.
+        What was solved, and what depends on which coordinates of a point: rows with known biases and, with parameters
+        or known values, the joint rows; each in memory where equal rows were collapsed, and otherwise in the engine.
     solution : Solution
         How.
     alone : ndarray or None
@@ -84,14 +82,14 @@ class InEngine:
     def __init__(
         self,
         pool: LazyPool,
-        model: EngineModel,
         prepared: Prepared,
         solution: Solution,
         alone: Floats | None = None,
         groups: Integers | None = None,
         joining: Joining | None = None,
     ) -> None:
-        self.pool, self.model, self.prepared, self.solution = pool, model, prepared, solution
+        assert prepared.model is not None
+        self.pool, self.model, self.prepared, self.solution = pool, prepared.model, prepared, solution
         self.alone, self.groups, self.joining = alone, groups, joining
         self.joint: Any = prepared.joint
         self.names: tuple[Name, ...] = pool.names

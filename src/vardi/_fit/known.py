@@ -9,7 +9,6 @@ directions in which mu has a spread: those that tell parameters have none.
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +23,7 @@ from vardi._solve.joint import At
 from vardi._solve.parameters import held_of
 from vardi._types import Floats
 from vardi.errors import ContradictedKnownWarning
+from vardi.errors._warn import warn
 
 RANK = 1e-8  # relative size of an eigenvalue of a covariance from which a direction counts
 NOTHING = 1e-10  # of the variance of one row, below which only rounding is left
@@ -74,11 +74,8 @@ def _chi_square(gap: Floats, covariance: Floats, least: Floats) -> tuple[float, 
 def warn_of_contradiction(check: KnownCheck | None) -> None:
     """Warn where the samples contradict what is known."""
     if check is not None and check.contradicted:
-        warnings.warn(
-            f"{check.verdict} The weights meet the known values all the same. fit.known has the details.",
-            ContradictedKnownWarning,
-            stacklevel=5,
-        )
+        said = f"{check.verdict} The weights meet the known values all the same. fit.known has the details."
+        warn(said, ContradictedKnownWarning)
 
 
 def joined(held: Any) -> Verdict:

@@ -13,6 +13,7 @@ from vardi._inputs.known_on_rows import reduced, values_on
 from vardi._inputs.pool import Pool
 from vardi._rows import Rows, as_rows
 from vardi._rows.cells import with_levels
+from vardi._rows.engine.model import EngineModel
 from vardi._rows.families import Function, Model, as_model
 from vardi._rows.joint import Joint, KnownColumns
 from vardi._types import Floats, Integers
@@ -24,13 +25,13 @@ RANK = 1e-12  # relative size of a variance of known values from which it counts
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a fit in memory solves.
+    """What a fit solves.
 
     Attributes
     ----------
-    rows : Rows
+    rows : Rows or LazyRows
         The rows with their known biases; of biases with parameters the factor that is known.
-    joint : Joint or None
+    joint : Joint, EngineRows or None
         The same with parameters and known moments; None where there are none.
     known : Known or None
         What is known.
@@ -40,14 +41,17 @@ class Prepared:
         Which combinations of the known functions are linearly independent.
     pool : Pool or None
         The pool, where rows told more of its biases: the categories that have a parameter.
+    model : EngineModel or None
+        Of rows in an engine: what depends on which coordinates of a point.
     """
 
-    rows: Rows
-    joint: Joint | None = None
+    rows: Any
+    joint: Any = None
     known: Known | None = None
     values: Floats = field(default_factory=lambda: np.empty((0, 0)))
     directions: Floats = field(default_factory=lambda: np.empty((0, 0)))
     pool: Pool | None = None
+    model: EngineModel | None = None
 
     @property
     def moving(self) -> dict[int, int]:

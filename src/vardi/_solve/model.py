@@ -33,6 +33,7 @@ MIN_PROBED_ROWS = 10_000  # rows from which a few of them are looked at first
 MAX_SERIAL_NUMBERS = (
     2_000_000  # numbers (rows times coordinates) up to which threads of linear algebra only wait for one another
 )
+START_TOLERANCE = 1e-6  # of the solution of a small part of the rows, from which an engine goes on
 PROBED_ROWS = 50  # rows of each sample that mostly show that all are linked
 THIN = 1e-6  # spectral gap of a point that may be on its way to infinity
 JOINED = 1e-8  # of the means of known functions in groups: below it the groups cannot be told apart
@@ -71,20 +72,21 @@ class JointFit:
     alone : ndarray or None
         The point without known values, each group that overlap joins on its own scale; None where only these values
         tell the parameters.
-    groups : ndarray of int
-        The group of each bias within which overlap compares the samples; -1 for a state without rows.
+    groups : ndarray of int or None
+        The group of each bias within which overlap compares the samples; -1 for a state without rows. None where all
+        are one, with known biases alone.
     joining : Joining or None
         How known values join the groups; None where there is one.
     """
 
     solution: Solution
-    alone: Floats | None
-    groups: Integers
+    alone: Floats | None = None
+    groups: Integers | None = None
     joining: Joining | None = None
 
 
 def solve_joint(
-    joint: Joint,
+    joint: Joint | EngineRows,
     names: Sequence[Name],
     known: Known | None,
     values: Floats,
@@ -97,8 +99,8 @@ def solve_joint(
 
     Parameters
     ----------
-    joint : Joint
-        The rows.
+    joint : Joint or EngineRows
+        The rows, in memory or in an engine: there from the solution of a small part of them on.
     names : sequence
         A name for each bias.
     known : Known or None
@@ -108,8 +110,11 @@ def solve_joint(
     verdict : Verdict
         Of the overlap.
     """
-    with single_threaded_blas() if len(joint) * len(joint.coordinates) <= MAX_SERIAL_NUMBERS else nullcontext():
-        return _solved(joint, names, known, values, verdict, tol, max_iterations)
+    rows, few = joint, joint.few
+    near = tol if few is rows else START_TOLERANCE
+    with single_threaded_blas() if len(few) * len(few.coordinates) <= MAX_SERIAL_NUMBERS else nullcontext():
+        found = _solved(few, names, known, values, verdict, near, max_iterations)
+    return _polished_in_engine(rows, found, tol, max_iterations) if isinstance(rows, EngineRows) else found
 
 
 def _solved(
@@ -141,23 +146,13 @@ def _solved(
             raise error
     if joint.families:
         require_identified(joint, walk.at, names)
-        warn_of_vague_parameters(joint, walk.at, names, stacklevel=6)
+        warn_of_vague_parameters(joint, walk.at, names)
     without = start if known is not None and identified else None
     return JointFit(_solution(joint, walk, groups), without, groups, joining)
 
 
-def solve_in_engine(
-    rows: EngineRows,
-    names: Sequence[Name],
-    known: Known | None,
-    values: Floats,
-    verdict: Verdict,
-    *,
-    tol: float,
-    max_iterations: int,
-) -> JointFit:
+def _polished_in_engine(rows: EngineRows, few: JointFit, tol: float, max_iterations: int) -> JointFit:
     """Solve where the rows are, from the solution of a small part of them in memory."""
-    few = solve_joint(rows.few, names, known, values, verdict, tol=1e-6, max_iterations=max_iterations)
     held = held_of(rows.few)
     assert few.solution.point is not None
     walk = meet(rows, few.solution.point, held, tol=tol, most=max_iterations)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from vardi._solve.joint import FAR, At, Walk, descend, hold
 from vardi._types import Floats
 from vardi.errors import UnidentifiedParametersError, WeakParametersWarning
 from vardi.errors._texts import show
+from vardi.errors._warn import warn
 
 LEFT = 1e-6  # share of the information on a direction that other parameters leave, below which it is not determined
 SEPARATED = 0.5  # rows, all together, that could be of another sample
@@ -200,7 +200,7 @@ def unknown_everywhere(names: Sequence[Name], verdict: Verdict | None) -> Uniden
     )
 
 
-def warn_of_vague_parameters(joint: Joint, here: At, names: Sequence[Name], stacklevel: int) -> None:
+def warn_of_vague_parameters(joint: Joint, here: At, names: Sequence[Name]) -> None:
     """Warn of a logistic curve of which it is not known whether selection is rare or nearly sure."""
     at = here.coordinates
     for k, model in joint.families.items():
@@ -212,11 +212,10 @@ def warn_of_vague_parameters(joint: Joint, here: At, names: Sequence[Name], stac
         error = float(np.sqrt(max(here.information.solve(unit)[place], 0.0)))
         if error > VAGUE:
             columns = ", ".join(repr(name) for name in model.names[1:])
-            warnings.warn(
+            warn(
                 f"The log odds of selection into {str(names[k])!r}, where columns have their means, have standard "
                 f"error {error:.1f}: the samples hardly tell which logistic curve it is, so normal intervals of its "
                 "parameters are rough. Means over the population do not suffer. vardi.exponential_tilt"
                 f"({columns}) has no intercept to estimate.",
                 WeakParametersWarning,
-                stacklevel=stacklevel,
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from inspect import Parameter, signature
 from typing import Any
@@ -24,6 +23,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from vardi._types import Floats
 from vardi.errors import WeightBlindError, WeightBlindWarning
+from vardi.errors._warn import warn
 
 BLIND_BUT_RIGHT = (
     DictVectorizer,
@@ -98,12 +98,11 @@ def require_weight_use(estimator: Any) -> None:
         )
     blind = blind_steps(estimator)
     if blind:
-        warnings.warn(
+        warn(
             f"Without sample_weight in fit, and so learning from the biased pool: {', '.join(blind)}. The other steps "
             "learn from the population. Use resample=True, which draws rows by weight for all steps, or steps that "
             "take sample_weight.",
             WeightBlindWarning,
-            stacklevel=3,
         )
 
 

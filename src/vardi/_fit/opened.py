@@ -1,0 +1,171 @@
+"""Samples and biases as they were given: what the pipeline asks of rows in memory, and of rows in an engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._fit.engine import InEngine
+from vardi._fit.memory import InMemory
+from vardi._fit.prepare import Prepared, counted, independent, prepare, require_told
+from vardi._inputs.engine.distinct import DistinctRows
+from vardi._inputs.engine.pool import LazyPool, OpenFrames
+from vardi._inputs.known import Known, as_known
+from vardi._inputs.pool import Name, Pool
+from vardi._rows.dense import Dense
+from vardi._rows.engine.choose import as_dense, few_rows, functions_on, joint_rows
+from vardi._rows.engine.lazy_rows import LazyRows
+from vardi._rows.engine.levels import with_levels
+from vardi._rows.engine.model import EngineKnown, EngineModel
+from vardi._solve.identify import Verdict, connected, judge
+from vardi._solve.model import JointFit
+from vardi._solve.newton import GAP, Solution, solve
+from vardi._types import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryRows:
+    """A pool whose rows are in memory, or read in blocks.
+
+    Attributes
+    ----------
+    pool : Pool
+        What the user gave.
+    omega : Any
+        The values of the biases, where these were given as a matrix.
+    known : Any
+        What is known of the population, as it was given.
+    log : bool
+        Whether omega holds logs.
+    kept : ndarray of bool
+        Which rows of the pool the fit rests on.
+    """
+
+    pool: Pool
+    omega: Any
+    known: Any
+    log: bool
+    kept: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, pool: Pool, known: Any, omega: Any = None, *, log: bool = False) -> MemoryRows:
+        """Take all rows that count."""
+        return cls(pool, omega, known, log, counted(pool))
+
+    @property
+    def names(self) -> tuple[Name, ...]:
+        """One for each bias."""
+        return self.pool.names
+
+    def prepare(self) -> Prepared:
+        """Return the rows to solve."""
+        return prepare(self.pool, self.omega, self.kept, self.known, log=self.log)
+
+    def overlap(self, prepared: Prepared) -> Verdict:
+        """Judge which samples can be compared."""
+        joint = prepared.joint
+        if joint is None:
+            return self.explained(judge(prepared.rows, self.names))
+        first = np.concatenate([np.empty(0), *(model.starts()[0] for model in joint.families.values())])
+        return self.explained(judge(joint.rows_at(first), self.names))
+
+    def explained(self, verdict: Verdict) -> Verdict:
+        """Return the verdict; where groups share no row, with the two samples that lie nearest to one another."""
+        hint = "" if verdict.identified else self.pool.nearest(verdict.groups)
+        return replace(verdict, message=f"{verdict.message} {hint}") if hint else verdict
+
+    def of_samples(self, names: set[Name]) -> MemoryRows:
+        """Return the rows of some samples only."""
+        codes = [k for k, name in enumerate(self.names) if name in names]
+        return replace(self, kept=self.kept & np.isin(self.pool.source, codes))
+
+    def held(self, prepared: Prepared, found: JointFit) -> InMemory:
+        """Return the rows with their weights."""
+        kept = None if self.kept.all() else self.kept
+        return InMemory(self.pool, kept, prepared, found.solution, found.alone, found.groups, found.joining)
+
+
+@dataclass(frozen=True, eq=False)
+class EngineFrames:
+    """Lazy frames whose rows stay in their engine.
+
+    Attributes
+    ----------
+    pool : LazyPool
+        The frames, with biases, features and known functions as columns, checked.
+    known : Known or None
+        What is known of the population.
+    """
+
+    pool: LazyPool
+    known: Known | None
+
+    @classmethod
+    def of(cls, frames: OpenFrames, known: Any) -> EngineFrames:
+        """Put biases, features and known functions on the frames, and check them."""
+        given = None if known is None else as_known(known, frames.names, frames.table)
+        pool = with_levels(frames).survey(() if given is None else given.functions)
+        require_told(pool, pool.sizes)
+        return cls(pool, given)
+
+    @property
+    def names(self) -> tuple[Name, ...]:
+        """One for each bias."""
+        return self.pool.names
+
+    def prepare(self) -> Prepared:
+        """Return the rows to solve: the distinct ones in memory, or where they are if there are too many of them."""
+        found, is_all = few_rows(self.pool)
+        rows = _rows(self.pool, found, is_all=is_all)
+        if self.known is None and not self.pool.declared.features:
+            return Prepared(rows, model=EngineModel.of(self.pool))
+        model, values, directions = _model(self.pool, self.known, found)
+        joint = joint_rows(self.pool, model, found, is_all=is_all)
+        return Prepared(rows, joint, self.known, values, directions, model=model)
+
+    def overlap(self, prepared: Prepared) -> Verdict:
+        """Judge which samples can be compared."""
+        return judge(prepared.rows, self.names)
+
+    def explained(self, verdict: Verdict) -> Verdict:
+        """Return the verdict as it is: which samples are nearest would take all rows."""
+        return verdict
+
+    def of_samples(self, names: set[Name]) -> EngineFrames:
+        """Return the rows of some samples only."""
+        return replace(self, pool=self.pool.of_samples([k for k, name in enumerate(self.names) if name in names]))
+
+    def held(self, prepared: Prepared, found: JointFit) -> InEngine:
+        """Return the frames with their weights."""
+        solution = replace(found.solution, weights=None)
+        return InEngine(self.pool, prepared, solution, found.alone, found.groups, found.joining)
+
+
+def _rows(pool: LazyPool, found: DistinctRows, *, is_all: bool) -> Any:
+    few = as_dense(found, len(pool.names))
+    if is_all:
+        return few
+    few = few.standing_for(pool.sizes)
+    return LazyRows(pool.parts, len(pool.names), pool.sizes, pool.reach, few, lambda: _start(few))
+
+
+def _start(few: Dense) -> Floats:
+    """Return u of a small part of the rows, solved, or as near as can be where it does not determine it."""
+    if connected(few.reach(), few.sizes):
+        solution: Solution = solve(few, tol=1e-6)
+        if solution.gap >= GAP:
+            return solution.u
+    return few.start()
+
+
+def _model(pool: LazyPool, known: Known | None, found: DistinctRows) -> tuple[EngineModel, Floats, Floats]:
+    """Return what depends on which coordinates, the known functions on some rows, and which of them are independent."""
+    if known is None:
+        return EngineModel.of(pool), np.empty((len(found), 0)), np.empty((0, 0))
+    H = functions_on(pool, found)
+    directions, root, moving = independent(known, H, set(pool.declared.features))
+    engine = EngineKnown(pool.declared.function_columns, directions, known.values @ directions, root, moving)
+    return EngineModel.of(pool, engine), H, directions
