@@ -234,7 +234,8 @@ class InMemory:
 
     def bias_influence(self) -> Influence:
         r"""Return the influence on each :math:`\log\Omega_k`: by the weights, and by parameters of the bias itself."""
-        moved = None if self.joint is None else self.tangent.n * self.joint.mean_gradients(self.point)
+        parametric = self.joint is not None and self.joint.families
+        moved = self.tangent.n * self.joint.mean_gradients(self.point) if parametric else None
         tangent, functions = self._tilted
         return tangent.influence(functions, moved)[1]
 

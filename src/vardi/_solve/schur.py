@@ -2,13 +2,14 @@ r"""J with thousands of normalisers: its part in u is never an array, and the ot
 
 With shares q and gram G of the rows as known moments have bent them, the part of J in u is :math:`A = Q - G`. The
 entries of G between samples are those of a Laplacian :math:`L = \mathrm{diag}(G1) - G`, so that A is L and a diagonal
-that vanishes with mu: it may be indefinite, and L is close to it. So A is solved by MINRES, preconditioned by L where
-this has a factor, and everything else is the Schur complement of A in J. (Without a factor, products with G would be
-all that either costs, and A is solved at the price of L.)
+that vanishes with mu. With B and C the parts of J beside it, :math:`A - B C^{-1} B'` is what is left of the equations in
+u when the others are solved: positive at a solution, where A itself may be indefinite or singular, and possibly
+indefinite on the way there. It is solved by MINRES, preconditioned by L and what known moments add to it where L has a factor.
+(Without one, products with G would be all that either costs.)
 
-J is flat along the gauge, u + c with mu e^c, and A with L along the level of each group of samples that only known
-moments join. Levels are therefore taken out of A, in the scale of :math:`Q^{-1/2} A Q^{-1/2}`, and stand beside mu;
-that of all samples together is held still.
+J is flat along the gauge, u + c with mu e^c, and L along the level of each group of samples that only known moments
+join. Levels are therefore taken out of A, in the scale of :math:`Q^{-1/2} A Q^{-1/2}`, and stand beside mu; that of all
+samples together is held still.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from scipy.sparse import linalg as sparse_linalg
 
 from vardi._machine.threads import single_threaded_blas
 from vardi._rows.contract import Bordered
-from vardi._solve.laplacian import PATIENCE, Laplacian, SingularError, restricted
+from vardi._solve.laplacian import GAP_VECTORS, PATIENCE, Laplacian, SingularError, restricted
 from vardi._types import Floats
 
 RANK = 1e-11  # relative size of an eigenvalue from which a direction counts
-CLOSE = 1e-13  # of the residual of A y = x against x: what is sought
+CLOSE = 1e-12  # of the residual of MINRES against the right side: what is sought
 ENOUGH = 1e-6  # and what will do, where rounding allows no more: the equations themselves are what is tested
-REFINED = 4  # how often the residual is solved for again
+REFINED = 4  # how often the residual is solved for again, while each time leaves a tenth of it
 SPECTRUM = 1e-3  # relative error of eigenvalues of which only the sign counts
 
 
@@ -61,9 +62,9 @@ class Schur:
         K, columns = len(self.sampled), a.reshape(len(a), -1)
         right = columns[:K][self.sampled] / self.root[:, None]
         beyond = np.vstack([self.levels.T @ right, columns[K:] / self.scale[:, None]])
-        inside = self._inside(self._within(right))
-        others = self._complement_solve(beyond - self.border.T @ inside)
-        inside = inside - self._inside_border @ others + self.levels @ others[: self.levels.shape[1]]
+        inside = self._inside(self._within(right) - self.border @ (self.corner_inverse @ beyond))
+        others = self.corner_inverse @ (beyond - self.border.T @ inside)
+        inside = inside + self.levels @ others[: self.levels.shape[1]]
         b = np.zeros(columns.shape)
         b[:K][self.sampled] = inside / self.root[:, None]
         b[K:] = others[self.levels.shape[1] :] / self.scale[:, None]
@@ -71,10 +72,10 @@ class Schur:
 
     @property
     def inertia(self) -> tuple[int, int]:
-        """How many eigenvalues are above zero, and how many below: those of A, and of its Schur complement.
+        """How many eigenvalues are above zero, and how many below: those of C, and of what is left in u.
 
-        Of A only so many are looked for as there are other coordinates, and one more: more of them cannot be below zero
-        at a solution. Where these are not found, nothing is claimed.
+        Of the latter only the smallest is looked for. Where it is below zero, J has more such eigenvalues than counted
+        here, and is that of no solution either way.
 
         Raises
         ------
@@ -83,7 +84,7 @@ class Schur:
         """
         values = self._spectrum[0]
         least = RANK * float(np.abs(values).max(initial=0.0))
-        below = self._below(len(values) + 1)
+        below = int(self._smallest() < 0)
         inside = len(self.root) - self.flat.shape[1]
         return inside - below + int((values > least).sum()), below + int((values < -least).sum())
 
@@ -106,22 +107,19 @@ class Schur:
         return self._within(np.column_stack([self._product(self.levels), self.beside]))
 
     @cached_property
-    def _inside_border(self) -> Floats:
-        return self._inside(self.border)
-
-    @cached_property
     def _spectrum(self) -> tuple[Floats, Floats]:
-        """Eigenvalues and vectors of the Schur complement."""
+        """Eigenvalues and vectors of C, the part of J in levels and the other coordinates."""
         across = self.levels.T @ self.beside
         corner = np.block([[self.levels.T @ self._product(self.levels), across], [across.T, self.others]])
-        complement = corner - self.border.T @ self._inside_border
-        values, vectors = np.linalg.eigh((complement + complement.T) / 2)
+        values, vectors = np.linalg.eigh(corner)
         return values, vectors
 
-    def _complement_solve(self, x: Floats) -> Floats:
+    @cached_property
+    def corner_inverse(self) -> Floats:
+        """C^+."""
         values, vectors = self._spectrum
         kept = np.abs(values) > RANK * max(float(np.abs(values).max(initial=0.0)), 1e-300)
-        return np.asarray(vectors[:, kept] @ ((vectors[:, kept].T @ x) / values[kept, None]))
+        return np.asarray((vectors[:, kept] / values[kept]) @ vectors[:, kept].T)
 
     def _within(self, x: Floats) -> Floats:
         """Return x without the levels of the groups."""
@@ -138,38 +136,50 @@ class Schur:
 
     def _product(self, x: Floats) -> Floats:
         """Return Q^{-1/2} A Q^{-1/2} x for x of shape (K, m)."""
-        return x - np.column_stack([np.empty((len(x), 0)), *(self._scaled_gram(column) for column in x.T)])
+        return x - _by_column(self._scaled_gram, x)
 
-    def _operator(self, diagonal: Floats | float) -> Any:
+    @cached_property
+    def _left(self) -> Any:
+        """A - B C^{-1} B' in the scaled coordinates, the levels of the groups moved to 2."""
+        return self._as_operator(
+            lambda x: self._inner(x, 1.0) - self.border @ (self.corner_inverse @ (self.border.T @ x))
+        )
+
+    def _inner(self, x: Floats, diagonal: Floats | float) -> Floats:
         """Return the product with a diagonal less the scaled gram, the levels of the groups moved to 2."""
-
-        def product(x: Floats) -> Floats:
-            x = x.ravel()
-            inside = self._within(x)
-            return self._within(diagonal * inside - self._scaled_gram(inside)) + 2.0 * (x - inside)
-
-        return self._as_operator(product)
+        inside = self._within(x)
+        return self._within(diagonal * inside - self._scaled_gram(inside)) + 2.0 * (x - inside)
 
     def _as_operator(self, product: Callable[[Floats], Floats]) -> Any:
-        return sparse_linalg.LinearOperator((len(self.root), len(self.root)), matvec=product, dtype=np.float64)
+        K = len(self.root)
+        return sparse_linalg.LinearOperator((K, K), matvec=lambda x: product(x.ravel()), dtype=np.float64)
+
+    @cached_property
+    def _known(self) -> Floats:
+        """U with U U' the part of -B C^{-1} B' above zero: what the known moments add."""
+        values, vectors = self._spectrum
+        below = values < -RANK * float(np.abs(values).max(initial=0.0))
+        return np.asarray(self.border @ (vectors[:, below] / np.sqrt(-values[below])))
 
     @cached_property
     def _preconditioner(self) -> Any:
-        """L^+ in the same scale, or None where it has no factor."""
-        ones = [(self.groups == label) for label in range(self.flat.shape[1])]
-        parts = [(states, Laplacian(*self._links(states))) for states in ones if states.sum() > 1]
+        """(L + U U')^+ in the same scale, or None where L has no factor."""
+        members = [self.groups == label for label in range(self.flat.shape[1])]
+        parts = [(states, Laplacian(*self._links(states))) for states in members if states.sum() > 1]
         if not all(laplacian.is_factored for _, laplacian in parts):
             return None
 
         def solve(x: Floats) -> Floats:
-            x = x.ravel()
             inside = self._within(x)
             right, solved = inside * self.root, np.zeros(len(x))
             for states, laplacian in parts:
                 solved[states] = laplacian.solve(right[states])
             return self._within(solved * self.root) + (x - inside) / 2.0
 
-        return self._as_operator(solve)
+        U = self._known
+        solved = _by_column(solve, U)
+        inner = np.linalg.inv(np.eye(U.shape[1]) + U.T @ solved)
+        return self._as_operator(lambda x: solve(x) - solved @ (inner @ (solved.T @ x)))
 
     def _links(self, states: Any) -> tuple[Floats, Any]:
         """Return the row sums of the gram of a group, and that gram."""
@@ -178,38 +188,54 @@ class Schur:
         return np.asarray(gram(ones) if callable(gram) else gram @ ones), gram
 
     def _inside(self, x: Floats) -> Floats:
-        """Return A^+ x in the scaled coordinates, levels apart, for x of shape (K, m)."""
+        """Return (A - B C^{-1} B')^+ x in the scaled coordinates, levels apart, for x of shape (K, m)."""
         with single_threaded_blas():  # vectors of thousands gain nothing from threads, which wait for one another
-            return np.column_stack([np.empty((len(x), 0)), *(self._column(column) for column in x.T)])
+            return _by_column(self._column, x)
 
     def _column(self, x: Floats) -> Floats:
-        A, y, left = self._operator(1.0), np.zeros(len(x)), x
+        y, left = np.zeros(len(x)), x
         size = float(np.linalg.norm(x))
         for _ in range(REFINED):
             if np.linalg.norm(left) <= CLOSE * size:
                 break
             try:
-                change, _ = sparse_linalg.minres(A, left, M=self._preconditioner, rtol=CLOSE, maxiter=PATIENCE)
+                change, _ = sparse_linalg.minres(self._left, left, M=self._preconditioner, rtol=CLOSE, maxiter=PATIENCE)
             except ValueError as error:  # rounding made the preconditioner indefinite
                 raise SingularError from error
-            after = x - A @ (y + change)
-            if not np.linalg.norm(after) < np.linalg.norm(left):
+            before, after = np.linalg.norm(left), x - self._left @ (y + change)
+            if np.linalg.norm(after) < before:
+                y, left = y + change, after
+            if not np.linalg.norm(after) < before / 10:
                 break
-            y, left = y + change, after
         if np.linalg.norm(left) > ENOUGH * size:
             raise SingularError
         return y
 
-    def _below(self, most: int) -> int:
-        """Return how many eigenvalues of A are below zero, of the ``most`` smallest."""
-        K, A, start = len(self.root), self._operator(1.0), np.random.default_rng(0).standard_normal(len(self.root))
-        options: dict[str, Any] = {"k": min(most, K - 1), "which": "SA", "v0": start, "tol": SPECTRUM}
-        if self._preconditioner is not None:  # A y = lambda L y has the same signs, and most eigenvalues near 1
+    def _smallest(self) -> float:
+        """Return the smallest eigenvalue of A - B C^{-1} B', or of it relative to the preconditioner: the sign is the same."""
+        K, relative = len(self.root), {}
+        if self._preconditioner is not None:  # most eigenvalues are then near 1
             sums = self._links(np.ones(K, bool))[0] / self.root**2
-            options |= {"M": self._operator(sums), "Minv": self._preconditioner}
+            near = self._as_operator(lambda x: self._inner(x, sums) + self._known @ (self._known.T @ x))
+            relative = {"M": near, "Minv": self._preconditioner}
+        start = np.random.default_rng(0).standard_normal(K)
         try:
             with single_threaded_blas():
-                values = sparse_linalg.eigsh(A, return_eigenvectors=False, maxiter=PATIENCE, **options)
+                values = sparse_linalg.eigsh(
+                    self._left,
+                    k=1,
+                    which="SA",
+                    v0=start,
+                    tol=SPECTRUM,
+                    ncv=GAP_VECTORS,
+                    return_eigenvectors=False,
+                    **relative,
+                )
         except (sparse_linalg.ArpackError, ValueError) as error:
             raise SingularError from error
-        return int((values < 0).sum())
+        return float(values[0])
+
+
+def _by_column(function: Callable[[Floats], Floats], x: Floats) -> Floats:
+    """Return a function of each column of x."""
+    return np.column_stack([np.empty((len(x), 0)), *(function(column) for column in x.T)])
