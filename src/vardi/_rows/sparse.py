@@ -210,4 +210,4 @@ def _shared(columns: Any, matrix: Any, first: Integers, second: Integers) -> Flo
     place = np.arange(len(pair)) + (columns.indptr[short] - np.cumsum(taken) + taken)[pair]
     rows = columns.indices[place]
     products = columns.data[place] * np.asarray(matrix[rows, long[pair]])
-    return np.bincount(pair, products, minlength=len(short))
+    return np.bincount(pair, products, minlength=len(short)).astype(np.float64, copy=False)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -221,6 +221,35 @@ class At:
         except SingularError:  # it cannot be told
             return False
         return above <= int((self.sizes > 0).sum()) - 1 + at.parameters + at.uncertain and below <= at.known
+
+
+class JacobianAt:
+    """J at a point, made when it is asked for, and again after pickling: factors and products cannot be pickled.
+
+    Parameters
+    ----------
+    rows : JointRows
+        The rows.
+    v : ndarray
+        The point.
+    held : int
+        The sample whose u is held still.
+    """
+
+    def __init__(self, rows: JointRows, v: Floats, held: int) -> None:
+        self.rows, self.v, self.held = rows, v, held
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what can be computed again."""
+        return {"rows": self.rows, "v": self.v, "held": self.held}
+
+    def solve(self, a: Floats) -> Floats:
+        """Return J^+ a."""
+        return self._jacobian.solve(a)
+
+    @cached_property
+    def _jacobian(self) -> Jacobian | Schur:
+        return At.of(self.rows, self.v, self.held).jacobian
 
 
 def _others(square: Square, at: Coordinates) -> Floats:

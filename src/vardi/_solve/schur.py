@@ -2,10 +2,10 @@ r"""J with thousands of normalisers: its part in u is never an array, and the ot
 
 With shares q and gram G of the rows as known moments have bent them, the part of J in u is :math:`A = Q - G`. The
 entries of G between samples are those of a Laplacian :math:`L = \mathrm{diag}(G1) - G`, so that A is L and a diagonal
-that vanishes with mu. With B and C the parts of J beside it, :math:`A - B C^{-1} B'` is what is left of the equations in
-u when the others are solved: positive at a solution, where A itself may be indefinite or singular, and possibly
-indefinite on the way there. It is solved by MINRES, preconditioned by L and what known moments add to it where L has a factor.
-(Without one, products with G would be all that either costs.)
+that vanishes with mu. With B and C the parts of J beside it, :math:`A - B C^{-1} B'` is what is left of the equations
+in u when the others are solved: positive at a solution, where A itself may be indefinite or singular, and possibly
+indefinite on the way there. It is solved by MINRES, preconditioned by L and what known moments add to it, where L has a
+factor. (Without one, products with G would be all that either costs.)
 
 J is flat along the gauge, u + c with mu e^c, and L along the level of each group of samples that only known moments
 join. Levels are therefore taken out of A, in the scale of :math:`Q^{-1/2} A Q^{-1/2}`, and stand beside mu; that of all
@@ -30,7 +30,7 @@ from vardi._types import Floats
 RANK = 1e-11  # relative size of an eigenvalue from which a direction counts
 CLOSE = 1e-12  # of the residual of MINRES against the right side: what is sought
 ENOUGH = 1e-6  # and what will do, where rounding allows no more: the equations themselves are what is tested
-REFINED = 4  # how often the residual is solved for again, while each time leaves a tenth of it
+REFINED = 10  # how often the residual is solved for again, while each time leaves a tenth of it
 SPECTRUM = 1e-3  # relative error of eigenvalues of which only the sign counts
 
 
@@ -193,13 +193,14 @@ class Schur:
             return _by_column(self._column, x)
 
     def _column(self, x: Floats) -> Floats:
-        y, left = np.zeros(len(x)), x
+        y, left, M = np.zeros(len(x)), x, self._preconditioner
+        tolerance = CLOSE if M is None else np.finfo(float).eps  # SciPy then compares lengths in two scales
         size = float(np.linalg.norm(x))
         for _ in range(REFINED):
             if np.linalg.norm(left) <= CLOSE * size:
                 break
             try:
-                change, _ = sparse_linalg.minres(self._left, left, M=self._preconditioner, rtol=CLOSE, maxiter=PATIENCE)
+                change, _ = sparse_linalg.minres(self._left, left, M=M, rtol=tolerance, maxiter=PATIENCE)
             except ValueError as error:  # rounding made the preconditioner indefinite
                 raise SingularError from error
             before, after = np.linalg.norm(left), x - self._left @ (y + change)
@@ -212,7 +213,7 @@ class Schur:
         return y
 
     def _smallest(self) -> float:
-        """Return the smallest eigenvalue of A - B C^{-1} B', or of it relative to the preconditioner: the sign is the same."""
+        """Return the smallest eigenvalue of A - B C^{-1} B', relative to what the preconditioner inverts if it is."""
         K, relative = len(self.root), {}
         if self._preconditioner is not None:  # most eigenvalues are then near 1
             sums = self._links(np.ones(K, bool))[0] / self.root**2
