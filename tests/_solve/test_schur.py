@@ -99,6 +99,7 @@ def test_the_same_as_by_a_dense_j(name, known, uncertain, monkeypatch):
     assert fit.known.df == checked.df
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", DESIGNS)
 def test_solutions_with_j_and_its_inertia(name, monkeypatch):
     """Solutions differ by the gauge, along which J is flat."""
