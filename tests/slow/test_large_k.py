@@ -136,3 +136,36 @@ def test_twenty_thousand_windows_of_one_row_each(width):
     assert found["certificate"] < 1e-8
     assert found["off"] < 1e-9
     assert found["letters"] < 300
+
+
+@pytest.mark.parametrize(
+    "design", ["(*anywhere(10_000, 10), None)", "(doubly_truncated(20_000, 0.15), np.arange(20_000), 'windows')"]
+)
+def test_known_values_of_very_many_samples(design):
+    """Three known values beside 10,000 sparse samples and 20,000 windows: no K x K array, of 1 to 3 GB."""
+    found = measured(f"""
+        omega, source, kind = {design}
+        K = omega.shape[1]
+        if kind:
+            x, edges = omega.x, np.array([[0.3, 0.1, 0.6], [9.0, 0.5, 9.0]])
+            values = np.diff((1 - (1 - np.minimum(edges, 0.8)) ** 2) / 0.96, axis=0)[0]
+            columns = (edges[0] <= x[:, None]) & (x[:, None] <= edges[1])
+            omega = vardi.Windows(x, np.append(omega.low, edges[0]), np.append(omega.high, edges[1]))
+        else:
+            x = np.random.default_rng(1).standard_normal(len(source))
+            columns, values = np.column_stack([x > 0, np.exp(x), np.abs(x)]), [0.5, np.exp(0.5), np.sqrt(2 / np.pi)]
+            omega = sparse.csr_array(sparse.hstack([omega, sparse.csr_array(columns)]))
+        names = [str(k) for k in range(K)] + list("abc")
+        warnings.simplefilter("ignore", vardi.VardiWarning)
+        fit = timed("debias", lambda: vardi.debias_matrix(omega, source, names=names, known=dict(zip("abc", values))))
+        mean = timed("expectation", lambda: fit.expectation(x))
+        text = timed("print", lambda: str(fit))
+        off = float(np.abs(fit.probabilities @ columns / values - 1).max())
+        say(residual=fit.solution.residual, stderr=mean.stderr, df=fit.known.df, off=off, lines=len(text.splitlines()))
+    """)
+    assert found["residual"] <= 1e-10
+    assert found["off"] < 1e-9
+    assert found["df"] == 3
+    assert found["stderr"] > 0
+    assert found["lines"] < 60
+    assert found["print peak GB"] < 0.6

@@ -33,7 +33,7 @@ from vardi._rows.joint import Joint
 from vardi._rows.tilted import TiltedRows
 from vardi._rows.weighted import Weighed, WeightedRows
 from vardi._solve.identify import Joining, Verdict, judge
-from vardi._solve.joint import At
+from vardi._solve.joint import JacobianAt
 from vardi._solve.newton import Solution, newton
 from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit, refit
@@ -122,7 +122,7 @@ class InMemory:
             measure = WeightedRows(self.rows, self.solution.u, self.row_weights, self.source, self.counts)
             return Tangent(measure, hessian, hessian)
         measure = WeightedRows(self.joint, self.point, self.row_weights, self.source, self.counts)
-        return Tangent(measure, At.of(self.joint, self.point, held_of(self.joint)).jacobian, hessian)
+        return Tangent(measure, JacobianAt(self.joint, self.point, held_of(self.joint)), hessian)
 
     def tangent_of(self, joint: Joint, v: Floats) -> Tangent:
         """Return the tangent at another point of the same rows."""
@@ -130,7 +130,7 @@ class InMemory:
         v, at = joint.rescaled(v, scale), joint.coordinates
         hessian = Hessian(joint.rows_at(v[at.theta]), v[at.u] - joint.shift(v[at.theta]), self.groups)
         measure = WeightedRows(joint, v, weights, self.source, self.counts)
-        return Tangent(measure, At.of(joint, v, held_of(joint)).jacobian, hessian)
+        return Tangent(measure, JacobianAt(joint, v, held_of(joint)), hessian)
 
     @cached_property
     def weights(self) -> Floats:
@@ -234,7 +234,9 @@ class InMemory:
 
     def bias_influence(self) -> Influence:
         r"""Return the influence on each :math:`\log\Omega_k`: by the weights, and by parameters of the bias itself."""
-        moved = None if self.joint is None else self.tangent.n * self.joint.mean_gradients(self.point)
+        moved = None
+        if self.joint is not None and self.joint.families:
+            moved = self.tangent.n * self.joint.mean_gradients(self.point)
         tangent, functions = self._tilted
         return tangent.influence(functions, moved)[1]
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from vardi._types import Floats
+from vardi._types import Floats, Integers
 
 #: ``sum_i c_i p_i p_i'``: a dense array, a SciPy sparse array, or (large K) the function v -> gram @ v.
 Gram: TypeAlias = Any
@@ -85,6 +85,34 @@ class Coordinates:
 
 
 @dataclass(frozen=True)
+class Bordered:
+    """A symmetric matrix over all coordinates whose part in u is too large for an array.
+
+    Attributes
+    ----------
+    corner : Gram
+        The part in u, of shape (K, K).
+    beside : ndarray of shape (d, d - K)
+        The columns of the other coordinates, which are few.
+    groups : ndarray of int of shape (K,)
+        Samples between which the corner has no entries; -1 where there are no rows, and all entries are 0.
+    """
+
+    corner: Gram
+    beside: Floats
+    groups: Integers
+
+    @property
+    def others(self) -> Floats:
+        """The part in the other coordinates."""
+        return self.beside[len(self.groups) :]
+
+
+#: A symmetric matrix over all coordinates: a dense array, or (large K) :class:`Bordered`.
+Square: TypeAlias = Any
+
+
+@dataclass(frozen=True)
 class JointSums:
     r"""All that the estimator needs of the rows at a point v = (u, theta, mu, epsilon).
 
@@ -100,13 +128,13 @@ class JointSums:
         :math:`\sum_i c_i (\log S_i - \log\omega_{s_i}(z_i;\theta))`.
     x : ndarray of shape (d,)
         :math:`\sum_i c_i x_i`.
-    gram : ndarray of shape (d, d)
+    gram : Square
         :math:`\sum_i c_i x_i x_i'`.
     own : ndarray of shape (d,)
         :math:`\sum_i c_i \nabla\log\omega_{s_i}(z_i;\theta)`: zero but for theta.
-    curvature : ndarray of shape (d, d)
+    curvature : Square
         :math:`\sum_i c_i (\nabla^2 S_i / S_i - \nabla^2\log\omega_{s_i}(z_i;\theta))`.
-    information : ndarray of shape (d, d)
+    information : Square
         The same without the second derivatives of log omega in theta, which have mean zero where the family is right.
     positive : bool
         Whether every S_i is above zero; where it is not, nothing else holds.
@@ -115,10 +143,10 @@ class JointSums:
     inverse: float
     log_mass: float
     x: Floats
-    gram: Floats
+    gram: Square
     own: Floats
-    curvature: Floats
-    information: Floats
+    curvature: Square
+    information: Square
     positive: bool
 
     def __add__(self, other: JointSums) -> JointSums:

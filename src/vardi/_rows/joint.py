@@ -15,14 +15,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse import csgraph
 
 from vardi._rows.base import Rows
-from vardi._rows.contract import Coordinates, JointSums
+from vardi._rows.contract import Bordered, Coordinates, Gram, JointSums
 from vardi._rows.dense import Dense
 from vardi._rows.families import Model
 from vardi._types import Floats, Integers
 
 MODERATE = 200.0  # log omega up to which omega itself is held
+MAX_DENSE_SAMPLES = 400  # samples up to which every gram is made an array; beyond, one that is none stays as it is
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,15 @@ class Joint:
         if self._last is None or self._last[0] != key:
             self._last = (key, At(self, v))
         return self._last[1]
+
+    @cached_property
+    def groups(self) -> Integers:
+        """The group of each bias beyond which no row is shared; -1 where there are no rows."""
+        sampled = np.flatnonzero(self.sizes > 0)
+        links = sparse.csr_array(self.base.reach()[sampled][:, sampled])
+        groups = np.full(len(self.sizes), -1)
+        groups[sampled] = csgraph.connected_components(links, directed=False)[1]
+        return groups
 
     def joint_sums(self, v: Floats) -> JointSums:
         """Return all sums at v."""
@@ -218,6 +230,8 @@ class Joint:
         joint._rows = self._rows
         if self.families:
             joint.logs = self.logs
+        if "groups" in self.__dict__:
+            joint.groups = self.groups
         return joint
 
     def with_tilts(self, states: Collection[int]) -> Joint:
@@ -325,20 +339,26 @@ class At:
         joint, at = self.joint, self.joint.coordinates
         d, K = len(at), at.samples
         if not self.positive:
-            empty = np.full((d, d), np.nan)
-            return JointSums(np.nan, np.nan, empty[0], empty, empty[0], empty, empty, False)
+            empty = Bordered(None, np.full((d, d - K), np.nan), np.full(K, -1))
+            return JointSums(np.nan, np.nan, np.full(d, np.nan), empty, np.full(d, np.nan), empty, empty, False)
         counts = np.ones(len(joint)) if joint.counts is None else joint.counts
         r, Z = self.scale / self.s, self.beside
         inverse = float(counts @ r)
         log_own = sum((self._own_logs(k) for k in joint.families), start=0.0)
         log_mass = -float(counts @ self.log_weights) - log_own
         x = np.concatenate([self.rows.project(self.u, self.ratio), counts @ Z])
+        corner = self.rows.with_counts(counts * self.ratio**2).sums(self.u, objective=False).gram
+        beside = np.vstack([self.rows.project(self.u, Z * self.ratio[:, None]), (Z * counts[:, None]).T @ Z])
+        own = np.zeros(d)
+        if K > MAX_DENSE_SAMPLES and not isinstance(corner, np.ndarray):
+            bent = Bordered(sparse.diags_array(x[:K]), self._moved(inverse), joint.groups)
+            return JointSums(inverse, log_mass, x, Bordered(corner, beside, joint.groups), own, bent, bent, True)
         gram = np.empty((d, d))
-        gram[:K, :K] = _array(self.rows.with_counts(counts * self.ratio**2).sums(self.u, objective=False).gram, K)
-        gram[:K, K:] = self.rows.project(self.u, Z * self.ratio[:, None])
-        gram[K:, :K] = gram[:K, K:].T
-        gram[K:, K:] = (Z * counts[:, None]).T @ Z
-        own, information, bend = np.zeros(d), np.zeros((d, d)), np.zeros((d, d))
+        gram[:K, :K] = _array(corner, K)
+        gram[:, K:] = beside
+        gram[K:, :K] = beside[:K].T
+        information, bend = np.zeros((d, d)), np.zeros((d, d))
+        information[:, K:] = self._moved(inverse)
         information[np.arange(K), np.arange(K)] = x[:K]
         for k, t in self.gradients.items():
             place = slice(K + joint.places[k].start, K + joint.places[k].stop)
@@ -355,9 +375,16 @@ class At:
             information[row, place] = information[place, row] = moved @ t
             bend[place, place] += self.mu[j] * ((t * moved[:, None]).T @ t)
             bend[place, place] += joint.families[k].curvature(self.theta[joint.places[k]], self.mu[j] * moved)
-        information[at.mu, at.epsilon] = -joint.known.root * inverse
-        information[at.epsilon, at.mu] = information[at.mu, at.epsilon].T
         return JointSums(inverse, log_mass, x, gram, own, information + bend, information, True)
+
+    def _moved(self, inverse: float) -> Floats:
+        """Return what known values that move bend, in the columns beside u."""
+        at = self.joint.coordinates
+        moved = np.zeros((len(at), len(at) - at.samples))
+        mu, epsilon = (slice(part.start - at.samples, part.stop - at.samples) for part in (at.mu, at.epsilon))
+        moved[at.mu, epsilon] = -self.joint.known.root * inverse
+        moved[at.epsilon, mu] = moved[at.mu, epsilon].T
+        return moved
 
     def _share(self, k: int) -> Floats:
         """Return p_ik of every row."""
@@ -386,7 +413,7 @@ class At:
         return float(logs.sum() if self.joint.counts is None else self.joint.counts[mine] @ logs)
 
 
-def _array(gram: Any, K: int) -> Floats:
+def _array(gram: Gram, K: int) -> Floats:
     """Return a gram as an array."""
     if callable(gram):
         return np.column_stack([gram(e) for e in np.eye(K)])

@@ -112,7 +112,15 @@ class Sparse(Rows):
 
     def log_means(self, u: Floats) -> Floats:
         """Return log sum_i c_i omega_ik / S_i(u) for every k, wholly in the log domain."""
-        log_weight = -self.log_row_mass(u)
+        return self._log_totals(-self.log_row_mass(u))
+
+    def log_weighted_means(self, weights: Floats) -> Floats:
+        """Return the log of sum_i pi_i omega_ik for every k, for weights of mean 1."""
+        with np.errstate(divide="ignore"):  # a row that a draw has none of
+            return self._log_totals(np.log(weights)) - np.log(self.sizes.sum())
+
+    def _log_totals(self, log_weight: Floats) -> Floats:
+        """Return log sum_i c_i w_i omega_ik for every k, of log w."""
         with np.errstate(divide="ignore"):
             if self.counts is not None:
                 log_weight = log_weight + np.log(self.counts)
@@ -121,11 +129,9 @@ class Sparse(Rows):
             starts, lengths = terms.indptr[filled], np.diff(terms.indptr)[filled]
             largest = np.maximum.reduceat(terms.data, starts)
             largest[~np.isfinite(largest)] = 0.0
-            log_means = np.full(len(u), -np.inf)
-            log_means[filled] = largest + np.log(
-                np.add.reduceat(np.exp(terms.data - np.repeat(largest, lengths)), starts)
-            )
-        return log_means
+            totals = np.full(len(self.sizes), -np.inf)
+            totals[filled] = largest + np.log(np.add.reduceat(np.exp(terms.data - np.repeat(largest, lengths)), starts))
+        return totals
 
     def mix(self, u: Floats, b: Floats) -> Floats:
         """Return P b."""
@@ -159,13 +165,12 @@ class Sparse(Rows):
         if len(self.sizes) <= MAX_DENSE_SAMPLES:
             parts = blocks(len(self), len(self.sizes))
             return sum(weighted[rows].toarray().T @ positive[rows].toarray() for rows in parts)
-        reach = self.reach()
+        sampled = sparse.diags_array((self.sizes > 0).astype(np.float64))
+        reach = sampled @ self.reach()  # a state without rows joins no samples, however many rows it allows
         tree = widest_tree(reach + reach.T)
-        positive, weighted = positive.tocsc(), weighted.tocsc()
-        shared = [
-            positive[:, tree.row[part]].multiply(weighted[:, tree.col[part]]).sum(axis=0)
-            for part in blocks(tree.nnz, positive.nnz // len(self.sizes))
-        ]
+        columns = weighted.tocsc()
+        parts = blocks(tree.nnz, positive.nnz // len(self.sizes))
+        shared = [_shared(columns, positive, tree.row[part], tree.col[part]) for part in parts]
         return sparse.csr_array((np.concatenate(shared), (tree.row, tree.col)), shape=reach.shape)
 
     def log_omega(self) -> Floats:
@@ -193,3 +198,16 @@ class Sparse(Rows):
 
     def _with(self, data: Floats) -> Any:
         return sparse.csr_array((data, self.matrix.indices, self.matrix.indptr), shape=self.matrix.shape)
+
+
+def _shared(columns: Any, matrix: Any, first: Integers, second: Integers) -> Floats:
+    """Return the products of pairs of columns, of a CSC array with those of a CSR array: by the shorter of the two."""
+    lengths = np.diff(columns.indptr)
+    swap = lengths[first] > lengths[second]
+    short, long = np.where(swap, second, first), np.where(swap, first, second)
+    taken = lengths[short]
+    pair = np.repeat(np.arange(len(short)), taken)
+    place = np.arange(len(pair)) + (columns.indptr[short] - np.cumsum(taken) + taken)[pair]
+    rows = columns.indices[place]
+    products = columns.data[place] * np.asarray(matrix[rows, long[pair]])
+    return np.bincount(pair, products, minlength=len(short)).astype(np.float64, copy=False)

@@ -171,6 +171,13 @@ class Intervals(Rows):
         with np.errstate(divide="ignore"):
             return np.log(self._within(self._counts / S)) - top
 
+    def log_weighted_means(self, weights: Floats) -> Floats:
+        """Return the log of sum_i pi_i omega_ik for every k, for weights of mean 1."""
+        counted = weights if self.counts is None else weights * self.counts
+        mass = membership(self._cell, len(self._counts), None) @ counted
+        with np.errstate(divide="ignore"):
+            return np.log(self._within(mass) / self.sizes.sum())
+
     def mix(self, u: Floats, b: Floats) -> Floats:
         """Return P b."""
         step, S, _ = self._cell_mass(u)

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import ldl, lu_factor, lu_solve
 
-from vardi._rows.contract import Coordinates, JointSums
+from vardi._rows.contract import Bordered, Coordinates, JointSums, Square
+from vardi._solve.laplacian import SingularError
+from vardi._solve.schur import Schur
 from vardi._types import Floats
 
 RANK = 1e-11  # relative size of an eigenvalue of J from which a direction counts
@@ -163,25 +165,36 @@ class At:
     def scale(self) -> Floats:
         """The size of each coordinate's curvature, in roots."""
         at = self.coordinates
-        scale = np.sqrt(np.maximum(np.abs(np.diag(self.sums.information)), np.diag(self.sums.gram)))
+        scale = np.empty(len(at))
         scale[at.u] = np.sqrt(np.maximum(self.sizes, 1.0))
+        bent, own = (np.diag(_others(square, at)) for square in (self.sums.information, self.sums.gram))
+        scale[at.samples :] = np.sqrt(np.maximum(np.abs(bent), own))
         scale[at.epsilon] = np.maximum(scale[at.epsilon], 1.0)
         return np.where(scale > 0, scale, 1.0)
 
     @cached_property
-    def jacobian(self) -> Jacobian:
+    def jacobian(self) -> Jacobian | Schur:
         """J."""
         return self._jacobian(self.sums.curvature)
 
     @cached_property
-    def information(self) -> Jacobian:
+    def information(self) -> Jacobian | Schur:
         """J as it is expected where the families of the biases are right."""
         return self._jacobian(self.sums.information)
 
-    def _jacobian(self, curvature: Floats) -> Jacobian:
-        at, J = self.coordinates, curvature - self.sums.gram
+    def matrix(self, curvature: Floats) -> Floats:
+        """Return J as an array."""
+        at, J = self.coordinates, np.asarray(curvature - self.sums.gram)
         J[at.epsilon, at.epsilon] += np.eye(at.uncertain)
-        return Jacobian(J, self.free, self.scale)
+        return J
+
+    def _jacobian(self, curvature: Square) -> Jacobian | Schur:
+        if not isinstance(curvature, Bordered):
+            return Jacobian(self.matrix(curvature), self.free, self.scale)
+        at, beside = self.coordinates, curvature.beside - self.sums.gram.beside
+        beside[at.epsilon, at.epsilon.start - at.samples :] += np.eye(at.uncertain)
+        gram = Bordered(self.sums.gram.corner, beside, curvature.groups)
+        return Schur(curvature.corner.diagonal(), gram, self.scale[at.samples :])
 
     @cached_property
     def residual(self) -> float:
@@ -203,8 +216,45 @@ class At:
     def holds(self) -> bool:
         """Whether J has the eigenvalues of a solution: a minimum in u and theta, a maximum in mu."""
         at = self.coordinates
-        above, below = self.jacobian.inertia
+        try:
+            above, below = self.jacobian.inertia
+        except SingularError:  # it cannot be told
+            return False
         return above <= int((self.sizes > 0).sum()) - 1 + at.parameters + at.uncertain and below <= at.known
+
+
+class JacobianAt:
+    """J at a point, made when it is asked for, and again after pickling: factors and products cannot be pickled.
+
+    Parameters
+    ----------
+    rows : JointRows
+        The rows.
+    v : ndarray
+        The point.
+    held : int
+        The sample whose u is held still.
+    """
+
+    def __init__(self, rows: JointRows, v: Floats, held: int) -> None:
+        self.rows, self.v, self.held = rows, v, held
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what can be computed again."""
+        return {"rows": self.rows, "v": self.v, "held": self.held}
+
+    def solve(self, a: Floats) -> Floats:
+        """Return J^+ a."""
+        return self._jacobian.solve(a)
+
+    @cached_property
+    def _jacobian(self) -> Jacobian | Schur:
+        return At.of(self.rows, self.v, self.held).jacobian
+
+
+def _others(square: Square, at: Coordinates) -> Floats:
+    """Return the part of a matrix in the coordinates beside u."""
+    return square.others if isinstance(square, Bordered) else square[at.samples :, at.samples :]
 
 
 @dataclass(frozen=True)
@@ -268,8 +318,8 @@ def descend(
 def _downhill(here: At, into: Floats) -> tuple[Floats, float, float]:
     """Return a direction, how fast the objective falls along it, and g'J^+g in standard errors squared."""
     g = into.T @ here.gradient
-    J = into.T @ here.information.matrix @ into
-    H = into.T @ here.jacobian.matrix @ into
+    J = into.T @ here.matrix(here.sums.information) @ into
+    H = into.T @ here.matrix(here.sums.curvature) @ into
     scored = _solve(J, g)
     root = np.sqrt(np.maximum(np.diag(J), np.finfo(float).tiny))
     convex = np.linalg.eigvalsh(H / (root[:, None] * root)).min(initial=1.0) > 1e-6
@@ -313,7 +363,7 @@ def stationary(
     here = At.of(rows, v, held)
     best, idle = np.inf, 0
     for iterations in range(most + 1):
-        delta = -here.jacobian.solve(here.gradient) if here.sums.positive else np.full(len(v), np.nan)
+        delta = _step(here)
         length = float(np.abs(delta * here.scale).max() / np.sqrt(here.n))
         if not np.isfinite(length):
             return Walk(here, False, iterations, np.inf)
@@ -326,6 +376,16 @@ def stationary(
             return Walk(here, solved and here.holds, iterations, length)
         here = after
     raise AssertionError  # the loop returns
+
+
+def _step(here: At) -> Floats:
+    """Return Newton's step, NaN where there is none."""
+    if here.sums.positive:
+        try:
+            return -here.jacobian.solve(here.gradient)
+        except SingularError:
+            pass
+    return np.full(len(here.v), np.nan)
 
 
 def _smaller(rows: JointRows, here: At, delta: Floats) -> At | None:

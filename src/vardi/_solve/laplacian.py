@@ -64,7 +64,7 @@ class Laplacian:
             return float(min(values[0], 1.0)), vectors[:, 0] / self.root
         start = np.random.default_rng(0).standard_normal(K)
         try:
-            if self._is_factored:
+            if self.is_factored:
                 inverse = sparse_linalg.LinearOperator((K, K), matvec=self._project, dtype=np.float64)
                 values, vectors = sparse_linalg.eigsh(inverse, k=1, which="LA", v0=start, tol=1e-4)
                 values = 1.0 / values
@@ -102,14 +102,15 @@ class Laplacian:
         return np.where(labels == labels[0], 1.0, -1.0)
 
     @cached_property
-    def _is_factored(self) -> bool:
+    def is_factored(self) -> bool:
+        """Whether it is solved by a factor, and not by products with vectors."""
         if callable(self.gram) or isinstance(self.gram, np.ndarray):
             return not callable(self.gram)
         return self.gram.shape[0] ** 3 <= MAX_FACTOR_WORK or _work(self.gram) <= MAX_FACTOR_WORK
 
     @cached_property
     def _solve_scaled(self) -> Callable[[Floats], Floats]:
-        if not self._is_factored:
+        if not self.is_factored:
             return self._conjugate_gradients
         if sparse.issparse(self.gram):
             return self._sparse_factor()

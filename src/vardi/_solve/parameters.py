@@ -96,7 +96,7 @@ class Weakness:
 
 def weakness(here: At) -> Weakness:
     """Compare what is known of theta beside everything else with what would be known of each parameter alone."""
-    at, J = here.coordinates, here.information.matrix
+    at, J = here.coordinates, here.matrix(here.sums.information)
     theta = np.arange(at.theta.start, at.theta.stop)
     alone = np.diag(here.sums.information)[theta] - np.diag(here.sums.gram)[theta]
     if not (alone > 0).all() and not at.known:

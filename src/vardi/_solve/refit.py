@@ -82,8 +82,8 @@ def refit_joint(joint: Joint, v: Floats, *, tol: float) -> Refit:
     if at.known:
         walk = stationary(joint, v, held, tol=tol)
         if not walk.converged:
-            first = descend(joint.without_known(), v[: at.mu.start], held, tol=DRAWN, settled=STILL)
-            walk = meet(joint, np.concatenate([first.v, np.zeros(at.known + at.uncertain)]), held, tol=tol)
+            first = _without_known(joint, v[: at.mu.start], held, tol)
+            walk = meet(joint, np.concatenate([first, np.zeros(at.known + at.uncertain)]), held, tol=tol)
     else:
         walk = descend(joint, v, held, tol=DRAWN, settled=STILL)
     if not walk.converged:
@@ -91,3 +91,10 @@ def refit_joint(joint: Joint, v: Floats, *, tol: float) -> Refit:
     weights, _ = joint.weights(walk.v)
     rows = joint.rows_at(walk.v[joint.coordinates.theta])
     return Refit(weights, rows.log_weighted_means(weights))
+
+
+def _without_known(joint: Joint, v: Floats, held: int, tol: float) -> Floats:
+    """Return the point that the samples give on their own."""
+    if joint.families:
+        return descend(joint.without_known(), v, held, tol=DRAWN, settled=STILL).v
+    return stationary(joint.without_known(), v, held, tol=tol).v
