@@ -26,7 +26,7 @@ def with_columns(omega, *columns):
     return sparse.csr_array(sparse.hstack([omega, sparse.csr_array(np.column_stack(columns))]))
 
 
-def a_line(K=320, per=20):
+def a_line(K=310, per=10):
     omega, source = along_a_line(K, per)
     x = np.random.default_rng(1).standard_normal(len(source))
     return with_columns(omega, x > 0, np.exp(x), np.abs(x)), source, [0.5, np.exp(0.5), np.sqrt(2 / np.pi)], x

@@ -146,10 +146,17 @@ def test_parameters_and_shares_cover_together(family, capsys):
 
     def one(rng):
         samples, bias = draw(rng)
-        fits = [fitted(samples, {"reference": 1, "tilted": bias}, given) for given in (None, known)]
+        try:
+            fits = [fitted(samples, {"reference": 1, "tilted": bias}, given) for given in (None, known)]
+        except vardi.UnidentifiedParametersError:  # a logistic curve whose intercept runs away, as it should
+            return [np.nan] * 8
         return [n for fit in fits for e in (fit.expectation("x"), fit.parameters["tilted"]["x"]) for n in pair(e)]
 
     found = repeated(one)
+    refused = np.isnan(found[:, 0])
+    told(capsys, **{f"{family}_refused": f"{refused.sum()} of {len(found)}"})
+    assert refused.mean() <= 0.01
+    found = found[~refused]
     mean, theta = Spread.of(found[:, :2], 0.0), Spread.of(found[:, 2:4], slope)
     known_mean, known_theta = Spread.of(found[:, 4:6], 0.0), Spread.of(found[:, 6:], slope)
     told(capsys, **{f"{family}_mean": mean, f"{family}_mean_with_two_shares": known_mean})
