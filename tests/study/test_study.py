@@ -855,3 +855,32 @@ def test_lines_are_those_where_keys_are_written(document):
     assert {key: found[key] for key in expected} == expected
     assert line_of(found, (*next(iter(expected)), "inside", "it")) == next(iter(expected.values()))
     assert line_of(found, ("nowhere to be found",)) is None
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_units_whose_ids_are_in_two_samples_are_told(tmp_path, engine):
+    rng = np.random.default_rng(0)
+    for name, ids in (("a", range(100, 140)), ("b", range(125, 170))):
+        pl.DataFrame({"unit": list(ids), "x": rng.normal(size=len(ids))}).write_csv(tmp_path / f"{name}.csv")
+    text = f'engine = "{engine}"\n' + "".join(
+        f'[sources.{name}]\ndata = "{name}.csv"\nbias = 1\nid = "unit"\n' for name in "ab"
+    )
+    with pytest.warns(vardi.SharedUnitsWarning, match="^15 ids are in 'a' and in 'b'. Errors take all") as caught:
+        read(written(tmp_path, text)).fit()
+    assert (caught[0].message.count, caught[0].message.samples) == (15, ("a", "b"))
+    pool = pl.concat([pl.read_csv(tmp_path / f"{name}.csv").with_columns(s=pl.lit(name)) for name in "ab"])
+    pool.write_csv(tmp_path / "pool.csv")
+    pooled = f'engine = "{engine}"\n[pool]\ndata = "pool.csv"\nsource = "s"\nid = "unit"\n[biases]\na = 1\nb = 1\n'
+    with pytest.warns(vardi.SharedUnitsWarning, match="^15 ids are in 'a' and in 'b'"):
+        read(written(tmp_path, pooled)).fit()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_ids_that_number_the_rows_of_each_file_are_no_units(tmp_path, engine):
+    rng = np.random.default_rng(0)
+    for name, n in (("a", 40), ("b", 30)):
+        pl.DataFrame({"unit": range(1, n + 1), "x": rng.normal(size=n)}).write_csv(tmp_path / f"{name}.csv")
+    text = f'engine = "{engine}"\n' + "".join(
+        f'[sources.{name}]\ndata = "{name}.csv"\nbias = 1\nid = "unit"\n' for name in "ab"
+    )
+    read(written(tmp_path, text)).fit()

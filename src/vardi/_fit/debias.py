@@ -16,6 +16,7 @@ from vardi._inputs.engine.pool import any_lazy, open_frames
 from vardi._inputs.given import Biases, Counts, Known, Labels, Samples
 from vardi._inputs.old_names import shares_argument
 from vardi._inputs.pool import Name, as_pool, matrix_pool
+from vardi._inputs.shared_units import warn_of_shared_units
 from vardi._rows import Windows
 from vardi._rows.readers import as_reader
 from vardi._solve.identify import Verdict
@@ -104,7 +105,9 @@ def debias(
         frames = open_frames(samples, biases, source=source, counts=counts)
         return fit_lazy(frames, known, on_unidentified, tol, max_iterations)
     pool = as_pool(samples, biases, source=source, counts=counts)
-    return fit(pool, None, known, on_unidentified, tol, max_iterations, log=False)
+    fitted = fit(pool, None, known, on_unidentified, tol, max_iterations, log=False)
+    warn_of_shared_units(samples, pool)
+    return fitted
 
 
 def debias_matrix(
