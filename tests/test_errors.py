@@ -520,6 +520,24 @@ def test_a_count_that_counts_nothing(bad, how):
     assert error.rows == (2,)
 
 
+def test_design_weights_are_no_counts():
+    weights = np.array([44.2, 44.2, 6193.99996, 15.0])
+    error = refused(
+        vardi.InvalidCountsError,
+        "The count of row 0 of the pool is 44.2, which is not a whole number.",
+        "Design weights, which say how many units of the population a row speaks for, are no counts",
+        "give their sample the bias '1 / weight'",
+        call=lambda: vardi.debias({"a": X}, {"a": 1}, counts=weights),
+    )
+    assert error.rows == (0, 1, 2)
+    assert "Divide" not in str(error)
+
+
+def test_whole_counts_are_taken_with_their_rounding():
+    counts = np.array([3.0, 3 * (1 + 1e-10), 1e15 + 0.5, 0.0])
+    assert vardi.debias({"a": X}, {"a": 1}, counts=counts).sizes["a"] == pytest.approx(counts.sum())
+
+
 def test_counts_of_the_wrong_length_or_for_the_wrong_sample():
     error = refused(
         vardi.MismatchError,

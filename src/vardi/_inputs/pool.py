@@ -375,6 +375,11 @@ def _counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats | None:
     bad = np.flatnonzero(~((values >= 0) & (values < np.inf)))
     if len(bad):
         raise refusals.invalid_counts(f"The count of row {bad[0]} of the pool is {values[bad[0]]}", bad[:LISTED])
+    parts = np.flatnonzero(np.abs(values - np.rint(values)) > refusals.WHOLE * values)
+    if len(parts):
+        raise refusals.counts_in_part(
+            f"The count of row {parts[0]} of the pool is {values[parts[0]]}", parts[:LISTED]
+        )
     if values.sum() > refusals.MOST:
         raise refusals.too_many(values.sum())
     return values

@@ -168,7 +168,7 @@ class EmptySampleError(VardiError):
 
 
 class InvalidCountsError(VardiError):
-    """Frequency weights that are negative, NaN or infinite.
+    """Frequency weights that are negative, NaN, infinite or not whole.
 
     Attributes
     ----------

@@ -21,6 +21,7 @@ from vardi.errors import (
 from vardi.errors._texts import LISTED, number_of_rows, show, suggest
 
 MOST = 1e150  # rows in all, of which the square is a float
+WHOLE = 1e-9  # how far a count may be from a whole number, relative to it
 
 
 def needs_rows(what: str) -> NeedsRowsError:
@@ -105,9 +106,20 @@ def invalid_counts(fact: str, rows: Iterable[int] = ()) -> InvalidCountsError:
 def too_many(total: float) -> InvalidCountsError:
     """Refuse counts whose squares are no numbers."""
     return InvalidCountsError(
-        f"The counts add up to {total:.3g}, and squares of that are beyond floating point. Divide them all by one "
-        "number: weights stay the same, and errors are those of as many rows as the counts say.",
+        f"The counts add up to {total:.3g}, and squares of that are beyond floating point. A count says how many rows "
+        "were drawn that a row stands for: give those.",
         rows=(),
+    )
+
+
+def counts_in_part(fact: str, rows: Iterable[int] = ()) -> InvalidCountsError:
+    """Refuse counts that are not whole; the fact says which."""
+    return InvalidCountsError(
+        f"{fact}, which is not a whole number. A count says how many rows were drawn that a row stands for, and errors "
+        "are those of so many rows. Design weights, which say how many units of the population a row speaks for, are "
+        "no counts: the chance to be drawn is one over them, so give their sample the bias '1 / weight', with weight "
+        "the column that holds them for the rows of every sample, and leave counts out.",
+        rows=rows,
     )
 
 
