@@ -10,6 +10,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -884,3 +885,67 @@ def test_ids_that_number_the_rows_of_each_file_are_no_units(tmp_path, engine):
         f'[sources.{name}]\ndata = "{name}.csv"\nbias = 1\nid = "unit"\n' for name in "ab"
     )
     read(written(tmp_path, text)).fit()
+
+
+EVERYWHERE = PAIR.replace('"x"', "1")
+
+
+def write_codes(folder, stray="n/a"):
+    """Two files with codes, missing values as R writes them, and a column that is text for one cell of one file."""
+    rng = np.random.default_rng(0)
+    for name, zeros in (("a", "0"), ("b", "")):
+        rows = [
+            f"{zeros}96194560{i:04d},{x:.4f},{'NA' if i == 3 else i},{stray if i == 5 and zeros else i}"
+            for i, x in enumerate(rng.normal(size=100))
+        ]
+        (folder / f"{name}.csv").write_text("\n".join(["cds,x,y,z", *rows, ""]))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_digits_with_leading_zeros_are_text_in_every_file_and_in_outputs(tmp_path, engine):
+    write_codes(tmp_path, stray=5)
+    study = read(written(tmp_path, f'engine = "{engine}"\nvariables = ["x"]\n{EVERYWHERE}'))
+    opened = study.open()
+    write_weights(opened, opened.fit(), tmp_path / "w.parquet", with_data=True)
+    found = pl.read_parquet(tmp_path / "w.parquet")["cds"]
+    assert found.dtype == pl.String
+    assert (found[0], found[100]) == ("0961945600000", "961945600000")
+    (problem,) = problems(tmp_path, f'engine = "{engine}"\nvariables = ["cds"]\n{PAIR}')
+    assert "'cds' has digits with leading zeros, which are read as texts." in problem
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_r_writes_for_missing_is_missing_and_a_stray_text_is_named(tmp_path, engine):
+    write_codes(tmp_path)
+    text = f'engine = "{engine}"\n{EVERYWHERE}'
+    study = read(written(tmp_path, text))
+    schema = study_engines.schema(study.data[0], study.engine)
+    assert schema["y"].is_integer()
+    assert study.notes == (
+        "The column 'z' of a.csv is read as text, since it holds 'n/a', which is no number. Correct it; a missing "
+        "value is an empty cell or NA.",
+    )
+    (problem,) = problems(tmp_path, f'variables = ["z"]\n{text}')
+    assert "The variable 'z' is String." in problem
+    assert problem.endswith(study.notes[0])
+    with pytest.raises(vardi.MissingValuesError):
+        read(written(tmp_path, text.replace("bias = 1", "bias = 'y >= 0'"))).fit()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_column_of_two_kinds_does_not_take_the_others_away(tmp_path, engine):
+    write_codes(tmp_path)
+    fit = read(written(tmp_path, f'engine = "{engine}"\n{EVERYWHERE}')).fit()
+    assert "x" in fit.numeric_columns
+    assert np.isfinite(fit.check_biases().pvalue)
+    said = "z (String in 'a' and Int64 in 'b'). Convert each to one."
+    assert f"Left out, for being of different kinds: {said}" in " ".join(fit.summary().split())
+    assert "z: String in 'a' and Int64 in 'b' (of different kinds in different samples)." in fit.parts.choose()[1]
+
+
+@pytest.mark.parametrize("holder", [pl.DataFrame, pl.LazyFrame, lambda rows: duckdb.from_arrow(pa.table(rows))])
+def test_the_biases_are_untested_for_the_true_reason(holder):
+    samples = {"a": holder({"x": [*range(100)]}), "b": holder({"x": [*map(str, range(99)), "unknown"]})}
+    assert vardi.debias(samples, {"a": 1, "b": 1}).check_biases().reason == (
+        "x is Int64 in 'a' and String in 'b', and no other column is of numbers alone. Convert it to one kind."
+    )

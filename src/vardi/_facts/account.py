@@ -87,6 +87,8 @@ class Account:
         How many more numeric columns there are than are shown.
     gaps : dict
         Columns left out for missing or infinite values, with the number of these.
+    mixed : dict
+        Columns left out for being of different kinds in different samples, with where they are what.
     unasked : tuple of str
         Columns of an engine, of which no mean was asked for.
     known_check : KnownCheck or None
@@ -108,6 +110,7 @@ class Account:
     variables_note: str
     more_variables: int
     gaps: Mapping[str, int]
+    mixed: Mapping[str, str]
     unasked: tuple[str, ...]
     known_check: KnownCheck | None = field(compare=False)
     parameters: Mapping[Name, Mapping[str, Estimate]] = field(compare=False)
@@ -169,6 +172,9 @@ class Account:
         if self.gaps:
             named = listed((f"{name} ({count:,})" for name, count in self.gaps.items()), MOST_GAPS)
             notes.append(f"Left out, for missing or infinite values: {named}.")
+        if self.mixed:
+            named = listed((f"{name} ({where})" for name, where in self.mixed.items()), MOST_GAPS)
+            notes.append(f"Left out, for being of different kinds: {named}. Convert each to one.")
         return tuple(notes)
 
 
@@ -201,6 +207,7 @@ def account(fit: Fit, columns: Sequence[Column], *, note: str = "", more: int = 
             variables_note=note,
             more_variables=more,
             gaps=given.gaps,
+            mixed=given.mixed,
             unasked=given.unasked,
             known_check=fit.known,
             parameters=fit.parameters,

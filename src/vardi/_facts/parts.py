@@ -76,6 +76,8 @@ class Given:
         Numbers that the errors of all normalisers take to compute in memory.
     gaps : mapping of str to int
         Missing and infinite values in the columns that have no mean for them.
+    mixed : mapping of str to str
+        Columns that are of different kinds in different samples, so that they have no mean, with where they are what.
     unasked : tuple of str
         Columns of which a mean takes a pass over all rows, so that none is shown unless it is asked for.
     """
@@ -88,6 +90,7 @@ class Given:
     left_out: Collection[Name]
     costs: int
     gaps: Mapping[str, int]
+    mixed: Mapping[str, str]
     unasked: tuple[str, ...] = ()
 
 

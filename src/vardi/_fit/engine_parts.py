@@ -70,6 +70,7 @@ class EngineParts(MemoryParts):
         left_out = {
             "missing or infinite values": gaps,
             "text: write a condition in variables=": self._held.columns["texts"],
+            "of different kinds in different samples": [f"{name}: {where}" for name, where in self._held.mixed.items()],
         }
         return tuple(Column(name, name) for name in columns), note_on(whole, left_out)
 

@@ -388,6 +388,11 @@ class InMemory:
         missing = {} if whole is None else {name: _missing_in(whole.column(name)) for name in whole.columns}
         return {name: count for name, count in missing.items() if count}
 
+    @property
+    def mixed(self) -> dict[str, str]:
+        """Columns that are of different kinds in different samples, with where they are what."""
+        return self.pool.mixed
+
     @cached_property
     def numeric_columns(self) -> tuple[str, ...]:
         """The numeric columns of the pool without missing values, those that the biases read first."""

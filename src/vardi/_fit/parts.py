@@ -38,6 +38,7 @@ class MemoryParts:
             left_out={pool.names[k] for k in np.flatnonzero(with_rows & (rows.sizes == 0)).tolist()},
             costs=len(pool) * len(pool.names),
             gaps=self._held.gaps,
+            mixed=self._held.mixed,
         )
 
     def gram(self) -> Gram:

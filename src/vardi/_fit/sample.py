@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from vardi._estimate import bias_test
-from vardi._estimate.bias_check import BiasCheck
+from vardi._estimate.bias_check import BiasCheck, untested
 from vardi._estimate.bootstrap import Bootstrap, Progress, bootstrap
 from vardi._estimate.bounds import Bounds
 from vardi._estimate.cdf import DebiasedCdf
@@ -37,6 +37,7 @@ from vardi._solve.identify import Verdict
 from vardi._types import Floats
 from vardi.biases import Bias
 from vardi.errors import number_of_rows
+from vardi.errors._texts import listed
 
 
 class DebiasedSample(Weighted):
@@ -250,6 +251,9 @@ class DebiasedSample(Weighted):
         if columns is None:
             read = {name for bias in self.held.pool.biases for name in bias.columns}
             columns = [name for name in self.numeric_columns if name in read] or self.numeric_columns
+            if not columns and self.held.mixed:
+                said = listed(f"{name} is {where}" for name, where in self.held.mixed.items())
+                return untested(f"{said}, and no other column is of numbers alone. Convert it to one kind.")
         named = (
             columns
             if isinstance(columns, Mapping)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.frames import Frame, as_frame, concat
+from vardi._inputs.frames import Frame, as_frame, concat, mixed_columns
 from vardi._machine.memory import require_memory
 from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias, ProductBias, ValuesBias, as_bias
@@ -84,13 +84,22 @@ class Pool:
         return read_only(values) if whole is None else whole.series(values, name)
 
     def whole(self) -> Frame | None:
-        """Return all rows in one frame; None where there is none, or samples are held by different libraries."""
+        """Return all rows in one frame; None where there is none, or samples are held by different libraries.
+
+        Columns that are of different kinds in different samples are left out: ``mixed`` says so.
+        """
         if len(self.frames) <= 1:
             return self.frames[0] if self.frames else None
+        mixed = mixed_columns(self.frames)
         try:
-            return concat(self.frames)
+            return concat([frame.without([name for name in mixed if name in frame.columns]) for frame in self.frames])
         except MismatchError:
             return None
+
+    @property
+    def mixed(self) -> dict[str, str]:
+        """Columns that are of different kinds in different samples, with where they are what."""
+        return {name: kinds_in_words(kinds, self.names) for name, kinds in mixed_columns(self.frames).items()}
 
     def nearest(self, groups: Sequence[Sequence[Name]]) -> str:
         """Say which two samples of different groups lie nearest in the numeric columns that the biases read."""
@@ -134,6 +143,16 @@ class Pool:
                 got=(len(bias.values),),
             )
         return bias.values
+
+
+def kinds_in_words(kinds: Sequence[str], names: Sequence[Name]) -> str:
+    """Say of a column, or of kinds of it by sample, what it is where; an empty text where a sample lacks it.
+
+    >>> kinds_in_words(["Float64", "", "String"], ["a", "b", "c"])
+    "Float64 in 'a' and String in 'c'"
+    """
+    first = {kind: str(names[k]) for k, kind in reversed(list(enumerate(kinds))) if kind}
+    return " and ".join(f"{kind} in {name!r}" for kind, name in reversed(first.items()))
 
 
 def as_pool(samples: Any, biases: Any, *, source: Any = None, counts: Any = None) -> Pool:
@@ -377,9 +396,7 @@ def _counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats | None:
         raise refusals.invalid_counts(f"The count of row {bad[0]} of the pool is {values[bad[0]]}", bad[:LISTED])
     parts = np.flatnonzero(np.abs(values - np.rint(values)) > refusals.WHOLE * values)
     if len(parts):
-        raise refusals.counts_in_part(
-            f"The count of row {parts[0]} of the pool is {values[parts[0]]}", parts[:LISTED]
-        )
+        raise refusals.counts_in_part(f"The count of row {parts[0]} of the pool is {values[parts[0]]}", parts[:LISTED])
     if values.sum() > refusals.MOST:
         raise refusals.too_many(values.sum())
     return values

@@ -81,11 +81,13 @@ def _equal_rows(pool: Pool) -> tuple[Name, Name, int] | None:
 
 
 def _columns(pool: Pool, rows: Integers, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
-    """Return the columns that all samples have, on some rows of the pool in increasing order."""
+    """Return the columns that all samples have, of one kind, on some rows of the pool in increasing order."""
     starts = np.cumsum([0, *(len(frame) for frame in pool.frames)])
     within = [rows[(rows >= start) & (rows < end)] - start for start, end in pairwise(starts)]
     if names is None:
-        names = [name for name in pool.frames[0].columns if all(name in frame.columns for frame in pool.frames)]
+        mixed = pool.mixed
+        shared = [name for name in pool.frames[0].columns if all(name in frame.columns for frame in pool.frames)]
+        names = [name for name in shared if name not in mixed]
     parts = [_part(frame, own, names) for frame, own in zip(pool.frames, within, strict=True)]
     return {name: np.concatenate([part[name] for part in parts]) for name in names}
 
@@ -114,14 +116,17 @@ def _kinds(
         whole = values.dtype.kind in "iu" or (values.dtype.kind == "f" and bool((values == np.floor(values)).all()))
         if numbers and not whole:
             continuous.append(name)
-        elif pairs == len(source) and not (numbers and _is_numbering(values, sizes)):
+        elif pairs == len(source) and not _is_numbering(values, sizes):
             ids.append(name)
     return sorted(ids, key=lambda name: columns[name].dtype.kind not in "iuf"), continuous, properties
 
 
 def _is_numbering(values: NDArray[Any], sizes: Integers) -> bool:
-    """Tell whether whole numbers may count the rows of each sample, so that samples have them in common anyway."""
-    return bool(np.abs(values).max(initial=0) <= sizes.max())
+    """Tell whether whole numbers (or digits in texts) may count the rows of each sample, so that samples have them in common anyway."""
+    try:
+        return bool(np.abs(values.astype(np.float64)).max(initial=0) <= sizes.max())
+    except (TypeError, ValueError):
+        return False
 
 
 def _some(pool: Pool, key: str) -> Integers:

@@ -70,7 +70,7 @@ def _json(opened: OpenStudy, verdict: Verdict, biases: BiasCheck | None, known: 
         if known is None
         else {**asdict(known), "contradicted": known.contradicted, "verdict": known.verdict},
     }
-    return {**facts, **verdict_json(verdict), **tests}
+    return {**facts, **verdict_json(verdict), **tests, "notes": study.notes}
 
 
 def _show(opened: OpenStudy, verdict: Verdict, biases: BiasCheck | None, known: KnownCheck | None) -> None:
@@ -80,6 +80,8 @@ def _show(opened: OpenStudy, verdict: Verdict, biases: BiasCheck | None, known: 
     from vardi.cli._summary import biases_table, known_table, links_table
 
     show(Text(opened.study.title, "bold"), Text.assemble(YES if verdict.identified else NOT, verdict.message), "")
+    for note in opened.study.notes:
+        show(note, "")
     if verdict.links:
         show(links_table(verdict), "")
     if known is not None:

@@ -95,6 +95,8 @@ def show_fit(fitted: Fitted, targets: dict[str, Path], *, as_json: bool) -> None
         show_json({**account_json(opened, fitted.account), "files": files, "warnings": fitted.warnings})
         return
     show(*account_tables(opened.study.title, fitted.account), "")
+    for note in opened.study.notes:
+        show(note, "")
     if not targets:
         show("Nothing was written. -o weights.parquet writes the weights, --report report.html a report.")
     show_files(targets)

@@ -102,8 +102,9 @@ def account_json(opened: OpenStudy, found: Account) -> dict[str, Any]:
         **_own(found.solution, "iterations", "residual", "certificate"),
         "counted": found.rows,
         "variables": [_own(variable, "name", "pooled", "debiased", "stderr") for variable in found.variables],
-        **_own(found, "distinct", "effective", "more_variables", "gaps", "log_scale", "unasked"),
+        **_own(found, "distinct", "effective", "more_variables", "gaps", "mixed", "log_scale", "unasked"),
         "doubts": found.trust.messages,
+        "notes": study.notes,
         "known": None if found.known_check is None else asdict(found.known_check),
         **({"parameters": parameters} if parameters else {}),
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 from vardi.errors import StudyError
 from vardi.study._columns import Columns
 from vardi.study._data import choose_engine, suggest_file
-from vardi.study._engines import first_line
+from vardi.study._engines import first_line, with_codes
 from vardi.study._locate import key_lines
 from vardi.study._problems import Problems, study_error
 from vardi.study._study import Study
@@ -95,12 +95,13 @@ def parse(text: str, path: Path) -> Study:
     biases |= declared.states(biases)
     declared.require_different(places)
     engine = choose_engine(declared.engine(places), tuple(places))
+    places = dict(zip(with_codes(tuple(places), engine), places.values(), strict=True))
     columns = Columns(places, engine, problems)
     columns.require_biases(biases)
     columns.require_own(places, label)
     texts = {name: text for name, (_, text) in biases.items()}
     variables, known = columns.variables(document), columns.known(document, texts)
-    study = Study(path, declared.title(), tuple(places), texts, label, variables, engine, known)
+    study = Study(path, declared.title(), tuple(places), texts, label, variables, engine, known, columns.notes())
     problems.require_none()
     return study
 

@@ -48,6 +48,8 @@ class Study:
         Where the rows are computed on.
     known : mapping
         What is known of the population.
+    notes : tuple of str
+        What is odd about its columns, and may be meant.
     """
 
     path: Path
@@ -58,6 +60,7 @@ class Study:
     variables: tuple[str, ...] = ()
     engine: Engine = "memory"
     known: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def open(self) -> OpenStudy:
         """Open the data: read them into memory, or leave them where they are and make the queries."""

@@ -104,6 +104,13 @@ class Frame(ABC):
     def drop(self, name: str) -> Frame:
         """Return the frame without one column."""
 
+    def without(self, names: Sequence[str]) -> Frame:
+        """Return the frame without some columns."""
+        frame: Frame = self
+        for name in names:
+            frame = frame.drop(name)
+        return frame
+
     @abstractmethod
     def _engine(self, names: Sequence[str]) -> Engine:
         """Return what computes expressions of some columns."""
