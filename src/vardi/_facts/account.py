@@ -12,6 +12,7 @@ import numpy as np
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust
+from vardi._facts.bias_notes import bias_notes
 from vardi._facts.columns import Column, ColumnFacts
 from vardi._facts.parts import Fit, Given, WeightSums
 from vardi._inputs.pool import Name
@@ -91,6 +92,8 @@ class Account:
         Columns left out for being of different kinds in different samples, with where they are what.
     unasked : tuple of str
         Columns of an engine, of which no mean was asked for.
+    bias_notes : tuple of str
+        What is odd about the declared biases, and may be meant.
     known_check : KnownCheck or None
         What is known of the population beside the samples.
     parameters : dict
@@ -112,6 +115,7 @@ class Account:
     gaps: Mapping[str, int]
     mixed: Mapping[str, str]
     unasked: tuple[str, ...]
+    bias_notes: tuple[str, ...]
     known_check: KnownCheck | None = field(compare=False)
     parameters: Mapping[Name, Mapping[str, Estimate]] = field(compare=False)
     solution: Solution = field(compare=False)
@@ -162,8 +166,10 @@ class Account:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is to be said beneath the tables: why some numbers are not there."""
-        notes = [self.samples_note] if self.samples_note and self.trust.errors_hold else []  # else the doubts say it
+        """What is to be said beneath the tables: what is odd, and why some numbers are not there."""
+        notes = [*self.bias_notes]
+        if self.samples_note and self.trust.errors_hold:  # else the doubts say it
+            notes.append(self.samples_note)
         if self.unasked and not self.variables:
             notes.append(
                 "No means are shown: the rows are in their engine, which would have to read them all again. Ask for "
@@ -193,7 +199,7 @@ def account(fit: Fit, columns: Sequence[Column], *, note: str = "", more: int = 
     parts, given = fit.parts, fit.parts.given()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakOverlapWarning)  # the account says it
-        sums = parts.weight_sums()
+        sums, verdict = parts.weight_sums(), fit.identify()
         normalisers, samples_note, log_scale = _normalisers(fit, given)
         return Account(
             length=len(fit),
@@ -209,10 +215,11 @@ def account(fit: Fit, columns: Sequence[Column], *, note: str = "", more: int = 
             gaps=given.gaps,
             mixed=given.mixed,
             unasked=given.unasked,
+            bias_notes=bias_notes(fit, given, sums, verdict),
             known_check=fit.known,
             parameters=fit.parameters,
             solution=fit.solution,
-            verdict=fit.identify(),
+            verdict=verdict,
             trust=fit.trust,
         )
 

@@ -121,6 +121,9 @@ class Parts(Protocol):
     def describe(self, columns: Sequence[Column], *, gains: bool = False) -> tuple[ColumnFacts, ...]:
         """Return means before and after of columns, and what their errors rest on."""
 
+    def values_of(self, column: str) -> Collection[Any] | None:
+        """Return the different values of a column; None where it is no column of all samples, or they are many."""
+
     def value_table(self, column: Column, centre: float, scale: float) -> ValueTable:
         """Return the distribution of a column; an engine has its bins finest around the centre."""
 

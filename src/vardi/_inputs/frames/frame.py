@@ -104,6 +104,11 @@ class Frame(ABC):
     def drop(self, name: str) -> Frame:
         """Return the frame without one column."""
 
+    def distinct(self, name: str) -> list[Any]:
+        """Return the different values of a column."""
+        values = self.column(name)
+        return list(dict.fromkeys(values.tolist()))
+
     def without(self, names: Sequence[str]) -> Frame:
         """Return the frame without some columns."""
         frame: Frame = self
@@ -278,6 +283,10 @@ class NarwhalsFrame(Frame):
         values = np.empty(len(column), dtype=object)  # a structure or an array in each row is one value
         values[:] = column.to_list()
         return values
+
+    def distinct(self, name: str) -> list[Any]:
+        require_columns((name,), self.columns)
+        return self._data.get_column(name).unique().to_list()
 
     def take(self, indices: Any) -> Any:
         rows: Any = nw.from_native(self.native, allow_series=True)
