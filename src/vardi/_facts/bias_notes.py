@@ -46,7 +46,11 @@ def _hardly_telling(sizes: Mapping[Name, float], biases: Mapping[Name, Bias], ve
     met = np.asarray(verdict.reach.sum(axis=1)).ravel() - verdict.reach.diagonal()
     for k, (name, bias) in enumerate(biases.items()):
         others = sum(sizes.values()) - sizes[name]
-        if not (isinstance(bias, ExpressionBias) and bias.columns and is_condition(bias.node)) or others < LEAST_ROWS:
+        if (
+            not sizes[name]
+            or not (isinstance(bias, ExpressionBias) and bias.columns and is_condition(bias.node))
+            or others < LEAST_ROWS
+        ):
             continue
         share = met[k] / others
         if share >= NEARLY:

@@ -395,6 +395,7 @@ class DebiasedSample(Weighted):
         """
         from vardi import report
 
+        report.require_html(path)
         target = require_writable(path, overwrite=overwrite)
         html = report.to_html(report.compute(self, title=title, variables=variables, date=date))
         with whole_file(target, overwrite=overwrite) as temporary:

@@ -58,10 +58,13 @@ def run_fit(
     from vardi import study as studies
     from vardi.cli._files import require_outputs, together
     from vardi.cli._summary import study_account
+    from vardi.report import require_html
     from vardi.study._outputs import require_suffix, weights_columns, write_weights
 
     study = studies.read(path)
     require_outputs(list(targets.values()), study, force=force)
+    if "report" in targets:
+        require_html(targets["report"])
     if "weights" in targets:
         require_suffix(targets["weights"])
     told = () if hidden else (ContradictedKnownWarning,)
