@@ -949,3 +949,24 @@ def test_the_biases_are_untested_for_the_true_reason(holder):
     assert vardi.debias(samples, {"a": 1, "b": 1}).check_biases().reason == (
         "x is Int64 in 'a' and String in 'b', and no other column is of numbers alone. Convert it to one kind."
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('[sources.a]\ndata = "a.csv\nbias = 1\n', 2),
+        ("[sources.a]\ndata = 'a.csv\nbias = 1\n", 2),
+        ('[sources.a]\ndata = "a.csv"\nbias = "x > 0', 3),
+        ('title = """\nof several\nlines\n[sources.a]\n', 1),
+    ],
+)
+def test_a_quote_that_is_not_closed(tmp_path, text, line):
+    (problem,) = problems(tmp_path, text)
+    assert problem == (
+        f'line {line}: A quote that opens a text is not closed. Close it on the same line, as in bias = "x <= 5".'
+    )
+
+
+def test_a_text_without_quotes(tmp_path):
+    (problem,) = problems(tmp_path, '[sources.a]\ndata = "a.csv"\nbias = x <= 5\n')
+    assert problem == 'line 3: Invalid value. A text stands in quotes, as in bias = "x <= 5".'

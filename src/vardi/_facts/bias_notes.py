@@ -53,13 +53,12 @@ def _hardly_telling(sizes: Mapping[Name, float], biases: Mapping[Name, Bias], ve
         ):
             continue
         share = met[k] / others
+        of_others = f"of the other samples meet {bias}"
         if share >= NEARLY:
-            yield (
-                f"{'All' if share == 1 else f'{share:.1%} of the'} rows of the other samples meet {bias}, so this bias of {str(name)!r} changes next "
-                f"to nothing. {SURPRISE}"
-            )
+            rows = "All rows" if share == 1 else f"{share:.1%} of the rows"
+            yield f"{rows} {of_others}, so this bias of {str(name)!r} changes next to nothing. {SURPRISE}"
         elif 0 < share <= 1 - NEARLY:
-            yield f"Only {share:.1%} of the rows of the other samples meet {bias}, the bias of {str(name)!r}. {SURPRISE}"
+            yield f"Only {share:.1%} of the rows {of_others}, the bias of {str(name)!r}. {SURPRISE}"
 
 
 def _absent_values(fit: Fit, biases: Mapping[Name, Bias]) -> Iterator[str]:

@@ -36,7 +36,7 @@ from vardi._machine.atomic_write import require_writable, whole_file
 from vardi._solve.identify import Verdict
 from vardi._types import Floats
 from vardi.biases import Bias
-from vardi.errors import number_of_rows
+from vardi.errors import MismatchError, number_of_rows
 from vardi.errors._texts import listed
 
 
@@ -213,6 +213,13 @@ class DebiasedSample(Weighted):
         Bayesian bootstrap: 200 refits, none failed
         MEDV  23.2 ± 1.0 (95%: 21.2 to 25.2)
         """
+        if isinstance(statistic, int | float | np.number):
+            raise MismatchError(
+                f"The statistic is the number {statistic}, whose spread is none. For {statistic} draws write "
+                f"bootstrap(n={statistic}), or bootstrap('a column', n={statistic}).",
+                expected=("column", "expression", "array", "function"),
+                got=(statistic,),
+            )
         return bootstrap(
             self.held, statistic, n, seed, kind=kind, groups=groups, level=level, jobs=jobs, progress=progress
         )

@@ -55,13 +55,13 @@ class Pool:
         """Return for each bias its values on all rows."""
         return self.evaluate(self.biases, self.names)
 
-    def evaluate(self, biases: Sequence[Bias], names: Sequence[Name]) -> list[NDArray[Any]]:
-        """Return the values of any functions on all rows; the names are for messages."""
+    def evaluate(self, biases: Sequence[Bias], names: Sequence[Name], called: str = "bias") -> list[NDArray[Any]]:
+        """Return the values of any functions on all rows; the names, and what they are called, are for messages."""
         factors = [bias.factors if isinstance(bias, ProductBias) else (bias,) for bias in biases]
         functions = list(dict.fromkeys(part for parts in factors for part in parts if not isinstance(part, ValuesBias)))
         self._require_memory(functions)
         samples = [str(name) for name in self.names] if len(self.frames) > 1 else [None]
-        pieces = [frame.evaluate(functions, name) for frame, name in zip(self.frames, samples, strict=False)]
+        pieces = [frame.evaluate(functions, name, called) for frame, name in zip(self.frames, samples, strict=False)]
         known = {function: _joined(piece) for function, *piece in zip(functions, *pieces, strict=True)}
         return [
             _product([self._given(part, name) if isinstance(part, ValuesBias) else known[part] for part in parts])
@@ -100,6 +100,19 @@ class Pool:
     def mixed(self) -> dict[str, str]:
         """Columns that are of different kinds in different samples, with where they are what."""
         return {name: kinds_in_words(kinds, self.names) for name, kinds in mixed_columns(self.frames).items()}
+
+    def place(self, row: int, k: int) -> str:
+        """Say which row it is at a position of the pool, and what the bias k reads there."""
+        if not self.frames:
+            return f"row {row} of the pool"
+        own, labelled = int(self.source[row]), len(self.frames) == 1 and np.ptp(self.source) > 0
+        within = row if labelled else row - int(np.searchsorted(self.source, own))  # samples one after the other
+        frame = self.frames[0] if len(self.frames) == 1 else self.frames[own]
+        there = [name for name in self.biases[k].columns if name in frame.columns]
+        read = ", ".join(f"{name} is {_plain(frame.column(name)[within])}" for name in there[:LISTED])
+        sample = repr(str(self.names[own]))
+        said = f"row {row} of the pool, of {sample}" if labelled else f"row {within} of {sample}"
+        return f"{said}, where {read}" if read else said
 
     def nearest(self, groups: Sequence[Sequence[Name]]) -> str:
         """Say which two samples of different groups lie nearest in the numeric columns that the biases read."""
@@ -332,14 +345,6 @@ def _as_names(labels: NDArray[Any]) -> NDArray[Any]:
     return np.fromiter(whole, dtype=object, count=len(whole))
 
 
-def twin(label: Any, names: Iterable[Name]) -> str:
-    """Say that a label differs from the name of a bias by its type only, where it does."""
-    for name in names:
-        if str(name) == str(label):
-            return f" One is {type(label).__name__} and the other {type(name).__name__}: make them the same."
-    return ""
-
-
 def is_missing(label: Any) -> bool:
     return label is None or type(label).__name__ == "NAType" or label != label
 
@@ -421,6 +426,12 @@ def _require_length(what: str, values: NDArray[Any], n: int, unit: str) -> None:
 
 def _joined(pieces: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+def _plain(value: Any) -> str:
+    """Return a value of a row as a user would write it."""
+    value = value.item() if hasattr(value, "item") else value
+    return f"{value:g}" if isinstance(value, float) else repr(value)
 
 
 def _product(factors: Sequence[NDArray[Any]]) -> NDArray[Any]:

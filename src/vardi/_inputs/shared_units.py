@@ -122,7 +122,7 @@ def _kinds(
 
 
 def _is_numbering(values: NDArray[Any], sizes: Integers) -> bool:
-    """Tell whether whole numbers (or digits in texts) may count the rows of each sample, so that samples have them in common anyway."""
+    """Tell whether whole numbers, or digits in texts, may count the rows of each sample, which two have in common."""
     try:
         return bool(np.abs(values.astype(np.float64)).max(initial=0) <= sizes.max())
     except (TypeError, ValueError):
