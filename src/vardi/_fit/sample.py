@@ -401,8 +401,9 @@ class DebiasedSample(Weighted):
 
         """
         from vardi import report
+        from vardi.report._render import require_html
 
-        report.require_html(path)
+        require_html(path)
         target = require_writable(path, overwrite=overwrite)
         html = report.to_html(report.compute(self, title=title, variables=variables, date=date))
         with whole_file(target, overwrite=overwrite) as temporary:

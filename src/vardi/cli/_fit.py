@@ -58,7 +58,7 @@ def run_fit(
     from vardi import study as studies
     from vardi.cli._files import require_outputs, together
     from vardi.cli._summary import study_account
-    from vardi.report import require_html
+    from vardi.report._render import require_html
     from vardi.study._outputs import require_suffix, weights_columns, write_weights
 
     study = studies.read(path)

@@ -6,6 +6,6 @@
 
 from vardi.report._compute import compute
 from vardi.report._content import Report
-from vardi.report._render import require_html, to_html
+from vardi.report._render import to_html
 
-__all__ = ["Report", "compute", "require_html", "to_html"]
+__all__ = ["Report", "compute", "to_html"]
