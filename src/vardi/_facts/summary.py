@@ -13,7 +13,7 @@ from vardi._facts.parts import Fit
 from vardi.errors._texts import SHOWN, WIDTH, cut, more, width_of
 
 MOST_VARIABLES = 8
-MOST_SAMPLES = 300  # in a notebook, those after the first folded away
+MOST_SAMPLES = 300  # up to which a notebook has them all, those after the first folded away
 
 
 def summarize(fit: Fit) -> Account:
@@ -76,14 +76,18 @@ def to_html(found: Account) -> str:
         for name, rows, bias, normaliser, share in map(sample_cells, found.samples[:MOST_SAMPLES])
     ]
     heading = ("sample", "rows", "bias", normaliser, "share of weight")
-    folded = _table(heading, samples[SHOWN:]) + "".join(f"<p>{line}</p>" for line in more(found.samples, MOST_SAMPLES))
-    others = f"<details><summary>{len(found.samples) - SHOWN:,} more samples</summary>{folded}</details>"
+    shown, others = samples[:SHOWN], samples[SHOWN:MOST_SAMPLES]
+    if len(found.samples) > MOST_SAMPLES:
+        rest = "".join(f"<p>{line}</p>" for line in more(found.samples))
+    else:
+        folded = f"<details><summary>{len(others)} more samples</summary>{_table(heading, others)}</details>"
+        rest = folded if others else ""
     return (
         f"<div><p><b>DebiasedSample</b>: {found.counted_rows}, effective {found.effective:,.0f} of {found.rows:,.0f}."
         + "".join(f"<br>{escape(text)}" for text in solved)
         + "</p>"
-        + _table(heading, samples[:SHOWN])
-        + (others if samples[SHOWN:] else "")
+        + _table(heading, shown)
+        + rest
         + _table(("mean of", "in the pool", "in the population"), list(map(variable_cells, found.variables)))
         + "".join(f"<p>{escape(text)}</p>" for text in _more_variables(found))
         + _table(("parameter", "estimate"), [(f"{name}: {one}", str(own)) for name, one, own in found.estimated])

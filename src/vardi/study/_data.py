@@ -63,7 +63,7 @@ class Data:
     @property
     def texts(self) -> tuple[str, ...]:
         """The columns of a CSV that are texts, whatever they look like: 007 and 3e5 are no numbers there."""
-        return self.codes if self.id is None else (self.id, *self.codes)
+        return tuple(dict.fromkeys((*self.codes, *([] if self.id is None else [self.id]))))
 
     def __str__(self) -> str:
         first = self.files[0].name + (f" (table {self.table})" if self.table else "")
