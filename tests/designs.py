@@ -149,12 +149,12 @@ def _groups(rng: Rng, one_way: bool) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _frequencies(rng: Rng, source: np.ndarray) -> np.ndarray:
-    """Return counts with zeros, whole or not, over up to six orders of magnitude; no sample is left without any."""
+    """Return counts with zeros, over up to six orders of magnitude; no sample is left without any."""
     kind = rng.integers(4)
     counts = [
         rng.integers(0, 5, len(source)).astype(float),
-        rng.exponential(1.0, len(source)),
-        10.0 ** rng.uniform(-3, 3, len(source)),
+        np.ceil(rng.exponential(10.0, len(source))),
+        np.ceil(10.0 ** rng.uniform(0, 6, len(source))),
         rng.integers(0, 2, len(source)) * rng.integers(1, 10**6, len(source)).astype(float),
     ][kind]
     counts[rng.random(len(source)) < rng.choice([0.0, 0.3])] = 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -81,7 +82,7 @@ def test_connected_in_one_direction_only():
 def test_a_row_that_its_own_bias_forbids():
     error = refused(
         vardi.ImpossibleRowError,
-        "Sample 'b' holds 2 rows that its own bias forbids (the first is row 6 of the pool)",
+        "Sample 'b' holds 2 rows that its own bias forbids (the first is row 2 of 'b', where x is 3)",
         "A unit with bias 0 cannot have been drawn, so the declared bias is wrong, or these rows belong to another",
         "Correct the bias, or take them out.",
         call=lambda: vardi.debias(OK, {"a": 1, "b": "x <= 2"}),
@@ -121,7 +122,7 @@ def test_only_the_first_ten_impossible_rows_are_carried(n):
 def test_a_row_that_no_bias_covers():
     error = refused(
         vardi.ImpossibleRowError,
-        "Sample 'a' holds 1 row that its own bias forbids (the first is row 0 of the pool)",
+        "Sample 'a' holds 1 row that its own bias forbids (the first is row 0 of 'a', where x is 1)",
         call=lambda: vardi.debias(OK, {"a": "x >= 2", "b": "x >= 1"}),
     )
     assert error.rows == (0,)
@@ -169,7 +170,8 @@ def test_a_negative_nan_or_infinite_bias(bad, form, n):
     }[form]
     error = refused(
         vardi.InvalidBiasError,
-        f"The bias of '1' is {bad} at row 2 of the pool (2 such rows)",
+        f"The bias of '1' is {bad} at row 2 of the pool",
+        "(2 such rows)",
         "A bias says how much likelier a unit is to be drawn, so it must be a finite number, zero or more",
         "Correct the bias, or take these rows out.",
         call=call,
@@ -256,6 +258,7 @@ def test_a_sample_without_a_bias():
     assert error.got == ("agencies", "web")
 
 
+@pytest.mark.filterwarnings("ignore::vardi.SharedUnitsWarning")
 def test_lists_of_unequal_length():
     error = refused(
         vardi.MismatchError,
@@ -520,6 +523,24 @@ def test_a_count_that_counts_nothing(bad, how):
     assert error.rows == (2,)
 
 
+def test_design_weights_are_no_counts():
+    weights = np.array([44.2, 44.2, 6193.99996, 15.0])
+    error = refused(
+        vardi.InvalidCountsError,
+        "The count of row 0 of the pool is 44.2, which is not a whole number.",
+        "Design weights, which say how many units of the population a row speaks for, are no counts",
+        "give their sample the bias '1 / weight'",
+        call=lambda: vardi.debias({"a": X}, {"a": 1}, counts=weights),
+    )
+    assert error.rows == (0, 1, 2)
+    assert "Divide" not in str(error)
+
+
+def test_whole_counts_are_taken_with_their_rounding():
+    counts = np.array([3.0, 3 * (1 + 1e-10), 1e15 + 0.5, 0.0])
+    assert vardi.debias({"a": X}, {"a": 1}, counts=counts).sizes["a"] == pytest.approx(counts.sum())
+
+
 def test_counts_of_the_wrong_length_or_for_the_wrong_sample():
     error = refused(
         vardi.MismatchError,
@@ -739,3 +760,115 @@ def test_a_level_that_is_no_number(level):
 def test_one_column_where_several_may_be_given():
     fit = vardi.debias({"a": np.linspace(1.0, 9.0, 200)}, {"a": 1})
     assert fit.expectations("x")[0].value == fit.expectation("x").value
+
+
+# ---------------------------------------------------------------- what whole samples lack
+
+HOLDERS = {
+    "pandas": lambda rows: rows,
+    "polars": pl.from_pandas,
+    "lazy": lambda rows: pl.from_pandas(rows).lazy(),
+    "duckdb": lambda rows: duckdb.from_arrow(pa.table(dict(rows))),
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS.values(), ids=HOLDERS)
+def test_a_column_that_a_whole_sample_lacks(holder):
+    rng = np.random.default_rng(0)
+    a, b = (pd.DataFrame({"x": rng.normal(size=60)}) for _ in range(2))
+    fit = vardi.debias({"a": holder(a.assign(y=1.0)), "b": holder(b)}, {"a": 1, "b": "x > -9"})
+    refused(
+        vardi.MismatchError,
+        "Column 'y' is in 'a', but not in 'b', so the pool has no mean of it.",
+        "Leave 'b' out of the samples (the bias may stay), and ask the fit of the others",
+        call=lambda: fit.expectation("y > 0"),
+    )
+    fit = vardi.debias({"a": holder(a.assign(y=1.0)), "b": holder(b.assign(y=np.nan))}, {"a": 1, "b": "x > -9"})
+    error = refused(
+        vardi.MissingValuesError,
+        "60 of the values of 'y' are missing or infinite",
+        "'b' has none at all, so that a mean over the rest is biased. Leave 'b' out of the samples",
+        call=lambda: fit.expectation("y"),
+    )
+    assert "ratio" not in str(error)
+
+
+def test_a_label_without_any_value():
+    rng = np.random.default_rng(0)
+    pool = pd.DataFrame({"x": rng.normal(size=120), "s": np.repeat(["a", "b"], 60), "y": np.repeat([1.0, np.nan], 60)})
+    fit = vardi.debias(pool, {"a": 1, "b": 1}, source="s")
+    refused(vardi.MissingValuesError, "'b' has none at all", call=lambda: fit.expectation("y"))
+    pool.loc[80, "y"] = 2.0
+    fit = vardi.debias(pool, {"a": 1, "b": 1}, source="s")
+    refused(vardi.MissingValuesError, "a ratio of two expectations", call=lambda: fit.expectation("y"))
+
+
+# ---------------------------------------------------------------- words
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_number_and_a_text_as_keys(swapped):
+    samples, biases = {1: X, 2: X + 0.1}, {"1": 1, "2": 1}
+    samples, biases = (dict.fromkeys(biases, X), dict.fromkeys(samples, 1)) if swapped else (samples, biases)
+    error = refused(
+        vardi.MismatchError,
+        "Sample '1' has no bias.",
+        f"One is {'a text and the other a number' if swapped else 'a number and the other a text'}: make them",
+        call=lambda: vardi.debias(samples, biases),
+    )
+    assert "Did you mean" not in str(error)
+
+
+@pytest.mark.parametrize("holder", HOLDERS.values(), ids=HOLDERS)
+def test_a_function_is_no_bias(holder):
+    rng = np.random.default_rng(0)
+    rows = {name: holder(pd.DataFrame({"MEDV": rng.normal(size=60)})) for name in "ab"}
+    fit = vardi.debias(rows, {"a": 1, "b": "MEDV > -9"})
+    error = refused(
+        vardi.InvalidBiasError,
+        "The expression log(MEDV) > 0 on rows of sample 'a' compares NaN on",
+        call=lambda: fit.expectation("log(MEDV) > 0"),
+    )
+    assert "The bias" not in str(error)
+    near = ("There is no column 'medv'.", "Did you mean 'MEDV'?")
+    refused(vardi.MismatchError, *near, call=lambda: fit.cdf("medv"))
+    refused(vardi.MismatchError, *near, call=lambda: fit.expectation("medv"))
+    refused(vardi.MismatchError, "For 200 draws write bootstrap(n=200)", call=lambda: fit.bootstrap(200))
+
+
+@pytest.mark.parametrize("library", [lambda rows: rows, pl.from_pandas, lambda rows: rows["x"].to_numpy()])
+def test_a_bias_written_for_one_row(library):
+    rows = library(pd.DataFrame({"x": [1.0, -2.0, 3.0]}))
+
+    def scalar(row):
+        return 1 if (row if isinstance(row, np.ndarray) else row["x"]) > 0 else 2
+
+    error = refused(
+        vardi.InvalidBiasError,
+        "The bias <function scalar> on rows of sample 'a' failed:",
+        "It is called once with all rows",
+        "not row by row. Return one number for each row, as by numpy.where in place of if",
+        call=lambda: vardi.debias({"a": rows, "b": rows}, {"a": 1, "b": scalar}),
+    )
+    assert error.__cause__ is not None
+
+
+def test_a_row_is_named_by_its_sample_and_what_the_bias_reads():
+    frames = {"a": pd.DataFrame({"x": [1.0, 2.0]}), "b": pd.DataFrame({"x": [3.0, -4.5, 5.0]})}
+    error = refused(
+        vardi.ImpossibleRowError,
+        "(the first is row 1 of 'b', where x is -4.5)",
+        call=lambda: vardi.debias(frames, {"a": 1, "b": "x > 0"}),
+    )
+    assert error.rows == (3,)
+    refused(
+        vardi.InvalidBiasError,
+        "The bias of 'a' is -4.5 at row 1 of 'b', where x is -4.5 (1 such row)",
+        call=lambda: vardi.debias(frames, {"a": "x", "b": 1}),
+    )
+    pool = pd.concat([rows.assign(s=name) for name, rows in frames.items()], ignore_index=True)
+    refused(
+        vardi.ImpossibleRowError,
+        "(the first is row 3 of the pool, of 'b', where x is -4.5)",
+        call=lambda: vardi.debias(pool, {"a": 1, "b": "x > 0"}, source="s"),
+    )

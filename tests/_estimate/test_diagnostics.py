@@ -92,9 +92,9 @@ def test_gain_is_the_derivative_of_the_variance():
         a = tangent.measure.project(rg[:, None])
         return (counts @ rg**2 + (a.T @ tangent.jacobian.solve(a))[0, 0]) / tangent.n**2
 
-    before = model_variance(np.ones(len(source)))
+    before = model_variance(np.full(len(source), 100.0))
     for k, name in enumerate(design.samples):
-        counts = np.where(source == k, 1.01, 1.0)
+        counts = np.where(source == k, 101.0, 100.0)
         fall = (before - model_variance(counts)) / before / (0.01 * sizes[k])
         assert_allclose(gain[name], fall, rtol=0.03)
     assert gain["plain"] == max(gain[name] for name in design.samples)

@@ -45,6 +45,7 @@ def test_columns_that_biases_read_come_first(fit):
     assert fit.numeric_columns[:2] == ("CHAS", "MEDV")
 
 
+@pytest.mark.filterwarnings("ignore::vardi.SharedUnitsWarning")
 def test_html_escapes_what_comes_from_data():
     frame = pd.DataFrame({"<b>x</b>": np.arange(40.0)})
     fit = vardi.debias({"<script>": frame, "b": frame}, {"<script>": "`<b>x</b>` >= 0", "b": 1})
@@ -120,3 +121,33 @@ def test_one_row_is_one_row():
     fit = vardi.debias({"a": np.array([2.0])}, {"a": 1})
     assert fit.summary().startswith("1 row of 1 sample")
     assert "</b>: 1 row, effective 1 of 1.<br>" in fit._repr_html_()
+
+
+def test_samples_after_the_first_are_folded_in_notebooks():
+    rng = np.random.default_rng(0)
+    samples = {f"site {k}": rng.normal(size=40) for k in range(23)}
+    html = vardi.debias(samples, dict.fromkeys(samples, 1))._repr_html_()
+    shown, folded = html.split("<details><summary>3 more samples</summary>")
+    assert "<th>site 19</th>" in shown
+    assert "<th>site 20</th>" not in shown
+    assert "<th>site 22</th>" in folded.split("</details>")[0]
+    few = dict(list(samples.items())[:20])
+    assert "<details>" not in vardi.debias(few, dict.fromkeys(few, 1))._repr_html_()
+
+
+def test_samples_beyond_what_a_notebook_holds_are_counted(monkeypatch):
+    monkeypatch.setattr("vardi._facts.summary.MOST_SAMPLES", 21)
+    rng = np.random.default_rng(0)
+    samples = {f"site {k}": rng.normal(size=40) for k in range(23)}
+    html = vardi.debias(samples, dict.fromkeys(samples, 1))._repr_html_()
+    assert "<details>" not in html
+    assert "site 20" not in html
+    assert "<p>... and 3 more</p>" in html
+
+
+def test_a_report_is_no_pdf(fit, tmp_path):
+    with pytest.raises(
+        vardi.OutputError, match=r"A report is an HTML file, and .*x\.pdf says otherwise\. Name it \.html"
+    ):
+        fit.report(tmp_path / "x.pdf")
+    assert not list(tmp_path.iterdir())

@@ -184,12 +184,12 @@ def test_counts_by_name_may_name_columns():
     assert_array_equal(by_column.weights, vardi.debias(BY_GROUP, BIASES, counts="count").weights)
 
 
-@pytest.mark.parametrize("scale", [1e-300, 1e-6, 0.01, 1e6, 1e100])
+@pytest.mark.parametrize("scale", [2, 37, 1e6, 1e100])
 def test_only_ratios_of_counts_matter_to_weights(scale):
     rng = np.random.default_rng(0)
     samples = {name: rng.exponential(size=50) + 0.1 for name in "abcdef"}
     biases = {"a": 1, "b": "x", "c": "sqrt(x)", "d": "x**2", "e": "1+x", "f": "exp(-x)"}
-    counts = rng.uniform(0.5, 1.5, 300)
+    counts = rng.integers(1, 16, 300)
     whole = vardi.debias(samples, biases, counts=counts)
     part = vardi.debias(samples, biases, counts=counts * scale)
     assert_allclose(part.weights, whole.weights, rtol=1e-9)
@@ -215,7 +215,7 @@ def test_labels_of_several_types_stay_apart():
 def test_numbers_label_the_places_of_a_list():
     by_place = vardi.debias(VALUES, [1, "x"], source=[0] * 12 + [1] * 15)
     assert_array_equal(by_place.weights, vardi.debias(SAMPLES, BIASES).weights)
-    with pytest.raises(vardi.MismatchError, match="One is int and the other str: make them the same"):
+    with pytest.raises(vardi.MismatchError, match="One is a number and the other a text: make them the same"):
         vardi.debias(VALUES, {"0": 1, "1": "x"}, source=[0] * 12 + [1] * 15)
 
 

@@ -135,7 +135,7 @@ def test_the_whole_pool_twice_is_the_pool_once(d):
     fit = fit_of(d)
     same(vardi.debias_matrix(np.vstack([d.omega] * 2), np.tile(d.source, 2)).weights, np.tile(fit.weights, 2))
     same(fit_of(d, counts=np.full(len(d.z), 2)).weights, fit.weights)
-    same(fit_of(d, counts=np.full(len(d.z), 0.37)).weights, fit.weights)
+    same(fit_of(d, counts=np.full(len(d.z), 37)).weights, fit.weights)
 
 
 @given(designs, seeds)

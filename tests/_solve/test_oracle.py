@@ -110,7 +110,7 @@ def test_shapes_forms_counts_and_states():
     assert {d.columns for d in drawn} == {d.log for d in drawn} == {True, False}
     counts = [d.counts for d in drawn if d.family == "counts"]
     assert any((c == 0).any() for c in counts)
-    assert any((c % 1 > 0).any() for c in counts)
+    assert any(c.max() > 1e5 for c in counts)
     assert all(len(np.unique(d.source)) < d.omega.shape[1] for d in drawn if d.family == "unsampled")
     assert all(
         len(np.unique(extended.log_matrix(d.omega, log=d.log), axis=0)) < 60 for d in drawn if d.family == "ties"

@@ -1013,3 +1013,35 @@ def test_sessions_of_the_pages_print_what_they_show(page, tmp_path, monkeypatch,
             printed = subprocess.run(command, shell=True, **options).stdout
         pattern = ".*".join(re.escape(part) for part in expected.split("..."))
         assert re.fullmatch(pattern, printed.strip("\n"), re.DOTALL), f"$ {command}\n{printed}"
+
+
+@pytest.mark.parametrize("command", [("report", "-o"), ("fit", "--report")])
+def test_a_report_is_no_pdf(folder, command):
+    name, option = command
+    result = run(name, "study.toml", option, "x.pdf")
+    assert result.exit_code == 3
+    assert "A report is an HTML file, and x.pdf says otherwise. Name it .html." in " ".join(result.stderr.split())
+    assert not Path("x.pdf").exists()
+
+
+@pytest.mark.parametrize("engine", ["memory", "polars", "duckdb"])
+def test_what_is_odd_about_columns_and_biases_is_noted(tmp_path, monkeypatch, engine):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    for name, least in (("plain", 0), ("poor", 40)):
+        cells = [f"{x:.3f},{'none' if i == 3 else i}" for i, x in enumerate(rng.uniform(least, 100, 200))]
+        Path(f"{name}.csv").write_text("\n".join(["meals,pupils", *cells, ""]))
+    biases = {"plain": "1", "poor": "meals >= 0.40"}
+    sources = [f'[sources.{name}]\ndata = "{name}.csv"\nbias = "{bias}"\n' for name, bias in biases.items()]
+    Path("study.toml").write_text(f'engine = "{engine}"\n' + "".join(sources))
+    text = "The column 'pupils' of plain.csv is read as text, since it holds 'none', which is no number."
+    unit = "of the rows of the other samples meet meals >= 0.4, so this bias of 'poor' changes next to nothing."
+    commands = ["fit", "check"]
+    for command in commands:
+        shown = " ".join(run(command, "study.toml").stdout.split())
+        assert text in shown
+        if command == "fit" or engine == "memory":  # rows of an engine are not fitted for a check
+            assert unit in shown
+    notes = json.loads(run("fit", "study.toml", "--json").stdout)["notes"]
+    assert notes[0].startswith(text)
+    assert unit in notes[-1]

@@ -142,11 +142,18 @@ REFUSALS = {
         labelled(s=[0, 1, 0, 1]),
         {"0": 1, "1": 1},
         vardi.MismatchError,
-        "^Label '0' of 's' has no bias.* One is int and the other str: make them the same",
+        "^Label '0' of 's' has no bias.* One is a number and the other a text: make them the same",
         S,
     ),
     "counts whose squares are no numbers": Refusal(
         labelled(n=[1e160, 1.0, 1.0, 1.0]), EVERYWHERE, vardi.InvalidCountsError, r"^The counts add up to 1e\+160", N
+    ),
+    "counts with a fraction": Refusal(
+        labelled(n=[1.0, 2.5, 1.0, 1e12]),
+        EVERYWHERE,
+        vardi.InvalidCountsError,
+        r"count .* is 2\.5, which is not a whole number\. .* Design weights, .* are no counts: .* '1 / weight'",
+        N,
     ),
     "negative count": Refusal(
         labelled(n=[1.0, -2.0, 1.0, 1.0]),

@@ -317,6 +317,7 @@ def test_what_to_collect_next_is_a_bound_that_a_larger_sample_keeps():
     assert np.mean(errors) == pytest.approx(row.stderr_then, rel=0.1)
 
 
+@pytest.mark.filterwarnings("ignore::vardi.SharedUnitsWarning")
 def test_samples_left_out_are_named():
     samples = {"a": np.arange(50.0), "b": np.arange(40.0), "c": np.arange(100.0, 120.0)}
     with pytest.warns(vardi.DroppedSamplesWarning):
@@ -399,6 +400,7 @@ def test_variables_of_another_kind_are_refused(strata):
         compute(strata, variables=[1, 2])
 
 
+@pytest.mark.filterwarnings("ignore::vardi.SharedUnitsWarning")
 def test_a_variable_with_gaps_is_refused_when_asked_for_and_named_when_not():
     frame = pd.DataFrame({"x": np.arange(40.0), "y": [np.nan, *range(39)]})
     fit = vardi.debias({"a": frame, "b": frame}, {"a": 1, "b": "x >= 0"})
@@ -433,6 +435,7 @@ def test_categories_of_text_columns_and_what_is_left_out():
     assert "vardi.debias(rows, biases, source=...)" in report.recipe.code
 
 
+@pytest.mark.filterwarnings("ignore::vardi.SharedUnitsWarning")
 def test_many_columns_are_capped_and_the_cap_is_said():
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 25)), columns=[f"c{k}" for k in range(25)])
     report = compute(vardi.debias({"a": frame, "b": frame}, {"a": 1, "b": "c0 > -9"}))
@@ -620,6 +623,7 @@ def test_ticks_lie_between_the_ends(low, high):
 # --- the page
 
 
+@pytest.mark.filterwarnings("ignore::vardi.SharedUnitsWarning")
 def test_what_comes_from_data_is_escaped():
     frame = pd.DataFrame({HOSTILE: np.arange(60.0), "kind": [HOSTILE] * 30 + ["plain"] * 30})
     fit = vardi.debias({HOSTILE: frame, "b": frame}, {HOSTILE: f"`{HOSTILE}` >= 0", "b": 1})

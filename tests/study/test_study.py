@@ -10,6 +10,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -169,7 +170,7 @@ def test_counts_stand_for_rows(folder, houses, engine):
 
 
 @pytest.mark.parametrize("engine", ["memory", "polars", "duckdb"])
-@pytest.mark.parametrize("times", [[3, 1], [1.5, 1.0]])
+@pytest.mark.parametrize("times", [[3, 1], [2.0, 1.0]])
 def test_weights_are_those_of_one_unit_with_the_counts_beside(folder, houses, engine, times):
     rows = houses.samples["agency"].with_columns(pl.Series("count", times * 100))
     rows.write_csv(folder / "agency.csv")
@@ -855,3 +856,117 @@ def test_lines_are_those_where_keys_are_written(document):
     assert {key: found[key] for key in expected} == expected
     assert line_of(found, (*next(iter(expected)), "inside", "it")) == next(iter(expected.values()))
     assert line_of(found, ("nowhere to be found",)) is None
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_units_whose_ids_are_in_two_samples_are_told(tmp_path, engine):
+    rng = np.random.default_rng(0)
+    for name, ids in (("a", range(100, 140)), ("b", range(125, 170))):
+        pl.DataFrame({"unit": list(ids), "x": rng.normal(size=len(ids))}).write_csv(tmp_path / f"{name}.csv")
+    text = f'engine = "{engine}"\n' + "".join(
+        f'[sources.{name}]\ndata = "{name}.csv"\nbias = 1\nid = "unit"\n' for name in "ab"
+    )
+    with pytest.warns(vardi.SharedUnitsWarning, match="^15 ids are in 'a' and in 'b'. Errors take all") as caught:
+        read(written(tmp_path, text)).fit()
+    assert (caught[0].message.count, caught[0].message.samples) == (15, ("a", "b"))
+    pool = pl.concat([pl.read_csv(tmp_path / f"{name}.csv").with_columns(s=pl.lit(name)) for name in "ab"])
+    pool.write_csv(tmp_path / "pool.csv")
+    pooled = f'engine = "{engine}"\n[pool]\ndata = "pool.csv"\nsource = "s"\nid = "unit"\n[biases]\na = 1\nb = 1\n'
+    with pytest.warns(vardi.SharedUnitsWarning, match="^15 ids are in 'a' and in 'b'"):
+        read(written(tmp_path, pooled)).fit()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_ids_that_number_the_rows_of_each_file_are_no_units(tmp_path, engine):
+    rng = np.random.default_rng(0)
+    for name, n in (("a", 40), ("b", 30)):
+        pl.DataFrame({"unit": range(1, n + 1), "x": rng.normal(size=n)}).write_csv(tmp_path / f"{name}.csv")
+    text = f'engine = "{engine}"\n' + "".join(
+        f'[sources.{name}]\ndata = "{name}.csv"\nbias = 1\nid = "unit"\n' for name in "ab"
+    )
+    read(written(tmp_path, text)).fit()
+
+
+EVERYWHERE = PAIR.replace('"x"', "1")
+
+
+def write_codes(folder, stray="n/a"):
+    """Two files with codes, missing values as R writes them, and a column that is text for one cell of one file."""
+    rng = np.random.default_rng(0)
+    for name, zeros in (("a", "0"), ("b", "")):
+        rows = [
+            f"{zeros}96194560{i:04d},{x:.4f},{'NA' if i == 3 else i},{stray if i == 5 and zeros else i}"
+            for i, x in enumerate(rng.normal(size=100))
+        ]
+        (folder / f"{name}.csv").write_text("\n".join(["cds,x,y,z", *rows, ""]))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_digits_with_leading_zeros_are_text_in_every_file_and_in_outputs(tmp_path, engine):
+    write_codes(tmp_path, stray=5)
+    study = read(written(tmp_path, f'engine = "{engine}"\nvariables = ["x"]\n{EVERYWHERE}'))
+    opened = study.open()
+    write_weights(opened, opened.fit(), tmp_path / "w.parquet", with_data=True)
+    found = pl.read_parquet(tmp_path / "w.parquet")["cds"]
+    assert found.dtype == pl.String
+    assert (found[0], found[100]) == ("0961945600000", "961945600000")
+    (problem,) = problems(tmp_path, f'engine = "{engine}"\nvariables = ["cds"]\n{PAIR}')
+    assert "'cds' has digits with leading zeros, which are read as texts." in problem
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_r_writes_for_missing_is_missing_and_a_stray_text_is_named(tmp_path, engine):
+    write_codes(tmp_path)
+    text = f'engine = "{engine}"\n{EVERYWHERE}'
+    study = read(written(tmp_path, text))
+    schema = study_engines.schema(study.data[0], study.engine)
+    assert schema["y"].is_integer()
+    assert study.notes == (
+        "The column 'z' of a.csv is read as text, since it holds 'n/a', which is no number. Correct it; a missing "
+        "value is an empty cell or NA.",
+    )
+    (problem,) = problems(tmp_path, f'variables = ["z"]\n{text}')
+    assert "The variable 'z' is String." in problem
+    assert problem.endswith(study.notes[0])
+    with pytest.raises(vardi.MissingValuesError):
+        read(written(tmp_path, text.replace("bias = 1", "bias = 'y >= 0'"))).fit()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_column_of_two_kinds_does_not_take_the_others_away(tmp_path, engine):
+    write_codes(tmp_path)
+    fit = read(written(tmp_path, f'engine = "{engine}"\n{EVERYWHERE}')).fit()
+    assert "x" in fit.numeric_columns
+    assert np.isfinite(fit.check_biases().pvalue)
+    said = "z (String in 'a' and Int64 in 'b'). Convert each to one."
+    assert f"Left out, for being of different kinds: {said}" in " ".join(fit.summary().split())
+    assert "z: String in 'a' and Int64 in 'b' (of different kinds in different samples)." in fit.parts.choose()[1]
+
+
+@pytest.mark.parametrize("holder", [pl.DataFrame, pl.LazyFrame, lambda rows: duckdb.from_arrow(pa.table(rows))])
+def test_the_biases_are_untested_for_the_true_reason(holder):
+    samples = {"a": holder({"x": [*range(100)]}), "b": holder({"x": [*map(str, range(99)), "unknown"]})}
+    assert vardi.debias(samples, {"a": 1, "b": 1}).check_biases().reason == (
+        "x is Int64 in 'a' and String in 'b', and no other column is of numbers alone. Convert it to one kind."
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('[sources.a]\ndata = "a.csv\nbias = 1\n', 2),
+        ("[sources.a]\ndata = 'a.csv\nbias = 1\n", 2),
+        ('[sources.a]\ndata = "a.csv"\nbias = "x > 0', 3),
+        ('title = """\nof several\nlines\n[sources.a]\n', 1),
+    ],
+)
+def test_a_quote_that_is_not_closed(tmp_path, text, line):
+    (problem,) = problems(tmp_path, text)
+    assert problem == (
+        f'line {line}: A quote that opens a text is not closed. Close it on the same line, as in bias = "x <= 5".'
+    )
+
+
+def test_a_text_without_quotes(tmp_path):
+    (problem,) = problems(tmp_path, '[sources.a]\ndata = "a.csv"\nbias = x <= 5\n')
+    assert problem == 'line 3: Invalid value. A text stands in quotes, as in bias = "x <= 5".'

@@ -12,6 +12,7 @@ import numpy as np
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust
+from vardi._facts.bias_notes import bias_notes
 from vardi._facts.columns import Column, ColumnFacts
 from vardi._facts.parts import Fit, Given, WeightSums
 from vardi._inputs.pool import Name
@@ -87,8 +88,12 @@ class Account:
         How many more numeric columns there are than are shown.
     gaps : dict
         Columns left out for missing or infinite values, with the number of these.
+    mixed : dict
+        Columns left out for being of different kinds in different samples, with where they are what.
     unasked : tuple of str
         Columns of an engine, of which no mean was asked for.
+    bias_notes : tuple of str
+        What is odd about the declared biases, and may be meant.
     known_check : KnownCheck or None
         What is known of the population beside the samples.
     parameters : dict
@@ -108,7 +113,9 @@ class Account:
     variables_note: str
     more_variables: int
     gaps: Mapping[str, int]
+    mixed: Mapping[str, str]
     unasked: tuple[str, ...]
+    bias_notes: tuple[str, ...]
     known_check: KnownCheck | None = field(compare=False)
     parameters: Mapping[Name, Mapping[str, Estimate]] = field(compare=False)
     solution: Solution = field(compare=False)
@@ -159,8 +166,10 @@ class Account:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is to be said beneath the tables: why some numbers are not there."""
-        notes = [self.samples_note] if self.samples_note and self.trust.errors_hold else []  # else the doubts say it
+        """What is to be said beneath the tables: what is odd, and why some numbers are not there."""
+        notes = [*self.bias_notes]
+        if self.samples_note and self.trust.errors_hold:  # else the doubts say it
+            notes.append(self.samples_note)
         if self.unasked and not self.variables:
             notes.append(
                 "No means are shown: the rows are in their engine, which would have to read them all again. Ask for "
@@ -169,6 +178,9 @@ class Account:
         if self.gaps:
             named = listed((f"{name} ({count:,})" for name, count in self.gaps.items()), MOST_GAPS)
             notes.append(f"Left out, for missing or infinite values: {named}.")
+        if self.mixed:
+            named = listed((f"{name} ({where})" for name, where in self.mixed.items()), MOST_GAPS)
+            notes.append(f"Left out, for being of different kinds: {named}. Convert each to one.")
         return tuple(notes)
 
 
@@ -187,7 +199,7 @@ def account(fit: Fit, columns: Sequence[Column], *, note: str = "", more: int = 
     parts, given = fit.parts, fit.parts.given()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakOverlapWarning)  # the account says it
-        sums = parts.weight_sums()
+        sums, verdict = parts.weight_sums(), fit.identify()
         normalisers, samples_note, log_scale = _normalisers(fit, given)
         return Account(
             length=len(fit),
@@ -201,11 +213,13 @@ def account(fit: Fit, columns: Sequence[Column], *, note: str = "", more: int = 
             variables_note=note,
             more_variables=more,
             gaps=given.gaps,
+            mixed=given.mixed,
             unasked=given.unasked,
+            bias_notes=bias_notes(fit, given, sums, verdict),
             known_check=fit.known,
             parameters=fit.parameters,
             solution=fit.solution,
-            verdict=fit.identify(),
+            verdict=verdict,
             trust=fit.trust,
         )
 

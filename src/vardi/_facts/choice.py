@@ -52,6 +52,7 @@ def choose(
             "too many different texts": identifiers,
             "more text columns than fit; write a condition in variables=": further,
             "the label of the samples": label,
+            "of different kinds in different samples": [f"{name}: {where}" for name, where in pool.mixed.items()],
         },
     )
     columns = tuple(Column(name, read(name)) for name in (*numeric[:MOST_NUMERIC], *conditions))

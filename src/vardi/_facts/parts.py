@@ -76,6 +76,8 @@ class Given:
         Numbers that the errors of all normalisers take to compute in memory.
     gaps : mapping of str to int
         Missing and infinite values in the columns that have no mean for them.
+    mixed : mapping of str to str
+        Columns that are of different kinds in different samples, so that they have no mean, with where they are what.
     unasked : tuple of str
         Columns of which a mean takes a pass over all rows, so that none is shown unless it is asked for.
     """
@@ -88,6 +90,7 @@ class Given:
     left_out: Collection[Name]
     costs: int
     gaps: Mapping[str, int]
+    mixed: Mapping[str, str]
     unasked: tuple[str, ...] = ()
 
 
@@ -117,6 +120,9 @@ class Parts(Protocol):
 
     def describe(self, columns: Sequence[Column], *, gains: bool = False) -> tuple[ColumnFacts, ...]:
         """Return means before and after of columns, and what their errors rest on."""
+
+    def values_of(self, column: str) -> Collection[Any] | None:
+        """Return the different values of a column; None where it is no column of all samples, or they are many."""
 
     def value_table(self, column: Column, centre: float, scale: float) -> ValueTable:
         """Return the distribution of a column; an engine has its bins finest around the centre."""

@@ -13,6 +13,7 @@ from vardi._facts.parts import Fit
 from vardi.errors._texts import SHOWN, WIDTH, cut, more, width_of
 
 MOST_VARIABLES = 8
+MOST_SAMPLES = 300  # up to which a notebook has them all, those after the first folded away
 
 
 def summarize(fit: Fit) -> Account:
@@ -72,13 +73,21 @@ def to_html(found: Account) -> str:
     normaliser = "log normaliser" if found.log_scale else "normaliser"
     samples = [
         (name, rows, f"<code>{escape(bias)}</code>", normaliser, share)
-        for name, rows, bias, normaliser, share in map(sample_cells, found.samples[:SHOWN])
+        for name, rows, bias, normaliser, share in map(sample_cells, found.samples[:MOST_SAMPLES])
     ]
+    heading = ("sample", "rows", "bias", normaliser, "share of weight")
+    shown, others = samples[:SHOWN], samples[SHOWN:MOST_SAMPLES]
+    if len(found.samples) > MOST_SAMPLES:
+        rest = "".join(f"<p>{line}</p>" for line in more(found.samples))
+    else:
+        folded = f"<details><summary>{len(others)} more samples</summary>{_table(heading, others)}</details>"
+        rest = folded if others else ""
     return (
         f"<div><p><b>DebiasedSample</b>: {found.counted_rows}, effective {found.effective:,.0f} of {found.rows:,.0f}."
         + "".join(f"<br>{escape(text)}" for text in solved)
         + "</p>"
-        + _table(("sample", "rows", "bias", normaliser, "share of weight"), samples)
+        + _table(heading, shown)
+        + rest
         + _table(("mean of", "in the pool", "in the population"), list(map(variable_cells, found.variables)))
         + "".join(f"<p>{escape(text)}</p>" for text in _more_variables(found))
         + _table(("parameter", "estimate"), [(f"{name}: {one}", str(own)) for name, one, own in found.estimated])

@@ -16,6 +16,7 @@ from vardi._inputs.engine.pool import any_lazy, open_frames
 from vardi._inputs.given import Biases, Counts, Known, Labels, Samples
 from vardi._inputs.old_names import shares_argument
 from vardi._inputs.pool import Name, as_pool, matrix_pool
+from vardi._inputs.shared_units import warn_of_shared_units
 from vardi._rows import Windows
 from vardi._rows.readers import as_reader
 from vardi._solve.identify import Verdict
@@ -100,7 +101,11 @@ def debias(
     """
     _refuse_shares(shares)
     _require_choice(on_unidentified)
-    return fit(_opened(samples, biases, source, counts, known), on_unidentified, tol, max_iterations)
+    opened = _opened(samples, biases, source, counts, known)
+    fitted = fit(opened, on_unidentified, tol, max_iterations)
+    if isinstance(opened, MemoryRows):
+        warn_of_shared_units(samples, opened.pool)
+    return fitted
 
 
 def debias_matrix(

@@ -24,7 +24,7 @@ from vardi._fit.new_rows import weigh
 from vardi._fit.prepare import Prepared
 from vardi._inputs.engine.pool import LazyPool
 from vardi._inputs.frames.functions import bias_of, is_function, name_of
-from vardi._inputs.pool import Name
+from vardi._inputs.pool import Name, kinds_in_words
 from vardi._rows.engine.distribution import EngineDistribution
 from vardi._rows.engine.draw import drawn_rows
 from vardi._rows.engine.functions import ONE, ZERO, EngineFunction, compiled_functions
@@ -254,6 +254,15 @@ class InEngine:
         return {
             kind: tuple(name for name in kinds if kinds[name] == {kind}) for kind in ("numeric", "conditions", "texts")
         }
+
+    @cached_property
+    def mixed(self) -> dict[str, str]:
+        """Columns that all frames have, of different kinds, with where they are what."""
+        schemas = [part.schema for part in self.model.parts]
+        names = [str(part.name) for part in self.model.parts]
+        shared = [name for name in schemas[0] if all(name in one for one in schemas)]
+        several = [name for name in shared if len({_kind(schema[name]) for schema in schemas}) > 1]
+        return {name: kinds_in_words([str(schema[name]) for schema in schemas], names) for name in several}
 
     def with_gaps(self, names: Sequence[str]) -> list[str]:
         """Return those of some columns in which a value is missing or infinite, by one query for each frame."""

@@ -75,7 +75,7 @@ def warn_of_contradiction(check: KnownCheck | None) -> None:
     """Warn where the samples contradict what is known."""
     if check is not None and check.contradicted:
         said = f"{check.verdict} The weights meet the known values all the same. fit.known has the details."
-        warn(said, ContradictedKnownWarning)
+        warn(ContradictedKnownWarning(said))
 
 
 def joined(held: Any) -> Verdict:

@@ -23,7 +23,7 @@ from vardi._fit.new_rows import weigh
 from vardi._fit.parts import MemoryParts
 from vardi._fit.prepare import Prepared
 from vardi._inputs.frames import concat
-from vardi._inputs.frames.functions import evaluated, is_function, name_of
+from vardi._inputs.frames.functions import bias_of, evaluated, is_function, name_of
 from vardi._inputs.pool import Name, Pool, in_order, is_missing
 from vardi._machine.memory import require_memory
 from vardi._rows import Rows
@@ -41,7 +41,7 @@ from vardi._types import Floats, Integers
 from vardi.biases import Bias
 from vardi.biases._values import as_array
 from vardi.errors import MismatchError, TooLargeError
-from vardi.errors._refusals import not_finite
+from vardi.errors._refusals import column_of_some, not_finite
 
 TILTS = 2**28  # numbers, one for each row and bias, up to which they are all held at once
 
@@ -322,7 +322,11 @@ class InMemory:
     def values(self, values: Any) -> Floats:
         """Return a column, an expression or an array as numbers, one for each row that the fit rests on."""
         if is_function(values):
-            pieces = [evaluated(values, frame) for frame in self.pool.frames]
+            frames = self.pool.frames
+            names = [str(name) for name in self.names] if len(frames) > 1 else [None]
+            if len(frames) > 1:
+                self._require_everywhere(values)
+            pieces = [evaluated(values, frame, name) for frame, name in zip(frames, names, strict=False)]
             if not pieces:
                 raise MismatchError(
                     f"The fit knows biases only, and no column {name_of(values)!r}. Give a value for each row.",
@@ -346,8 +350,21 @@ class InMemory:
         values = values if self.kept is None else values[self.kept]
         bad = int(np.count_nonzero(~np.isfinite(values)))
         if bad:
-            raise not_finite(bad, name)
+            rows, gaps = (
+                np.bincount(self.source, w, len(self.names))
+                for w in (None, ~np.isfinite(values).reshape(len(values), -1).all(axis=1))
+            )
+            raise not_finite(bad, name, [self.names[k] for k in np.flatnonzero((rows > 0) & (gaps == rows)).tolist()])
         return values
+
+    def _require_everywhere(self, function: Any) -> None:
+        """Refuse a column that some samples have and others lack."""
+        frames = dict(zip(self.names, self.pool.frames, strict=False))
+        every = dict.fromkeys(column for frame in frames.values() for column in frame.columns)
+        for column in bias_of(function, every).columns:
+            lacks = [name for name, frame in frames.items() if column not in frame.columns]
+            if 0 < len(lacks) < len(frames):
+                raise column_of_some(column, [name for name in frames if name not in lacks], lacks)
 
     def tail(self) -> tuple[float, list[int]]:
         """Return the tail index of the weights, and the samples of the largest.
@@ -389,6 +406,11 @@ class InMemory:
         whole = self.pool.whole()
         missing = {} if whole is None else {name: _missing_in(whole.column(name)) for name in whole.columns}
         return {name: count for name, count in missing.items() if count}
+
+    @property
+    def mixed(self) -> dict[str, str]:
+        """Columns that are of different kinds in different samples, with where they are what."""
+        return self.pool.mixed
 
     @cached_property
     def numeric_columns(self) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,6 +38,7 @@ class MemoryParts:
             left_out={pool.names[k] for k in np.flatnonzero(with_rows & (rows.sizes == 0)).tolist()},
             costs=len(pool) * len(pool.names),
             gaps=self._held.gaps,
+            mixed=self._held.mixed,
         )
 
     def gram(self) -> Gram:
@@ -73,6 +74,11 @@ class MemoryParts:
         fit, influence = self._fit, self._held.tangent
         laws = self._held.tilts() * (self._counts / influence.n)[:, None] if gains else None
         return describe(influence, columns, fit.sizes, trusted=fit.trust.errors_hold, laws=laws)
+
+    def values_of(self, column: str) -> Collection[Any] | None:
+        if not all(column in frame.columns for frame in self._pool.frames):
+            return None
+        return {value for frame in self._pool.frames for value in frame.distinct(column)}
 
     def value_table(self, column: Column, centre: float, scale: float) -> ValueTable:
         x, place = np.unique(column.values, return_inverse=True)

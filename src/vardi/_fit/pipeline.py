@@ -116,5 +116,5 @@ def _largest_group(verdict: Verdict, sizes: Mapping[Name, float]) -> set[Name]:
     largest = max(verdict.groups, key=lambda group: sum(sizes[name] for name in group))
     dropped = [name for group in verdict.groups if group is not largest for name in group]
     rows = sum(sizes[name] for name in dropped)
-    warn(f"Left out {show(dropped)} with {rows:g} rows. {verdict.message}", DroppedSamplesWarning)
+    warn(DroppedSamplesWarning(f"Left out {show(dropped)} with {rows:g} rows. {verdict.message}"))
     return set(largest)

@@ -104,11 +104,12 @@ def prepare(pool: Pool, omega: Any, kept: NDArray[np.bool_], known: Any, *, log:
 def rows_of(pool: Pool, omega: Any, kept: NDArray[np.bool_], *, log: bool, also: Any = ()) -> Rows:
     """Hold the biases of the rows that count."""
     if kept.all():
-        return as_rows(omega, pool.source, pool.counts, pool.names, log=log, also=also)
+        return as_rows(omega, pool.source, pool.counts, pool.names, log=log, also=also, place=pool.place)
     omega = [column[kept] for column in omega] if isinstance(omega, list) else omega[kept]
     counts = None if pool.counts is None else pool.counts[kept]
     positions = np.flatnonzero(kept)
-    return as_rows(omega, pool.source[kept], counts, pool.names, log=log, positions=positions, also=also)
+    source = pool.source[kept]
+    return as_rows(omega, source, counts, pool.names, log=log, positions=positions, also=also, place=pool.place)
 
 
 def counted(pool: Pool) -> NDArray[np.bool_]:

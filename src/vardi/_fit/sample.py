@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from vardi._estimate import bias_test
-from vardi._estimate.bias_check import BiasCheck
+from vardi._estimate.bias_check import BiasCheck, untested
 from vardi._estimate.bootstrap import Bootstrap, Progress, bootstrap
 from vardi._estimate.bounds import Bounds
 from vardi._estimate.cdf import DebiasedCdf
@@ -36,7 +36,8 @@ from vardi._machine.atomic_write import require_writable, whole_file
 from vardi._solve.identify import Verdict
 from vardi._types import Floats
 from vardi.biases import Bias
-from vardi.errors import number_of_rows
+from vardi.errors import MismatchError, number_of_rows
+from vardi.errors._texts import listed
 
 
 class DebiasedSample(Weighted):
@@ -216,6 +217,13 @@ class DebiasedSample(Weighted):
         Bayesian bootstrap: 200 refits, none failed
         MEDV  23.2 ± 1.0 (95%: 21.2 to 25.2)
         """
+        if isinstance(statistic, int | float | np.number):
+            raise MismatchError(
+                f"The statistic is the number {statistic}, whose spread is none. For {statistic} draws write "
+                f"bootstrap(n={statistic}), or bootstrap('a column', n={statistic}).",
+                expected=("column", "expression", "array", "function"),
+                got=(statistic,),
+            )
         options: dict[str, Any] = {"kind": kind, "groups": groups, "level": level, "jobs": jobs, "progress": progress}
         return bootstrap(self.held, statistic, n, seed, **options, identity=id)
 
@@ -253,6 +261,9 @@ class DebiasedSample(Weighted):
         if columns is None:
             read = {name for bias in self.held.pool.biases for name in bias.columns}
             columns = [name for name in self.numeric_columns if name in read] or self.numeric_columns
+            if not columns and self.held.mixed:
+                said = listed(f"{name} is {where}" for name, where in self.held.mixed.items())
+                return untested(f"{said}, and no other column is of numbers alone. Convert it to one kind.")
         named = (
             columns
             if isinstance(columns, Mapping)
@@ -393,7 +404,9 @@ class DebiasedSample(Weighted):
 
         """
         from vardi import report
+        from vardi.report._render import require_html
 
+        require_html(path)
         target = require_writable(path, overwrite=overwrite)
         html = report.to_html(report.compute(self, title=title, variables=variables, date=date))
         with whole_file(target, overwrite=overwrite) as temporary:

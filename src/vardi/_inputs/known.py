@@ -25,7 +25,7 @@ from vardi._inputs.known_numbers import (
     value_of,
     without_sum,
 )
-from vardi._inputs.pool import Name, Pool, is_missing, no_labels, twin
+from vardi._inputs.pool import Name, Pool, is_missing, no_labels
 from vardi._types import Floats
 from vardi.biases import Bias, ExpressionBias, ParametricBias, isin, where
 from vardi.biases._expressions import is_condition
@@ -250,7 +250,7 @@ def _function(key: Any, names: tuple[Name, ...], table: Table) -> tuple[Function
             remedy = "A matrix has no rows to evaluate: make the function a column of omega that no row was drawn from."
         raise MismatchError(
             f"known has {label!r}, which is neither a sample nor {wanted}. The samples are {show(names)}"
-            f"{f', the columns {show(table.columns)}' if table.columns else ''}.{suggest(label, names)} {remedy}",
+            f"{f', the columns {show(table.columns)}' if table.columns else ''}.{suggest(key, names)} {remedy}",
             expected=(*names, *table.columns),
             got=(label,),
         )
@@ -357,8 +357,8 @@ def _require_every_value(column: str, places: Sequence[Any], counts: Mapping[Any
     if strange:
         raise InvalidKnownError(
             f"{number_of_rows(counts[strange[0]])} of the pool have {column} == {strange[0]!r}, which has no share. "
-            f"The values with a share are {show(places)}.{twin(strange[0], places)} Give every value that there is its "
-            "share.",
+            f"The values with a share are {show(places)}.{suggest(strange[0], places)} Give every value that there is "
+            "its share.",
             labels=[f"{column} = {value}" for value in strange],
         )
 

@@ -51,7 +51,7 @@ def values_on(known: Known, pool: Pool, omega: Any, *, log: bool) -> Floats:
     places = [j for j, h in enumerate(known.functions) if isinstance(h, Bias)]
     functions = [h for h in known.functions if isinstance(h, Bias)]
     try:
-        evaluated = pool.evaluate(functions, [known.labels[j] for j in places]) if places else []
+        evaluated = pool.evaluate(functions, [known.labels[j] for j in places], "expression") if places else []
     except MissingValuesError as error:
         raise _missing(known, error) from error
     for j, values in zip(places, evaluated, strict=True):
@@ -67,7 +67,9 @@ def values_on_frame(known: Known, frame: Frame, biases: Sequence[Bias]) -> Float
     """Return h of rows that need not be of the pool, of shape (n, m); ``biases`` are those of all states."""
     functions = [biases[h] if isinstance(h, int) else h for h in known.functions]
     try:
-        H = np.column_stack([np.asarray(values, np.float64) for values in frame.evaluate(functions)])
+        H = np.column_stack(
+            [np.asarray(values, np.float64) for values in frame.evaluate(functions, called="expression")]
+        )
     except MissingValuesError as error:
         raise _missing(known, error) from error
     _require_finite(known, H)

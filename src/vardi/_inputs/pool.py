@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.frames import Frame, as_frame, concat
+from vardi._inputs.frames import Frame, as_frame, concat, mixed_columns
 from vardi._machine.memory import require_memory
 from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias, ProductBias, ValuesBias, as_bias
@@ -55,13 +55,13 @@ class Pool:
         """Return for each bias its values on all rows."""
         return self.evaluate(self.biases, self.names)
 
-    def evaluate(self, biases: Sequence[Bias], names: Sequence[Name]) -> list[NDArray[Any]]:
-        """Return the values of any functions on all rows; the names are for messages."""
+    def evaluate(self, biases: Sequence[Bias], names: Sequence[Name], called: str = "bias") -> list[NDArray[Any]]:
+        """Return the values of any functions on all rows; the names, and what they are called, are for messages."""
         factors = [bias.factors if isinstance(bias, ProductBias) else (bias,) for bias in biases]
         functions = list(dict.fromkeys(part for parts in factors for part in parts if not isinstance(part, ValuesBias)))
         self._require_memory(functions)
         samples = [str(name) for name in self.names] if len(self.frames) > 1 else [None]
-        pieces = [frame.evaluate(functions, name) for frame, name in zip(self.frames, samples, strict=False)]
+        pieces = [frame.evaluate(functions, name, called) for frame, name in zip(self.frames, samples, strict=False)]
         known = {function: _joined(piece) for function, *piece in zip(functions, *pieces, strict=True)}
         return [
             _product([self._given(part, name) if isinstance(part, ValuesBias) else known[part] for part in parts])
@@ -84,13 +84,35 @@ class Pool:
         return read_only(values) if whole is None else whole.series(values, name)
 
     def whole(self) -> Frame | None:
-        """Return all rows in one frame; None where there is none, or samples are held by different libraries."""
+        """Return all rows in one frame; None where there is none, or samples are held by different libraries.
+
+        Columns that are of different kinds in different samples are left out: ``mixed`` says so.
+        """
         if len(self.frames) <= 1:
             return self.frames[0] if self.frames else None
+        mixed = mixed_columns(self.frames)
         try:
-            return concat(self.frames)
+            return concat([frame.without([name for name in mixed if name in frame.columns]) for frame in self.frames])
         except MismatchError:
             return None
+
+    @property
+    def mixed(self) -> dict[str, str]:
+        """Columns that are of different kinds in different samples, with where they are what."""
+        return {name: kinds_in_words(kinds, self.names) for name, kinds in mixed_columns(self.frames).items()}
+
+    def place(self, row: int, k: int) -> str:
+        """Say which row it is at a position of the pool, and what the bias k reads there."""
+        if not self.frames:
+            return f"row {row} of the pool"
+        own, labelled = int(self.source[row]), len(self.frames) == 1 and np.ptp(self.source) > 0
+        within = row if labelled else row - int(np.searchsorted(self.source, own))  # samples one after the other
+        frame = self.frames[0] if len(self.frames) == 1 else self.frames[own]
+        there = [name for name in self.biases[k].columns if name in frame.columns]
+        read = ", ".join(f"{name} is {_plain(frame.column(name)[within])}" for name in there[:LISTED])
+        sample = repr(str(self.names[own]))
+        said = f"row {row} of the pool, of {sample}" if labelled else f"row {within} of {sample}"
+        return f"{said}, where {read}" if read else said
 
     def nearest(self, groups: Sequence[Sequence[Name]]) -> str:
         """Say which two samples of different groups lie nearest in the numeric columns that the biases read."""
@@ -134,6 +156,16 @@ class Pool:
                 got=(len(bias.values),),
             )
         return bias.values
+
+
+def kinds_in_words(kinds: Sequence[str], names: Sequence[Name]) -> str:
+    """Say of a column, or of kinds of it by sample, what it is where; an empty text where a sample lacks it.
+
+    >>> kinds_in_words(["Float64", "", "String"], ["a", "b", "c"])
+    "Float64 in 'a' and String in 'c'"
+    """
+    first = {kind: str(names[k]) for k, kind in reversed(list(enumerate(kinds))) if kind}
+    return " and ".join(f"{kind} in {name!r}" for kind, name in reversed(first.items()))
 
 
 def as_pool(samples: Any, biases: Any, *, source: Any = None, counts: Any = None) -> Pool:
@@ -313,14 +345,6 @@ def _as_names(labels: NDArray[Any]) -> NDArray[Any]:
     return np.fromiter(whole, dtype=object, count=len(whole))
 
 
-def twin(label: Any, names: Iterable[Name]) -> str:
-    """Say that a label differs from the name of a bias by its type only, where it does."""
-    for name in names:
-        if str(name) == str(label):
-            return f" One is {type(label).__name__} and the other {type(name).__name__}: make them the same."
-    return ""
-
-
 def is_missing(label: Any) -> bool:
     return label is None or type(label).__name__ == "NAType" or label != label
 
@@ -375,6 +399,9 @@ def _counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats | None:
     bad = np.flatnonzero(~((values >= 0) & (values < np.inf)))
     if len(bad):
         raise refusals.invalid_counts(f"The count of row {bad[0]} of the pool is {values[bad[0]]}", bad[:LISTED])
+    parts = np.flatnonzero(np.abs(values - np.rint(values)) > refusals.WHOLE * values)
+    if len(parts):
+        raise refusals.counts_in_part(f"The count of row {parts[0]} of the pool is {values[parts[0]]}", parts[:LISTED])
     if values.sum() > refusals.MOST:
         raise refusals.too_many(values.sum())
     return values
@@ -399,6 +426,12 @@ def _require_length(what: str, values: NDArray[Any], n: int, unit: str) -> None:
 
 def _joined(pieces: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+def _plain(value: Any) -> str:
+    """Return a value of a row as a user would write it."""
+    value = value.item() if hasattr(value, "item") else value
+    return f"{value:g}" if isinstance(value, float) else repr(value)
 
 
 def _product(factors: Sequence[NDArray[Any]]) -> NDArray[Any]:

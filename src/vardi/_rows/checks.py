@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypedDict
 
@@ -48,12 +48,15 @@ class Checks:
         Where the rows stand in the whole, if they are not all of it.
     whole : str
         What the rows are a part of.
+    place : callable, optional
+        Says which row it is at a position of the whole, and what a bias reads there.
     """
 
     names: Sequence[Hashable]
     log: bool
     positions: Integers | None = None
     whole: str = "the pool"
+    place: Callable[[int, int], str] | None = None
 
     @property
     def zero(self) -> float:
@@ -106,10 +109,9 @@ class Checks:
         rows = np.flatnonzero(~(own > self.zero))
         if not len(rows):
             return
-        name = self.names[source[rows[0]]]
-        rows = self._places(rows[source[rows] == source[rows[0]]])
-        first = f" (the first is row {rows[0]} of {self.whole})"
-        raise impossible_rows(name, len(rows), first, rows[:LISTED])
+        k = int(source[rows[0]])
+        rows = self._places(rows[source[rows] == k])
+        raise impossible_rows(self.names[k], len(rows), f" (the first is {self._said(rows[0], k)})", rows[:LISTED])
 
     def refuses(self, low: float, high: float) -> bool:
         """Tell whether a smallest and a largest value cannot both be of biases."""
@@ -126,6 +128,9 @@ class Checks:
     def _places(self, rows: Integers) -> Integers:
         return rows if self.positions is None else self.positions[rows]
 
+    def _said(self, row: int, k: int) -> str:
+        return f"row {row} of {self.whole}" if self.place is None else self.place(int(row), k)
+
     def values(self, values: NDArray[Any], k: int, rows: Integers | None) -> None:
         """Refuse values of bias k that no bias has; ``rows`` says where they stand, if not in order."""
         bad = np.flatnonzero(np.isnan(values) | (values == np.inf) | (False if self.log else values < 0))
@@ -134,7 +139,7 @@ class Checks:
         order = np.argsort(bad if rows is None else rows[bad])
         places = self._places((bad if rows is None else rows[bad])[order])
         such = "such row" if len(places) == 1 else "such rows"
-        where = f"row {places[0]} of {self.whole} ({len(places)} {such})"
+        where = f"{self._said(places[0], k)} ({len(places)} {such})"
         raise invalid_bias(self.names[k], values[bad[order[0]]], where, log=self.log, rows=places[:LISTED])
 
 

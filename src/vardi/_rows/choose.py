@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ def as_rows(
     log: bool = False,
     positions: Integers | None = None,
     also: Sequence[NDArray[Any]] = (),
+    place: Callable[[int, int], str] | None = None,
 ) -> Rows:
     """Hold the biases of the pool in the way that is cheapest to sum over.
 
@@ -53,8 +54,10 @@ def as_rows(
         Where the rows stand in the pool, for messages, if they are not all of it.
     also : sequence of arrays of length n
         What has to be equal as well for rows to be collapsed into one.
+    place : callable, optional
+        Says which row it is at a position of the pool, and what a bias reads there, for messages.
     """
-    checks = Checks(names, log, positions)
+    checks = Checks(names, log, positions, place=place)
     if sparse.issparse(biases):
         return _sparse_rows(biases, source, counts, checks, collapse=not also)
     if isinstance(biases, Windows):

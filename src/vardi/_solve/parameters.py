@@ -212,10 +212,10 @@ def warn_of_vague_parameters(joint: Joint, here: At, names: Sequence[Name]) -> N
         error = float(np.sqrt(max(here.information.solve(unit)[place], 0.0)))
         if error > VAGUE:
             columns = ", ".join(repr(name) for name in model.names[1:])
-            warn(
+            said = (
                 f"The log odds of selection into {str(names[k])!r}, where columns have their means, have standard "
                 f"error {error:.1f}: the samples hardly tell which logistic curve it is, so normal intervals of its "
                 "parameters are rough. Means over the population do not suffer. vardi.exponential_tilt"
-                f"({columns}) has no intercept to estimate.",
-                WeakParametersWarning,
+                f"({columns}) has no intercept to estimate."
             )
+            warn(WeakParametersWarning(said))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from math import isnan
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ def check(study: StudyFile, as_json: Json = False, quiet: Quiet = False) -> None
     The exit code is 0 where all is well, 1 where the data say no, 2 where the study is wrong.
     """
     from vardi import study as studies
+    from vardi._facts.bias_notes import bias_notes
 
     with warnings_as_lines(told=(ContradictedKnownWarning,)) as said, progress(hidden=as_json or quiet) as stage:
         read = studies.read(study)
@@ -37,19 +39,20 @@ def check(study: StudyFile, as_json: Json = False, quiet: Quiet = False) -> None
         opened = read.open()
         stage("Looking for overlap")
         verdict = opened.verdict()
-        biases, known = None, None
+        biases, known, notes = None, None, read.notes
         if verdict.identified and not (opened.is_lazy and not read.known):
             stage("Comparing the samples with their biases")
             fit = opened.fit()
             known = fit.known
+            notes = (*notes, *bias_notes(fit, fit.parts.given(), fit.parts.weight_sums(), verdict))
             biases = None if opened.is_lazy else _bias_check(opened, fit)
     wrong_biases = biases is not None and biases.outcome == "contradicted"
     wrong_known = known is not None and known.contradicted
     passed = verdict.identified and not wrong_biases and not wrong_known
     if as_json:
-        show_json({**_json(opened, verdict, biases, known), "passed": passed, "warnings": said})
+        show_json({**_json(opened, verdict, biases, known), "notes": notes, "passed": passed, "warnings": said})
     elif not quiet or not passed:
-        _show(opened, verdict, biases, known)
+        _show(opened, verdict, biases, known, notes)
     if not passed:
         raise typer.Exit(NO)
 
@@ -73,13 +76,17 @@ def _json(opened: OpenStudy, verdict: Verdict, biases: BiasCheck | None, known: 
     return {**facts, **verdict_json(verdict), **tests}
 
 
-def _show(opened: OpenStudy, verdict: Verdict, biases: BiasCheck | None, known: KnownCheck | None) -> None:
+def _show(
+    opened: OpenStudy, verdict: Verdict, biases: BiasCheck | None, known: KnownCheck | None, notes: Sequence[str]
+) -> None:
     from rich.text import Text
 
     from vardi._estimate.bias_check import CAVEAT
     from vardi.cli._summary import biases_table, known_table, links_table
 
     show(Text(opened.study.title, "bold"), Text.assemble(YES if verdict.identified else NOT, verdict.message), "")
+    for note in notes:
+        show(note, "")
     if verdict.links:
         show(links_table(verdict), "")
     if known is not None:

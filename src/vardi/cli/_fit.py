@@ -58,10 +58,13 @@ def run_fit(
     from vardi import study as studies
     from vardi.cli._files import require_outputs, together
     from vardi.cli._summary import study_account
+    from vardi.report._render import require_html
     from vardi.study._outputs import require_suffix, weights_columns, write_weights
 
     study = studies.read(path)
     require_outputs(list(targets.values()), study, force=force)
+    if "report" in targets:
+        require_html(targets["report"])
     if "weights" in targets:
         require_suffix(targets["weights"])
     told = () if hidden else (ContradictedKnownWarning,)
@@ -95,6 +98,8 @@ def show_fit(fitted: Fitted, targets: dict[str, Path], *, as_json: bool) -> None
         show_json({**account_json(opened, fitted.account), "files": files, "warnings": fitted.warnings})
         return
     show(*account_tables(opened.study.title, fitted.account), "")
+    for note in opened.study.notes:
+        show(note, "")
     if not targets:
         show("Nothing was written. -o weights.parquet writes the weights, --report report.html a report.")
     show_files(targets)

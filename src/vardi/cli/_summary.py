@@ -53,7 +53,7 @@ def account_tables(title: str, found: Account) -> list[RenderableType]:
         tables[-1].add_row(f"... and {found.more_variables} more")
     wrong = found.known_check is not None and found.known_check.contradicted
     said = f"The weights meet known values that the samples contradict. {DETAILS_OF_KNOWN}"
-    for note in found.notes if not found.unasked else ():
+    for note in found.bias_notes if found.unasked else found.notes:
         parts += [Text(), Text(note)]
     for doubt in (*found.trust.messages, *([said] if wrong else [])):
         parts += [Text(), Text.assemble(("doubt: ", "bold yellow"), doubt)]
@@ -102,8 +102,9 @@ def account_json(opened: OpenStudy, found: Account) -> dict[str, Any]:
         **_own(found.solution, "iterations", "residual", "certificate"),
         "counted": found.rows,
         "variables": [_own(variable, "name", "pooled", "debiased", "stderr") for variable in found.variables],
-        **_own(found, "distinct", "effective", "more_variables", "gaps", "log_scale", "unasked"),
+        **_own(found, "distinct", "effective", "more_variables", "gaps", "mixed", "log_scale", "unasked"),
         "doubts": found.trust.messages,
+        "notes": (*study.notes, *found.bias_notes),
         "known": None if found.known_check is None else asdict(found.known_check),
         **({"parameters": parameters} if parameters else {}),
     }

@@ -168,7 +168,7 @@ class EmptySampleError(VardiError):
 
 
 class InvalidCountsError(VardiError):
-    """Frequency weights that are negative, NaN or infinite.
+    """Frequency weights that are negative, NaN, infinite or not whole.
 
     Attributes
     ----------
@@ -314,6 +314,23 @@ class WeakParametersWarning(VardiWarning):
 
 class ContradictedKnownWarning(VardiWarning):
     """The samples, by their biases, give values that are far from the known ones."""
+
+
+class SharedUnitsWarning(VardiWarning):
+    """The same units stand in two samples, by equal rows or by equal ids.
+
+    Attributes
+    ----------
+    samples : tuple of str
+        Names of the two samples that share most units.
+    count : int
+        How many units they share.
+    """
+
+    def __init__(self, message: str, *, samples: tuple[str, str], count: int) -> None:
+        super().__init__(message)
+        self.samples = samples
+        self.count = count
 
 
 class DroppedSamplesWarning(VardiWarning):

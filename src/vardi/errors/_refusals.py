@@ -21,6 +21,7 @@ from vardi.errors import (
 from vardi.errors._texts import LISTED, number_of_rows, show, suggest
 
 MOST = 1e150  # rows in all, of which the square is a float
+WHOLE = 1e-9  # how far a count may be from a whole number, relative to it
 
 
 def needs_rows(what: str) -> NeedsRowsError:
@@ -64,15 +65,11 @@ def missing_labels(column: str, count: int) -> MissingValuesError:
 
 
 def unknown_label(label: Any, column: str, found: Iterable[Any], names: Iterable[Any]) -> MismatchError:
-    """Refuse a label that has no bias; one that differs from the name of a bias by its type only is said to."""
+    """Refuse a label that has no bias."""
     found, names = list(found), list(names)
-    twin = next((name for name in names if str(name) == str(label)), None)
-    hint = suggest(label, names)
-    if twin is not None:
-        hint = f" One is {type(label).__name__} and the other {type(twin).__name__}: make them the same."
     return MismatchError(
         f"Label {str(label)!r} of {column!r} has no bias. The labels are {show(found)}, the biases {show(names)}."
-        f"{hint} Give each label a bias.",
+        f"{suggest(label, names)} Give each label a bias.",
         expected=names,
         got=found,
     )
@@ -105,9 +102,20 @@ def invalid_counts(fact: str, rows: Iterable[int] = ()) -> InvalidCountsError:
 def too_many(total: float) -> InvalidCountsError:
     """Refuse counts whose squares are no numbers."""
     return InvalidCountsError(
-        f"The counts add up to {total:.3g}, and squares of that are beyond floating point. Divide them all by one "
-        "number: weights stay the same, and errors are those of as many rows as the counts say.",
+        f"The counts add up to {total:.3g}, and squares of that are beyond floating point. A count says how many rows "
+        "were drawn that a row stands for: give those.",
         rows=(),
+    )
+
+
+def counts_in_part(fact: str, rows: Iterable[int] = ()) -> InvalidCountsError:
+    """Refuse counts that are not whole; the fact says which."""
+    return InvalidCountsError(
+        f"{fact}, which is not a whole number. A count says how many rows were drawn that a row stands for, and errors "
+        "are those of so many rows. Design weights, which say how many units of the population a row speaks for, are "
+        "no counts: the chance to be drawn is one over them, so give their sample the bias '1 / weight', with weight "
+        "the column that holds them for the rows of every sample, and leave counts out.",
+        rows=rows,
     )
 
 
@@ -118,8 +126,10 @@ def unknown_bias(
     missing: Mapping[str, int],
     example: str,
     rows: Sequence[int] = (),
+    *,
+    called: str = "bias",
 ) -> MissingValuesError | InvalidBiasError:
-    """Refuse a bias that has no value on some rows.
+    """Refuse a bias, or another function of the rows, that has no value on some of them.
 
     Parameters
     ----------
@@ -135,19 +145,21 @@ def unknown_bias(
         How such a column is written in an expression.
     rows : sequence of int
         Positions of these rows, where they have any.
+    called : str
+        What it is: a bias, or an expression whose mean was asked for.
     """
     of_sample = "" if sample is None else f" on rows of sample {str(sample)!r}"
     if not missing:
-        first = f" (first at {rows[0]})" if len(rows) else ""
+        first = f" (the first is row {rows[0]})" if len(rows) else ""
         return InvalidBiasError(
-            f"The bias {bias}{of_sample} compares NaN on {number_of_rows(unknown)}{first}: a logarithm, root, power or "
-            "quotient has no value there. Exclude such rows by a condition.",
+            f"The {called} {bias}{of_sample} compares NaN on {number_of_rows(unknown)}{first}: a logarithm, root, "
+            "power or quotient has no value there. Exclude such rows by a condition.",
             sample="" if sample is None else str(sample),
             rows=rows[:LISTED],
         )
     columns = ", ".join(f"{name!r} ({count})" for name, count in missing.items())
     return MissingValuesError(
-        f"The bias {bias}{of_sample} is unknown on {number_of_rows(unknown)}, since there are missing values in "
+        f"The {called} {bias}{of_sample} is unknown on {number_of_rows(unknown)}, since there are missing values in "
         f"{columns}. A missing value is neither true nor false. Fill or drop these rows, or say what holds for them, "
         f"e.g. {example} is not missing and ...",
         columns=dict(missing),
@@ -178,12 +190,15 @@ def impossible_rows(sample: object, count: float, first: str = "", rows: Iterabl
     )
 
 
-def not_finite(count: int, name: str | None) -> MissingValuesError:
-    """Refuse values without a mean, some of them being missing or infinite."""
+def not_finite(count: int, name: str | None, lacking: Sequence[object] = ()) -> MissingValuesError:
+    """Refuse values without a mean, some of them being missing or infinite; in some samples, which lack it, all."""
+    of_name = "" if name is None else f"of {name!r} "
+    remedy = "Fill them in, or ask for the mean over the rows that have one: a ratio of two expectations."
+    if lacking:
+        remedy = f"{_nothing_in(lacking)} {_without(lacking)}"
     return MissingValuesError(
-        f"{count} of the values {'' if name is None else f'of {name!r} '}are missing or infinite, so nothing can be "
-        "said of the population from them. Fill them in, or ask for the mean over the rows that have one: a ratio of "
-        "two expectations.",
+        f"{count} of the values {of_name}are missing or infinite, so nothing can be said of the population from them. "
+        f"{remedy}",
         columns={"values" if name is None else name: count},
     )
 
@@ -215,4 +230,28 @@ def spanning_group(group: object, one: object, other: object) -> MismatchError:
         "that were drawn twice.",
         expected=(str(one),),
         got=(str(one), str(other)),
+    )
+
+
+def column_of_some(column: str, has: Sequence[object], lacks: Sequence[object]) -> MismatchError:
+    """Refuse a column that some samples have and others lack."""
+    return MismatchError(
+        f"Column {column!r} is in {show(has)}, but not in {show(lacks)}, so the pool has no mean of it. "
+        f"{_without(lacks)}",
+        expected=(column,),
+        got=tuple(map(str, lacks)),
+    )
+
+
+def _nothing_in(lacking: Sequence[object]) -> str:
+    return (
+        f"{show(lacking)} {'has' if len(lacking) == 1 else 'have'} none at all, so that a mean over the rest is biased."
+    )
+
+
+def _without(lacking: Sequence[object]) -> str:
+    """Say how to ask for the mean of what whole samples lack."""
+    return (
+        f"Leave {show(lacking)} out of the samples (the bias may stay), and ask the fit of the others, if these cover "
+        "the population."
     )

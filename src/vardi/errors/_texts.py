@@ -95,8 +95,23 @@ def number_of_rows(rows: float, *, grouped: bool = False) -> str:
 def suggest(name: object, names: Iterable[object]) -> str:
     """Return ``" Did you mean 'x'?"`` for the nearest of names, or an empty text.
 
-    >>> suggest("agnecy", ["agency", "national"])
-    " Did you mean 'agency'?"
+    A name that differs by its type only is said to.
+
+    >>> suggest("agnecy", ["agency", "national"]), suggest("medv", ["RM", "MEDV"])
+    (" Did you mean 'agency'?", " Did you mean 'MEDV'?")
+    >>> suggest(1, ["1", "2"])
+    ' One is a number and the other a text: make them the same.'
     """
-    near = difflib.get_close_matches(str(name), [str(other) for other in names], n=1)
-    return f" Did you mean '{near[0]}'?" if near else ""
+    others = list(names)
+    twin = next((other for other in others if str(other) == str(name) and other != name), None)
+    if twin is not None:
+        return f" One is {_kind(name)} and the other {_kind(twin)}: make them the same."
+    texts = {str(other).casefold(): str(other) for other in reversed(others)}
+    near = difflib.get_close_matches(str(name).casefold(), texts, n=1)
+    return f" Did you mean '{texts[near[0]]}'?" if near else ""
+
+
+def _kind(name: object) -> str:
+    if isinstance(name, str):
+        return "a text"
+    return "a number" if isinstance(name, int | float) and not isinstance(name, bool) else type(name).__name__

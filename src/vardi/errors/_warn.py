@@ -9,9 +9,9 @@ from pathlib import Path
 PACKAGE = str(Path(__file__).parents[1])
 
 
-def warn(message: str, category: type[Warning]) -> None:
+def warn(warning: Warning) -> None:
     """Warn at the innermost line that is not the package's own."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
+    warnings.warn(warning, stacklevel=level)

@@ -98,12 +98,12 @@ def require_weight_use(estimator: Any) -> None:
         )
     blind = blind_steps(estimator)
     if blind:
-        warn(
+        said = (
             f"Without sample_weight in fit, and so learning from the biased pool: {', '.join(blind)}. The other steps "
             "learn from the population. Use resample=True, which draws rows by weight for all steps, or steps that "
-            "take sample_weight.",
-            WeightBlindWarning,
+            "take sample_weight."
         )
+        warn(WeightBlindWarning(said))
 
 
 def fit_weighted(estimator: Any, X: Any, y: Any, weights: Floats, params: Mapping[str, Any]) -> Any:

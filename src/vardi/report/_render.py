@@ -5,17 +5,28 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+import os
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from vardi._estimate.reliability import DOUBTED, REFUSED
 from vardi._facts import numbers
-from vardi.errors import _texts
+from vardi.errors import OutputError, _texts
 from vardi.report import _bars, _curves, _graph
 from vardi.report._content import Report
 
 MOST_SAMPLES = 300  # lines of the table of samples
+
+
+def require_html(path: str | os.PathLike[str]) -> None:
+    """Refuse a name that says that a report is another kind of file than it is."""
+    if Path(path).suffix.lower() not in ("", ".html", ".htm"):
+        remedy = "Open that in a browser; printed from there it is a PDF."
+        raise OutputError(
+            f"A report is an HTML file, and {path} says otherwise. Name it .html. {remedy}", path=str(path)
+        )
 
 
 def to_html(report: Report) -> str:

@@ -19,7 +19,7 @@ from vardi.biases._expressions.compile import NarwhalsTarget, compile_node
 from vardi.biases._expressions.nodes import Column, Node, is_condition
 from vardi.errors import ExpressionError, InvalidBiasError, MismatchError, suggest
 from vardi.study._data import Data, Engine
-from vardi.study._engines import COUNTS, LABEL, ROW, require_rows, schema
+from vardi.study._engines import COUNTS, LABEL, ROW, first_text, require_rows, schema
 from vardi.study._locate import Key
 from vardi.study._problems import Problems
 from vardi.study.schema import OLD_KEYS, Biases, shown
@@ -134,7 +134,7 @@ class Columns:
                 try:
                     compile_node(node, NarwhalsTarget(found))
                 except (MismatchError, InvalidBiasError) as error:
-                    self.problems.add(key, f"{what}, on the rows of {data}: {error}{self._said_of_id(bias.columns)}")
+                    self.problems.add(key, f"{what}, on the rows of {data}: {error}{self._said_of_texts(bias.columns)}")
         return len(self.problems) == before
 
     def _kinds_of_rows(self) -> list[tuple[Data, nw.Schema]]:
@@ -183,12 +183,34 @@ class Columns:
         wrong = [kind for kind in kinds if not (kind.is_numeric() or kind == nw.Boolean)]
         if wrong:
             remedy = f"Only numbers have a mean: write a condition, such as {_ticked(name)} == 'a value'."
-            self.problems.add(key, f"The variable {name!r} is {wrong[0]}. {remedy}{self._said_of_id([name])}")
+            self.problems.add(key, f"The variable {name!r} is {wrong[0]}. {remedy}{self._said_of_texts([name])}")
 
-    def _said_of_id(self, columns: Collection[str]) -> str:
-        """Return why a column is a text, where it is the id of a CSV."""
-        ids = [data.id for data in self.schemas if data.format == "csv" and data.id in columns]
-        return f" {ids[0]!r} is an id, and ids of a CSV are read as texts." if ids else ""
+    def notes(self) -> tuple[str, ...]:
+        """Return what is odd about the columns: texts that are mostly numbers."""
+        found = [self._said_of_numbers(data, name) for data, own in self.schemas.items() for name in own]
+        return tuple(note for note in found if note)
+
+    def _said_of_texts(self, columns: Collection[str]) -> str:
+        """Return why a column is a text, where it is the id of a CSV, or a code, or nearly a number."""
+        for data in self.schemas:
+            if data.format == "csv" and data.id in columns:
+                return f" {data.id!r} is an id, and ids of a CSV are read as texts."
+            for name in columns:
+                if name in data.codes:
+                    return f" {name!r} has digits with leading zeros, which are read as texts."
+                if said := self._said_of_numbers(data, name):
+                    return f" {said}"
+        return ""
+
+    def _said_of_numbers(self, data: Data, name: str) -> str:
+        """Return which value makes a text of a column that is mostly of numbers; an empty text for any other."""
+        if self.schemas[data].get(name) != nw.String:
+            return ""
+        value = first_text(data, self.engine, name)
+        if value is None:
+            return ""
+        remedy = "Correct it; a missing value is an empty cell or NA."
+        return f"The column {name!r} of {data} is read as text, since it holds {value!r}, which is no number. {remedy}"
 
     def _known(self, key: Key, name: str, value: Any, names: Mapping[str, Any]) -> Any:
         """Return one known value, or one margin with its values as the column has them."""

@@ -48,6 +48,8 @@ class Data:
         The table, for a database.
     counts, id : str or None
         Columns that say how many rows a row stands for, and which row it is.
+    codes : tuple of str
+        Columns of digits with leading zeros, which a CSV has as texts.
     """
 
     name: str | None
@@ -56,6 +58,12 @@ class Data:
     table: str | None = None
     counts: str | None = None
     id: str | None = None
+    codes: tuple[str, ...] = ()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The columns of a CSV that are texts, whatever they look like: 007 and 3e5 are no numbers there."""
+        return tuple(dict.fromkeys((*self.codes, *([] if self.id is None else [self.id]))))
 
     def __str__(self) -> str:
         first = self.files[0].name + (f" (table {self.table})" if self.table else "")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,11 @@ _CLOSED = {"autoinstall_known_extensions": "false", "autoload_known_extensions":
 # What a CSV is, for DuckDB as for Polars. DuckDB would guess another separator, a sign of comments, or lines to skip.
 _DIALECT = (
     """delim = ',', quote = '"', escape = '"', comment = '', skip = 0, header = true, """
-    "strict_mode = true, allow_quoted_nulls = false, union_by_name = true"
+    "strict_mode = true, allow_quoted_nulls = false, union_by_name = true, nullstr = ['', 'NA']"
 )
+_MISSING = ["NA"]  # beside the empty cell: what R writes
+_DIGITS, _CODE = "^[0-9]+$", "^0[0-9]+$"
+_NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
 _CHUNK = 1 << 20
 _REASONS = {
     "more fields than defined": "a row has more cells than the header.",
@@ -130,6 +134,56 @@ def require_rows(data: Data, engine: Engine) -> None:
         raise StudyError(f"{data} has no rows below its header. {remedy}")
 
 
+def with_codes(data: Sequence[Data], engine: Engine) -> list[Data]:
+    """Return the data with the columns that are codes in some of them: digits with leading zeros, such as 007.
+
+    Rows in memory are all looked at; those that stay in place as far as types are inferred from them.
+    """
+    found: dict[str, None] = {}
+    for one in data:
+        with suppress(StudyError, ImportError):  # said where the data are read
+            kinds = schema(one, engine).items()
+            found |= dict.fromkeys(
+                _code_columns(one, engine, [name for name, kind in kinds if kind.is_integer() or kind == nw.String])
+            )
+    return [replace(one, codes=tuple(found)) if one.format == "csv" else one for one in data]
+
+
+def first_text(data: Data, engine: Engine, column: str) -> str | None:
+    """Return the first value of a column of texts that is no number, where most of its values are numbers."""
+    if data.format != "csv" or column in data.texts:
+        return None
+    with reading(data):
+        values = _as_texts(data, engine).select(column).filter(~nw.col(column).is_null())
+        is_number = nw.col(column).str.contains(_NUMBER)
+        numbers = is_number.cast(nw.Int64).sum().alias("numbers")
+        count, n = values.select(numbers, nw.len().alias("n")).collect().row(0)
+        others = values.filter(~is_number).head(1).collect()
+    return str(others.item()) if n and len(others) and 2 * (count or 0) > n else None
+
+
+def _code_columns(data: Data, engine: Engine, columns: Sequence[str]) -> list[str]:
+    """Return those columns of a CSV that are digits in every cell, and have a zero before others in one."""
+    if data.format != "csv" or not columns:
+        return []
+    asked = []
+    for j, name in enumerate(columns):
+        cell = nw.col(name).str
+        asked.append(cell.contains(_CODE).cast(nw.Int64).sum().alias(f"codes {j}"))
+        asked.append((~cell.contains(_DIGITS)).cast(nw.Int64).sum().alias(f"others {j}"))
+    with reading(data):
+        counts = _as_texts(data, engine).select(*asked).collect().row(0)
+    pairs = zip(columns, counts[::2], counts[1::2], strict=True)
+    return [name for name, codes, others in pairs if codes and not others]
+
+
+def _as_texts(data: Data, engine: Engine) -> nw.LazyFrame[Any]:
+    """Return the cells of a CSV as they are written."""
+    scan = _relation(data, as_texts=True) if engine == "duckdb" else _scan(data, None, as_texts=True)
+    frame: nw.LazyFrame[Any] = nw.from_native(scan).lazy()
+    return frame if engine == "memory" else frame.head(FIRST_ROWS)
+
+
 def _require_whole(data: Data) -> None:
     """Look at all cells of a CSV once: Polars does not see those that a query leaves out, nor cells too many beside."""
     pl = package("polars")
@@ -180,14 +234,16 @@ def _lazy(data: Data, engine: Engine) -> Any:
     return _scan(data, None if engine == "memory" else FIRST_ROWS)
 
 
-def _scan(data: Data, first_rows: int | None) -> Any:
+def _scan(data: Data, first_rows: int | None, *, as_texts: bool = False) -> Any:
     pl = package("polars")
     scans = []
     for path in data.files:
         if data.format == "csv":
             header = pl.scan_csv(path, infer_schema=False, glob=False).collect_schema()  # all columns as texts
-            texts = {name: kind for name, kind in header.items() if name == data.id}  # 007 and 3e5 are no numbers
-            scans.append(pl.scan_csv(path, infer_schema_length=first_rows, schema_overrides=texts, glob=False))
+            texts = {name: kind for name, kind in header.items() if name in data.texts}
+            inferred = {"infer_schema": False} if as_texts else {"infer_schema_length": first_rows}
+            options = {**inferred, "schema_overrides": texts, "null_values": _MISSING, "glob": False}
+            scans.append(pl.scan_csv(path, **options))
         elif data.format == "parquet":
             scans.append(pl.scan_parquet(path, glob=False, hive_partitioning=False))
         else:
@@ -195,7 +251,7 @@ def _scan(data: Data, first_rows: int | None) -> Any:
     return scans[0] if len(scans) == 1 else pl.concat(scans, how="diagonal_relaxed")
 
 
-def _relation(data: Data) -> Any:
+def _relation(data: Data, *, as_texts: bool = False) -> Any:
     """Return a relation on a connection that can read these files and nothing else."""
     if data.format == "duckdb":
         connection = _database(data)
@@ -209,21 +265,26 @@ def _relation(data: Data) -> Any:
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     if data.format == "csv":
-        return _read_csv(connection, data, listed)
+        return _read_csv(connection, data, listed, as_texts=as_texts)
     if data.format == "parquet":
         return connection.read_parquet(files, union_by_name=True, hive_partitioning=False)
     return connection.read_json(files, format="newline_delimited", union_by_name=True)
 
 
-def _read_csv(connection: Any, data: Data, listed: str) -> Any:
+def _read_csv(connection: Any, data: Data, listed: str, *, as_texts: bool) -> Any:
     for path in data.files:
         if not path.stat().st_size:
             raise StudyError(f"{path.name} cannot be read as csv: it is empty.")
     # as SQL: the types that the method read_csv is given are lost in what is made of its relation
-    relation = connection.sql(f"SELECT * FROM read_csv([{listed}], {_DIALECT})")
-    if data.id is None or data.id not in relation.columns:
-        return relation
-    return connection.sql(f"SELECT * FROM read_csv([{listed}], {_DIALECT}, types = {{{_quoted(data.id)}: 'VARCHAR'}})")
+    every = ", all_varchar = true" if as_texts else ""
+    relation = connection.sql(f"SELECT * FROM read_csv([{listed}], {_DIALECT}{every})")
+    kinds = ", ".join(f"{_quoted(name)}: 'VARCHAR'" for name in data.texts if name in relation.columns)
+    if kinds and not as_texts:
+        relation = connection.sql(f"SELECT * FROM read_csv([{listed}], {_DIALECT}, types = {{{kinds}}})")
+    names = zip(relation.columns, relation.types, strict=True)
+    cells = {name: '"' + name.replace('"', '""') + '"' for name, kind in names if str(kind) == "VARCHAR"}
+    quoted = ", ".join(f"nullif({cell}, 'NA') AS {cell}" for cell in cells.values())  # which Polars takes so too
+    return relation.project(f"* REPLACE ({quoted})") if quoted else relation
 
 
 def _quoted(text: str) -> str:

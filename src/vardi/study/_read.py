@@ -10,7 +10,7 @@ from pathlib import Path
 from vardi.errors import StudyError
 from vardi.study._columns import Columns
 from vardi.study._data import choose_engine, suggest_file
-from vardi.study._engines import first_line
+from vardi.study._engines import first_line, with_codes
 from vardi.study._locate import key_lines
 from vardi.study._problems import Problems, study_error
 from vardi.study._study import Study
@@ -84,7 +84,7 @@ def parse(text: str, path: Path) -> Study:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise study_error(path.name, [_syntax(str(error))]) from error
+        raise study_error(path.name, [_syntax(str(error), text)]) from error
     except ValueError as error:  # a whole number of thousands of digits
         raise study_error(path.name, [f"It does not read as TOML: {first_line(error)}"]) from error
     except RecursionError as error:
@@ -95,12 +95,13 @@ def parse(text: str, path: Path) -> Study:
     biases |= declared.states(biases)
     declared.require_different(places)
     engine = choose_engine(declared.engine(places), tuple(places))
+    places = dict(zip(with_codes(tuple(places), engine), places.values(), strict=True))
     columns = Columns(places, engine, problems)
     columns.require_biases(biases)
     columns.require_own(places, label)
     texts = {name: text for name, (_, text) in biases.items()}
     variables, known = columns.variables(document), columns.known(document, texts)
-    study = Study(path, declared.title(), tuple(places), texts, label, variables, engine, known)
+    study = Study(path, declared.title(), tuple(places), texts, label, variables, engine, known, columns.notes())
     problems.require_none()
     return study
 
@@ -124,13 +125,25 @@ def _text(path: Path) -> str:
         raise StudyError(f"{path} cannot be read: {str(error).rstrip('.')}.") from None
 
 
-def _syntax(message: str) -> str:
-    """Return what the TOML parser says, with the line in front and a word on the usual slip."""
+def _syntax(message: str, text: str) -> str:
+    """Return what the TOML parser says, with the line in front and a word on the usual slips."""
     place = re.search(r" ?\(at (?:line (\d+), column \d+|end of document)\)$", message)
     line = place.group(1) if place and place.group(1) else None
     said = message[: place.start()] if place else message
+    if said.startswith(("Illegal character '\\n'", "Unterminated string", "Expected \"'")):
+        line = line or str(_last_quote(text))
+        said = 'A quote that opens a text is not closed. Close it on the same line, as in bias = "x <= 5"'
+    elif said.startswith("Invalid value"):
+        said = f'{said}. A text stands in quotes, as in bias = "x <= 5"'
     twice = re.match(r"Cannot declare \((.*?),?\) twice|Cannot overwrite a value", said)
     if twice:
         name = ".".join(part.strip("'\" ") for part in (twice.group(1) or "").split(","))
         said = f"[{name}] is there twice. Give each source a name of its own" if name else "A key is there twice"
     return f"line {line}: {said}." if line else f"{said} (at the end of the file)."
+
+
+def _last_quote(text: str) -> int:
+    """Return the line of the last quote, or of the last three that open a text of several lines."""
+    opening = next((sign for sign in ('"""', "'''") if text.count(sign) % 2), None)
+    place = max(text.rfind(sign) for sign in ([opening] if opening else ['"', "'"]))
+    return text.count("\n", 0, max(place, 0)) + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,10 +15,11 @@ import numpy as np
 
 from vardi._fit.debias import debias, identify
 from vardi._inputs.frames import as_frame, concat
+from vardi._inputs.shared_units import warn_of
 from vardi.biases import as_bias
-from vardi.errors import ExpressionError, InvalidBiasError, MissingValuesError, number_of_rows
+from vardi.errors import ExpressionError, InvalidBiasError, MissingValuesError, SharedUnitsWarning, number_of_rows
 from vardi.study._data import Data, Engine
-from vardi.study._engines import COUNTS, LABEL, ROW, in_memory, left_in_place
+from vardi.study._engines import COUNTS, LABEL, ROW, in_memory, left_in_place, package
 
 if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
@@ -46,6 +48,8 @@ class Study:
         Where the rows are computed on.
     known : mapping
         What is known of the population.
+    notes : tuple of str
+        What is odd about its columns, and may be meant.
     """
 
     path: Path
@@ -56,6 +60,7 @@ class Study:
     variables: tuple[str, ...] = ()
     engine: Engine = "memory"
     known: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def open(self) -> OpenStudy:
         """Open the data: read them into memory, or leave them where they are and make the queries."""
@@ -121,6 +126,12 @@ class OpenStudy:
             return LABEL if LABEL in kinds else label
         return nw.from_native(self.frames[0], eager_only=True)[label].cast(nw.String).to_native()
 
+    @property
+    def _label_text(self) -> Any:
+        """The name of each row's sample, as an expression; only for a pool."""
+        column = LABEL if LABEL in nw.from_native(self.frames[0]).collect_schema() else self.study.label
+        return nw.col(str(column)).cast(nw.String)
+
     @cached_property
     def pool(self) -> Any:
         """All rows in one frame of Polars, in the order of the study; only for rows in memory."""
@@ -139,7 +150,40 @@ class OpenStudy:
     def fit(self) -> DebiasedSample:
         """Return the debiased sample of the study."""
         known = self.study.known or None
-        return debias(self.samples, self.study.biases, source=self.source, counts=self._counts(), known=known)
+        with warnings.catch_warnings():
+            if self._are_named:  # by which units are told apart better than by their rows
+                warnings.simplefilter("ignore", SharedUnitsWarning)
+            fitted = debias(self.samples, self.study.biases, source=self.source, counts=self._counts(), known=known)
+        if self._are_named:
+            self._warn_of_shared_ids()
+        return fitted
+
+    @property
+    def _are_named(self) -> bool:
+        """Whether all rows have an id."""
+        return all(data.id is not None for data in self.study.data)
+
+    def _warn_of_shared_ids(self) -> None:
+        """Warn of ids that two samples have, by one query for each frame."""
+        pl = package("polars")
+        pieces = []
+        for data, frame in zip(self.study.data, self.frames, strict=True):
+            label = nw.lit(data.name) if self.study.label is None else self._label_text
+            asked = (
+                nw.from_native(frame)
+                .lazy()
+                .select(nw.col(str(data.id)).cast(nw.String).alias("id"), label.alias("source"))
+            )
+            pieces.append(asked.unique().collect("polars").to_native())
+        found = pl.concat(pieces).drop_nulls()
+        if _are_numberings(found):
+            return
+        both = found.join(found, on="id").filter(pl.col("source") < pl.col("source_right"))
+        pairs = both.group_by("source", "source_right").len().sort("len", descending=True)
+        if len(pairs):
+            first, second, count = pairs.row(0)
+            said = "1 id is" if count == 1 else f"{count} ids are"
+            warn_of(first, second, count, f"{said} in {first!r} and in {second!r}.")
 
     def _counts(self) -> Any:
         """Return counts as `vardi.debias` takes them, after a look for counts that are missing."""
@@ -156,6 +200,21 @@ class OpenStudy:
             data.name: np.ones(len(frame)) if data.counts is None else frame[data.counts].to_numpy()
             for data, frame in zip(self.study.data, self.frames, strict=True)
         }
+
+
+def _are_numberings(ids: Any) -> bool:
+    """Tell whether ids count the rows of each sample, so that samples have them in common anyway."""
+    pl = package("polars")
+    numbers = ids.with_columns(pl.col("id").cast(pl.Int64, strict=False))
+    of_samples = numbers.group_by("source").agg(
+        pl.col("id").null_count().alias("others"),
+        pl.col("id").min().alias("first"),
+        pl.col("id").max().alias("last"),
+        pl.len(),
+    )
+    return all(
+        not others and first in (0, 1) and last - first == n - 1 for _, others, first, last, n in of_samples.rows()
+    )
 
 
 def _columns_of(text: str | float) -> tuple[str, ...]:

@@ -123,7 +123,13 @@ def expression(
 
 
 def expressions(
-    part: Part, biases: Sequence[Bias], target: NarwhalsTarget, missing: Mapping[str, int], name: object = None
+    part: Part,
+    biases: Sequence[Bias],
+    target: NarwhalsTarget,
+    missing: Mapping[str, int],
+    name: object = None,
+    *,
+    called: str = "bias",
 ) -> list[nw.Expr]:
     """Return expressions for an engine, or refuse the first that is unknown on some rows, by one query for all."""
     compiled = [compiled_bias(bias, target, missing) for bias in biases if isinstance(bias, ExpressionBias)]
@@ -137,19 +143,19 @@ def expressions(
         if unknown:
             bias = biases[j]
             assert isinstance(bias, ExpressionBias)
-            raise _unknown(bias, name, int(unknown), missing)
+            raise _unknown(bias, name, int(unknown), missing, called)
     return [as_floats(one) for one in compiled]
 
 
 def _unknown(
-    bias: ExpressionBias, sample: object, unknown: int, missing: Mapping[str, int]
+    bias: ExpressionBias, sample: object, unknown: int, missing: Mapping[str, int], called: str
 ) -> MissingValuesError | InvalidBiasError:
     """Return the refusal of an expression without a value on some rows."""
     read = {column: count for column, count in missing.items() if not column.startswith(PREFIX)}
     if isinstance(bias, ColumnBias):
         own = {column: read[column] for column in bias.columns if column in read}
         return unknown_expression(bias, unknown, own, None if sample is None else str(sample))
-    return unknown_value(bias, sample, unknown, read)
+    return unknown_value(bias, sample, unknown, read, called=called)
 
 
 def missing_values(part: Part, target: NarwhalsTarget, columns: Sequence[str]) -> dict[str, int]:

@@ -15,7 +15,7 @@ from vardi._inputs.engine.distinct import DistinctRows
 from vardi._inputs.engine.expressions import on_frame
 from vardi._inputs.engine.memory import most_cells
 from vardi._inputs.engine.part import COUNT, PREFIX, Part
-from vardi._inputs.engine.survey import COUNTED, Draft, Survey, survey
+from vardi._inputs.engine.survey import COUNTED, Draft, Survey, in_part, survey
 from vardi._inputs.engine.table import EngineTable
 from vardi._inputs.frames.names import require_read_as_names
 from vardi._inputs.pool import Name, Pool, as_biases, as_named, require_biases_for
@@ -25,6 +25,7 @@ from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
 from vardi.errors import InvalidBiasError, MismatchError
 from vardi.errors._refusals import (
     MOST,
+    counts_in_part,
     counts_of_a_kind,
     empty_pool,
     empty_samples,
@@ -277,7 +278,10 @@ def _require_labels_and_counts(missing: Mapping[str, int], label: str | None, co
 def _refuse_counts(part: Part, counts: str) -> None:
     count = nw.col(COUNT)
     low, high = part.ask(lambda frame: frame.select(count.min().alias("a"), count.max().alias("b"))).row(0)
-    raise invalid_counts(f"The counts in {counts!r} run from {low} to {high}")
+    if low < 0 or high == float("inf"):
+        raise invalid_counts(f"The counts in {counts!r} run from {low} to {high}")
+    parts = part.ask(lambda frame: frame.filter(in_part(count)).select(count.min().alias("a"))).item()
+    raise counts_in_part(f"The smallest count in {counts!r} with a fraction is {parts}")
 
 
 def _require_known_labels(labels: Sequence[Any], label: str | None, codes: Mapping[Any, int]) -> None:

@@ -25,6 +25,7 @@ from vardi.biases import ExpressionBias
 from vardi.biases._expressions.compile import NarwhalsTarget
 from vardi.biases._expressions.nodes import Column, Constant, Node, children, is_condition
 from vardi.biases._expressions.targets import Kind
+from vardi.errors._refusals import WHOLE
 
 CODE = "__vardi_code_{}"
 BITS = 30  # truth values in one integer
@@ -215,7 +216,7 @@ def _ask(
     """Group the rows by label, flags and conditions, and ask for sums and extremes of expressions."""
     part, count = draft.part, nw.col(COUNT)
     certain = reduce(operator.and_, draft.certain) if draft.certain else True
-    status = [count > 0, (count < 0) | (count == float("inf"))] if part.counted else [True, False]
+    status = [count > 0, (count < 0) | (count == float("inf")) | in_part(count)] if part.counted else [True, False]
     bits = [certain, *status, *conditions]
     packs = [range(start, min(start + BITS, len(bits))) for start in range(0, len(bits), BITS)]
     codes = {CODE.format(j): _code([bits[place] for place in pack]) for j, pack in enumerate(packs)}
@@ -239,6 +240,12 @@ def _ask(
         code = answer.get_column(name).to_numpy().astype(np.int64)
         decoded += [(code >> (place - pack.start)) % 2 == 1 for place in pack]
     return _Answer(answer, labels, decoded, part.counted)
+
+
+def in_part(count: nw.Expr) -> nw.Expr:
+    """Return what is true where a count is not a whole number."""
+    fraction, slack = count % 1.0, WHOLE * count
+    return (fraction > slack) & (fraction < 1.0 - slack)
 
 
 def _code(bits: Sequence[nw.Expr | bool]) -> nw.Expr:

@@ -32,6 +32,18 @@ def concat(frames: Sequence[Frame]) -> Frame:
     return _concat_narwhals([frame for frame in frames if isinstance(frame, NarwhalsFrame)])
 
 
+def mixed_columns(frames: Sequence[Frame]) -> dict[str, list[str]]:
+    """Return the columns that are of kinds in different frames that have nothing in common, with these kinds."""
+    schemas = [frame._schema for frame in frames if isinstance(frame, NarwhalsFrame)]
+    found = {}
+    for name in dict.fromkeys(name for schema in schemas for name in schema):
+        try:
+            _common(name, {schema[name] for schema in schemas if name in schema})
+        except MismatchError:
+            found[name] = [str(schema[name]) if name in schema else "" for schema in schemas]
+    return found
+
+
 def _library(frame: Frame) -> str:
     return str(frame._data.implementation) if isinstance(frame, NarwhalsFrame) else "NumPy"
 
@@ -95,6 +107,8 @@ def _require_64_bits(name: str, dtypes: set[Any], frames: Sequence[NarwhalsFrame
 
 
 def _common(name: str, dtypes: set[Any]) -> Any:
+    if len(dtypes) == 1:
+        return next(iter(dtypes))
     if all(dtype.is_integer() for dtype in dtypes):
         return nw.Int64
     if all(dtype.is_numeric() or dtype == nw.Boolean for dtype in dtypes):

@@ -79,7 +79,9 @@ class NarwhalsEngine:
         return [frame.get_column(name).to_numpy() for name in frame.columns]
 
 
-def evaluate(biases: Sequence[ExpressionBias], engine: Engine, sample: str | None) -> list[np.ndarray]:
+def evaluate(
+    biases: Sequence[ExpressionBias], engine: Engine, sample: str | None, called: str = "bias"
+) -> list[np.ndarray]:
     """Return the values of expressions: bool for conditions, otherwise float64.
 
     Raises
@@ -97,7 +99,7 @@ def evaluate(biases: Sequence[ExpressionBias], engine: Engine, sample: str | Non
     arrays = [_fill(part, computed, len(engine)) for part in compiled]
     for bias, part in zip(biases, compiled, strict=True):
         if part.known is not None:
-            _require_known(bias, np.broadcast_to(next(computed), len(engine)), missing, sample)
+            _require_known(bias, np.broadcast_to(next(computed), len(engine)), missing, sample, called)
     return arrays
 
 
@@ -107,17 +109,25 @@ def _fill(part: Compiled, computed: Iterator[np.ndarray], length: int) -> np.nda
     return array if array.shape == (length,) else np.full(length, array.item())
 
 
-def _require_known(bias: ExpressionBias, known: np.ndarray, missing: dict[str, int], sample: str | None) -> None:
+def _require_known(
+    bias: ExpressionBias, known: np.ndarray, missing: dict[str, int], sample: str | None, called: str
+) -> None:
     unknown = np.flatnonzero(~known.astype(bool))
     if not len(unknown):
         return
-    raise unknown_value(bias, sample, len(unknown), missing, unknown.tolist())
+    raise unknown_value(bias, sample, len(unknown), missing, unknown.tolist(), called=called)
 
 
 def unknown_value(
-    bias: ExpressionBias, sample: object, unknown: int, missing: Mapping[str, int], rows: Sequence[int] = ()
+    bias: ExpressionBias,
+    sample: object,
+    unknown: int,
+    missing: Mapping[str, int],
+    rows: Sequence[int] = (),
+    *,
+    called: str = "bias",
 ) -> MissingValuesError | InvalidBiasError:
     """Return the refusal of an expression without a value on some rows, for missing values or since it compares NaN."""
     columns = {name: missing[name] for name in bias.columns if name in missing}
     example = to_text(Column(next(iter(columns)))) if columns else ""
-    return unknown_bias(bias, sample, unknown, columns, example, rows)
+    return unknown_bias(bias, sample, unknown, columns, example, rows, called=called)

@@ -16,7 +16,7 @@ from vardi._inputs.frames.names import require_read_as_names
 from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionBias, ProductBias, ValuesBias
 from vardi.biases._expressions.compile import require_columns
 from vardi.biases._values import as_array, as_numbers, belongs_elsewhere, index_of, read_only
-from vardi.errors import InvalidBiasError, MismatchError, number_of_rows
+from vardi.errors import InvalidBiasError, MismatchError, VardiError, number_of_rows
 
 MAX_NUMPY_ROWS = 10_000
 """Up to so many rows NumPy is done before another library has begun; pandas computes with NumPy anyway."""
@@ -104,6 +104,18 @@ class Frame(ABC):
     def drop(self, name: str) -> Frame:
         """Return the frame without one column."""
 
+    def distinct(self, name: str) -> list[Any]:
+        """Return the different values of a column."""
+        values = self.column(name)
+        return list(dict.fromkeys(values.tolist()))
+
+    def without(self, names: Sequence[str]) -> Frame:
+        """Return the frame without some columns."""
+        frame: Frame = self
+        for name in names:
+            frame = frame.drop(name)
+        return frame
+
     @abstractmethod
     def _engine(self, names: Sequence[str]) -> Engine:
         """Return what computes expressions of some columns."""
@@ -112,15 +124,15 @@ class Frame(ABC):
     def _eager(self, library: str) -> nw.DataFrame[Any]:
         """Return the rows as a frame on which expressions of a library can be computed."""
 
-    def evaluate(self, biases: Sequence[Bias], sample: str | None = None) -> list[np.ndarray]:
+    def evaluate(self, biases: Sequence[Bias], sample: str | None = None, called: str = "bias") -> list[np.ndarray]:
         """Return the values of biases on all rows, those of all expressions in one pass.
 
         Parameters
         ----------
         biases : sequence of Bias
             Expressions, functions and products of them.
-        sample : str, optional
-            The name of these rows, for messages.
+        sample, called : str, optional
+            The name of these rows, and what the biases are, for messages.
 
         Returns
         -------
@@ -135,7 +147,7 @@ class Frame(ABC):
         names = tuple(dict.fromkeys(name for bias in expressions for name in bias.columns))
         require_columns(names, self.columns)
         with np.errstate(all="ignore"):  # a NaN or an infinity is found by whoever checks the values
-            arrays = evaluate(expressions, self._engine(names), sample)
+            arrays = evaluate(expressions, self._engine(names), sample, called)
         known = dict(zip(expressions, arrays, strict=True))
         return [self._multiply([self._factor(part, known, sample) for part in parts]) for parts in factors]
 
@@ -163,7 +175,17 @@ class Frame(ABC):
 
     def _function(self, bias: FunctionBias, sample: str | None) -> np.ndarray:
         of_sample = f" on rows of sample '{sample}'" if sample is not None else ""
-        returned = bias.function(self.native)
+        try:
+            returned = bias.function(self.native)
+        except VardiError:
+            raise
+        except (TypeError, ValueError) as error:
+            raise InvalidBiasError(
+                f"The bias {bias}{of_sample} failed: {str(error).strip().splitlines()[0].rstrip('.')}. It is called "
+                f"once with all rows (a {type(self.native).__qualname__}), not row by row. Return one number for each "
+                "row, as by numpy.where in place of if, and numpy.maximum in place of max.",
+                sample=sample or "",
+            ) from error
         if _is_reordered(returned, self.native):
             raise MismatchError(
                 f"The bias {bias}{of_sample} returned a series whose index is not that of the rows, so its values may "
@@ -271,6 +293,10 @@ class NarwhalsFrame(Frame):
         values = np.empty(len(column), dtype=object)  # a structure or an array in each row is one value
         values[:] = column.to_list()
         return values
+
+    def distinct(self, name: str) -> list[Any]:
+        require_columns((name,), self.columns)
+        return self._data.get_column(name).unique().to_list()
 
     def take(self, indices: Any) -> Any:
         rows: Any = nw.from_native(self.native, allow_series=True)

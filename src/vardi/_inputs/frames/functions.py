@@ -33,8 +33,8 @@ def bias_of(function: Function, columns: Collection[str]) -> Bias:
     return as_bias(function)
 
 
-def evaluated(function: Function, frame: Frame) -> NDArray[Any]:
+def evaluated(function: Function, frame: Frame, sample: str | None = None) -> NDArray[Any]:
     """Return the values of a function on the rows of a frame."""
     if isinstance(function, str) and function in frame.columns and frame.column(function).dtype.kind in "fiub":
         return frame.column(function)
-    return frame.evaluate([bias_of(function, frame.columns)])[0]
+    return frame.evaluate([bias_of(function, frame.columns)], sample, called="expression")[0]

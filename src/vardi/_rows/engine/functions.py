@@ -16,6 +16,8 @@ from vardi._inputs.engine.part import PREFIX, Part
 from vardi._types import Floats
 from vardi.biases import Bias
 from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
+from vardi.errors import MissingValuesError
+from vardi.errors._refusals import column_of_some, not_finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,11 +61,34 @@ def compiled_functions(
         part.put.extend(changes)
         schema = users_columns(part, found)
         columns = tuple(dict.fromkeys(column for function in found for column in function.columns))
+        _require_everywhere(parts, columns)
         require_columns(columns, schema)
         target = NarwhalsTarget(schema)
-        by_part[part.name] = expressions(part, found, target, missing_values(part, target, columns))
+        missing = missing_values(part, target, columns)
+        try:
+            by_part[part.name] = expressions(part, found, target, missing, part.name, called="expression")
+        except MissingValuesError:
+            for column, count in missing.items():
+                if lacking := _lacking(part, target.is_missing(column)):
+                    raise not_finite(count, column, lacking) from None
+            raise
     checked = [name if function.columns else None for function, name in zip(functions, names, strict=True)]
     return [EngineFunction(_of(by_part, j), name) for j, name in enumerate(checked)]
+
+
+def _require_everywhere(parts: Sequence[Part], columns: Sequence[str]) -> None:
+    """Refuse a column that some frames have and others lack."""
+    for column in columns:
+        lacks = [str(part.name) for part in parts if column not in part.schema and not column.startswith(PREFIX)]
+        if 0 < len(lacks) < len(parts):
+            raise column_of_some(column, [str(part.name) for part in parts if str(part.name) not in lacks], lacks)
+
+
+def _lacking(part: Part, missing: nw.Expr) -> list[str]:
+    """Return the samples of a part in which all values are missing."""
+    labels = {code: str(part.name if label is None else label) for label, code in part.codes.items()}
+    found = part.by_sample({"rows": nw.len(), "gaps": missing.cast(nw.Int64).sum()})
+    return [labels[code] for code, row in found if row["rows"] == row["gaps"]]
 
 
 def users_columns(part: Part, functions: Sequence[Bias]) -> nw.Schema:

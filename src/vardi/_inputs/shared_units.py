@@ -1,0 +1,179 @@
+"""The same units in two samples: errors take rows for different units, so that they would be too small."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations, pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+
+from vardi._inputs.frames import Frame, as_frame
+from vardi._inputs.frames.frame import NumpyFrame
+from vardi._inputs.pool import Name, Pool
+from vardi._types import Integers
+from vardi.errors import SharedUnitsWarning, number_of_rows
+from vardi.errors._warn import warn
+
+LOOKED_AT = 4_000  # rows by which columns are judged
+COMPARED = 10_000  # rows, at least, that are compared of very many
+TIMES = 10  # equal rows between two samples for each one within them: chance alone gives at most as many
+MOST_BY_CHANCE = 2 / 3  # of a sample's rows without ids: independent samples of one short list share up to such a part
+MOST_SAMPLES = 100  # of which every pair is looked at
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio, which spreads neighbours far apart
+
+REMEDY = (
+    "Errors take all rows for different units, so they would be too small, and tests too sure. Keep each unit in one "
+    "sample. Only where the samples were drawn independently of one another, and met the same unit by chance, may it "
+    "stay in both."
+)
+
+
+def warn_of_shared_units(samples: Any, pool: Pool) -> None:
+    """Warn of samples that are the same object, and of rows that are equal in all columns where that says something.
+
+    Rows of conditions and small numbers are equal by chance. For rows that are drawn independently of one another,
+    whatever the biases, equal pairs between two samples are at most as many as within them (Cauchy and Schwarz), so
+    far more of them are no chance. Rows with counts stand for several units, and are not looked at.
+    """
+    found = _same_object(samples) or (None if pool.counts is not None else _equal_rows(pool))
+    if found is not None:
+        first, second, count = found
+        said = f"{number_of_rows(count)} of {str(first)!r} {'is' if count == 1 else 'are'} in {str(second)!r} too"
+        warn_of(first, second, count, f"{said}, equal in every column.")
+
+
+def warn_of(first: Name, second: Name, count: int, fact: str) -> None:
+    """Warn that two samples share units."""
+    warn(SharedUnitsWarning(f"{fact} {REMEDY}", samples=(str(first), str(second)), count=count))
+
+
+def _same_object(samples: Any) -> tuple[Name, Name, int] | None:
+    named = samples.items() if isinstance(samples, Mapping) else enumerate(samples) if _is_list(samples) else ()
+    for (first, rows), (second, others) in combinations(list(named)[:MOST_SAMPLES], 2):
+        if rows is others:
+            return first, second, len(as_frame(rows))
+    return None
+
+
+def _is_list(samples: Any) -> bool:
+    return isinstance(samples, list | tuple)
+
+
+def _equal_rows(pool: Pool) -> tuple[Name, Name, int] | None:
+    rows = np.arange(0, len(pool), max(len(pool) // LOOKED_AT, 1))
+    if not pool.frames or any(issparse(frame.native) for frame in pool.frames):  # whose columns are not all at hand
+        return None
+    if not 1 < len(np.unique(pool.source[rows])) <= MOST_SAMPLES:
+        return None
+    ids, continuous, properties = _kinds(_columns(pool, rows), pool.source[rows], pool.source)
+    if not ids and not continuous:
+        return None
+    share = 0.0 if ids else MOST_BY_CHANCE
+    rows = _some(pool, (*ids, *continuous)[0])
+    found = _most_shared(pool, rows, properties, share)
+    if found is not None and len(rows) < len(pool):  # now that it is worth the while, count them all
+        found = _most_shared(pool, np.arange(len(pool)), properties, share)
+    return None if found is None else (pool.names[found[0]], pool.names[found[1]], found[2])
+
+
+def _columns(pool: Pool, rows: Integers, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
+    """Return the columns that all samples have, of one kind, on some rows of the pool in increasing order."""
+    starts = np.cumsum([0, *(len(frame) for frame in pool.frames)])
+    within = [rows[(rows >= start) & (rows < end)] - start for start, end in pairwise(starts)]
+    if names is None:
+        mixed = pool.mixed
+        shared = [name for name in pool.frames[0].columns if all(name in frame.columns for frame in pool.frames)]
+        names = [name for name in shared if name not in mixed]
+    parts = [_part(frame, own, names) for frame, own in zip(pool.frames, within, strict=True)]
+    return {name: np.concatenate([part[name] for part in parts]) for name in names}
+
+
+def _part(frame: Frame, rows: Integers, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Return columns on some rows; a library makes arrays of texts slowly, so only of these rows."""
+    if isinstance(frame, NumpyFrame):
+        return {name: frame.column(name)[rows] for name in names}
+    taken = as_frame(frame.take(rows))
+    return {name: taken.column(name) for name in names}
+
+
+def _kinds(
+    columns: Mapping[str, NDArray[Any]], source: Integers, every: Integers
+) -> tuple[list[str], list[str], list[str]]:
+    """Return columns that name units, numbers with fractions, and those that are not the same on a whole sample."""
+    ids, continuous, properties = [], [], []
+    sizes = np.bincount(every)
+    for name, values in columns.items():
+        codes = _codes(values)
+        pairs = len(np.unique(_mixed(codes, source.astype(np.uint64))))
+        if pairs == len(np.unique(source)) < len(source):  # the label of the samples, or nothing
+            continue
+        properties.append(name)
+        numbers = values.dtype.kind in "fiu"
+        whole = values.dtype.kind in "iu" or (values.dtype.kind == "f" and bool((values == np.floor(values)).all()))
+        if numbers and not whole:
+            continuous.append(name)
+        elif pairs == len(source) and not _is_numbering(values, sizes):
+            ids.append(name)
+    return sorted(ids, key=lambda name: columns[name].dtype.kind not in "iuf"), continuous, properties
+
+
+def _is_numbering(values: NDArray[Any], sizes: Integers) -> bool:
+    """Tell whether whole numbers, or digits in texts, may count the rows of each sample, which two have in common."""
+    try:
+        return bool(np.abs(values.astype(np.float64)).max(initial=0) <= sizes.max())
+    except (TypeError, ValueError):
+        return False
+
+
+def _some(pool: Pool, key: str) -> Integers:
+    """Return all rows or, of very many, those whose key has a hash below a bound: equal rows stay together."""
+    part = len(pool) // COMPARED
+    columns = [frame.column(key) for frame in pool.frames] if part > 1 else []
+    if not columns or any(column.dtype.kind not in "fiu" for column in columns):
+        return np.arange(len(pool))
+    bound = np.uint64(2**64 // part)
+    chosen = [np.flatnonzero(_codes(column) < bound) for column in columns]
+    starts = np.cumsum([0, *(len(column) for column in columns)])
+    return np.concatenate([own + start for own, start in zip(chosen, starts, strict=False)])
+
+
+def _most_shared(pool: Pool, rows: Integers, names: Sequence[str], share: float) -> tuple[int, int, int] | None:
+    """Return the two samples that share most rows, with their number, where that is no chance."""
+    source, hashes = pool.source[rows], np.zeros(len(rows), np.uint64)
+    for values in _columns(pool, rows, names).values():
+        hashes = _mixed(hashes, _codes(values))
+    order = np.lexsort((source, hashes))
+    hashes, source = hashes[order], source[order]
+    same_row = hashes[1:] == hashes[:-1]
+    other = same_row & (source[1:] != source[:-1])
+    K = len(pool.names)
+    if not other.any():
+        return None
+    pairs, counts = np.unique(source[:-1][other] * K + source[1:][other], return_counts=True)
+    first, second = divmod(int(pairs[counts.argmax()]), K)
+    count, sizes = int(counts.max()), np.bincount(source, minlength=K)
+    repeated = np.bincount(source[1:][same_row & ~other], minlength=K)[[first, second]].sum()
+    is_chance = count <= TIMES * (1 + repeated) or count <= share * sizes[[first, second]].min()
+    return None if is_chance else (first, second, count)
+
+
+def _codes(values: NDArray[Any]) -> NDArray[np.uint64]:
+    """Return a number for each value, the same for equal ones."""
+    if values.dtype.kind in "fiub":
+        bits = np.ascontiguousarray(values, np.float64).view(np.uint64)
+    else:
+        bits = np.fromiter((hash(str(value)) for value in values.tolist()), np.int64, len(values)).view(np.uint64)
+    return _spread(bits)
+
+
+def _mixed(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return a number for each pair of numbers."""
+    return _spread(one ^ np.uint64(1)) + other
+
+
+def _spread(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return a hash of each number: its high half, which holds what tells floats apart, goes into the low one."""
+    return (bits ^ (bits >> np.uint64(32))) * _ODD

@@ -1,0 +1,80 @@
+"""What is odd about declared biases is said: in the summary, in notebooks, in the report, wherever the rows are."""
+
+from __future__ import annotations
+
+import duckdb
+import numpy as np
+import polars as pl
+import pytest
+
+import vardi
+
+HOLDERS = {
+    "memory": lambda rows: rows,
+    "pandas": pl.DataFrame.to_pandas,
+    "polars": pl.DataFrame.lazy,
+    "duckdb": lambda rows: duckdb.from_arrow(rows.to_arrow()),
+}
+
+
+@pytest.fixture(params=HOLDERS)
+def holder(request):
+    return HOLDERS[request.param]
+
+
+def schools(n, seed):
+    """Return the share of free meals, in percent, and the kind of a school."""
+    rng = np.random.default_rng(seed)
+    kinds = rng.choice(["elementary", "middle", "high"], n)
+    return pl.DataFrame({"meals": 100 * rng.beta(1.2, 1.2, n), "kind": kinds})
+
+
+def said(samples, biases):
+    fit = vardi.debias(samples, biases)
+    notes = fit.parts and vardi._facts.summary.summarize(fit).bias_notes
+    for note in notes:
+        assert note in " ".join(str(fit).split())
+        assert note.split(", ")[-1].replace("'", "&#x27;") in fit._repr_html_()
+        assert note in vardi.report.compute(fit, variables=["meals"]).bias_notes
+    return notes
+
+
+def test_a_condition_in_another_unit_than_its_column(holder):
+    plain, poor = schools(300, 0), schools(900, 1).filter(pl.col("meals") >= 40)
+    samples = {"plain": holder(plain), "poor": holder(poor)}
+    assert said(samples, {"plain": 1, "poor": "meals >= 0.40"}) == (
+        "All rows of the other samples meet meals >= 0.4, so this bias of 'poor' changes next to nothing. If "
+        "that is a surprise, look at the unit of the column, and at the direction of the comparison.",
+    )
+    assert said(samples, {"plain": 1, "poor": "meals >= 40"}) == ()
+
+
+def test_a_condition_that_hardly_any_other_row_meets(holder):
+    plain, rich = schools(900, 0), schools(9000, 1).filter(pl.col("meals") <= 0.6)
+    (note,) = said({"plain": holder(plain), "rich": holder(rich)}, {"plain": 1, "rich": "meals <= 0.6"})
+    assert note.startswith("Only 0.2% of the rows of the other samples meet meals <= 0.6, the bias of 'rich'. If that")
+
+
+def test_a_bias_that_is_the_same_on_all_rows_of_the_only_sample(holder):
+    rows = holder(schools(60, 0))
+    assert said({"a": rows}, {"a": "meals <= 100"}) == (
+        "The bias meals <= 100 of 'a' is the same on all rows, and there is no other sample, so all weights are the "
+        "same and nothing is debiased. Look at the unit of the column.",
+    )
+    assert said({"a": rows}, {"a": 1}) == ()  # which says so itself
+    assert said({"a": rows}, {"a": "meals + 1"}) == ()
+
+
+@pytest.mark.parametrize("bias", ["kind in ['midle', 'high']", vardi.isin("kind", ["midle", "high"])])
+def test_a_value_that_no_row_has(holder, bias):
+    plain, upper = schools(300, 0), schools(300, 1).filter(pl.col("kind") == "high")
+    assert said({"plain": holder(plain), "upper": holder(upper)}, {"plain": 1, "upper": bias}) == (
+        "No row has 'midle' in kind, which the bias of 'upper' names. Did you mean 'middle'?",
+    )
+    assert said({"plain": holder(plain), "upper": holder(upper)}, {"plain": 1, "upper": "kind == 'high'"}) == ()
+
+
+def test_a_text_that_is_not_there_in_a_comparison(holder):
+    plain, upper = schools(300, 0), schools(300, 1)
+    (note,) = said({"a": holder(plain), "b": holder(upper)}, {"a": 1, "b": "2 - (kind == 'hihg')"})
+    assert note == "No row has 'hihg' in kind, which the bias of 'b' names. Did you mean 'high'?"
