@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -72,7 +71,7 @@ def _fit_plain(pool: LazyPool, on_unidentified: str, tol: float, max_iterations:
         pool = pool.of_samples([k for k, name in enumerate(pool.names) if name in largest])
     _, shift = rows.weights(solution.u)
     model = EngineModel.of(pool)
-    return DebiasedSample(InEngine(pool, model, Prepared(rows), replace(solution, u=solution.u + shift)))
+    return DebiasedSample(InEngine(pool, model, Prepared(rows), solution.shifted(shift)))
 
 
 def lazy_verdict_of(frames: OpenFrames, known: Any) -> Verdict:

@@ -51,7 +51,7 @@ def fit(
         largest = largest_group(fitted, dict(zip(pool.names, prepared.rows.sizes.tolist(), strict=True)))
         kept = kept & np.isin(pool.source, [k for k, name in enumerate(pool.names) if name in largest])
     weights, shift = prepared.rows.weights(fitted.u)
-    solution = replace(fitted, u=fitted.u + shift, weights=weights)
+    solution = replace(fitted.shifted(shift), weights=weights)
     return DebiasedSample(InMemory(pool, None if kept.all() else kept, prepared, solution))
 
 
