@@ -425,17 +425,6 @@ class TestTrust:
         assert length.trust.errors_hold
 
 
-def test_scatter_is_the_transpose_of_centred():
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal(40)
-    centres = np.linspace(-1, 1, 5)
-    source = np.r_[0, np.ones(12, int), np.full(14, 2), np.full(12, 3), 4]  # two samples of one row
-    fit = vardi.debias_matrix(-0.5 * (x[:, None] - centres) ** 2, source, log=True)
-    strata = fit.held.tangent.strata
-    phi, xi = rng.standard_normal((40, 3)), rng.standard_normal((40, 2))
-    assert_allclose(strata.scatter(xi).T @ phi, xi.T @ strata.centred(phi), atol=1e-14)
-
-
 def test_a_single_row_that_carries_the_variance_is_named():
     rng = np.random.default_rng(0)
     samples = {"a": rng.uniform(size=100), "b": rng.uniform(size=100)}
