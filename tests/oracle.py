@@ -31,10 +31,22 @@ class Exact:
     log_omegas: np.ndarray
     weights: np.ndarray
     gap: float  # second smallest eigenvalue of Q^{-1/2} H Q^{-1/2} at the solution
+    digits: dict  # u of the sampled states with all its digits
+
+    def off(self, u: np.ndarray) -> float:
+        """Return range(u - u*), from all digits."""
+        with mpmath.workdps(2 * DIGITS):
+            differences = [mpmath.mpf(float(u[k])) - exact for k, exact in self.digits.items()]
+            return float(max(differences) - min(differences))
 
 
-def exact(omega: Any, source: Any, counts: Any = None, *, log: bool = False, digits: int = DIGITS) -> Exact:
-    """Solve by Newton's method on the dual in the log domain, at 50 digits, without any floating point number."""
+def exact(
+    omega: Any, source: Any, counts: Any = None, *, log: bool = False, digits: int = DIGITS, start: Any = None
+) -> Exact:
+    """Solve by Newton's method on the dual in the log domain, at 50 digits, without any floating point number.
+
+    ``start`` is a u to begin from where rows have scales of their own, which hide the order of it.
+    """
     omega = _dense(omega, -np.inf if log else 0.0)
     n, K = omega.shape
     with mpmath.workdps(digits):
@@ -50,7 +62,7 @@ def exact(omega: Any, source: Any, counts: Any = None, *, log: bool = False, dig
         u = dict.fromkeys(sampled, mpmath.mpf(0))
         for k in sampled:  # each sample alone: crude, but of the right order
             own = [m[i] * dict(rows[i])[k] for i in range(n) if source[i] == k and m[i] > 0]
-            u[k] = mpmath.log(lam[k]) - mpmath.fsum(own) / lam[k]
+            u[k] = mpmath.log(lam[k]) - mpmath.fsum(own) / lam[k] if start is None else mpmath.mpf(float(start[k]))
         D, q, G = _sums(rows, m, u, lam)
         for _ in range(5):  # self-consistent steps descend from anywhere
             u = {k: u[k] + mpmath.log(lam[k]) - mpmath.log(q[k]) for k in sampled}
@@ -91,6 +103,7 @@ def exact(omega: Any, source: Any, counts: Any = None, *, log: bool = False, dig
             log_omegas=np.array([float(value) for value in log_omegas]),
             weights=np.array(weights),
             gap=eigenvalues[1] if len(eigenvalues) > 1 else (1.0 if len(sampled) == 1 else np.nan),
+            digits={k: u[k] + shift for k in sampled},
         )
 
 
@@ -273,6 +286,19 @@ def _power(rng: np.random.Generator, source: np.ndarray, K: int, attempt: int) -
     power = rng.uniform(-1.0, 3.0, K)
     z = rng.gamma(3.0 + power[source])
     return z, z[:, None] ** power
+
+
+def far_logs(seed: int) -> tuple[np.ndarray, np.ndarray, Exact]:
+    """Draw a design as logs with offsets of up to 1e6, of rows, of columns or of both, and solve it."""
+    rng = np.random.default_rng([7, seed])
+    K = 2 + seed % 4
+    d = design(KINDS[seed % 3], K, K + 5 + int(rng.integers(30)), 5000 + seed)
+    largest = 10.0 ** rng.uniform(3, 6)
+    by_row, by_column = rng.uniform(-largest, largest, (len(d.source), 1)), rng.uniform(-largest, largest, K)
+    by_row *= seed // 3 % 3 != 1
+    by_column *= seed // 3 % 3 != 0
+    logs = log_of(d.omega) + by_row + by_column
+    return logs, d.source, exact(logs, d.source, log=True, start=-by_column, digits=60)
 
 
 def edges(omega: Any, source: np.ndarray, K: int, *, log: bool = False) -> np.ndarray:

@@ -69,7 +69,14 @@ def test_cdf_has_pool_population_and_band(fit, ax):
     assert len(ax.lines) == 2
     assert len(ax.collections) == 1
     assert ax.get_xlabel() == "x0"
-    assert (display.band.low <= display.band.high).all()
+    band = display.band
+    corners = ax.collections[0].get_paths()[0].vertices
+    for k in (0, 50, 100):  # from one point up to the next, the lower end of the one and the upper end of the other
+        middle = (band.x[k] + band.x[k + 1]) / 2
+        across = (np.minimum(corners[:-1, 0], corners[1:, 0]) < middle) & (
+            middle < np.maximum(corners[:-1, 0], corners[1:, 0])
+        )
+        np.testing.assert_allclose(sorted(corners[:-1, 1][across]), [band.low[k], band.high[k + 1]])
 
 
 def test_love_plot_is_sorted_by_shift(fit, ax):

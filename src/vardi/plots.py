@@ -186,9 +186,7 @@ class CdfDisplay:
         self.ax_.step(self.x, self.pooled, where="post", color=BEFORE, label="pool")
         self.ax_.step(self.band.x, self.band.value, where="post", color=AFTER, label="population")
         self.ax_.fill_between(
-            self.band.x,
-            self.band.low,
-            self.band.high,
+            *self.band.drawn,
             step="post",
             color=AFTER,
             alpha=0.2,

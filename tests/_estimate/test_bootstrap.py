@@ -374,3 +374,44 @@ def test_normalisers_of_lazy_frames_need_no_rows():
     one, other = eager.bootstrap(n=400), lazy.bootstrap(n=400)
     np.testing.assert_allclose(one.value, other.value, atol=1e-9)
     np.testing.assert_allclose(one.stderr / other.stderr, 1.0, atol=0.2)
+
+
+@pytest.mark.parametrize("kind", ["bayesian", "rows"])
+def test_rows_with_windows_of_their_own_are_drawn_with_them(kind):
+    """Rescaled within samples of one row each, every draw was the fit itself, and the error 0."""
+    design = vardi.datasets.truncation(n=150, seed=0)
+    x, windows = design.rows, design.truth["windows"]
+    fit = vardi.debias_matrix(vardi.Windows(x, windows[:, 0], windows[:, 1]), np.arange(150))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = bootstrap(fit.held, x, n=100, kind=kind)
+    assert found.failed == 0
+    assert 0.7 < found.stderr / fit.expectation(x).stderr < 1.4  # an error of 100 draws is known to 7%
+
+
+def test_a_draw_of_windows_is_a_fit_of_the_rows_drawn():
+    design = vardi.datasets.truncation(n=80, seed=1)
+    x, windows = design.rows, design.truth["windows"]
+    fit = vardi.debias_matrix(vardi.Windows(x, windows[:, 0], windows[:, 1]), np.arange(80))
+    plan = Plan(fit.held.rows, np.arange(80), None, None, None)
+    counts, _ = plan.counts(plan.draw(np.random.default_rng(0), "rows", np.empty(80)))
+    assert counts.sum() == pytest.approx(80)
+    kept = np.flatnonzero(counts)
+    again = vardi.debias_matrix(vardi.Windows(x[kept], *windows[kept].T), np.arange(len(kept)), counts=counts[kept])
+    refit = fit.held.refit(counts, tol=1e-10, may_part=True)
+    np.testing.assert_allclose(refit.weights[kept], again.weights, rtol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["bayesian", "rows"])
+def test_the_variance_of_few_groups_is_unbiased(kind):
+    """Five groups: exponential multiplicities gave 4/6 of the variance, and draws of five groups 4/5."""
+    squares = []
+    for seed in range(80):
+        rng = np.random.default_rng(seed)
+        group = np.repeat(np.arange(5), 6)
+        fit = vardi.debias([rng.normal(size=5)[group]], [1])
+        between = np.var(np.bincount(group, fit.held.values("x")) / 6, ddof=1) / 5
+        with pytest.warns(vardi.VardiWarning, match="There are fewer than 30 groups in '0', so the spread between"):
+            found = bootstrap(fit.held, "x", n=60, kind=kind, groups=group, seed=seed)
+        squares.append(found.stderr**2 / between)
+    assert np.mean(squares) == pytest.approx(1.0, abs=0.08)  # about 3 standard errors

@@ -277,9 +277,43 @@ class TestCdf:
             cdf._steps.covariance(band.x, value, influence), influence.strata.covariance(phi), rtol=1e-8, atol=1e-12
         )
         xi = np.random.default_rng(7).standard_normal((len(phi), 4000))
-        width = np.quantile(np.abs(xi.T @ influence.strata.centred(phi)).max(axis=1), 0.95)
-        assert_allclose(band.high - value, np.minimum(width, 1 - value), rtol=0.03)
-        assert_allclose(value - band.low, np.minimum(width, value), rtol=0.03)
+        stderr = np.sqrt(np.diag(influence.strata.covariance(phi)))
+        critical = np.quantile(np.abs(xi.T @ influence.strata.centred(phi) / stderr).max(axis=1), 0.95)
+        root = np.arcsin(np.sqrt(value))
+        ends = (np.clip(root + sign * critical * stderr / np.sin(2 * root), 0, np.pi / 2) for sign in (-1, 1))
+        low, high = (np.sin(end) ** 2 for end in ends)
+        assert_allclose(band.low, np.maximum.accumulate(low), atol=0.004)
+        assert_allclose(band.high, np.minimum.accumulate(high[::-1])[::-1], atol=0.004)
+
+    def test_band_between_its_points_and_beyond_them(self, length):
+        band = length.cdf("x").band()
+        x, low, high = band.drawn
+        assert_allclose(band(x), (band.low, band.high))
+        middle = (x[:-1] + x[1:]) / 2
+        assert_allclose(band(middle), (band.low[:-1], band.high[1:]))
+        assert_allclose((low[:-1], high[:-1]), band(middle))
+        assert_allclose(band([x[0] - 1, x[-1] + 1]), ([0.0, band.low[-1]], [band.high[0], 1.0]))
+        assert [end.shape for end in band(x[0])] == [(), ()]
+
+    def test_band_as_drawn_covers_what_rises_through_its_points(self):
+        # 5,000 rows, 200 points: a function inside the band at every point is inside what is drawn between them
+        rng = np.random.default_rng(0)
+        cdf = vardi.debias([rng.gamma(3.0, size=5000)], ["x"]).cdf("x")
+        band = cdf.band()
+        t = np.sort(rng.uniform(band.x[0], band.x[-1], 20_000))
+        for at_points in (band.low, band.high):
+            low, high = band(t)
+            for function in (np.interp(t, band.x, at_points), at_points[np.searchsorted(band.x, t)]):
+                assert (low <= function).all()
+                assert (function <= high).all()
+
+    def test_band_where_no_point_lies_inside(self):
+        rng = np.random.default_rng(0)
+        x = (rng.random(400) < 0.005).astype(float)
+        band = vardi.debias([x[:200], x[200:]], [1, 1]).cdf("x").band()
+        assert_allclose(band.x, [0.0, 1.0])
+        assert_allclose((band.value[1], band.low[1], band.high[1]), 1.0)
+        assert 0.9 < band.low[0] < band.value[0] < band.high[0] <= 1.0
 
     def test_band_with_counts_and_samples_of_one_row(self):
         rng = np.random.default_rng(0)
@@ -390,17 +424,6 @@ class TestTrust:
     def test_good_overlap_says_nothing(self, length):
         assert length.trust.messages == ()
         assert length.trust.errors_hold
-
-
-def test_scatter_is_the_transpose_of_centred():
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal(40)
-    centres = np.linspace(-1, 1, 5)
-    source = np.r_[0, np.ones(12, int), np.full(14, 2), np.full(12, 3), 4]  # two samples of one row
-    fit = vardi.debias_matrix(-0.5 * (x[:, None] - centres) ** 2, source, log=True)
-    strata = fit.held.tangent.strata
-    phi, xi = rng.standard_normal((40, 3)), rng.standard_normal((40, 2))
-    assert_allclose(strata.scatter(xi).T @ phi, xi.T @ strata.centred(phi), atol=1e-14)
 
 
 def test_a_single_row_that_carries_the_variance_is_named():

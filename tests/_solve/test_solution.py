@@ -11,6 +11,7 @@ from oracle import (
     design,
     edges,
     exact,
+    far_logs,
     log_of,
     strongly_connected,
     vardi_residual,
@@ -18,6 +19,10 @@ from oracle import (
 from scipy import sparse
 
 import vardi
+from vardi._rows.base import Rows
+from vardi._rows.blocks import Blocks
+from vardi._rows.readers import Stored
+from vardi._solve.newton import newton
 
 SHAPES = [(1, 1), (1, 60), (2, 2), (2, 300), (3, 3), (5, 40), (10, 10), (20, 400), (50, 5000), (200, 200)]
 SMALL = [(1, 6), (2, 2), (2, 7), (3, 12), (5, 30), (8, 8), (9, 40)]
@@ -422,6 +427,33 @@ def test_the_certificate_covers_weights():
     fit = vardi.debias_matrix(d.omega, d.source)
     assert np.ptp(np.log(fit.weights / truth.weights)) <= fit.solution.certificate
     assert fit.solution.certificate < 1e-10
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_certificate_counts_what_large_logs_lose(seed):
+    """Offsets of up to 1e6 take ten digits from every exponent; the bound stays one, and stays near."""
+    logs, source, truth = far_logs(seed)
+    there = np.nonzero(np.isfinite(logs))
+    for omega in (logs, sparse.csr_array((logs[there], there), shape=logs.shape)):
+        solution = vardi.debias_matrix(omega, source, log=True).solution
+        assert truth.off(solution.u) <= solution.certificate <= 1e-8
+
+
+def test_large_logs_lose_as_much_in_blocks():
+    logs, source, truth = far_logs(0)
+    rows = Blocks(Stored(logs), source, log=True)
+    solution = newton(rows, truth.u)
+    assert truth.off(solution.u) <= solution.certificate <= 1e-8
+
+
+def test_ordinary_logs_add_next_to_nothing_to_the_certificate(monkeypatch):
+    """Of a design with logs of a few units: what they lose is far below what the sums do."""
+    for kind in KINDS[1:]:
+        d = design(kind, 5, 600, 1)
+        counted = vardi.debias_matrix(log_of(d.omega), d.source, log=True).solution.certificate
+        with monkeypatch.context() as without:
+            without.setattr(Rows, "exponents", 0.0)
+            assert counted <= 1.1 * vardi.debias_matrix(log_of(d.omega), d.source, log=True).solution.certificate
 
 
 def test_a_solution_prints_what_matters():

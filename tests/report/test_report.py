@@ -13,7 +13,7 @@ import pytest
 
 import vardi
 from vardi._facts.columns import Column
-from vardi._facts.distributions import distributions
+from vardi._facts.distributions import Distribution, distributions
 from vardi._facts.weights import weights_of
 from vardi.report import _graph as graphs
 from vardi.report import compute, to_html
@@ -114,6 +114,17 @@ def test_distribution_and_band_are_those_of_the_cdf(strata):
     np.testing.assert_allclose([drawn.low[k] for k in place], band.low[at], atol=1e-12)
     np.testing.assert_allclose([drawn.high[k] for k in place], band.high[at], atol=1e-12)
     assert drawn.low[0] is None  # the band leaves the ends out
+    inside = [k for k, end in enumerate(drawn.low) if end is not None]
+    np.testing.assert_allclose([[drawn.low[k] for k in inside], [drawn.high[k] for k in inside]], band(x[inside]))
+
+
+def test_the_band_is_drawn_from_each_point_up_to_the_upper_end_at_the_next():
+    x, ends = (0.0, 1.0, 2.0, 3.0), (0.1, 0.4, 0.7, 0.9)
+    low, high = (None, 0.3, 0.6, None), (None, 0.5, 0.8, None)
+    curve = steps(Distribution("x", x, ends, ends, low, high))
+    up = {height: f"{curve.bottom - (curve.bottom - curve.top) * height:.1f}" for height in (0.3, 0.6, 0.8)}
+    left, right = (f"{curve.left + (curve.right - curve.left) * at / 3:.1f}" for at in (1, 2))
+    assert curve.band == f"M{left} {up[0.8]}H{right}V{up[0.8]}L{right} {up[0.6]}V{up[0.3]}H{left}Z"
 
 
 @pytest.mark.parametrize("constant", [5.0, 0.1, 1e6])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from oracle import KINDS, certify, design, exact
+from oracle import KINDS, certify, design, exact, far_logs
 from scipy import sparse
 
 import vardi
@@ -27,6 +27,14 @@ def test_three_hundred_small_designs_to_fifty_digits(kind, block):
         np.testing.assert_allclose(fit.weights, truth.weights, rtol=1e-12)
         np.testing.assert_allclose(list(fit.log_omegas.values()), truth.log_omegas, atol=1e-12, rtol=1e-12)
         assert np.ptp(fit.solution.u - truth.u) <= fit.solution.certificate
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_the_certificate_bounds_two_hundred_designs_with_large_logs(block):
+    for seed in range(50 * block, 50 * (block + 1)):
+        logs, source, truth = far_logs(seed)
+        solution = vardi.debias_matrix(logs, source, log=True).solution
+        assert truth.off(solution.u) <= solution.certificate, seed
 
 
 def test_ten_thousand_sparse_samples():

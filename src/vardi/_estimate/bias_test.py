@@ -36,7 +36,6 @@ RANK = 1e-8  # eigenvalues of the scaled information, and information in rows, t
 FIFTHS, REGIONS, GRID = 5, 10, 200  # cells of a column: as features, to seek the worst in, for distances between cdfs
 INFORMED = 1.0  # information, in rows, from which the z of a region is near a normal variable
 ALONE = 0.999  # probability of its own sample from which a row says nothing of the others
-BATCH = 10_000_000  # multipliers drawn at once
 METHODS = {"score": 0, "ks": 999, "ks-bootstrap": 199}  # each with its draws
 
 
@@ -72,12 +71,12 @@ def check_biases(
     influence, names, columns : Influence, sequence, mapping of name to ndarray
         The fit, a name for each bias, and what to compare: numbers for the rows of the fit, in the order of the pool.
     method : {"score", "ks", "ks-bootstrap"}
-        "ks" compares the cdf of each sample with that of its fitted law, by Gaussian multipliers; "ks-bootstrap" by
+        "ks" compares the cdf of each sample with that of its fitted law, by labels drawn from p; "ks-bootstrap" by
         draws from the fitted laws, each fitted anew.
     features : {"poly2", "cells"}
         Of the score test: x and x squared of each column (more power), or indicators of its fifths.
     seed, draws : int, optional
-        Of the ks methods: 999 draws of multipliers or 199 refits by default.
+        Of the ks methods: 999 draws of labels or 199 refits by default.
 
     Returns
     -------
@@ -106,13 +105,11 @@ def check_biases(
     statistic, pvalues, df, reason = math.nan, np.full(labels.K + 1, math.nan), None, ""
     if labels.K == 1:
         reason = "there is one sample only, and none to compare it with."
-    elif method == "ks" and labels.sizes.min() < 2:
-        reason = "multipliers need two rows of every sample, which the score test does not."
     elif varying and method == "score":
         statistic, pvalues, df = _score(labels, np.hstack([_features(x, labels, features) for x in varying.values()]))
     elif varying:
         grids = [_Cells(x, labels, GRID) for x in varying.values()]
-        draw = _multipliers if method == "ks" else _refits
+        draw = _relabelled if method == "ks" else _refits
         rng = np.random.default_rng(seed)
         statistic, pvalues = _ks(labels, grids, draw(labels, grids, draws or METHODS[method], rng))
     if not reason and math.isnan(pvalues[-1]):
@@ -263,24 +260,31 @@ def _suprema(gaps: Sequence[Floats], sizes: Floats) -> Floats:
     return np.asarray(np.max([np.abs(np.cumsum(gap, axis=0)).max(axis=0) for gap in gaps], axis=0) / np.sqrt(sizes))
 
 
-def _multipliers(labels: _Labels, grids: Sequence[_Cells], draws: int, rng: np.random.Generator) -> Floats:
-    r"""Draw T_k from normal multiples of :math:`\zeta_{ik}(t)`, centred within samples.
+def _relabelled(labels: _Labels, grids: Sequence[_Cells], draws: int, rng: np.random.Generator) -> Floats:
+    r"""Draw T_k from labels that are spread as p says, less what a refit would take from them, to first order.
 
-    .. math:: \zeta_{ik}(t) = 1\{x_i \le t\}(1\{s_i = k\} - p_{ik}) / \lambda_k + J_k(t)'H^+p_i,\qquad
-              J_{kl}(t) = \sum_i m_i 1\{x_i \le t\} p_{ik}(\delta_{kl} - p_{il}) / \lambda_k.
+    .. math:: Z(t) = \sum_i 1\{x_i \le t\}\,e_i - M(t) M_{00}^+ \sum_i e_i,\qquad
+              M(t) = \sum_i c_i 1\{x_i \le t\} (\mathrm{diag}(p_i) - p_i p_i'),
+
+    with :math:`e_{ik} = c^*_{ik} - c_i p_{ik}`. Multiples of the observed residuals would not do: those of a few rare
+    values, all of them where they are likely, are small and of one sign.
     """
-    influence, n = labels.influence, len(labels.source)
+    P = labels.P[labels.kind]
+    P /= P.sum(axis=1, keepdims=True)
+    counts, ends = np.rint(labels.counts).astype(np.int64), np.cumsum(P, axis=1)[:, :-1]
     JH = [np.stack([labels.solve(M).T for M in np.cumsum(grid.information(labels), axis=0)]) for grid in grids]
     T = np.zeros((draws, labels.K))
-    for batch in np.array_split(np.arange(draws), max(1, draws * n // BATCH)):
-        xi = influence.strata.scatter(rng.standard_normal((n, len(batch)))) / labels.counts[:, None]
-        through_u = influence.measure.project(xi)[labels.sampled]
-        for k in range(labels.K):
-            direct = xi * labels.residual[:, [k]]
-            for grid, JH_k in zip(grids, (part[:, k] for part in JH), strict=True):
-                Z = np.cumsum(grid.rows @ direct, axis=0) + JH_k @ through_u
-                T[batch, k] = np.maximum(T[batch, k], np.abs(Z).max(axis=0))
-    return T * (influence.n / np.sqrt(labels.sizes))
+    for drawn in T:
+        if counts.max() > 1:
+            label = rng.multinomial(counts, P).astype(np.float64)
+        else:
+            label = np.eye(labels.K)[(rng.random((len(P), 1)) > ends).sum(axis=1)]
+        residual = labels.residual_of(label, labels.P)
+        through_u = residual.sum(axis=0)
+        for grid, J in zip(grids, JH, strict=True):
+            Z = np.cumsum(grid.rows @ residual, axis=0) - J @ through_u
+            np.maximum(drawn, np.abs(Z).max(axis=0), out=drawn)
+    return T / np.sqrt(labels.sizes)
 
 
 def _refits(labels: _Labels, grids: Sequence[_Cells], draws: int, rng: np.random.Generator) -> Floats:

@@ -6,6 +6,7 @@ Sample k was drawn on its own, so each draw leaves its :math:`n_k` rows their nu
   stays, so samples that can be compared remain so;
 - *rows* (Efron 1979): multinomial counts. A draw may lose the rows that join two samples: then it has no fit.
 
+Where every sample is one row with a bias of its own (truncation), rows are drawn from the pool, with their biases.
 Known values with an error are drawn anew too, and parameters of biases fitted anew.
 
 The refit starts at the solution and needs the draw's counts by row of :class:`~vardi._rows.Rows` only. Where equal rows
@@ -41,6 +42,7 @@ from vardi.errors._texts import show
 
 TOLERANCE = 1e-6  # of a refit: far below the spread of any draw
 MOST_FAILED = 0.1  # share of draws without a fit from which their spread says nothing
+FEW_GROUPS = 30  # groups of a sample below which their spread is hardly known
 BATCH = 8  # draws that a thread takes at once, in the same memory: fresh memory costs as much as what is drawn
 
 Progress: TypeAlias = Callable[[int, int], object]
@@ -196,7 +198,8 @@ def bootstrap(
         return _of_groups(held, statistic, n, seed, kind, groups, level, progress, identity)
     codes = None if groups is None else group_codes(held, groups)
     plan = make_plan(held, codes, of_rows=statistic is not None)
-    _warn_of_single_units(plan, held.names, grouped=codes is not None)
+    if not plan.whole:
+        _warn_of_few_units(plan, held.names, grouped=codes is not None)
     measure = _measure(held, statistic, plan)
     refits = _Refits(held, plan, measure, kind, _entropy(seed))
     if jobs is None:
@@ -401,7 +404,7 @@ def _check(n: int, kind: Kind, level: float, jobs: int | None) -> None:
         )
 
 
-def _warn_of_single_units(plan: Plan, names: Sequence[Name], *, grouped: bool) -> None:
+def _warn_of_few_units(plan: Plan, names: Sequence[Name], *, grouped: bool) -> None:
     alone = plan.units == 1
     if plan.unit_counts is not None:
         alone &= plan.rows.sizes <= 1
@@ -410,6 +413,16 @@ def _warn_of_single_units(plan: Plan, names: Sequence[Name], *, grouped: bool) -
         warnings.warn(
             f"There is one {'group' if grouped else 'row'} only in {said}, so resampling shows none of the spread that "
             "comes from there: standard errors are too small.",
+            VardiWarning,
+            stacklevel=4,
+        )
+    few = (plan.units > 1) & (plan.units < FEW_GROUPS) & (plan.units < plan.rows.sizes)
+    if grouped and few.any():
+        said = show(name for name, short in zip(names, few, strict=True) if short)
+        warnings.warn(
+            f"There are fewer than {FEW_GROUPS} groups in {said}, so the spread between groups is itself hardly known: "
+            "standard errors may be far off, and intervals cover less than they say. Have more groups, or smaller ones "
+            "if rows of different groups still do not depend on one another.",
             VardiWarning,
             stacklevel=4,
         )

@@ -18,21 +18,33 @@ from vardi.errors import MismatchError
 
 GRID = 200  # points of a band
 ROUNDING = 1e-9  # of a probability
+FIXED = 1e-7  # standard error of a probability up to which it is rounding: of 1, and of what is known
 TAIL = 0.02  # the band leaves out this much of the distribution at either end: few rows speak there
 
 
 @dataclass(frozen=True)
 class Band:
-    """A simultaneous confidence band.
+    """A simultaneous confidence band, given at some points and, since a distribution function rises, everywhere.
+
+    From one point up to the next the function is at least what it is at the one and at most what it is at the other, so
+    there the band reaches from ``low[i]`` to ``high[i + 1]``. Called with t it returns its ends at t.
 
     Attributes
     ----------
     x : ndarray
-        Where the band is given; between these points the cdf is a step function of the rows.
+        The points, in order.
     value, low, high : ndarray
-        The cdf there, and the ends of the band.
+        The estimated cdf at these, and the ends of the band.
     level : float
-        Nominal probability that the band covers the whole cdf between its first and its last point.
+        Nominal probability that the band covers the whole cdf.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> band = Band(np.array([1.0, 2.0]), np.array([0.3, 0.6]), np.array([0.2, 0.5]), np.array([0.4, 0.7]), 0.95)
+    >>> low, high = band([0.5, 1.0, 1.5, 2.5])
+    >>> low.tolist(), high.tolist()
+    ([0.0, 0.2, 0.2, 0.5], [0.4, 0.4, 0.7, 1.0])
     """
 
     x: Floats
@@ -40,6 +52,17 @@ class Band:
     low: Floats
     high: Floats
     level: float
+
+    def __call__(self, t: Any) -> tuple[Floats, Floats]:
+        """Return the lower and the upper end at a number, or at several."""
+        points = np.asarray(t, np.float64)
+        low = np.append(0.0, self.low)[np.searchsorted(self.x, points, "right")]
+        return low, np.append(self.high, 1.0)[np.searchsorted(self.x, points, "left")]
+
+    @property
+    def drawn(self) -> tuple[Floats, Floats, Floats]:
+        """The band as steps: x, and the ends that hold from each point up to the next (``step="post"``)."""
+        return self.x, self.low, np.append(self.high[1:], self.high[-1:])
 
 
 def points_of(t: Any) -> Floats:
@@ -135,8 +158,10 @@ class DebiasedCdf:
     def band(self, level: float = 0.95, *, draws: int = 1000, seed: int = 0) -> Band:
         r"""Return a band that covers the whole function at once.
 
-        The width is the same everywhere: the quantile of :math:`\sup_t |Z(t)|` over draws of the Gaussian process Z
-        with the covariance of the estimated function.
+        With c the quantile of :math:`\sup_t |Z(t)| / \mathrm{se}(t)` over draws of the Gaussian process Z with the
+        covariance of the estimated function, its ends are c standard errors away on the scale of
+        :math:`\arcsin\sqrt F`, on which the error of a share depends least on the share. It is given where F is from
+        0.02 to 0.98, and from there follows for all t.
 
         Parameters
         ----------
@@ -151,11 +176,27 @@ class DebiasedCdf:
         grid, value = self._steps.grid(GRID, TAIL)
         if not self._trusted:
             return Band(grid, value, np.full(len(grid), math.nan), np.full(len(grid), math.nan), level)
-        values, vectors = np.linalg.eigh(self._steps.covariance(grid, value, self._tangent))
-        root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T  # the one that no sign of a vector changes
-        Z = np.random.default_rng(seed).standard_normal((draws, len(grid))) @ root
-        width = float(np.quantile(np.abs(Z).max(axis=1), level))
-        return Band(grid, value, np.maximum(value - width, 0.0), np.minimum(value + width, 1.0), level)
+        covariance = self._steps.covariance(grid, value, self._tangent)
+        stderr = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+        free = stderr > FIXED
+        critical = _critical(covariance[np.ix_(free, free)], level, draws, seed)
+        angle = np.arcsin(np.sqrt(value))
+        margin = np.divide(critical * stderr, np.sin(2.0 * angle), out=np.zeros(len(grid)), where=free)
+        low, high = np.sin(np.maximum(angle - margin, 0.0)) ** 2, np.sin(np.minimum(angle + margin, np.pi / 2)) ** 2
+        low = np.maximum.accumulate(np.minimum(low, value))  # what bounds F somewhere bounds it further on
+        high = np.minimum.accumulate(np.maximum(high, value)[::-1])[::-1]
+        return Band(grid, value, low, high, level)
+
+
+def _critical(covariance: Floats, level: float, draws: int, seed: int) -> float:
+    """Return the quantile of the largest of all normal deviates in units of their standard errors."""
+    if not len(covariance):
+        return 0.0
+    stderr = np.sqrt(np.diag(covariance))
+    values, vectors = np.linalg.eigh(covariance / np.outer(stderr, stderr))
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T  # the one that no sign of a vector changes
+    Z = np.random.default_rng(seed).standard_normal((draws, len(stderr))) @ root
+    return float(np.quantile(np.abs(Z).max(axis=1), level))
 
 
 class PoolSteps:

@@ -15,12 +15,21 @@ from vardi.errors import MismatchError
 from vardi.errors._refusals import missing_groups, needs_rows, no_groups, spanning_group
 
 BLOCK = 2**15  # units whose counts stay in cache
+SMALL = 30  # units of a sample up to which draws are spread a little more: beyond, that is 3% of a standard error
+LEAST_SHAPE = 0.1  # of the gamma law of a multiplicity: below, a draw may lose all units but one
 
 Kind: TypeAlias = Literal["bayesian", "rows"]
 
 
 class Plan:
     """What a draw draws: rows, or whole groups of them, numbered sample by sample, and within it kind by kind.
+
+    Drawn with replacement g units of a sample give a mean (g - 1) / g of its variance, and with exponential
+    multiplicities (g - 1) / (g + 1) of it. So where units are few, g - 1 of them are drawn, or multiplicities have a
+    gamma law of shape (g - 2) / g.
+
+    Where every sample is a single row, as with a window for each row (truncation), a row and its bias are one unit, and
+    units are drawn from the pool: ``whole``.
 
     Parameters
     ----------
@@ -56,6 +65,9 @@ class Plan:
             self.unit_counts, self.row_counts = None, ordered
             self.groups, firsts = _by_first_appearance(groups[self.order])
             self.units = np.bincount(source[self.order[firsts]], minlength=len(rows.sizes))
+        self.whole = len(source) > 1 and bool((rows.sizes <= 1).all() and (self.units <= 1).all())
+        self.strata: Integers = np.array([self.units.sum()]) if self.whole else self.units
+        self._shapes = self._few_spread_more()
 
     def draw(self, rng: np.random.Generator, kind: Kind, space: Floats) -> Floats:
         """Return how often each row counts, in plan order and before samples are rescaled to their sizes."""
@@ -81,27 +93,45 @@ class Plan:
         """Return the counts of ``rows`` with which each sample has its size, and the factors that make it so."""
         counts = np.empty(len(self.rows))
         counts[self.place] = self.gather(drawn)
+        if self.whole:
+            factors = np.full(len(counts), self.rows.sizes.sum() / counts.sum())
+            return counts * factors, factors
         sums = np.bincount(self.rows.source, counts, minlength=len(self.rows.sizes))
         with np.errstate(invalid="ignore"):  # states without rows
             factors = (self.rows.sizes / sums)[self.rows.source]
         return counts * factors, factors
 
+    def _few_spread_more(self) -> Floats | None:
+        """Return the shape of the gamma law of each multiplicity; None where all are exponential."""
+        ends = np.cumsum(self.strata)
+        sizes = self.strata.astype(np.float64)
+        if self.unit_counts is not None:
+            before = np.concatenate([[0.0], np.cumsum(self.unit_counts)])
+            sizes = before[ends] - before[ends - self.strata]
+        few = (sizes > 1) & (sizes <= SMALL)
+        if not few.any():
+            return self.unit_counts
+        shape = np.where(few, np.maximum((sizes - 2.0) / np.maximum(sizes, 1.0), LEAST_SHAPE), 1.0)
+        shapes: Floats = np.repeat(shape, self.strata)
+        return shapes if self.unit_counts is None else shapes * self.unit_counts
+
     def _exponential(self, rng: np.random.Generator, out: Floats) -> None:
-        if self.unit_counts is None:
+        if self._shapes is None:
             rng.standard_exponential(out=out)
         else:
-            rng.standard_gamma(self.unit_counts, out=out)  # the sum of so many exponentials
+            rng.standard_gamma(self._shapes, out=out)  # of a count: the sum of so many
 
     def _multinomial(self, rng: np.random.Generator, out: Floats) -> None:
-        ends = np.cumsum(self.units)
-        for low, high in zip(ends - self.units, ends, strict=True):
+        ends = np.cumsum(self.strata)
+        for low, high in zip(ends - self.strata, ends, strict=True):
             if low == high:  # a state that was not sampled
                 continue
             if self.unit_counts is None:
                 _drawn_with_replacement(rng, out[low:high])
             else:
                 c = self.unit_counts[low:high]
-                out[low:high] = rng.multinomial(max(round(c.sum()), 1), c / c.sum())
+                n = max(round(c.sum()), 1)
+                out[low:high] = rng.multinomial(n - (1 < n <= SMALL), c / c.sum())
 
 
 def _drawn_with_replacement(rng: np.random.Generator, out: Floats) -> None:
@@ -109,7 +139,7 @@ def _drawn_with_replacement(rng: np.random.Generator, out: Floats) -> None:
     n = len(out)
     starts = np.arange(0, n, BLOCK)
     lengths = np.minimum(BLOCK, n - starts)
-    for low, length, drawn in zip(starts, lengths, rng.multinomial(n, lengths / n), strict=True):
+    for low, length, drawn in zip(starts, lengths, rng.multinomial(n - (1 < n <= SMALL), lengths / n), strict=True):
         out[low : low + length] = np.bincount(rng.integers(length, size=drawn), minlength=length)
 
 

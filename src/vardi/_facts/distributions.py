@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -23,7 +22,7 @@ EDGE = 0.005  # share of the rows beyond either end of its axis
 class Distribution:
     """The distribution function of one column on a grid, before and after.
 
-    ``low`` and ``high`` are the ends of the simultaneous band; None where it is not given.
+    ``low`` and ``high`` are the ends of the simultaneous band at x; None where it is not given.
     """
 
     name: str
@@ -67,7 +66,7 @@ def _distribution(fit: Fit, column: Column, facts: ColumnFacts, *, banded: bool)
     place = np.unique(np.append(place, min(last + 1, len(every) - 1)))
     x, height = every[place], debiased[place]
     steps = (tuple(one.tolist()) for one in (x, pooled[place], height))
-    return Distribution(column.name, *steps, *_ends(fit.parts.band(column) if banded else None, x, height))
+    return Distribution(column.name, *steps, *_ends(fit.parts.band(column) if banded else None, x))
 
 
 def heights(fit: Fit, column: Column, facts: ColumnFacts) -> tuple[Floats, Floats, Floats]:
@@ -77,12 +76,14 @@ def heights(fit: Fit, column: Column, facts: ColumnFacts) -> tuple[Floats, Float
     return table.x, pooled, debiased
 
 
-def _ends(band: Band | None, x: Floats, height: Floats) -> Iterator[tuple[float | None, ...]]:
+def _ends(band: Band | None, x: Floats) -> Iterator[tuple[float | None, ...]]:
     """Give the lower and the upper ends of the simultaneous band; None outside it, and where there is none."""
-    half = math.nan if band is None else np.maximum(band.high - band.value, band.value - band.low).max()
-    covered = [band is not None and not np.isnan(half) and band.x[0] <= at <= band.x[-1] for at in x.tolist()]
-    for ends in (np.maximum(height - half, 0.0), np.minimum(height + half, 1.0)):  # of the same width everywhere
-        yield tuple(end if is_in else None for end, is_in in zip(ends.tolist(), covered, strict=True))
+    if band is None or np.isnan(band.low).any():
+        yield from [(None,) * len(x)] * 2
+        return
+    covered = (band.x[0] <= x) & (x <= band.x[-1])
+    for ends in band(x):
+        yield tuple(end if is_in else None for end, is_in in zip(ends.tolist(), covered.tolist(), strict=True))
 
 
 def _grid(height: Floats) -> np.ndarray:

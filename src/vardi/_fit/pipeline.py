@@ -52,7 +52,7 @@ def fit(opened: Opened, on_unidentified: OnUnidentified, tol: float, max_iterati
         found = solve_plain(prepared.rows, opened.names, tol, max_iterations)
         if isinstance(found, Solution):
             weights, shift = prepared.rows.weights(found.u)
-            return DebiasedSample(opened.held(prepared, JointFit(replace(found, u=found.u + shift, weights=weights))))
+            return DebiasedSample(opened.held(prepared, JointFit(replace(found.shifted(shift), weights=weights))))
         verdict = opened.explained(found)
         if on_unidentified == "raise":
             raise verdict.error()

@@ -243,7 +243,7 @@ class DebiasedSample(Weighted):
         columns : str, sequence of str, or mapping from name to values, optional
             Columns or expressions to compare the samples in; the numeric columns that the biases read by default.
         method : {"score", "ks", "ks-bootstrap"}
-            A score test, or the largest distance of distribution functions, by multipliers or by refits.
+            A score test, or the largest distance of distribution functions, by labels drawn anew or by refits.
         features : {"poly2", "cells"}
             What the score test compares: x and its square, or five cells of x.
         seed, draws : int

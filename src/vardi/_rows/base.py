@@ -95,6 +95,19 @@ class Rows(ABC):
         return additions(len(self), len(self.sizes))
 
     @property
+    def exponents(self) -> float:
+        r"""What scaling rounds: :math:`\sqrt{\sum_i c_i a_i^2}`, a the logs that are added up for a row; 0 without it.
+
+        Logs that are given are added to u once, in a sum that for the terms that matter is about the row's offset;
+        those that are taken here are rounded themselves too.
+        """
+        scaled = self._scaled
+        if scaled is None or scaled.offset is None:
+            return 0.0
+        added = np.abs(scaled.offset) if self.log else 2.0 * np.abs(scaled.offset) + np.abs(scaled.anchor).max()
+        return float(np.sqrt(added @ (added if self.counts is None else added * self.counts)))
+
+    @property
     def coordinates(self) -> Coordinates:
         """How a point is laid out: normalisers alone."""
         return Coordinates(len(self.sizes))

@@ -50,17 +50,6 @@ class Strata:
             means = np.where(self._single[:, None], self._fitted(influence) / self._sizes, means)
         return (influence - means[self.source]) * self._scale[:, None]
 
-    def scatter(self, multipliers: Floats) -> Floats:
-        """Return z with sum_i z_i phi_i = sum_i xi_i centred(phi)_i for every phi: the transpose of ``centred``."""
-        scaled = multipliers * self._scale[:, None]
-        means = self._totals(scaled) / self._sizes
-        own = np.where(self._single[:, None], 0.0, means)[self.source]
-        if self._single.any():
-            single = np.where(self._single[:, None], means, 0.0)
-            beyond = len(self.tilts.coordinates) - len(self.sizes)
-            own += self.tilts.mix(np.vstack([single, np.zeros((beyond, single.shape[1]))]))
-        return scaled - (own if self.counts is None else own * self.counts[:, None])
-
     def covariance(self, influence: Floats) -> Floats:
         """Return V."""
         deviations = self.centred(influence)

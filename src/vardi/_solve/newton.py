@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,6 +47,8 @@ class SolvableRows(Protocol):
     def reading_dominates(self) -> bool: ...
     @property
     def additions(self) -> int: ...
+    @property
+    def exponents(self) -> float: ...
     def __len__(self) -> int: ...
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums: ...
     def log_means(self, u: Floats) -> Floats: ...
@@ -74,7 +76,8 @@ class Solution:
     gap : float
         Spectral gap of the overlap matrix: 1 is perfect overlap, 0 none. For large pools to a relative 1e-3.
     certificate : float
-        Upper bound on range(u - u*), and so on the log of every ratio of weights to its exact value.
+        Upper bound on range(u - u*), and so on the log of every ratio of weights to its exact value, beside the
+        rounding of logs so large that a weight has fewer digits (1e-16 times log omega).
     cut : ndarray of shape (K,)
         A number for each sample; its signs split the samples where they overlap least.
     point : ndarray or None
@@ -93,6 +96,14 @@ class Solution:
     cut: Floats
     point: Floats | None = field(default=None, repr=False)
     weights: Floats | None = field(default=None, repr=False)
+
+    def shifted(self, by: float) -> Solution:
+        """Return the solution with a constant added to u, and what that rounds to the certificate."""
+        u = self.u + by
+        sampled = np.isfinite(u)
+        own = u[sampled] - by  # what is lost of each sum is a number itself (Knuth 1969, 4.2.2)
+        lost = (self.u[sampled] - own) + (by - (u[sampled] - own))
+        return replace(self, u=u, certificate=self.certificate + float(np.ptp(lost)))
 
     def __repr__(self) -> str:
         state = "converged" if self.converged else "did not converge"
@@ -273,6 +284,9 @@ def _solution(rows: SolvableRows, step: _Step, *, solved: bool) -> Solution:
         return Solution(step.u, False, step.iterations, step.residual, step.range, gap, np.inf, cut)
     # What the sums themselves lose: half a unit of the last place with each addition, beside the few of a row's own.
     rounding = (4 + rows.additions / 2) * np.finfo(float).eps * np.sqrt(rows.sizes.sum() / gap)
+    # Errors e_i of exponents, none above d_i, move the gradient by sum_i c_i V_i e_i with V_i = diag(p_i) - p_i p_i'.
+    # Since H = sum_i c_i V_i, the norm of that is at most the root of sum_i c_i e_i'V_i e_i, and so of sum_i c_i d_i^2.
+    rounding += np.finfo(float).eps / 2 * rows.exponents
     resistance = step.laplacian.largest_resistance(gap)
     reach = np.exp(step.age) * np.sqrt(resistance) * (np.sqrt(max(step.decrement, 0.0)) + rounding)
     certificate = float(-np.log1p(-reach)) if reach < 1 else np.inf

@@ -51,7 +51,10 @@ def steps(distribution: Distribution) -> Steps:
 
     covered = [k for k, end in enumerate(distribution.low) if end is not None]
     lows = [(across(distribution.x[k]), up(distribution.low[k] or 0.0)) for k in covered]
-    highs = [(across(distribution.x[k]), up(distribution.high[k] or 0.0)) for k in covered]
+    highs = [  # each of the next point: in between the function may rise to there
+        (across(distribution.x[k]), up(distribution.high[after] or 0.0))
+        for k, after in zip(covered, [*covered[1:], *covered[-1:]], strict=True)
+    ]
     x = [across(value) for value in distribution.x]
     return Steps(
         *(*size, left, right, top, bottom),

@@ -81,6 +81,7 @@ class LazyRows:
     reading_dominates = True
     counts = None
     inverse = None
+    exponents = 0.0  # biases are multiplied by e^u as they are
 
     def __init__(
         self,
