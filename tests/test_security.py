@@ -275,17 +275,18 @@ FORMULA = "=cmd|' /C calc'!A0"
 def test_values_are_written_to_a_csv_as_they_are(tmp_path):
     """A file of weights is data: an id that begins with = is written as it was read, so that it joins back. A program
     that runs such cells when it opens a file is asked for by the user, who knows the ids."""
-    for name in ("a", "b"):
-        pl.DataFrame({"x": [1.0, 2.0], "id": [FORMULA, "@SUM(1)"]}).write_csv(tmp_path / f"{name}.csv")
+    ids = {"a": [FORMULA, "@SUM(1)"], "b": ["+1", "-1"]}
+    for name, own in ids.items():
+        pl.DataFrame({"x": [1.0, 2.0], "id": own}).write_csv(tmp_path / f"{name}.csv")
     (tmp_path / "study.toml").write_text(
         f'[sources."{FORMULA}"]\ndata = "a.csv"\nid = "id"\nbias = 1\n'
         '[sources.b]\ndata = "b.csv"\nid = "id"\nbias = "x"\n'
     )
     opened = read(tmp_path / "study.toml").open()
     write_weights(opened, opened.fit(), tmp_path / "weights.csv")
-    written = pl.read_csv(tmp_path / "weights.csv")
+    written = pl.read_csv(tmp_path / "weights.csv", schema_overrides={"id": pl.String})
     assert written["source"].to_list() == [FORMULA, FORMULA, "b", "b"]
-    assert written["id"].to_list() == [FORMULA, "@SUM(1)"] * 2
+    assert written["id"].to_list() == ids["a"] + ids["b"]
 
 
 # --- reports escape ---------------------------------------------------------------------------------------------------

@@ -177,6 +177,7 @@ def test_a_known_factor_leaves_values_out(samples):
     np.testing.assert_allclose(core.weights, fit.weights, rtol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore::vardi.SharedUnitsWarning")  # what is asked here is which values there are
 def test_several_samples_have_values_of_their_own(samples):
     both = {"reference": samples["reference"], "panel": samples["panel"], "north": samples["panel"].query("zone < 3")}
     biases = {"reference": 1, "panel": vardi.cells("region"), "north": vardi.where("zone < 3") * vardi.cells("zone")}

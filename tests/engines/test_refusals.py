@@ -74,7 +74,7 @@ class TestWhatNeedsRowsInMemory:
         fit = vardi.debias(engine.samples(tables), biases)
         for call in (
             lambda: fit.sample(3, replace=True),
-            lambda: fit.bootstrap("x", n=3),
+            lambda: fit.bootstrap(np.max, n=3),
             lambda: fit.check_biases(["x"], method="ks"),
             lambda: fit.bounds(),
             lambda: fit.expectation(np.ones(80)),

@@ -140,7 +140,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         (_SEVERAL,),
     ),
     **dict.fromkeys(["DebiasedCdf", *(f"DebiasedCdf.{name}" for name in ("quantile", "x", "heights"))], (_CDF,)),
-    **dict.fromkeys(["Band", "DebiasedCdf.band"], (_BAND,)),
+    **dict.fromkeys(["Band", "Band.drawn", "DebiasedCdf.band"], (_BAND,)),
     **dict.fromkeys(["Bootstrap", "Bootstrap.stderr", "Bootstrap.interval", "Bootstrap.percentile"], (_BOOTSTRAP,)),
     **dict.fromkeys(["Bounds", "Bounds.U", "Bounds.rho", "Bounds.summary"], (_BOUNDS,)),
     **dict.fromkeys(

@@ -108,6 +108,12 @@ def test_a_band_holds_its_function_and_grows_with_the_level(one, level):
     assert (wider.high >= band.high).all()
     close(band.value, cdf(band.x).values)
     close(cdf.band(level, draws=200).high, band.high, rtol=0)
+    low, high = band(band.x)
+    close(low, band.low, rtol=0)
+    close(high, band.high, rtol=0)
+    x, below, above = band.drawn
+    between = (x[1:] + x[:-1]) / 2.0
+    close(band(between), np.stack([below[:-1], above[:-1]]), rtol=0)
 
 
 @given(cases)

@@ -12,6 +12,7 @@ import vardi
 
 TESTS_FOLDER = Path(__file__).parent.parent
 CLASSES = (
+    "Band",
     "Bias",
     "BiasCheck",
     "Bootstrap",

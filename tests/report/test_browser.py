@@ -37,7 +37,10 @@ def reports(tmp_path_factory):
     windows = {f"window {k}, with a rather long name": rng.uniform(k, k + 2, 40) for k in range(24)}
     fits = {
         "houses": vardi.debias(houses.samples, houses.biases),
-        "hostile": vardi.debias({HOSTILE: frame, "b": frame}, {HOSTILE: f"`{HOSTILE}` >= 0", "b": 1}),
+        "hostile": vardi.debias(
+            {HOSTILE: frame, "b": frame.assign(**{HOSTILE: frame[HOSTILE] + 0.5})},
+            {HOSTILE: f"`{HOSTILE}` >= 0", "b": 1},
+        ),
         "weak": vardi.debias(halves, {"low": "x <= 0.52", "high": "x >= 0.5"}),
         "windows": vardi.debias(windows, {name: f"{k} <= x <= {k + 2}" for k, name in enumerate(windows)}),
     }

@@ -12,7 +12,7 @@ from vardi._fit.sample import DebiasedSample
 from vardi._inputs.pool import Name
 from vardi._solve.identify import Verdict, joined_verdict
 from vardi._solve.model import JointFit, joining_of, solve_joint, solve_plain
-from vardi._solve.newton import Solution
+from vardi._solve.newton import Solution, shifted
 from vardi._solve.parameters import unknown_everywhere
 from vardi.errors import DroppedSamplesWarning, MismatchError, NotIdentifiableError
 from vardi.errors._texts import show
@@ -52,7 +52,7 @@ def fit(opened: Opened, on_unidentified: OnUnidentified, tol: float, max_iterati
         found = solve_plain(prepared.rows, opened.names, tol, max_iterations)
         if isinstance(found, Solution):
             weights, shift = prepared.rows.weights(found.u)
-            return DebiasedSample(opened.held(prepared, JointFit(replace(found.shifted(shift), weights=weights))))
+            return DebiasedSample(opened.held(prepared, JointFit(replace(shifted(found, shift), weights=weights))))
         verdict = opened.explained(found)
         if on_unidentified == "raise":
             raise verdict.error()

@@ -430,7 +430,7 @@ def _joined(pieces: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 def _plain(value: Any) -> str:
     """Return a value of a row as a user would write it."""
-    value = value.item() if hasattr(value, "item") else value
+    value = value.item() if np.ndim(value) == 0 and hasattr(value, "item") else value
     return f"{value:g}" if isinstance(value, float) else repr(value)
 
 

@@ -97,20 +97,21 @@ class Solution:
     point: Floats | None = field(default=None, repr=False)
     weights: Floats | None = field(default=None, repr=False)
 
-    def shifted(self, by: float) -> Solution:
-        """Return the solution with a constant added to u, and what that rounds to the certificate."""
-        u = self.u + by
-        sampled = np.isfinite(u)
-        own = u[sampled] - by  # what is lost of each sum is a number itself (Knuth 1969, 4.2.2)
-        lost = (self.u[sampled] - own) + (by - (u[sampled] - own))
-        return replace(self, u=u, certificate=self.certificate + float(np.ptp(lost)))
-
     def __repr__(self) -> str:
         state = "converged" if self.converged else "did not converge"
         return (
             f"Solution({state} in {self.iterations} iterations, residual={self.residual:.1e}, "
             f"gap={self.gap:.2g}, certificate={self.certificate:.1e})"
         )
+
+
+def shifted(solution: Solution, by: float) -> Solution:
+    """Return a solution with a constant added to u, and what that rounds to the certificate."""
+    u = solution.u + by
+    sampled = np.isfinite(u)
+    own = u[sampled] - by  # what is lost of each sum is a number itself (Knuth 1969, 4.2.2)
+    lost = (solution.u[sampled] - own) + (by - (u[sampled] - own))
+    return replace(solution, u=u, certificate=solution.certificate + float(np.ptp(lost)))
 
 
 def solve(rows: SolvableRows, *, tol: float = 1e-10, max_iterations: int = 100) -> Solution:
