@@ -160,7 +160,7 @@ class Account:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is to be said beneath the tables: why some numbers are not there."""
-        notes = [self.samples_note] if self.samples_note and self.trust.errors_hold else []  # else the doubts say it
+        notes = [self.samples_note] if self.samples_note else []
         if self.unasked and not self.variables:
             notes.append(
                 "No means are shown: the rows are in their engine, which would have to read them all again. Ask for "
@@ -188,7 +188,8 @@ def account(fit: Fit, columns: Sequence[Column], *, note: str = "", more: int = 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakOverlapWarning)  # the account says it
         sums = parts.weight_sums()
-        normalisers, samples_note, log_scale = _normalisers(fit, given)
+        normalisers, samples_note, log_scale = normalisers_of(fit, given)
+        variables = parts.describe(columns) if columns else ()
         return Account(
             length=len(fit),
             rows=float(sum(fit.sizes.values())),
@@ -197,7 +198,7 @@ def account(fit: Fit, columns: Sequence[Column], *, note: str = "", more: int = 
             samples=samples_of(fit, given, sums, normalisers),
             samples_note=samples_note,
             log_scale=log_scale,
-            variables=parts.describe(columns) if columns else (),
+            variables=variables,
             variables_note=note,
             more_variables=more,
             gaps=given.gaps,
@@ -206,8 +207,15 @@ def account(fit: Fit, columns: Sequence[Column], *, note: str = "", more: int = 
             parameters=fit.parameters,
             solution=fit.solution,
             verdict=fit.identify(),
-            trust=fit.trust,
+            trust=trust_of(fit, {} if samples_note else normalisers, variables),
         )
+
+
+def trust_of(fit: Fit, normalisers: Mapping[Name, Estimate], variables: Sequence[ColumnFacts]) -> Trust:
+    """Return what the errors of normalisers and means rest on."""
+    laws = {f"the normaliser of {str(name)!r}": estimate.law for name, estimate in normalisers.items()}
+    laws |= {f"the mean of {variable.name!r}": variable.law for variable in variables}
+    return Trust.of(laws, fit.bridge, fit.names)
 
 
 def samples_of(
@@ -234,14 +242,15 @@ def samples_of(
     )
 
 
-def _normalisers(fit: Fit, given: Given) -> tuple[dict[Name, Estimate], str, bool]:
+def normalisers_of(fit: Fit, given: Given) -> tuple[dict[Name, Estimate], str, bool]:
     """Return normalisers or their logs with errors, why there are none where there are none, and whether it is logs."""
     logs = given.log or any(LOGS < abs(value) < math.inf for value in fit.log_omegas.values())
     if len(fit.names) > MOST_ERRORS or given.costs > MOST_COSTS:
-        note = "Errors of the normalisers are not computed for so many rows and samples; fit.normalisers() gives them."
+        note = (
+            "Errors of the normalisers are not computed for so many rows and samples, and what is said of errors is "
+            "said of the means alone; fit.normalisers() gives them."
+        )
         found = {name: Estimate(value, math.nan) for name, value in fit.log_omegas.items()}
     else:
-        reason = "too few rows join the samples" if all(fit.trust.cut) else "one row shows no spread"
-        note = "" if fit.trust.errors_hold else f"Errors are withheld: {reason}."
-        found = fit.log_normalisers()
+        note, found = "", fit.log_normalisers()
     return found if logs else {name: estimate.exp() for name, estimate in found.items()}, note, logs

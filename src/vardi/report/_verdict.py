@@ -28,7 +28,6 @@ def headline(found: Account, check: Check) -> Headline:
         *_left_out(found.samples),
         *_known(found.known_check),
         *_estimated(found.parameters),
-        *_single_rows(found.variables),
         _comparison(found.verdict, found.trust),
         Point(check.level, f"{check.text} {check.detail}" if check.level in ("bad", "doubt") else check.text),
         *_changes(found.variables),
@@ -40,10 +39,8 @@ def headline(found: Account, check: Check) -> Headline:
 
 def _headline(found: Account, check: Check, points: Sequence[Point]) -> str:
     trust, K = found.trust, len(found.sampled)
-    if not trust.errors_hold and not all(trust.cut):
-        return "One row shows no spread, so there are no standard errors. The estimates below are rough."
     if not trust.errors_hold:
-        return "Too few rows join the samples for standard errors. The estimates below are rough."
+        return "Some estimates rest on too few rows for standard errors. Those below are rough."
     if check.level == "bad":
         return "The samples contradict their declared biases. Do not use the weights before that is explained."
     if found.known_check is not None and found.known_check.contradicted:
@@ -86,18 +83,14 @@ def _worth(rows: float, effective: float) -> Point:
 
 
 def _comparison(verdict: Verdict, trust: Trust) -> Point:
-    if trust.of_overlap or not math.isfinite(trust.bridging):
+    if not math.isfinite(trust.bridging) or len(verdict.names) > 2:  # of more than two the message has the cut
         return Point("good", verdict.message)
-    bridged = f"About {count(round(trust.bridging, 1))} rows bridge the weakest cut between them."
-    return Point("good", f"{verdict.message} {bridged}")
+    return Point("good", f"{verdict.message} About {count(round(trust.bridging, 1))} rows bridge them.")
 
 
 def _doubts(trust: Trust) -> list[Point]:
-    overlap: Level = "doubt" if trust.errors_hold else "bad"
-    return [
-        *(Point(overlap, message) for message in trust.of_overlap),
-        *(Point("doubt", message) for message in trust.of_tail),
-    ]
+    level: Level = "doubt" if trust.errors_hold else "bad"
+    return [Point(level, message) for message in trust.messages]
 
 
 def _left_out(samples: Sequence[SampleFacts]) -> Iterator[Point]:
@@ -110,13 +103,6 @@ def _left_out(samples: Sequence[SampleFacts]) -> Iterator[Point]:
 def _known(known: KnownCheck | None) -> Iterator[Point]:
     if known is not None:
         yield Point("bad" if known.contradicted else "fact", f"Known values were used. {known.verdict}")
-
-
-def _single_rows(variables: Sequence[ColumnFacts]) -> Iterator[Point]:
-    carried = [f"{one.name} ({one.largest_row:.0%})" for one in variables if one.rests_on_one_row]
-    if carried:
-        text = f"One row carries much of the variance of {', '.join(carried)}: these errors are rough ones."
-        yield Point("doubt", text)
 
 
 def _changes(variables: Sequence[ColumnFacts]) -> Iterator[Point]:
