@@ -272,7 +272,7 @@ def test_a_row_that_carries_an_error_is_warned_of(houses):
 def test_withheld_errors_are_said_and_not_shown(weak):
     report = compute(weak)
     assert report.headline.level == "bad"
-    assert report.headline.text.startswith("Some estimates rest on too few rows for standard errors.")
+    assert report.headline.text.startswith("Some estimates rest on too few rows for standard errors, and are rough.")
     assert np.isnan([(row.stderr, row.low) for row in report.variables]).all()
     assert report.next_rows == ()
     assert report.advice[0].text.startswith("Rows that both sides of the weakest cut could draw, or a new sample")
@@ -333,7 +333,7 @@ def test_one_sample_alone():
 
 def test_one_row_alone():
     report = compute(vardi.debias({"p": np.array([2.0])}, {"p": 1}))
-    assert report.headline.text.startswith("Some estimates rest on too few rows for standard errors.")
+    assert report.headline.text.startswith("Some estimates rest on too few rows for standard errors, and are rough.")
     assert "There is one row, and its weight is 1." in said(report)
     assert math.isnan(report.overlap.bridging)
     page = " ".join(re.sub("<[^>]*>", "", to_html(report)).split())

@@ -105,7 +105,7 @@ class DebiasedCdf:
     >>> design = vardi.datasets.length_bias(seed=1)
     >>> cdf = vardi.debias(design.samples, design.biases).cdf("x")
     >>> print(cdf(3.0))
-    0.556 ± 0.026 (95%: 0.505 to 0.607)
+    0.556 ± 0.026 (95%: 0.505 to 0.606)
     >>> print(cdf.quantile(0.5))
     2.72 ± 0.11 (95%: 2.58 to 3.00)
     """

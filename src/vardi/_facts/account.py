@@ -6,13 +6,16 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust
+from vardi._facts.check import UNASKED, Check, check_of
 from vardi._facts.columns import Column, ColumnFacts
+from vardi._facts.conclusion import Conclusion, conclude
 from vardi._facts.parts import Fit, Given, WeightSums
 from vardi._inputs.pool import Name
 from vardi._solve.identify import Verdict
@@ -95,6 +98,8 @@ class Account:
         Parameters of biases, by sample.
     solution, verdict, trust : Solution, Verdict, Trust
         How it was solved, through which rows the samples are compared, and what errors rest on.
+    check : Check
+        Whether the samples agree with their declared biases, where that takes little time.
     """
 
     length: int
@@ -114,6 +119,13 @@ class Account:
     solution: Solution = field(compare=False)
     verdict: Verdict = field(compare=False)
     trust: Trust = field(compare=False)
+    check: Check
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """The verdict in a sentence."""
+        left_out = sum(sample.left_out for sample in self.samples)
+        return conclude(self.trust, self.check, self.known_check, len(self.sampled), left_out)
 
     @property
     def sampled(self) -> tuple[SampleFacts, ...]:
@@ -172,7 +184,9 @@ class Account:
         return tuple(notes)
 
 
-def account(fit: Fit, columns: Sequence[Column], *, note: str = "", more: int = 0) -> Account:
+def account(
+    fit: Fit, columns: Sequence[Column], *, note: str = "", more: int = 0, named: Mapping[str, Any] | None = None
+) -> Account:
     """Compute the account of a fit.
 
     Parameters
@@ -183,6 +197,8 @@ def account(fit: Fit, columns: Sequence[Column], *, note: str = "", more: int = 
         What to look at.
     note, more : str, int
         On columns that are not looked at, and how many there are.
+    named : mapping, optional
+        What was asked for by name: the biases are tested on these where they read no column.
     """
     parts, given = fit.parts, fit.parts.given()
     with warnings.catch_warnings():
@@ -208,6 +224,7 @@ def account(fit: Fit, columns: Sequence[Column], *, note: str = "", more: int = 
             solution=fit.solution,
             verdict=fit.identify(),
             trust=trust_of(fit, {} if samples_note else normalisers, variables),
+            check=check_of(fit, named) if columns or not given.unasked else UNASKED,
         )
 
 

@@ -93,9 +93,9 @@ class DebiasedSample(Weighted):
         >>> design = vardi.datasets.house_prices(seed=0)
         >>> fit = vardi.debias(design.samples, design.biases)
         >>> print(fit.expectation("MEDV"))
-        23.22 ± 0.97 (95%: 21.31 to 25.12)
+        23.22 ± 0.97 (95%: 21.27 to 25.17)
         >>> print(fit.expectation("MEDV * (RM > 6)") / fit.expectation("RM > 6"))  # of houses with many rooms
-        25.8 ± 1.2 (95%: 23.5 to 28.1)
+        25.8 ± 1.2 (95%: 23.4 to 28.2)
         """
         return self._estimates(self.held.functions(values), [values], level)[0]
 
@@ -307,7 +307,7 @@ class DebiasedSample(Weighted):
         >>> design = vardi.datasets.house_prices(seed=0)
         >>> fit = vardi.debias(design.samples, design.biases)
         >>> print(fit.sensitivity("MEDV", threshold=20))
-        mean of MEDV: 23.22 ± 0.97 (95%: 21.31 to 25.12), if the biases of 'agency',
+        mean of MEDV: 23.22 ± 0.97 (95%: 21.27 to 25.17), if the biases of 'agency',
         'national' are wrong by up to this factor:
         factor  lowest  highest  linear from  linear to
              1   23.22    23.22        23.22      23.22

@@ -10,19 +10,21 @@ from vardi._estimate.estimates import Estimate
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust
 from vardi._facts.account import Account, SampleFacts
+from vardi._facts.check import Check, Level
 from vardi._facts.columns import ColumnFacts
 from vardi._facts.numbers import number, rows_text, share, with_error
 from vardi._inputs.pool import Name
 from vardi._solve.identify import Verdict
 from vardi.errors._texts import count, show
-from vardi.report._content import Check, Headline, Level, Point
+from vardi.report._content import Headline, Point
 
 ORDER: tuple[Level, ...] = ("bad", "doubt", "good", "fact")
 MOVED = 0.1  # standard deviations from which a change of a mean is worth a sentence
 
 
-def headline(found: Account, check: Check) -> Headline:
+def headline(found: Account) -> Headline:
     """Put the verdict into words, worst news first."""
+    check = found.check
     points = [
         *_doubts(found.trust),
         *_left_out(found.samples),
@@ -34,25 +36,7 @@ def headline(found: Account, check: Check) -> Headline:
         _worth(found.rows, found.effective),
     ]
     points.sort(key=lambda point: ORDER.index(point.level))
-    return Headline(points[0].level, _headline(found, check, points), tuple(points))
-
-
-def _headline(found: Account, check: Check, points: Sequence[Point]) -> str:
-    trust, K = found.trust, len(found.sampled)
-    if not trust.errors_hold:
-        return "Some estimates rest on too few rows for standard errors. Those below are rough."
-    if check.level == "bad":
-        return "The samples contradict their declared biases. Do not use the weights before that is explained."
-    if found.known_check is not None and found.known_check.contradicted:
-        return "The samples contradict what is known. Do not use the weights before that is explained."
-    if trust.messages or check.level == "doubt":
-        return "The debiased sample can be used with care: read the warnings first."
-    speaks = (
-        "One sample, weighted by the inverse of its bias, speaks for the population."
-        if K == 1
-        else f"The {K} samples can be compared, and together they speak for the population."
-    )
-    return f"{speaks} There {_warnings(points)} below." if points[0].level == "doubt" else speaks
+    return Headline(found.conclusion.level, found.conclusion.text, tuple(points))
 
 
 def _estimated(parameters: Mapping[Name, Mapping[str, Estimate]]) -> list[Point]:
@@ -65,11 +49,6 @@ def _estimated(parameters: Mapping[Name, Mapping[str, Estimate]]) -> list[Point]
         )
         for name, own in parameters.items()
     ]
-
-
-def _warnings(points: Sequence[Point]) -> str:
-    warned = sum(point.level == "doubt" for point in points)
-    return "is a warning" if warned == 1 else f"are {warned} warnings"
 
 
 def _worth(rows: float, effective: float) -> Point:
