@@ -129,7 +129,7 @@ def test_summary_fits_a_terminal(houses):
     assert max(map(len, text.splitlines())) <= 80
     assert "effective rows      183.7 of 300" in text
     assert "bridging rows       45.6 over the weakest cut" in text
-    assert "One row carries much of the variance of 'DIS' (26%): errors rest on it." in text
+    assert "A few rows weigh most in the mean of 'ZN'" in text
 
 
 def test_unsampled_and_collapsed():
@@ -169,7 +169,7 @@ def test_checks_of_huge_values():
 
 @pytest.mark.parametrize("count", [1, 200])
 def test_a_row_that_stands_for_many_is_not_one_row(count):
-    """Diagnostics, report and warning of an expectation say the same of rows that carry a variance."""
+    """Diagnostics, report, summary and the warning of an expectation say the same of an error that one row carries."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": np.append(rng.uniform(1, 2, 199), 3.0), "y": np.append(rng.normal(size=199), 60.0)})
     counts = np.append(rng.integers(1, 4, 199), count)
@@ -178,18 +178,18 @@ def test_a_row_that_stands_for_many_is_not_one_row(count):
     expected = vardi.debias({"a": repeated}, {"a": "x"}).diagnostics(["y"])
     found = fit.diagnostics(["y"])
     reported = vardi.report.compute(fit, variables=["y"])
-    assert_allclose(found.columns[0].largest_row, expected.columns[0].largest_row)
-    assert reported.variables[0].largest_row == found.columns[0].largest_row
+    assert_allclose(found.columns[0].df, expected.columns[0].df, rtol=1e-9)
+    assert_allclose(found.columns[0].tail_index, expected.columns[0].tail_index)
+    assert reported.variables[0].df == found.columns[0].df
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fit.expectation("y")
-    said = [f"carries {found.columns[0].largest_row:.0%} of the variance" in str(one.message) for one in caught]
+        assert_allclose(fit.expectation("y").df, found.columns[0].df)
     single = count == 1
-    assert any(said) == single
-    assert any("One row carries much of the variance of 'y'" in text for text in found.warnings) == single
-    assert (
-        any("One row carries much of the variance of y" in point.text for point in reported.headline.points) == single
-    )
+    said = "tandard error of the mean of 'y' rests on few rows"
+    assert any(said in str(one.message) for one in caught) == single
+    assert any(said in text for text in found.warnings) == single
+    assert (said in " ".join(str(fit).split())) == single
+    assert any(said in point.text for point in reported.headline.points) == single
 
 
 def test_an_engine_says_the_same_of_single_rows():
@@ -198,8 +198,8 @@ def test_an_engine_says_the_same_of_single_rows():
     for counts in (np.ones(200, int), np.append(rng.integers(1, 4, 199), 90)):
         counted = frame.with_columns(n=counts)
         eager, lazy = (vardi.debias({"a": one}, {"a": "x"}, counts="n") for one in (counted, counted.lazy()))
-        assert_allclose(diagnose(lazy, ["y"]).columns[0].largest_row, eager.diagnostics(["y"]).columns[0].largest_row)
-        assert str(diagnose(lazy, ["x", "y"])) == str(eager.diagnostics(["x", "y"]))
+        one, other = diagnose(lazy, ["y"]).columns[0], eager.diagnostics(["y"]).columns[0]
+        assert_allclose((one.df, one.tail_index), (other.df, other.tail_index), rtol=1e-9)
 
 
 def test_known_values_with_an_error_are_part_of_every_error():

@@ -45,9 +45,25 @@ class TestEstimate:
     def test_without_error_it_says_so(self):
         assert str(Estimate(2.0, math.nan)) == "2 (no error can be given)"
 
-    def test_an_error_of_rounding_is_none(self):
-        assert str(Estimate(1.0, 2.3e-17)) == "1 (known, but for rounding)"
+    def test_a_small_error_is_one(self):
+        assert str(Estimate(1.0, 2.3e-17)) == "1 ± 2.3e-17 (95%: 1 to 1)"
         assert str(Estimate(1.0, 1e-9)) == "1 ± 1e-09 (95%: 1 to 1)"
+        assert str(Estimate(1.0, 0.0)) == "1 (the same on all rows)"
+
+    def test_a_level_keeps_the_scale(self, length):
+        normaliser = length.normalisers()["square"]
+        assert_allclose(normaliser.at(0.5).interval, length.normalisers(level=0.5)["square"].interval)
+        assert_allclose(normaliser.log().at(0.5).interval, np.log(normaliser.at(0.5).interval))
+        quantile = length.cdf("x").quantile(0.9)
+        assert quantile.at(0.5).interval == length.cdf("x").quantile(0.9, 0.5).interval != quantile.interval
+        share = length.expectation("x > 9")
+        assert_allclose((1 - 2 * share).at(0.5).interval, 1 - 2 * np.array(share.at(0.5).interval)[::-1])
+
+    def test_two_levels_are_refused(self, length):
+        with pytest.raises(vardi.MismatchError, match=r"levels 0.95 and 0.9, and their .* as by .at\(0.95\)"):
+            length.expectation("x") - length.expectation("x**2", level=0.9)
+        joined = length.expectation("x") - length.expectation("x**2", level=0.9).at(0.95)
+        assert joined.level == 0.95
 
     def test_refuses_a_level_that_is_none(self):
         with pytest.raises(vardi.MismatchError, match="The level 95 is no probability"):
@@ -208,7 +224,10 @@ class TestExpectations:
 
     def test_constant_has_no_error(self, length):
         assert length.normalisers()["plain"].stderr < 1e-12
-        assert length.expectation(np.ones(500)).stderr < 1e-12
+        assert str(length.normalisers()["plain"]) == str(length.expectation("2 - 1")) == "1 (known, but for rounding)"
+        assert str(length.expectation(np.full(500, 3.5))) == "3.5 (the same on all rows)"
+        twice = length.expectation("x") * 2
+        assert str(twice - length.expectation("x") - length.expectation("x")) == "0 (the same on all rows)"
 
     def test_unsampled_state(self, length):
         design = vardi.datasets.length_bias(seed=3)
@@ -236,7 +255,7 @@ class TestExpectations:
         fit = vardi.debias_matrix(-0.5 * (x[:, None] - centres) ** 2, np.arange(60), log=True)
         with pytest.warns(vardi.WeakOverlapWarning) as caught:
             estimate = fit.expectation(x)
-        assert "12.9 rows bridge" in str(caught[0].message)
+        assert f"({estimate.df:.1f} degrees of freedom)" in str(caught[0].message)
         assert_allclose(estimate.value, np.average(x, weights=fit.weights))
         assert 0.05 < estimate.stderr < 1.0
 
@@ -362,39 +381,51 @@ class TestLogOmegaCovariance:
 
 
 class TestTrust:
-    def test_few_bridging_rows_refuse_an_error(self):
+    def test_one_row_that_carries_all_refuses_an_error(self):
         rng = np.random.default_rng(0)
-        samples = {"low": rng.uniform(0, 0.52, 100), "high": rng.uniform(0.5, 1, 100)}
-        fit = vardi.debias(samples, {"low": "x <= 0.52", "high": "x >= 0.5"})
-        assert fit.trust.bridging < 5
+        fit = vardi.debias({"a": rng.uniform(size=100), "b": rng.uniform(size=100)}, {"a": 1, "b": "x"})
+        values = rng.uniform(size=200)
+        values[123] = 50.0
         with pytest.warns(
-            vardi.WeakOverlapWarning, match="rows bridge 'low' and 'high', so no standard error is given"
-        ):
-            estimate = fit.expectation("x")
+            vardi.WeakOverlapWarning,
+            match=r"No standard error is given for the mean: it rests on too few rows \(2.1 degrees of freedom\). Add "
+            "rows like those of 'b'",
+        ) as caught:
+            estimate = fit.expectation(values)
+        assert len(caught) == 1
+        assert caught[0].filename == __file__
         assert math.isnan(estimate.stderr)
-        assert 0.3 < estimate.value < 0.7
-        with pytest.warns(vardi.WeakOverlapWarning):
-            cdf = fit.cdf("x")
-        assert math.isnan(cdf.quantile(0.5).stderr)
-        assert np.isnan(cdf.band().low).all()
-        with pytest.warns(vardi.WeakOverlapWarning):
-            assert math.isnan((fit.expectation("x") / fit.expectation("x**2")).stderr)
+        assert str(estimate) == f"{estimate.value:.4g} (no error can be given: it rests on too few rows)"
 
-    def test_some_bridging_rows_warn(self):
+    def test_few_rows_warn(self):
         rng = np.random.default_rng(0)
-        samples = {"low": rng.uniform(0, 0.6, 100), "high": rng.uniform(0.5, 1, 100)}
-        fit = vardi.debias(samples, {"low": "x <= 0.6", "high": "x >= 0.5"})
-        assert 5 <= fit.trust.bridging < 15
-        with pytest.warns(vardi.WeakOverlapWarning, match="standard errors may be too small"):
-            assert fit.expectation("x").stderr > 0
+        samples = {"low": rng.uniform(0, 0.53, 40), "high": rng.uniform(0.5, 1, 40)}
+        fit = vardi.debias(samples, {"low": "x <= 0.53", "high": "x >= 0.5"})
+        with pytest.warns(vardi.WeakOverlapWarning, match="The standard error of the mean of 'x' rests on few rows"):
+            estimate = fit.expectation("x")
+        assert 3 < estimate.df < 10
+        assert estimate.stderr > 0
+        assert "The standard error of the normaliser of 'low' rests on few rows" in fit.trust.messages[0]  # the worst
+        assert "rows bridge 'low' and 'high'" in fit.trust.messages[1]
 
     def test_heavy_tail(self):
         # two narrow kernels under a wide population: E_P[g^2 / S] is infinite (MATH 2.2)
         design = vardi.datasets.tilts(seed=0, sizes=(1000, 1000), centres=(-0.5, 0.5), width=0.6)
         fit = vardi.debias(design.samples, design.biases)
-        with pytest.warns(vardi.WeakOverlapWarning) as caught:
+        with pytest.warns(vardi.WeakOverlapWarning):
             fit.expectation("x**2")
-        assert any("tail index" in str(warning.message) for warning in caught)
+        assert fit.trust.tail_index > 0.5
+        assert any("tail index" in message for message in fit.trust.messages)
+
+    def test_perfect_overlap_has_errors(self):
+        """A sample of five rows beside a thousand of the same law: B cannot exceed five, and takes nothing away."""
+        rng = np.random.default_rng(0)
+        fit = vardi.debias({"many": rng.normal(size=1000), "few": rng.normal(size=5)}, {"many": 1, "few": 1})
+        assert fit.bridge.rows < 5
+        estimate = fit.expectation("x")
+        assert estimate.df > 800
+        assert fit.trust.messages == ()
+        assert_allclose(estimate.stderr, np.std(pool(fit)) / math.sqrt(1005), rtol=0.01)
 
     def test_an_oscillator_far_out(self):
         # pymbar issue 490: three oscillators, the third ever farther; its error there shrinks as the overlap vanishes
@@ -413,27 +444,15 @@ class TestTrust:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 normaliser = fit.normalisers()["2"]
-            if fit.trust.bridging < 15:
+            if fit.bridge.rows < 15:
                 assert any(issubclass(w.category, vardi.WeakOverlapWarning) for w in caught)
-                assert "'2'" in str(caught[0].message)
-            if fit.trust.bridging < 5:
-                assert math.isnan(normaliser.stderr)
-            else:
+                assert set(fit.bridge.cut) == {("0", "1"), ("2",)}
+            if not math.isnan(normaliser.stderr):
                 assert abs(math.log(normaliser.value / fit.omegas["0"])) < 5 * normaliser.stderr / normaliser.value
 
     def test_good_overlap_says_nothing(self, length):
         assert length.trust.messages == ()
         assert length.trust.errors_hold
-
-
-def test_a_single_row_that_carries_the_variance_is_named():
-    rng = np.random.default_rng(0)
-    samples = {"a": rng.uniform(size=100), "b": rng.uniform(size=100)}
-    fit = vardi.debias(samples, {"a": 1, "b": "x"})
-    values = np.zeros(200)
-    values[123] = 50.0
-    with pytest.warns(vardi.WeakOverlapWarning, match=r"Row 123 of the pool, of 'b', carries \d\d% of the variance"):
-        fit.expectation(values)
 
 
 def test_equal_biases_have_errors():

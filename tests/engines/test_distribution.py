@@ -21,7 +21,6 @@ from vardi._rows.engine.distribution import EngineDistribution
 from vardi._rows.engine.functions import EngineFunction, compiled_functions
 from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.moments import EngineMoments
-from vardi._rows.engine.tail import weight_tail
 
 POLARS = local_engine("polars-lazy")
 LOCAL = pytest.mark.parametrize("engine", ["polars-lazy", "duckdb"], indirect=True)
@@ -204,30 +203,6 @@ def test_weights_by_sample(engine, parts, form):
     positive = (oracle.dense.omega > 0) * 1.0
     assert_allclose(weights.overlap(at), (positive.T * (oracle.c * oracle.r)) @ positive / oracle.n)
     assert_allclose(weights.pooled_means(at, functions), oracle.c @ oracle.F / oracle.n)
-
-
-@LOCAL
-@pytest.mark.parametrize("form", ["frames", "labels counts"])
-def test_the_tail_of_the_weights(engine, form):
-    given = problem("known tilt", form)
-    at, _, oracle, _ = prepared(given, engine)
-    index, blame = weight_tail(at, 0.1, 50, 4)
-    order = np.argsort(oracle.r)
-    logs = np.log(oracle.r[order][-int(0.1 * len(oracle.r)) - 1 :])
-    assert_allclose(index, (logs[1:] - logs[0]).mean(), rtol=1e-9)
-    assert set(blame) == set(oracle.dense.source[order[-4:]].tolist())
-    few, blame = weight_tail(at, 0.1, 10_000, 4)
-    assert np.isnan(few)
-    assert blame == [oracle.dense.source[order[-1]]]
-
-
-def test_weights_of_few_values_have_no_tail():
-    frame = pl.LazyFrame({"x": np.tile([1.0, 2.0], 300)})
-    pool = as_lazy_pool({"a": frame}, {"a": "x"}, source=None, counts=None)
-    at = EngineMoments(EngineModel.of(pool), np.zeros(1))
-    index, blame = weight_tail(at, 0.05, 400, 10)
-    assert np.isnan(index)
-    assert blame == [0]
 
 
 @LOCAL

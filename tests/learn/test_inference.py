@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from scipy import sparse
+from scipy import sparse, stats
 from scipy.special import expit
 from sklearn.linear_model import (
     Lasso,
@@ -19,6 +19,9 @@ from sklearn.linear_model import (
 
 import vardi
 from vardi.learn import ModelInference, inference
+
+#: samples are small here, so that errors rest on few rows: what is said of that is tested where it is meant
+pytestmark = pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")
 
 
 def pool(seed=0, sizes=(120, 90, 110)):
@@ -178,7 +181,7 @@ def test_an_intercept_alone_is_the_mean(fit):
     """Regress on a constant without intercept: coefficient and error are those of the expectation."""
     number = pool()[0]["number"].to_numpy()
     result = inference(fit, LinearRegression(fit_intercept=False), np.ones((len(fit), 1)), number)
-    with pytest.warns(vardi.WeakOverlapWarning, match="carries 53% of the variance"):
+    with pytest.warns(vardi.WeakOverlapWarning, match="rests on few rows"):
         wanted = fit.expectation(number)
     assert result["x0"].value == pytest.approx(wanted.value, rel=1e-12)
     assert result["x0"].stderr == pytest.approx(wanted.stderr, rel=1e-10)
@@ -306,7 +309,7 @@ def test_table_and_items(fit):
     result = inference(fit, LinearRegression(), ["x", "v"], "number", level=0.9)
     assert isinstance(result, ModelInference)
     assert len(result) == 3
-    half = 1.6448536269514722 * result.stderr
+    half = stats.t.ppf(0.95, result.df) * result.stderr
     np.testing.assert_allclose(
         result.interval, np.column_stack([result.coefficients - half, result.coefficients + half])
     )
@@ -421,7 +424,8 @@ def test_weak_overlap_gives_no_errors():
     samples = {"a": rng.uniform(0, 1, 60), "b": np.r_[rng.uniform(1.01, 2, 60), 0.95]}
     fit = vardi.debias(samples, {"a": "x < 1", "b": "x > 0.9"})
     y = rng.standard_normal(len(fit))
-    with pytest.warns(vardi.WeakOverlapWarning, match="no standard error is given"):
+    y[-1] = 1000.0
+    with pytest.warns(vardi.WeakOverlapWarning, match="No standard error is given for the coefficient of"):
         result = inference(fit, LinearRegression(), ["x"], y)
     assert np.isfinite(result.coefficients).all()
     assert np.isnan(result.stderr).all()

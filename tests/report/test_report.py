@@ -39,8 +39,8 @@ def strata():
 @pytest.fixture(scope="module")
 def weak():
     rng = np.random.default_rng(0)
-    samples = {"low": rng.uniform(0, 0.52, 100), "high": rng.uniform(0.5, 1, 100)}
-    return vardi.debias(samples, {"low": "x <= 0.52", "high": "x >= 0.5"})
+    samples = {"low": np.append(rng.uniform(0, 0.5, 100), 50.0), "high": rng.uniform(0.2, 1, 100)}
+    return vardi.debias(samples, {"low": "x <= 0.5 or x > 2", "high": "x >= 0.2"})
 
 
 def windows(K, rows=40, seed=0):
@@ -82,14 +82,14 @@ def test_variables_are_those_of_the_diagnostics(houses):
     assert [row.name for row in rows][:2] == ["CHAS", "MEDV"]
     for diagnosed in houses.diagnostics().columns:
         row = by_name(rows, diagnosed.name)
-        assert (row.pooled, row.debiased, row.stderr, row.shift, row.worth, row.largest_row) == pytest.approx(
+        assert (row.pooled, row.debiased, row.stderr, row.shift, row.worth, row.df) == pytest.approx(
             (
                 diagnosed.pooled,
                 diagnosed.debiased,
                 diagnosed.stderr,
                 diagnosed.difference,
                 diagnosed.equivalent,
-                diagnosed.largest_row,
+                diagnosed.df,
             )
         )
     price, estimate = by_name(rows, "MEDV"), houses.expectation("MEDV")
@@ -134,7 +134,7 @@ def test_a_constant_column_moves_by_nothing(constant):
     report = compute(vardi.debias(samples, {"a": "x", "b": 1}))
     row = by_name(report.variables, "c")
     assert (row.shift, row.spread, row.stderr) == (0.0, 0.0, 0.0)
-    assert np.isnan([row.worth, row.largest_row]).all()
+    assert np.isnan(row.worth)
     assert row.carried == ()
     assert "c" not in [one.name for one in report.next_rows]
     assert "No mean moves by 0.1 standard deviations or more" in said(report)
@@ -158,16 +158,16 @@ def test_values_whose_squares_are_no_numbers(scale):
     (row,), (other,) = plain.variables, scaled.variables
     for name in ("pooled", "debiased", "stderr", "low", "high", "spread"):
         assert getattr(other, name) == getattr(row, name) * scale, name
-    for name in ("shift", "worth", "largest_row", "carried"):
+    for name in ("shift", "worth", "df", "carried"):
         assert getattr(other, name) == getattr(row, name), name
     assert "nan" not in re.sub(r"<style.*?</style>", "", to_html(scaled), flags=re.DOTALL)
 
 
 def test_values_over_all_orders_of_magnitude():
-    report = compute(vardi.debias({"p": pd.DataFrame({"x": [1e-300, 1.0, 1e300]})}, {"p": 1}))
+    report = compute(vardi.debias({"p": pd.DataFrame({"x": [1e-300, 1.0, 1e300, 1e300]})}, {"p": 1}))
     (row,) = report.variables
-    assert row.stderr == pytest.approx(1e300 * np.std([0.0, 0.0, 1.0], ddof=1) / np.sqrt(3))
-    assert "worth 2 rows without bias" in to_html(report)
+    assert row.stderr == pytest.approx(1e300 * np.std([0.0, 0.0, 1.0, 1.0], ddof=1) / np.sqrt(4))
+    assert "worth 3 rows without bias" in to_html(report)
     fit = vardi.debias({"p": np.arange(3.0)}, {"p": 1})
     columns = (Column("x", np.array([-1.7e308, 0.0, 1.7e308])),)
     described = fit.parts.describe(columns)
@@ -194,7 +194,7 @@ def test_overlap_is_that_of_the_verdict(strata):
     assert (links["low", "middle"].first_in_second, links["low", "middle"].second_in_first) == (90, 33)
     assert [link.weakest for link in overlap.links if (link.first, link.second) == ("middle", "high")] == [True]
     assert overlap.bridging == pytest.approx(strata.trust.bridging)
-    assert sum(link.bridging for link in overlap.links if "low" in (link.first, link.second)) == pytest.approx(
+    assert sum(link.bridging for link in overlap.links if "high" in (link.first, link.second)) == pytest.approx(
         strata.trust.bridging
     )
     assert overlap.shares[0] == pytest.approx((1.0, 33 / 120, 0.0))
@@ -267,8 +267,7 @@ def test_a_sound_fit_is_called_sound(strata):
     headline = compute(strata).headline
     assert headline.level == "good"
     assert headline.text == "The 3 samples can be compared, and together they speak for the population."
-    assert "the weakest link holds by 23 rows" in said(compute(strata))
-    assert "About 24.1 rows bridge the weakest cut" in said(compute(strata))
+    assert "the weakest cut: 15 rows bridge 'low', 'middle' and 'high'." in said(compute(strata))
     assert "The mean of x0 is 0.477 ± 0.035 in the population, where the pooled rows alone say 0.4288" in said(
         compute(strata)
     )
@@ -277,23 +276,17 @@ def test_a_sound_fit_is_called_sound(strata):
 def test_a_row_that_carries_an_error_is_warned_of(houses):
     report = compute(houses)
     assert report.headline.level == "doubt"
-    assert report.headline.points[0].text == (
-        "One row carries much of the variance of DIS (26%): these errors are rough ones."
-    )
-    assert report.headline.text.endswith("There is a warning below.")
+    assert report.headline.points[0].text.startswith("A few rows weigh most in the mean of 'ZN'")
+    assert report.headline.text == "The debiased sample can be used with care: read the warnings first."
 
 
 def test_withheld_errors_are_said_and_not_shown(weak):
     report = compute(weak)
     assert report.headline.level == "bad"
-    assert report.headline.text.startswith("Too few rows join the samples for standard errors.")
+    assert report.headline.text.startswith("Some estimates rest on too few rows for standard errors, and are rough.")
     assert np.isnan([(row.stderr, row.low) for row in report.variables]).all()
-    assert np.isnan([sample.stderr for sample in report.samples]).all()
-    assert set(report.distributions[0].low) == {None}
     assert report.next_rows == ()
-    assert report.advice[0].text.startswith(
-        "Rows that both sides of the weakest cut could draw: about 6.2 times as many as there are."
-    )
+    assert report.advice[0].text.startswith("Rows that both sides of the weakest cut could draw, or a new sample")
     html = to_html(report)
     assert "error withheld" in html
     assert not re.search(r">[^<]*\bnan\b[^<]*<", html)
@@ -342,7 +335,7 @@ def test_samples_left_out_are_named():
 
 
 def test_one_sample_alone():
-    report = compute(vardi.debias({"only": np.arange(1.0, 50.0)}, {"only": "x"}))
+    report = compute(vardi.debias({"only": np.arange(10.0, 90.0)}, {"only": "x"}))
     assert report.headline.text.startswith(
         "One sample, weighted by the inverse of its bias, speaks for the population."
     )
@@ -352,10 +345,9 @@ def test_one_sample_alone():
 
 def test_one_row_alone():
     report = compute(vardi.debias({"p": np.array([2.0])}, {"p": 1}))
-    assert report.headline.text.startswith("One row shows no spread, so there are no standard errors.")
+    assert report.headline.text.startswith("Some estimates rest on too few rows for standard errors, and are rough.")
     assert "There is one row, and its weight is 1." in said(report)
     assert math.isnan(report.overlap.bridging)
-    assert report.samples_note == "Errors are withheld: one row shows no spread."
     page = " ".join(re.sub("<[^>]*>", "", to_html(report)).split())
     assert "One row carries all weight." in page
     assert not re.search(r"\b1 rows|\b1 row are|\b1 row of largest weight carry\b|join the samples", page)
@@ -495,7 +487,11 @@ def test_lazy_fits_have_the_same_sections(make, tmp_path):
     fit = vardi.debias({name: frame.lazy() for name, frame in frames.items()}, design.biases)
     lazy = compute(fit)
     for one, other in zip((*lazy.variables, *lazy.samples), (*eager.variables, *eager.samples), strict=True):
-        for name, value in dataclasses.asdict(other).items():
+        if hasattr(one, "law"):
+            assert (one.df, one.tail_index) == pytest.approx((other.df, other.tail_index), rel=1e-8, nan_ok=True)
+        for name, value in vars(other).items():
+            if name == "law":
+                continue
             found = getattr(one, name)
             assert found == (value if isinstance(value, str | dict) else pytest.approx(value, rel=1e-8)), name
     assert lazy.overlap.bridging == pytest.approx(eager.overlap.bridging)
@@ -559,7 +555,7 @@ def test_any_number_of_samples(K):
     long = "The declared biases were not checked: fit.check_biases() would take long here."
     assert (report.check.text == long) == (K == 300)
     if K <= 20:
-        drawn = graphs.graph(report.overlap)
+        drawn = graphs.graph(report.overlap, weak=False)
         for node in drawn.nodes:
             width = 7.6 * len(node.label)
             left = node.label_x - {"start": 0.0, "middle": width / 2, "end": width}[node.anchor]

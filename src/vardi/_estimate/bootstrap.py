@@ -24,8 +24,9 @@ import joblib
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from vardi._estimate.estimates import Estimate, quantile_of_normal
+from vardi._estimate.estimates import Estimate
 from vardi._estimate.group_bootstrap import GroupRefits
+from vardi._estimate.intervals import quantile_of_normal
 from vardi._estimate.resampling import Kind, Plan, group_codes, make_plan
 from vardi._inputs.frames.functions import is_function, name_of
 from vardi._rows import Rows

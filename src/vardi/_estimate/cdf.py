@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
-from vardi._estimate.estimates import Estimate, quantile_of_normal
+from vardi._estimate.estimates import Estimate
+from vardi._estimate.intervals import quantile_of_normal
 from vardi._estimate.tangent import Tangent
 from vardi._rows.grouping import membership
 from vardi._rows.weighted import WeightedRows
@@ -90,6 +91,34 @@ class Steps(Protocol):
     def covariance(self, grid: Floats, value: Floats, tangent: Tangent) -> Floats: ...
 
 
+@dataclass(frozen=True, eq=False)
+class Woodruff:
+    """The interval of a quantile: the quantiles at q -+ z times the error of F there.
+
+    Attributes
+    ----------
+    steps : Steps
+        Where F steps.
+    q : float
+        Of which probability it is the quantile.
+    stderr : float
+        The error of F there.
+    """
+
+    steps: Steps = field(repr=False)
+    q: float
+    stderr: float
+
+    df = math.inf
+
+    def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
+        """Return the ends; infinite where F -+ its margin is beyond 0 or 1."""
+        margin = quantile_of_normal(level) * self.stderr
+        low = self.steps.inverse(self.q - margin) if self.q > margin else -math.inf
+        high = self.steps.inverse(self.q + margin) if self.q + margin < 1.0 else math.inf
+        return low, high
+
+
 class DebiasedCdf:
     r"""The weighted distribution function of a column, :math:`F(t) = \sum_i \pi_i 1\{x_i \le t\}`.
 
@@ -99,13 +128,13 @@ class DebiasedCdf:
     >>> design = vardi.datasets.length_bias(seed=1)
     >>> cdf = vardi.debias(design.samples, design.biases).cdf("x")
     >>> print(cdf(3.0))
-    0.556 ± 0.026 (95%: 0.505 to 0.607)
+    0.556 ± 0.026 (95%: 0.505 to 0.606)
     >>> print(cdf.quantile(0.5))
     2.72 ± 0.11 (95%: 2.58 to 3.00)
     """
 
-    def __init__(self, tangent: Tangent, steps: Steps, *, trusted: bool) -> None:
-        self._tangent, self._steps, self._trusted = tangent, steps, trusted
+    def __init__(self, tangent: Tangent, steps: Steps) -> None:
+        self._tangent, self._steps = tangent, steps
 
     @property
     def x(self) -> Floats:
@@ -123,15 +152,15 @@ class DebiasedCdf:
     def __call__(self, t: Any, level: float = 0.95) -> Any:
         """Return F(t): an Estimate for a number, Estimates for several."""
         points = points_of(t)
-        estimates = self._tangent.estimates(self._steps.below(points), level, trusted=self._trusted)
+        estimates = self._tangent.estimates(self._steps.below(points), level)
         return estimates[0] if np.ndim(t) == 0 else estimates
 
     def quantile(self, q: float, level: float = 0.95) -> Estimate:
         """Return the smallest x with F(x) >= q.
 
         Its interval is Woodruff's: the quantiles at q -+ z times the error of F there, which needs no density. The
-        standard error is the half width of that interval over z. Where q -+ that margin lies beyond 0 or 1, the rows
-        set no bound: that end is infinite, and there is no standard error.
+        standard error is the half width of the interval at ``level`` over z. Where q -+ that margin lies beyond 0 or 1,
+        the rows set no bound: that end is infinite, and there is no standard error.
         """
         if np.ndim(q):
             raise MismatchError(
@@ -146,14 +175,10 @@ class DebiasedCdf:
                 got=(q,),
             )
         value = self._steps.inverse(q)
-        z = quantile_of_normal(level)
-        margin = z * self(self._steps.before_last(value), level).stderr
-        if math.isnan(margin):
-            return Estimate(value, math.nan, level)
-        low = self._steps.inverse(q - margin) if q > margin or not margin else -math.inf
-        high = self._steps.inverse(q + margin) if q + margin < 1.0 or not margin else math.inf
-        stderr = (high - low) / (2.0 * z) if math.isfinite(high - low) else math.nan
-        return Estimate(value, stderr, level, interval=(low, high))
+        law = Woodruff(self._steps, q, self(self._steps.before_last(value), level).stderr)
+        low, high = law.ends(value, math.nan, level)
+        stderr = (high - low) / (2.0 * quantile_of_normal(level)) if math.isfinite(high - low) else math.nan
+        return Estimate(value, stderr, level, law=law)
 
     def band(self, level: float = 0.95, *, draws: int = 1000, seed: int = 0) -> Band:
         r"""Return a band that covers the whole function at once.
@@ -174,8 +199,6 @@ class DebiasedCdf:
         """
         quantile_of_normal(level)
         grid, value = self._steps.grid(GRID, TAIL)
-        if not self._trusted:
-            return Band(grid, value, np.full(len(grid), math.nan), np.full(len(grid), math.nan), level)
         covariance = self._steps.covariance(grid, value, self._tangent)
         stderr = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         free = stderr > FIXED

@@ -8,26 +8,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import ndtri
 
+from vardi._estimate.intervals import REFUSED, Affine, Declared, Law, Share, Student, Transformed, quantile_of_normal
 from vardi._types import Floats
 from vardi.errors import MismatchError
 
 if TYPE_CHECKING:
     from vardi._estimate.tangent import Influence
 
-ROUNDING = 1e-12  # of a value: below it an error says how numbers are rounded, and nothing of the rows
-
-
-def quantile_of_normal(level: float) -> float:
-    """Return z such that a normal variable lies within z standard deviations with the given probability."""
-    if not isinstance(level, int | float | np.number) or not 0.0 < level < 1.0:
-        raise MismatchError(
-            f"The level {level} is no probability of an interval. Give a number between 0 and 1, such as 0.95.",
-            expected=("between 0 and 1",),
-            got=(level,),
-        )
-    return float(ndtri(0.5 + level / 2.0))
+ROUNDING = 1e-12  # of what is added up: below it an error says how numbers are rounded, and nothing of the rows
+NORMAL = Student()
 
 
 @dataclass(frozen=True)
@@ -42,11 +32,14 @@ class Estimate:
     value : float
         The estimate.
     stderr : float
-        Its standard error; NaN where the samples overlap too little to give one.
+        Its standard error; NaN where too few rows speak of it to give one.
     interval : tuple of float
         Lower and upper end of the confidence interval.
     level : float
         Its nominal coverage.
+    law : Law
+        What the interval is made by, at this level and at others: Student's t by default with infinite degrees of
+        freedom, which is the normal law.
 
     Examples
     --------
@@ -60,19 +53,25 @@ class Estimate:
     level: float = 0.95
     interval: tuple[float, float] = (math.nan, math.nan)
     influence: Influence | None = field(default=None, repr=False, compare=False)
+    law: Law = field(default=NORMAL, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        quantile_of_normal(self.level)  # refuses what is no level
         if math.isnan(self.interval[0]):
-            half = quantile_of_normal(self.level) * self.stderr
-            object.__setattr__(self, "interval", (self.value - half, self.value + half))
+            object.__setattr__(self, "interval", self.law.ends(self.value, self.stderr, self.level))
 
     @classmethod
-    def from_influence(
-        cls, value: float, influence: Influence, level: float = 0.95, *, trusted: bool = True
-    ) -> Estimate:
+    def from_influence(cls, value: float, influence: Influence, level: float = 0.95) -> Estimate:
         """Return the estimate whose error is the deviation of its influence values."""
-        stderr = math.sqrt(max(float(influence.covariance()[0, 0]), 0.0)) if trusted else math.nan
-        return cls(float(value), stderr, level, influence=influence)
+        spread = influence.spread()
+        law = influence.laws(spread)[0]
+        stderr = math.nan if law.df < REFUSED else float(spread.stderr[0])
+        return cls(float(value), stderr, level, influence=influence, law=law)
+
+    @property
+    def df(self) -> float:
+        """Degrees of freedom of the standard error; infinite where its own error is not taken into account."""
+        return self.law.df
 
     @property
     def z(self) -> float:
@@ -80,18 +79,20 @@ class Estimate:
         return self.value / self.stderr if self.stderr else math.nan
 
     def at(self, level: float) -> Estimate:
-        """Return the same estimate with an interval of another level."""
+        """Return the same estimate with an interval of another level, made on the same scale."""
         return replace(self, level=level, interval=(math.nan, math.nan))
 
     def log(self) -> Estimate:
         """Return the estimate of the logarithm."""
+        if isinstance(self.law, Transformed) and self.law.by is np.exp:
+            return self.law.of.at(self.level)
         return self._map(math.log(self.value), 1.0 / self.value)
 
     def exp(self) -> Estimate:
         """Return the estimate of the exponential; its interval is that of the exponent, transformed."""
         with np.errstate(over="ignore"):  # beyond e^709 only the log has a number
-            value, low, high = (float(x) for x in np.exp([self.value, *self.interval]))
-            return replace(self._map(value, value), interval=(low, high))
+            value = float(np.exp(self.value))
+        return self._map(value, value, self.law if isinstance(self.law, Declared) else Transformed(self, np.exp))
 
     def __add__(self, other: Any) -> Estimate:
         return self._join(other, lambda a, b: (a + b, 1.0, 1.0))
@@ -103,7 +104,8 @@ class Estimate:
         return self._join(other, lambda a, b: (a * b, b, a))
 
     def __truediv__(self, other: Any) -> Estimate:
-        return self._join(other, lambda a, b: (a / b, 1.0 / b, -a / b**2))
+        ratio = self._join(other, lambda a, b: (a / b, 1.0 / b, -a / b / b))
+        return ratio._share_among(self.law, other.law) if isinstance(other, Estimate) else ratio
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -121,11 +123,15 @@ class Estimate:
 
     def __str__(self) -> str:
         if math.isnan(self.stderr):
-            return f"{self.value:.4g} ({self._one_sided() or 'no error can be given'})"
-        if self.stderr <= ROUNDING * abs(self.value):
+            few = ": it rests on too few rows" if self.df < REFUSED else ""
+            return f"{self.value:.4g} ({self._one_sided() or f'no error can be given{few}'})"
+        if isinstance(self.law, Declared):
             return f"{self.value:.6g} (known, but for rounding)"
+        if not self.stderr:
+            return f"{self.value:.6g} (the same on all rows)"
         value, stderr, low, high = with_digits_of(self.stderr, self.value, self.stderr, *self.interval)
-        return f"{value} ± {stderr} ({100 * self.level:g}%: {low} to {high})"
+        said = self.law if isinstance(self.law, Share) else ""
+        return f"{value} ± {stderr} ({100 * self.level:g}%: {low} to {high}{said})"
 
     def _one_sided(self) -> str:
         """Return the bound that there is on one side only; an empty text where there is none."""
@@ -135,28 +141,60 @@ class Estimate:
     def __format__(self, spec: str) -> str:
         return format(self.value, spec) if spec else str(self)
 
-    def _map(self, value: float, slope: float) -> Estimate:
+    def _map(self, value: float, slope: float, law: Law | None = None) -> Estimate:
         influence = None if self.influence is None else self.influence @ np.array([[slope]])
-        return Estimate(value, abs(slope) * self.stderr, self.level, influence=influence)
+        law = Student(self.df) if law is None else law
+        return Estimate(value, abs(slope) * self.stderr, self.level, influence=influence, law=law)
 
     def _join(self, other: Any, rule: Any) -> Estimate:
         if not isinstance(other, Estimate):
             if not isinstance(other, int | float | np.number):
                 return NotImplemented
             value, slope, _ = rule(self.value, float(other))
-            return self._map(value, slope)
-        mine_of, others_of = self.influence, other.influence
-        if mine_of is None or others_of is None or mine_of.measure is not others_of.measure:
+            keeps = isinstance(self.law, Student | Declared)
+            return self._map(
+                value, slope, self.law if keeps else Transformed(self, Affine(slope, value - slope * self.value))
+            )
+        self._require_one_fit_and_level(other)
+        assert self.influence is not None
+        assert other.influence is not None
+        value, mine, others = rule(self.value, other.value)
+        influence = self.influence @ np.array([[mine]]) + other.influence @ np.array([[others]])
+        joined = Estimate.from_influence(value, influence, self.level)
+        if joined.stderr <= ROUNDING * (abs(mine) * self.stderr + abs(others) * other.stderr):
+            return Estimate(value, 0.0, self.level, influence=influence)  # they cancel on every row
+        return joined
+
+    def _share_among(self, holds: Law, base: Law) -> Estimate:
+        """Return a ratio, which is a share where the numerator is, of the rows that the denominator is a share of."""
+        if not isinstance(holds, Share) or not isinstance(base, Share) or holds.holds is None or base.holds is None:
+            return self
+        assert self.influence is not None
+        found = self.influence.measure.among(holds.holds, base.holds)
+        if found is None:
+            return self
+        spread = self.influence.spread()
+        events, others, weights = found
+        law = Share.of(self.value, float(spread.stderr[0]), events, others, lambda: weights)
+        stderr = law.least_error if law.is_one_sided else float(spread.stderr[0])
+        return Estimate(self.value, stderr, self.level, influence=self.influence, law=law)
+
+    def _require_one_fit_and_level(self, other: Estimate) -> None:
+        mine, others = self.influence, other.influence
+        if mine is None or others is None or mine.measure is not others.measure:
             raise MismatchError(
                 "The estimates come from different fits, so their correlation is unknown. Combine estimates of one "
                 "fit.",
                 expected=("estimates of one fit",),
                 got=("estimates of different fits",),
             )
-        value, mine, others = rule(self.value, other.value)
-        trusted = not (math.isnan(self.stderr) or math.isnan(other.stderr))
-        influence = mine_of @ np.array([[mine]]) + others_of @ np.array([[others]])
-        return Estimate.from_influence(value, influence, self.level, trusted=trusted)
+        if self.level != other.level:
+            raise MismatchError(
+                f"The intervals of the estimates have levels {self.level:g} and {other.level:g}, and their combination "
+                f"can have only one. Bring them to one level first, as by .at({self.level:g}).",
+                expected=(self.level,),
+                got=(other.level,),
+            )
 
 
 @dataclass(frozen=True)
@@ -168,26 +206,38 @@ class Estimates:
     values : ndarray of shape (m,)
         The estimates.
     covariance : ndarray of shape (m, m)
-        Their covariance; NaN where the samples overlap too little to give one.
+        Their covariance; NaN where too few rows speak of them to give one.
     level : float
         Nominal coverage of the intervals.
+    errors : ndarray of shape (m,), optional
+        Standard errors, where squares of these are too large or too small for a number.
+    laws : tuple of Law, optional
+        What each interval is made by; the normal law by default.
     """
 
     values: Floats
     covariance: Floats
     level: float = 0.95
     influence: Influence | None = field(default=None, repr=False, compare=False)
+    errors: Floats | None = field(default=None, repr=False, compare=False)
+    laws: tuple[Law, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def stderr(self) -> Floats:
         """Standard errors."""
+        if self.errors is not None:
+            return self.errors
         return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))  # which rounding may take below 0
+
+    @property
+    def df(self) -> Floats:
+        """Degrees of freedom of each standard error."""
+        return np.array([estimate.df for estimate in self])
 
     @property
     def interval(self) -> Floats:
         """Lower and upper ends, of shape (m, 2); each covers on its own, not all together."""
-        half = quantile_of_normal(self.level) * self.stderr
-        return np.column_stack([self.values - half, self.values + half])
+        return np.array([estimate.interval for estimate in self])
 
     def __len__(self) -> int:
         return len(self.values)
@@ -197,7 +247,8 @@ class Estimates:
 
     def __getitem__(self, j: int) -> Estimate:
         influence = None if self.influence is None else self.influence.column(j)
-        return Estimate(float(self.values[j]), float(self.stderr[j]), self.level, influence=influence)
+        law = self.laws[j] if self.laws else NORMAL
+        return Estimate(float(self.values[j]), float(self.stderr[j]), self.level, influence=influence, law=law)
 
     def __str__(self) -> str:
         return "\n".join(str(estimate) for estimate in self)

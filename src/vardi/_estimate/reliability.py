@@ -1,178 +1,106 @@
-"""When not to trust the asymptotics: too few rows bridge the samples, or a few weights carry everything."""
+"""When not to trust the asymptotics: where an error rests on few rows, or on the few largest of very many."""
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-import numpy as np
-
-from vardi._estimate.tangent import Tangent
+from vardi._estimate.bridge import Bridge
+from vardi._estimate.intervals import DOUBTED, HEAVY, REFUSED, Law, Student, Transformed
 from vardi._inputs.pool import Name
-from vardi._rows.variance import Strata
-from vardi._solve.newton import Solution
-from vardi._types import Floats, Integers
 from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import show
-
-if TYPE_CHECKING:
-    from vardi._fit.sample import DebiasedSample
-
-REFUSED = 5.0  # bridging rows below which no standard error is given
-DOUBTED = 15.0  # bridging rows below which it comes with a warning
-HEAVY = 0.4  # tail index of the weights from which their variance may be infinite (Hill's estimate is biased low)
-TAIL = 0.05  # share of the largest weights that the tail index is read from
-CARRIES = 0.2  # share of a variance from which one row is too much
-BLAMED = 10  # rows of largest weight whose samples are named
-ROWS = 400  # rows from which a tail of five per cent says anything
 
 
 @dataclass(frozen=True)
 class Trust:
-    """What standard errors rest on.
+    """What the standard errors of a fit rest on: the worst over its log normalisers and the means that are shown.
 
     Attributes
     ----------
+    df : float
+        The smallest degrees of freedom; below 10 an error is rough, below 3 none is given.
+    tail_index : float
+        The largest tail index of influence values; above 1/2 their variance is infinite. NaN where none was asked for.
     bridging : float
-        B = sum_i p_iA (1 - p_iA) over the cut A where the samples overlap least: the rows that could as well have come
-        from the other side. For two samples Var(log Omega_1 / Omega_2) = 1/B - 1/n_1 - 1/n_2. Infinite for one sample,
-        unless that is a single row.
+        Rows that bridge the smallest cut between samples; infinite for one sample.
     cut : tuple of two tuples
         The samples on either side of it.
-    tail_index : float
-        Hill's index of the largest weights; above 1/2 their variance is infinite. NaN where rows are few.
-    blame : tuple
-        The samples that hold the largest weights.
+    messages : tuple of str
+        What is to be said, most severe first; empty where all is well.
     """
 
+    df: float
+    tail_index: float
     bridging: float
     cut: tuple[tuple[Name, ...], tuple[Name, ...]]
-    tail_index: float
-    blame: tuple[Name, ...]
+    messages: tuple[str, ...]
 
     @classmethod
-    def of(
-        cls,
-        influence: Tangent,
-        solution: Solution,
-        names: tuple[Name, ...],
-        tail: tuple[float, Sequence[int]],
-        groups: Integers | None = None,
-    ) -> Trust:
-        """Measure it at a solution, given the tail index of the weights and the samples of the largest."""
-        sampled = influence.sampled
-        above = np.flatnonzero((solution.cut > 0) & sampled)
-        if groups is not None and groups.max() > 0:  # only the samples of a group are compared
-            sampled = sampled & (groups == (groups[above[0]] if len(above) else -2))
-        side = (solution.cut > 0) & sampled
-        indicator = side.astype(np.float64)
-        gram = influence.sums.gram
-        inside = gram(indicator) if callable(gram) else gram @ indicator
-        bridging = float(inside[sampled & ~side].sum())
-        index, blamed = tail
-        return cls(
-            bridging if sampled.sum() > 1 else np.inf if influence.n > 1 else 0.0,
-            (
-                tuple(name for name, is_in in zip(names, side, strict=True) if is_in),
-                tuple(name for name, is_in in zip(names, sampled & ~side, strict=True) if is_in),
-            ),
-            index,
-            tuple(names[k] for k in blamed),
-        )
+    def of(cls, laws: Mapping[str, Law], bridge: Bridge, names: Sequence[Name]) -> Trust:
+        """Judge estimates by their laws, each under what it is called."""
+        found = {what: own for what, law in laws.items() if (own := _student(law)) is not None}
+        df = min((law.df for law in found.values()), default=math.inf)
+        tail = max((law.tail for law in found.values() if not math.isnan(law.tail)), default=math.nan)
+        said = doubts(names, list(found), list(found.values()))
+        if said and df < DOUBTED and all(bridge.cut):
+            said = (*said, f"The samples are joined least firmly here: {bridge}.")
+        return cls(df, tail, bridge.rows, bridge.cut, said)
 
     @property
     def errors_hold(self) -> bool:
-        """Whether a standard error is given at all."""
-        return self.bridging >= REFUSED
-
-    @property
-    def messages(self) -> tuple[str, ...]:
-        """What is to be said, most severe first; empty where all is well."""
-        return self.of_overlap + self.of_tail
-
-    @property
-    def of_overlap(self) -> tuple[str, ...]:
-        """What is to be said of the rows that bridge the samples."""
-        if self.bridging >= DOUBTED:
-            return ()
-        if not all(self.cut):
-            return ("One row shows no spread, so no standard error is given. Add rows.",)
-        answer = "standard errors may be too small" if self.errors_hold else "no standard error is given"
-        return (
-            f"Only {self.bridging:.1f} rows bridge {show(self.cut[0])} and {show(self.cut[1])}, so {answer}: their "
-            "relative weight rests on these few. Add a sample that lies between them, or more rows where they overlap; "
-            "bootstrap() shows the spread there is.",
-        )
-
-    @property
-    def of_tail(self) -> tuple[str, ...]:
-        """What is to be said of the largest weights."""
-        if not self.tail_index > HEAVY:
-            return ()
-        return (
-            f"The largest weights have tail index {self.tail_index:.2f} (of {show(self.blame)}), and from 0.5 on the "
-            "variance is infinite: standard errors are then too small however many rows there are. Add a sample that "
-            "covers the rows of large weight.",
-        )
+        """Whether all standard errors are given."""
+        return self.df >= REFUSED
 
 
-def weight_tail(weights: Floats, source: Integers, times: Floats | None = None) -> tuple[float, list[int]]:
-    """Return Hill's index of the largest weights, and the samples of the very largest.
+def doubts(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law]) -> tuple[str, ...]:
+    """Return what is to be said of estimates with these laws: of the one with the fewest rows, and of the tails.
 
     Parameters
     ----------
-    weights, source : ndarray of shape (n,)
-        Weight and sample of each row.
-    times : ndarray of shape (n,), optional
-        How many equal rows it stands for, where such were collapsed; one by default.
+    names : sequence
+        The samples.
+    what : sequence of str
+        What the estimates are called.
+    laws : sequence of Law
+        What their intervals are made by.
     """
-    total = len(weights) if times is None else int(times.sum())
-    if total < ROWS:
-        return np.nan, [int(source[np.argmax(weights)])]
-    count = int(TAIL * total)
-    most = min(count + 1, len(weights))
-    largest = np.argpartition(weights, -most)[-most:]
-    largest = largest[np.argsort(-weights[largest], kind="stable")]
-    before = np.arange(most) if times is None else np.cumsum(times[largest]) - times[largest]
-    largest, before = largest[before <= count], before[before <= count]
-    logs, blamed = np.log(weights[largest]), np.unique(source[largest[before < BLAMED]]).tolist()
-    if len(np.unique(logs)) * 4 < count + 1:  # a few values only: weights of indicator biases are bounded
-        return np.nan, blamed
-    return float((logs - logs[-1]) @ np.diff(before, append=count + 1) / count), blamed
-
-
-def single_rows(strata: Strata, squares: Floats) -> tuple[Floats, Integers]:
-    """Return the largest share of each variance that one row carries, and which row that is.
-
-    Parameters
-    ----------
-    strata : Strata
-        Sample and count of each row.
-    squares : ndarray of shape (n, m)
-        Squared deviations of influence values, with the variance as their sum. A row that stands for many is not one
-        row: each of those has its part.
-    """
-    total = squares.sum(axis=0)
-    if strata.counts is not None:
-        squares = squares / np.maximum(strata.counts, 1.0)[:, None]
-    return np.divide(squares.max(axis=0), total, out=np.zeros(len(total)), where=total > 0), squares.argmax(axis=0)
-
-
-def warn_of_single_rows(shares: Floats, where: Sequence[str]) -> None:
-    """Warn where one row carries much of a variance: the error then rests on that row."""
-    worst = int(np.argmax(shares))
-    if shares[worst] > CARRIES:
-        warnings.warn(
-            f"{where[worst]} carries {shares[worst]:.0%} of the variance, so the error rests on that row. Look at it, "
-            "and take the error for a rough one; more rows like it would help.",
-            WeakOverlapWarning,
-            stacklevel=4,
+    found = [(one, own) for one, law in zip(what, laws, strict=True) if (own := _student(law)) is not None]
+    few = min(found, key=lambda pair: pair[1].df, default=None)
+    heavy = max((pair for pair in found if pair[1].tail > HEAVY), key=lambda pair: pair[1].tail, default=None)
+    said = []
+    if few is not None and few[1].df < DOUBTED:
+        df = f"{few[1].df:.1f} degrees of freedom"
+        said.append(
+            f"No standard error is given for {few[0]}: it rests on too few rows ({df}). {_remedy(few[1], names)}"
+            if few[1].df < REFUSED
+            else f"The standard error of {few[0]} rests on few rows ({df}), so that it is a rough one. "
+            f"{_remedy(few[1], names)}"
         )
+    if heavy is not None:
+        said.append(
+            f"A few rows weigh most in {heavy[0]}: what rows add to it has tail index {heavy[1].tail:.2f}, and if that "
+            "is above 0.5 with more rows too, the variance is infinite and the standard error too small. "
+            f"{_remedy(heavy[1], names)}"
+        )
+    return tuple(said)
 
 
-def require_trust(fit: DebiasedSample, stacklevel: int = 3, *, tail: bool = True) -> None:
-    """Warn of everything that makes errors doubtful; comparisons of samples do not rest on the tail of the weights."""
-    for message in fit.trust.messages if tail else fit.trust.of_overlap:
+def warn_of_doubt(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law], stacklevel: int = 3) -> None:
+    """Warn of errors that rest on few rows: one message for the worst estimate of a call."""
+    for message in doubts(names, what, laws)[:1]:
         warnings.warn(message, WeakOverlapWarning, stacklevel=stacklevel)
+
+
+def _student(law: Law) -> Student | None:
+    """Return the law of an estimate, or of the one that it is made of, where that is Student's."""
+    while isinstance(law, Transformed):
+        law = law.of.law
+    return law if isinstance(law, Student) else None
+
+
+def _remedy(law: Student, names: Sequence[Name]) -> str:
+    of = f" of {show([names[law.most]])}" if law.most >= 0 else ""
+    return f"Add rows like those{of} that carry it, or a sample that draws such rows more often."

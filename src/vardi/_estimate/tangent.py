@@ -15,6 +15,7 @@ vectors longer. A known value with an error moves the estimate too: by the part 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -22,10 +23,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._estimate.estimates import Estimates
-from vardi._rows.contract import Coordinates, Sums
+from vardi._estimate.estimates import ROUNDING, Estimates
+from vardi._estimate.intervals import REFUSED, Declared, Law, Share, Student
+from vardi._rows.contract import Coordinates, Evenness, Means, Sums
+from vardi._rows.variance import Spread
 from vardi._solve.laplacian import Laplacian, restricted
 from vardi._types import Floats, Integers
+
+LIGHT = 15.0  # kurtosis of influence values up to which no law has a tail that is worth a look
+SETTLED = 50.0  # degrees of freedom that an infinite variance hardly ever leaves: its kurtosis grows like n
+FIXED = 1e-10  # of the error that known values leave out, below which they fix a mean
 
 
 class Measure(Protocol):
@@ -36,10 +43,19 @@ class Measure(Protocol):
 
     @property
     def coordinates(self) -> Coordinates: ...
+    @property
+    def evenness(self) -> Evenness: ...
     def mean(self, functions: Any) -> Floats: ...
+    def means(self, functions: Any) -> Means: ...
+    def holds(self, functions: Any, j: int) -> Any: ...
+    def range(self, functions: Any, j: int) -> tuple[float, float]: ...
+    def among(self, holds: Any, base: Any) -> tuple[float, float, Evenness] | None: ...
+    def squares(self, functions: Any, eta: Floats) -> Floats: ...
     def against(self, functions: Any, eta: Floats) -> Floats: ...
     def influence(self, functions: Any, eta: Floats, b: Floats) -> Any: ...
     def covariance(self, influence: Any) -> Floats: ...
+    def spread(self, influence: Any) -> Spread: ...
+    def tail(self, influence: Any, j: int) -> float: ...
 
 
 class Solver(Protocol):
@@ -145,6 +161,20 @@ class Influence:
         """Return the covariance of the estimates."""
         return self.measure.covariance(self.values) + self.beyond.T @ self.beyond / self.measure.n**2
 
+    def spread(self) -> Spread:
+        """Return the covariance of the estimates, and what it rests on."""
+        return self.measure.spread(self.values).beside(self.beyond / self.measure.n)
+
+    def laws(self, spread: Spread) -> list[Student]:
+        """Return what intervals of the estimates are made by: Student's t, and how heavy the tail is, if it may be."""
+        df = spread.df
+        suspect = (spread.kurtosis > LIGHT) & (df < SETTLED)
+        most = spread.within.argmax(axis=0) if len(spread.within) == len(self.measure.sizes) else -np.ones(len(suspect))
+        return [
+            Student(float(own), self.measure.tail(self.values, j) if suspect[j] else math.nan, int(most[j]))
+            for j, own in enumerate(df)
+        ]
+
 
 class Tangent:
     """A solution, seen as a map from functions on rows to estimates.
@@ -172,11 +202,13 @@ class Tangent:
 
         Functions that depend on the point themselves bring what that moves: the sums of their derivatives, (d, m).
         """
-        measure = self.measure
-        eta = measure.mean(functions)
-        a = measure.against(functions, eta)
+        eta = self.measure.mean(functions)
+        return eta, self._influence(functions, eta, moved)
+
+    def _influence(self, functions: Any, eta: Floats, moved: Floats | None = None) -> Influence:
+        a = self.measure.against(functions, eta)
         b = self.jacobian.solve(a if moved is None else a - moved)
-        return eta, Influence(measure, measure.influence(functions, eta, b), b)
+        return Influence(self.measure, self.measure.influence(functions, eta, b), b)
 
     def of_coordinates(self, directions: Floats, functions: Any) -> Influence:
         """Return the influence on linear functions of the point itself, given by directions of shape (d, m).
@@ -188,10 +220,34 @@ class Tangent:
         eta = np.zeros(directions.shape[1])
         return Influence(measure, measure.influence(functions, eta, b), b)
 
-    def estimates(self, functions: Any, level: float, *, trusted: bool) -> Estimates:
-        """Return the expectations of functions."""
-        eta, influence = self.influence(functions)
-        return estimates_of(eta, influence, level, trusted=trusted)
+    def estimates(self, functions: Any, level: float, declared: Sequence[bool] = ()) -> Estimates:
+        """Return the expectations of functions; ``declared`` says which are expressions without a column."""
+        return self.measured(functions, level, declared)[0]
+
+    def measured(self, functions: Any, level: float, declared: Sequence[bool] = ()) -> tuple[Estimates, Spread]:
+        """Return expectations, with intervals as what they are: shares, known, or means; and what errors rest on."""
+        measure, found = self.measure, self.measure.means(functions)
+        influence = self._influence(functions, found.mean)
+        spread = influence.spread()
+        stderr, laws = spread.stderr, list[Law](influence.laws(spread))
+        fixed = self._fixed(functions, found.mean, spread) if measure.coordinates.known else ()
+        for j, value in enumerate(found.mean.tolist()):
+            if (len(declared) and declared[j]) or (len(fixed) and fixed[j]):
+                laws[j] = Declared()
+            elif not found.strays[j]:
+                events, holds = float(found.events[j]), measure.holds(functions, j)
+                share = Share.of(value, stderr[j], events, self.n - events, lambda: measure.evenness, holds)
+                laws[j], stderr[j] = share, share.least_error if share.is_one_sided else stderr[j]
+            elif stderr[j] <= ROUNDING * abs(value) and len(set(measure.range(functions, j))) == 1:
+                laws[j], stderr[j] = Student(self.n - 1.0), 0.0
+        return estimates_with(found.mean, influence, spread.covariance, stderr, laws, level), spread
+
+    def _fixed(self, functions: Any, eta: Floats, spread: Spread) -> Sequence[bool]:
+        """Tell where exact known values fix the mean of a function that is not the same on all rows."""
+        with np.errstate(over="ignore"):
+            naive = np.diag(self.measure.squares(functions, eta)) / self.n**2
+        small = (naive > 0) & np.isfinite(naive) & (spread.stderr <= FIXED * np.sqrt(naive))
+        return [is_small and len(set(self.measure.range(functions, j))) > 1 for j, is_small in enumerate(small)]
 
     # what looks at rows in memory
 
@@ -240,14 +296,25 @@ class Tangent:
         eta, influence = self.influence(values)
         return eta, influence.values
 
-    def covariance(self, phi: Floats, *, trusted: bool) -> Floats:
-        """Return the covariance of the estimates with influence values phi, NaN where it is not to be trusted."""
-        if not trusted:
-            return np.full((phi.shape[1], phi.shape[1]), math.nan)
+    def covariance(self, phi: Floats) -> Floats:
+        """Return the covariance of the estimates with influence values phi."""
         return self.measure.covariance(phi)
 
 
-def estimates_of(values: Floats, influence: Influence, level: float = 0.95, *, trusted: bool = True) -> Estimates:
-    """Return values as estimates whose errors are the deviations of their influence values, NaN if not trusted."""
-    covariance = influence.covariance() if trusted else np.full((len(values), len(values)), math.nan)
-    return Estimates(values, covariance, level, influence=influence)
+def estimates_of(values: Floats, influence: Influence, level: float = 0.95) -> Estimates:
+    """Return values as estimates whose errors are the deviations of their influence values."""
+    spread = influence.spread()
+    return estimates_with(values, influence, spread.covariance, spread.stderr, influence.laws(spread), level)
+
+
+def estimates_with(
+    values: Floats, influence: Influence, covariance: Floats, stderr: Floats, laws: Sequence[Law], level: float
+) -> Estimates:
+    """Return values as estimates; errors that rest on too few rows are withheld."""
+    withheld = np.array([law.df < REFUSED for law in laws])
+    stderr = np.where(withheld, math.nan, stderr)
+    covariance = np.where(withheld | withheld[:, None], math.nan, covariance)
+    for j, law in enumerate(laws):
+        if isinstance(law, Share) and law.is_one_sided:
+            covariance[j, j] = stderr[j] ** 2
+    return Estimates(values, covariance, level, influence, stderr, tuple(laws))

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,9 @@ from vardi._estimate.estimates import Estimate
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust
 from vardi._facts.bias_notes import bias_notes
+from vardi._facts.check import UNASKED, Check, check_of
 from vardi._facts.columns import Column, ColumnFacts
+from vardi._facts.conclusion import Conclusion, conclude
 from vardi._facts.parts import Fit, Given, WeightSums
 from vardi._inputs.pool import Name
 from vardi._solve.identify import Verdict
@@ -100,6 +103,8 @@ class Account:
         Parameters of biases, by sample.
     solution, verdict, trust : Solution, Verdict, Trust
         How it was solved, through which rows the samples are compared, and what errors rest on.
+    check : Check
+        Whether the samples agree with their declared biases, where that takes little time.
     """
 
     length: int
@@ -121,6 +126,13 @@ class Account:
     solution: Solution = field(compare=False)
     verdict: Verdict = field(compare=False)
     trust: Trust = field(compare=False)
+    check: Check
+
+    @property
+    def conclusion(self) -> Conclusion:
+        """The verdict in a sentence."""
+        left_out = sum(sample.left_out for sample in self.samples)
+        return conclude(self.trust, self.check, self.known_check, len(self.sampled), left_out)
 
     @property
     def sampled(self) -> tuple[SampleFacts, ...]:
@@ -167,9 +179,7 @@ class Account:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is to be said beneath the tables: what is odd, and why some numbers are not there."""
-        notes = [*self.bias_notes]
-        if self.samples_note and self.trust.errors_hold:  # else the doubts say it
-            notes.append(self.samples_note)
+        notes = [*self.bias_notes, *([self.samples_note] if self.samples_note else [])]
         if self.unasked and not self.variables:
             notes.append(
                 "No means are shown: the rows are in their engine, which would have to read them all again. Ask for "
@@ -184,7 +194,9 @@ class Account:
         return tuple(notes)
 
 
-def account(fit: Fit, columns: Sequence[Column], *, note: str = "", more: int = 0) -> Account:
+def account(
+    fit: Fit, columns: Sequence[Column], *, note: str = "", more: int = 0, named: Mapping[str, Any] | None = None
+) -> Account:
     """Compute the account of a fit.
 
     Parameters
@@ -195,12 +207,15 @@ def account(fit: Fit, columns: Sequence[Column], *, note: str = "", more: int = 
         What to look at.
     note, more : str, int
         On columns that are not looked at, and how many there are.
+    named : mapping, optional
+        What was asked for by name: the biases are tested on these where they read no column.
     """
     parts, given = fit.parts, fit.parts.given()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakOverlapWarning)  # the account says it
         sums, verdict = parts.weight_sums(), fit.identify()
-        normalisers, samples_note, log_scale = _normalisers(fit, given)
+        normalisers, samples_note, log_scale = normalisers_of(fit, given)
+        variables = parts.describe(columns) if columns else ()
         return Account(
             length=len(fit),
             rows=float(sum(fit.sizes.values())),
@@ -209,7 +224,7 @@ def account(fit: Fit, columns: Sequence[Column], *, note: str = "", more: int = 
             samples=samples_of(fit, given, sums, normalisers),
             samples_note=samples_note,
             log_scale=log_scale,
-            variables=parts.describe(columns) if columns else (),
+            variables=variables,
             variables_note=note,
             more_variables=more,
             gaps=given.gaps,
@@ -220,8 +235,16 @@ def account(fit: Fit, columns: Sequence[Column], *, note: str = "", more: int = 
             parameters=fit.parameters,
             solution=fit.solution,
             verdict=verdict,
-            trust=fit.trust,
+            trust=trust_of(fit, {} if samples_note else normalisers, variables),
+            check=check_of(fit, named) if columns or not given.unasked else UNASKED,
         )
+
+
+def trust_of(fit: Fit, normalisers: Mapping[Name, Estimate], variables: Sequence[ColumnFacts]) -> Trust:
+    """Return what the errors of normalisers and means rest on."""
+    laws = {f"the normaliser of {str(name)!r}": estimate.law for name, estimate in normalisers.items()}
+    laws |= {f"the mean of {variable.name!r}": variable.law for variable in variables}
+    return Trust.of(laws, fit.bridge, fit.names)
 
 
 def samples_of(
@@ -248,14 +271,15 @@ def samples_of(
     )
 
 
-def _normalisers(fit: Fit, given: Given) -> tuple[dict[Name, Estimate], str, bool]:
+def normalisers_of(fit: Fit, given: Given) -> tuple[dict[Name, Estimate], str, bool]:
     """Return normalisers or their logs with errors, why there are none where there are none, and whether it is logs."""
     logs = given.log or any(LOGS < abs(value) < math.inf for value in fit.log_omegas.values())
     if len(fit.names) > MOST_ERRORS or given.costs > MOST_COSTS:
-        note = "Errors of the normalisers are not computed for so many rows and samples; fit.normalisers() gives them."
+        note = (
+            "Errors of the normalisers are not computed for so many rows and samples, and what is said of errors is "
+            "said of the means alone; fit.normalisers() gives them."
+        )
         found = {name: Estimate(value, math.nan) for name, value in fit.log_omegas.items()}
     else:
-        reason = "too few rows join the samples" if all(fit.trust.cut) else "one row shows no spread"
-        note = "" if fit.trust.errors_hold else f"Errors are withheld: {reason}."
-        found = fit.log_normalisers()
+        note, found = "", fit.log_normalisers()
     return found if logs else {name: estimate.exp() for name, estimate in found.items()}, note, logs

@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from vardi._estimate.estimates import ROUNDING, quantile_of_normal
-from vardi._estimate.reliability import CARRIES, single_rows
+from vardi._estimate.estimates import Estimates
+from vardi._estimate.intervals import Declared, Law, Share, Student
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.pool import Name
-from vardi._rows.grouping import membership
+from vardi._rows.variance import Spread
 from vardi._types import Floats
 from vardi.errors import MismatchError
 
 BATCH = 4  # columns whose influence values are in memory at once
+EXTREME = 300  # powers of two from which squares are in danger
 CONSTANT = 1e-12  # spread of a column, relative to the size of its values, up to which it is rounding alone
 
 
@@ -49,6 +50,8 @@ class ColumnFacts:
         Over the pool and over the population.
     stderr : float
         Standard error of the latter; NaN where none can be given.
+    law : Law
+        What its interval is made by.
     spread : float
         Standard deviation over the population.
     worth : float
@@ -56,8 +59,6 @@ class ColumnFacts:
         constant.
     design_effect : float
         n V / Var: how many times as large the variance is as that of n rows without bias; NaN for a constant.
-    largest_row : float
-        Share of the variance that a single row carries; NaN where that is not known.
     carried : tuple of float
         Share of the variance that the rows of each sampled bias carry, in the order of the samples; may be empty.
     gain : dict
@@ -69,22 +70,22 @@ class ColumnFacts:
     pooled: float
     debiased: float
     stderr: float
+    law: Law
     spread: float
     worth: float
     design_effect: float
-    largest_row: float
     carried: tuple[float, ...]
     gain: dict[Name, float]
 
     @property
     def low(self) -> float:
         """Lower end of the 95% interval."""
-        return self.debiased - quantile_of_normal(0.95) * self.stderr
+        return self.law.ends(self.debiased, self.stderr, 0.95)[0]
 
     @property
     def high(self) -> float:
         """Upper end of the 95% interval."""
-        return self.debiased + quantile_of_normal(0.95) * self.stderr
+        return self.law.ends(self.debiased, self.stderr, 0.95)[1]
 
     @property
     def shift(self) -> float:
@@ -92,9 +93,14 @@ class ColumnFacts:
         return (self.debiased - self.pooled) / self.spread if self.spread else 0.0
 
     @property
-    def rests_on_one_row(self) -> bool:
-        """Whether a single row carries so much of the variance that the error is a rough one."""
-        return self.largest_row > CARRIES and not math.isnan(self.stderr)
+    def df(self) -> float:
+        """Degrees of freedom of the standard error; infinite for a share."""
+        return self.law.df
+
+    @property
+    def tail_index(self) -> float:
+        """Tail index of the influence values; NaN where there was no need to ask."""
+        return self.law.tail if isinstance(self.law, Student) else math.nan
 
     @property
     def difference(self) -> float:
@@ -138,60 +144,55 @@ class ColumnSums:
 
     Attributes
     ----------
-    pooled, debiased : ndarray of shape (m,)
-        Means over the pool, and over the population.
+    debiased : Estimates
+        Means over the population.
+    rests_on : Spread
+        What their errors rest on.
+    pooled : ndarray of shape (m,)
+        Means over the pool.
     variance, size : ndarray of shape (m,)
         Means of (f - debiased)^2 and of the absolute value of f over the population.
-    is_share : ndarray of bool
-        Whether f is 0 or 1 on every row.
-    carried : ndarray of shape (K, m)
-        What the rows of each bias add to the variance of ``debiased``.
-    largest : ndarray of shape (m,)
-        The largest share of that variance that one row carries.
     within : ndarray of shape (K, m), or (0, m)
-        By how much that variance falls with one more row of each bias, where asked for.
-    known : ndarray of shape (m,)
-        What the errors of known values add to that variance.
+        By how much the variance of ``debiased`` falls with one more row of each bias, where asked for.
     """
 
+    debiased: Estimates
+    rests_on: Spread
     pooled: Floats
-    debiased: Floats
     variance: Floats
     size: Floats
-    is_share: Floats
-    carried: Floats
-    largest: Floats
     within: Floats
-    known: Floats
 
     def facts(
-        self, columns: Sequence[str], sizes: Mapping[Name, float], *, trusted: bool, exponents: Sequence[int] = ()
+        self, columns: Sequence[str], sizes: Mapping[Name, float], exponents: Sequence[int] = ()
     ) -> list[ColumnFacts]:
         """Return the facts of columns; of those that were divided by powers of two the ``exponents``."""
         facts, n, sampled = [], sum(sizes.values()), np.array(list(sizes.values())) > 0
         spread = np.where(np.sqrt(self.variance) > CONSTANT * self.size, np.sqrt(self.variance), 0.0)
-        for j, column in enumerate(columns):
-            V = float(self.carried[:, j].sum() + self.known[j]) if spread[j] > 0 else 0.0
-            if math.sqrt(V) <= ROUNDING * self.size[j]:  # a mean that is known
-                V = 0.0
-            units = np.array([self.pooled[j], self.debiased[j], math.sqrt(V), spread[j]])
-            before, after, stderr, deviation = np.ldexp(units, exponents[j] if exponents else 0).tolist()
-            if not trusted or not math.isfinite(abs(after) + quantile_of_normal(0.95) * stderr):
-                stderr = math.nan  # withheld, or with an interval whose ends are too large for a number
+        for j, (column, estimate) in enumerate(zip(columns, self.debiased, strict=True)):
+            moves = spread[j] > 0 and not isinstance(estimate.law, Declared)
+            V = float(self.rests_on.stderr[j]) ** 2 if moves else 0.0
+            stderr = 0.0 if isinstance(estimate.law, Declared) else estimate.stderr
+            units = np.array([self.pooled[j], estimate.value, stderr, spread[j]])
+            with np.errstate(over="ignore"):
+                before, after, stderr, deviation = np.ldexp(units, exponents[j] if exponents else 0).tolist()
+            if not math.isfinite(sum(map(abs, estimate.law.ends(after, stderr, 0.95)))):
+                stderr = math.nan  # an interval whose ends are too large for a number
             worth = float(spread[j] ** 2 / V) if V > 0 else math.inf if spread[j] > 0 else math.nan
+            carried = self.rests_on.within[sampled, j] * self.rests_on.scale[j] ** 2
             gain = self.within[:, j] / V if V > 0 else np.zeros(len(self.within))
             facts.append(
                 ColumnFacts(
                     column,
-                    is_share=bool(self.is_share[j]),
+                    is_share=isinstance(estimate.law, Share),
                     pooled=before,
                     debiased=after,
                     stderr=stderr,
+                    law=estimate.law,
                     spread=deviation,
                     worth=worth,
                     design_effect=n / worth,
-                    largest_row=float(self.largest[j]) if V > 0 else math.nan,
-                    carried=tuple((self.carried[sampled, j] / V).tolist()) if V > 0 else (),
+                    carried=tuple((carried / V).tolist()) if V > 0 else (),
                     gain=dict(zip(sizes, gain.tolist(), strict=False)),
                 )
             )
@@ -199,12 +200,7 @@ class ColumnSums:
 
 
 def describe(
-    influence: Tangent,
-    columns: Sequence[Column],
-    sizes: Mapping[Name, float],
-    *,
-    trusted: bool,
-    laws: Floats | None = None,
+    influence: Tangent, columns: Sequence[Column], sizes: Mapping[Name, float], laws: Floats | None = None
 ) -> tuple[ColumnFacts, ...]:
     """Return the facts of columns in memory.
 
@@ -216,38 +212,37 @@ def describe(
         With a value for each row.
     sizes : mapping
         Rows of each bias, by name.
-    trusted : bool
-        Whether errors can be given.
     laws : ndarray of shape (n, K), optional
         The probability of each row under each bias; for gains.
     """
     facts: list[ColumnFacts] = []
     for start in range(0, len(columns), BATCH):
         batch = columns[start : start + BATCH]
-        # so that no square of a value is too large for a number
-        exponents = [int(np.frexp(np.abs(column.values).max())[1]) for column in batch]
+        exponents = [_exponent(column.values) for column in batch]
         values = np.column_stack([np.ldexp(column.values, -e) for column, e in zip(batch, exponents, strict=True)])
-        ones = np.ldexp(1.0, [-exponent for exponent in exponents])
-        sums = _sums(influence, values, ones, np.empty((len(values), 0)) if laws is None else laws)
-        facts += sums.facts([column.name for column in batch], sizes, trusted=trusted, exponents=exponents)
+        sums = _sums(influence, values, np.empty((len(values), 0)) if laws is None else laws)
+        facts += sums.facts([column.name for column in batch], sizes, exponents)
     return tuple(facts)
 
 
-def _sums(influence: Tangent, f: Floats, ones: Floats, laws: Floats) -> ColumnSums:
+def _exponent(values: Floats) -> int:
+    """Return by which power of two values are divided, so that no square of one is too large or small for a number."""
+    exponent = int(np.frexp(np.abs(values).max())[1])
+    return exponent if abs(exponent) > EXTREME else 0
+
+
+def _sums(influence: Tangent, f: Floats, laws: Floats) -> ColumnSums:
     strata, n = influence.strata, influence.n
     counts = np.ones(len(f)) if strata.counts is None else strata.counts
     mass = counts * influence.weights / n
-    eta, moved = influence.influence(f)
-    phi = moved.values
-    squares = strata.centred(phi) ** 2
+    estimates, spread = influence.measured(f, 0.95)
+    assert estimates.influence is not None
+    phi = estimates.influence.values
     return ColumnSums(
+        debiased=estimates,
+        rests_on=spread,
         pooled=counts @ f / n,
-        debiased=eta,
-        variance=mass @ (f - eta) ** 2,
+        variance=mass @ (f - estimates.values) ** 2,
         size=mass @ np.abs(f),
-        is_share=((f == 0.0) | (f == ones)).all(axis=0),
-        carried=np.asarray(membership(strata.source, len(influence.u), None) @ squares),
-        largest=single_rows(strata, squares)[0],
         within=np.maximum(laws.T @ phi**2 - (laws.T @ phi) ** 2, 0.0) / n**2,
-        known=(moved.beyond**2).sum(axis=0) / n**2,
     )

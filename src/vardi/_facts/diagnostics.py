@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 import warnings
 from collections.abc import Sequence
@@ -13,9 +12,8 @@ import narwhals as nw
 import numpy as np
 from scipy import sparse
 
-from vardi._estimate.estimates import Estimate
 from vardi._estimate.reliability import Trust
-from vardi._facts.account import SampleFacts, samples_of
+from vardi._facts.account import SampleFacts, normalisers_of, samples_of, trust_of
 from vardi._facts.columns import ColumnFacts
 from vardi._facts.links import sampled_gram
 from vardi._facts.parts import Fit
@@ -28,7 +26,7 @@ from vardi.errors._texts import SHOWN, WIDTH, cut, more
 
 MIN_SPARSE_SAMPLES = 3000  # samples from which their overlap is a sparse array
 OF_A_SAMPLE = ("rows", "share", "weight_share", "effective", "largest_weight")
-OF_A_COLUMN = ("pooled", "debiased", "stderr", "difference", "equivalent", "design_effect", "largest_row")
+OF_A_COLUMN = ("pooled", "debiased", "stderr", "difference", "equivalent", "design_effect", "df", "tail_index")
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Diagnostics:
     largest : tuple of (int, float)
         Position in the pool and weight of the rows with the largest weights.
     trust : Trust
-        Bridging rows over the weakest cut, and the tail of the weights.
+        What the errors rest on, and the rows that bridge the smallest cut.
     verdict : Verdict
         Links between samples; ``weakest_rows`` is the distance from non-identifiability, in rows.
     disconnection : float
@@ -72,13 +70,7 @@ class Diagnostics:
     @property
     def warnings(self) -> tuple[str, ...]:
         """All that should be said before the numbers are used; empty where all is well."""
-        single = [f"{c.name!r} ({c.largest_row:.0%})" for c in self.columns if c.rests_on_one_row]
-        if not single:
-            return self.trust.messages
-        return (
-            *self.trust.messages,
-            f"One row carries much of the variance of {', '.join(single)}: errors rest on it.",
-        )
+        return self.trust.messages
 
     def to_frame(self, backend: Any = "pandas") -> Any:
         """Return all numbers in one tidy frame: part, name, measure, value."""
@@ -86,6 +78,7 @@ class Diagnostics:
             ("fit", "", "rows", self.rows),
             ("fit", "", "effective", self.effective),
             ("fit", "", "second_eigenvalue", self.second_eigenvalue),
+            ("fit", "", "df", self.trust.df),
             ("fit", "", "bridging", self.trust.bridging),
             ("fit", "", "tail_index", self.trust.tail_index),
             ("fit", "", "kappa", self.verdict.kappa),
@@ -149,19 +142,20 @@ def diagnose(fit: Fit, columns: Sequence[str]) -> Diagnostics:
     """Compute the diagnostics of a fit, for some columns."""
     parts, verdict = fit.parts, fit.identify()
     sums, (sizes, gram) = parts.weight_sums(), sampled_gram(fit)
-    values = {name: Estimate(value, math.nan).exp() for name, value in fit.log_omegas.items()}
+    given = parts.given()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakOverlapWarning)  # the diagnostics say it
         described = parts.describe([parts.column(name, name) for name in columns], gains=True) if columns else ()
+        normalisers, unknown, _ = normalisers_of(fit, given)
     return Diagnostics(
         rows=float(sizes.sum()),
         effective=sums.effective,
-        samples=samples_of(fit, parts.given(), sums, values),
+        samples=samples_of(fit, given, sums, normalisers),
         columns=described,
         overlap=_overlap(sizes, gram),
         second_eigenvalue=1.0 - fit.solution.gap,
         largest=tuple((row, weight) for row, _, weight in parts.largest_weights(LARGEST)),
-        trust=fit.trust,
+        trust=trust_of(fit, {} if unknown else normalisers, described),
         verdict=verdict,
         disconnection=_disconnection(sizes, verdict),
     )

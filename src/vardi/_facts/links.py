@@ -12,7 +12,6 @@ from scipy import sparse
 
 from vardi._facts.parts import Fit
 from vardi._inputs.pool import Name
-from vardi._rows.start import widest_tree
 from vardi._solve.identify import Link, Verdict
 from vardi._types import Floats
 
@@ -30,7 +29,7 @@ class LinkFacts(Link):
     bridging : float
         sum_i p_i,first p_i,second: how many rows could as well have come from the other; NaN where not computed.
     weakest : bool
-        Whether the comparison of all samples hangs on this link most.
+        Whether it is the strongest link across the smallest cut, on which the comparison of all samples hangs.
     """
 
     bridging: float
@@ -66,9 +65,11 @@ class Overlap:
     kappa : float
         The paper's overlap.
     bridging : float
-        Rows that bridge the weakest cut; NaN for a single sample.
+        Rows that bridge the smallest cut; NaN for a single sample.
     cut : tuple of two tuples of str
         The samples on either side of it.
+    approximate : bool
+        Whether a smaller cut there may be: of very many samples it is not sought.
     """
 
     names: tuple[str, ...]
@@ -81,6 +82,7 @@ class Overlap:
     kappa: float
     bridging: float
     cut: tuple[tuple[str, ...], tuple[str, ...]]
+    approximate: bool
 
 
 def overlap_of(fit: Fit, verdict: Verdict) -> Overlap:
@@ -92,9 +94,9 @@ def overlap_of(fit: Fit, verdict: Verdict) -> Overlap:
         order = np.argsort(cut, kind="stable")  # neighbours have similar signs of the cut
     names = tuple(str(verdict.names[k]) for k in order.tolist())
     reach = sparse.csr_array(verdict.reach)[order][:, order]
-    links = _links(verdict, sizes, gram)
+    bridge = fit.bridge
+    links = _links(verdict, gram)
     cells, group = _cells(reach, sizes[order])
-    trust = fit.trust
     return Overlap(
         names=names,
         sizes=tuple(sizes[order].tolist()),
@@ -104,8 +106,9 @@ def overlap_of(fit: Fit, verdict: Verdict) -> Overlap:
         group=group,
         complete=_is_complete(verdict.reach, sizes),
         kappa=verdict.kappa,
-        bridging=trust.bridging if np.isfinite(trust.bridging) and all(trust.cut) else math.nan,
-        cut=(_in_order(trust.cut[0], names), _in_order(trust.cut[1], names)),
+        bridging=bridge.rows if np.isfinite(bridge.rows) else math.nan,
+        cut=(_in_order(bridge.cut[0], names), _in_order(bridge.cut[1], names)),
+        approximate=bridge.approximate,
     )
 
 
@@ -117,36 +120,18 @@ def sampled_gram(fit: Fit) -> tuple[Floats, Any]:
     return sizes[sampled], None if gram is None else gram[sampled][:, sampled]
 
 
-def _links(verdict: Verdict, sizes: Floats, gram: Any) -> list[LinkFacts]:
+def _links(verdict: Verdict, gram: Any) -> list[LinkFacts]:
     """Return all links, the weakest and then the strongest first."""
     position = {name: k for k, name in enumerate(verdict.names)}
     ends = [(position[link.first], position[link.second]) for link in verdict.links]
     bridging = np.full(len(ends), math.nan)
     if gram is not None and ends:
         bridging = np.asarray(gram[tuple(np.transpose(ends))]).ravel()
-    weakest = _weakest(verdict, sizes, gram, position)
     links = [
-        LinkFacts(**vars(link), bridging=float(rows), weakest=set(pair) == weakest)
-        for link, pair, rows in zip(verdict.links, ends, bridging, strict=True)
+        LinkFacts(**vars(link), bridging=float(rows), weakest=link == verdict.weakest)
+        for link, rows in zip(verdict.links, bridging, strict=True)
     ]
     return sorted(links, key=lambda link: (not link.weakest, -link.strength))
-
-
-def _weakest(verdict: Verdict, sizes: Floats, gram: Any, position: dict[Name, int]) -> set[int]:
-    """Return the two ends of the link that the comparison hangs on, as positions.
-
-    Where every bias allows every row, shared rows say nothing, and the link with the fewest bridging rows is taken on
-    the tree that joins the samples best.
-    """
-    if verdict.weakest is None:
-        return set()
-    if _is_complete(verdict.reach, sizes) and gram is not None:
-        graph = sparse.csr_array(gram, copy=True)
-        graph.setdiag(0.0)
-        tree = widest_tree(graph)
-        edge = int(tree.data.argmin())
-        return {int(tree.row[edge]), int(tree.col[edge])}
-    return {position[verdict.weakest.first], position[verdict.weakest.second]}
 
 
 def _is_complete(reach: Any, sizes: Floats) -> bool:

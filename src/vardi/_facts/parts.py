@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from vardi._estimate.bias_check import BiasCheck
+from vardi._estimate.bridge import Bridge
 from vardi._estimate.cdf import Band
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.known_check import KnownCheck
@@ -146,6 +147,8 @@ class Fit(Protocol):
     def numeric_columns(self) -> tuple[str, ...]: ...
     @property
     def trust(self) -> Trust: ...
+    @property
+    def bridge(self) -> Bridge: ...
     @property
     def known(self) -> KnownCheck | None: ...
     @property

@@ -43,9 +43,11 @@ def to_text(found: Account) -> str:
     heading = ("sample", "rows", "bias", "log normaliser" if found.log_scale else "normaliser", "of weight")
     lines = [
         found.speaks,
+        *_wrapped("verdict", found.conclusion.text),
         *_wrapped("identified", found.verdict.message),
         *_wrapped("solved", found.solved),
         *_wrapped("known", found.known),
+        *_wrapped("biases", found.check.text if found.check.found else ""),
         "",
     ]
     lines += [
@@ -69,7 +71,13 @@ def to_text(found: Account) -> str:
 
 def to_html(found: Account) -> str:
     """Return the account as a fragment of HTML, for notebooks."""
-    solved = [found.verdict.message, f"Solved: {found.solved}", *([f"Known: {found.known}"] if found.known else [])]
+    solved = [
+        found.conclusion.text,
+        found.verdict.message,
+        f"Solved: {found.solved}",
+        *([f"Known: {found.known}"] if found.known else []),
+        *([found.check.text] if found.check.found else []),
+    ]
     normaliser = "log normaliser" if found.log_scale else "normaliser"
     samples = [
         (name, rows, f"<code>{escape(bias)}</code>", normaliser, share)

@@ -14,8 +14,6 @@ from vardi._estimate.bias_check import BiasCheck, untested
 from vardi._estimate.bias_test import check_engine_biases
 from vardi._estimate.bounds import Bounds
 from vardi._estimate.estimates import Estimate
-from vardi._estimate.reliability import BLAMED, ROWS, TAIL
-from vardi._estimate.reliability import weight_tail as tail_of_weights
 from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import refusal
@@ -33,12 +31,10 @@ from vardi._rows.engine.labels import EngineLabels
 from vardi._rows.engine.model import EngineKnown
 from vardi._rows.engine.moments import EngineMoments, is_endless
 from vardi._rows.engine.sensitivity import common_slopes, slopes
-from vardi._rows.engine.tail import weight_tail
 from vardi._rows.engine.weights import (
     overlap,
     pooled_means,
     probabilities_column,
-    products,
     weights_column,
 )
 from vardi._rows.weighted import WeightedRows
@@ -181,6 +177,10 @@ class InEngine:
 
     values = functions
 
+    def is_declared(self, text: str) -> bool:
+        """Tell whether a text reads no column, so that it is its own mean."""
+        return not bias_of(text, self.pool.parts[0].schema).columns
+
     def nothing(self, m: int) -> list[EngineFunction]:
         """Return m functions that are zero on every row."""
         return [ZERO] * m
@@ -204,34 +204,13 @@ class InEngine:
         omegas = np.exp(self.log_omegas)
         functions = self.bias_functions()
         a = self.measure.against(functions, omegas)
-        squares = products(self.measure, functions, omegas)
+        squares = self.measure.squares(functions, omegas)
         covariance = (squares + a.T @ self.tangent.hessian.solve(a)) / self.tangent.n**2
         return np.asarray(covariance / np.outer(omegas, omegas))
 
     def pooled_means(self, functions: Sequence[EngineFunction]) -> Floats:
         """Return means over the pool as it came."""
         return pooled_means(self.measure, functions)
-
-    def tail(self) -> tuple[float, list[int]]:
-        """Return the tail index of the weights, and the samples of the largest.
-
-        Weights of distinct rows are in memory, and so is how many rows have each, unless rows are counted. As in
-        memory, the tail is that which the biases make, without known values.
-        """
-        own, v, measure = self.joint, self.point, self.measure
-        if self.joint is not None and self.joint.coordinates.known:
-            own = self.joint.without_known()
-            v = v[: len(own.coordinates)]
-            measure = EngineMoments(dataclasses.replace(self.model, known=EngineKnown.none()), v)
-        if self.collapsed and not any(part.counted for part in self.model.parts):
-            rows = self.rows if own is None else own
-            return tail_of_weights(rows.weights(v)[0], rows.source, rows.counts)
-        return weight_tail(measure, TAIL, ROWS, BLAMED)
-
-    def single_rows(self, influence: Influence) -> tuple[Floats, list[str]]:
-        """Return the largest share of each variance that one row carries, and of which sample that is, in words."""
-        shares = self.measure.single_rows(influence.values)
-        return shares.max(axis=0), [f"One row of {str(self.names[k])!r}" for k in shares.argmax(axis=0).tolist()]
 
     def steps(self, values: Any) -> EngineDistribution:
         """Return where the distribution function of something steps."""

@@ -86,46 +86,34 @@ class EngineParts(MemoryParts):
         return tuple(Column(name, name) for name in columns), note_on(whole, left_out)
 
     def describe(self, columns: Sequence[Column], *, gains: bool = False) -> tuple[ColumnFacts, ...]:
-        """Ask for eta and b by two queries, and by a third for all sums and extremes of f and phi within samples."""
-        fit, at, sizes = self._fit, self._at, self._rows.sizes
+        """Ask for the estimates, and by one more query for sums of f and, for gains, of phi under each bias."""
+        at, sizes = self._at, self._rows.sizes
         functions = self._held.matrix([column.values for column in columns])
-        eta, influence = self._held.tangent.influence(functions)
+        estimates, spread = self._held.tangent.measured(functions, 0.95)
         m, n, K = len(functions), float(sizes.sum()), len(sizes) if gains else 0
-        sums, ends = np.zeros((len(sizes), 6 + 2 * K, m)), np.zeros((len(sizes), 2, m))
+        sums, nothing = np.zeros((3 + 2 * K, m)), np.zeros((len(sizes), m))
         for part in self._parts:
             values = with_columns({VALUE.format(j): f(part) for j, f in enumerate(functions)})
-            phi = at.with_deviations(part, influence.values, np.zeros((len(sizes), m)))
+            assert estimates.influence is not None
+            phi = at.with_deviations(part, estimates.influence.values, nothing) if gains else None
             laws = [part.times_count(at.point.users_bias(k) * at.point.weight) for k in range(K)]
-            terms = [self._terms(part, j, float(eta[j]), laws) for j in range(m)]
-            asked = {f"{j}_{place}": term.sum() for j, one in enumerate(terms) for place, term in enumerate(one)}
-            asked |= {f"{j}_low": nw.col(DEVIATION.format(j)).min() for j in range(m)}
-            asked |= {f"{j}_high": nw.col(DEVIATION.format(j)).max() for j in range(m)}
-            for code, row in part.by_sample(asked, at.point, values, phi):
-                sums[code] = [[row[f"{j}_{place}"] for j in range(m)] for place in range(6 + 2 * K)]
-                ends[code] = [[row[f"{j}_{end}"] for j in range(m)] for end in ("low", "high")]
-        size = np.maximum(sizes, 1.0)[:, None]
-        factor, mean = size / np.maximum(size - 1.0, 1.0) / n**2, sums[:, 4] / size
-        carried = np.maximum(sums[:, 5] - sums[:, 4] * mean, 0.0) * factor
-        farthest = (np.maximum(ends[:, 1] - mean, mean - ends[:, 0]) ** 2 * factor)[sizes > 0].max(axis=0)
-        total, omegas = sums.sum(axis=0) / n, np.exp(self._held.log_omegas)[:K, None]
+            terms = [self._terms(part, j, float(estimates.values[j]), laws) for j in range(m)]
+            sums += part.sums([term for one in terms for term in one], at.point, values, phi).reshape(m, -1).T
+        total, omegas = sums / n, np.exp(self._held.log_omegas)[:K, None]
         found = ColumnSums(
+            debiased=estimates,
+            rests_on=spread,
             pooled=total[0],
-            debiased=eta,
             variance=total[1],
             size=total[2],
-            is_share=total[3] == 0.0,
-            carried=carried,
-            largest=np.divide(farthest, carried.sum(axis=0), out=np.zeros(m), where=carried.sum(axis=0) > 0),
-            within=np.maximum(total[6 + K :] / omegas - (total[6 : 6 + K] / omegas) ** 2, 0.0) / n**2,
-            known=(influence.beyond**2).sum(axis=0) / n**2,
+            within=np.maximum(total[3 + K :] / omegas - (total[3 : 3 + K] / omegas) ** 2, 0.0) / n**2,
         )
-        return tuple(found.facts([column.name for column in columns], fit.sizes, trusted=fit.trust.errors_hold))
+        return tuple(found.facts([column.name for column in columns], self._fit.sizes))
 
     def _terms(self, part: Part, j: int, eta: float, laws: Sequence[nw.Expr]) -> list[nw.Expr]:
-        """Return what a function is asked for: sums of itself, of its influence values, of these under each bias."""
+        """Return what a function is asked for: sums of itself, and of its influence values under each bias."""
         f, phi, r = nw.col(VALUE.format(j)), nw.col(DEVIATION.format(j)), self._at.point.weight
-        counted = [part.times_count(term) for term in (f, (f - eta) * (f - eta) * r, f.abs() * r)]
-        own = [*counted, (f * (1.0 - f)).abs(), part.times_count(phi), part.times_count(phi * phi)]
+        own = [part.times_count(term) for term in (f, (f - eta) * (f - eta) * r, f.abs() * r)]
         return [*own, *(law * phi for law in laws), *(law * phi * phi for law in laws)]
 
     def value_table(self, column: Column, centre: float, scale: float) -> ValueTable:

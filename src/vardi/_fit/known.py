@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.special import chdtrc
 
+from vardi._estimate.intervals import REFUSED
 from vardi._estimate.known_check import KnownCheck, known_lines
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.known import Known
@@ -29,23 +30,25 @@ RANK = 1e-8  # relative size of an eigenvalue of a covariance from which a direc
 NOTHING = 1e-10  # of the variance of one row, below which only rounding is left
 
 
-def check_known(held: Any, *, trusted: bool) -> KnownCheck | None:
+def check_known(held: Any) -> KnownCheck | None:
     """Compare known values with what the samples say."""
     known: Known | None = held.prepared.known
     if known is None:
         return None
     alone = _alone(held)
-    values, covariance = known.values, np.zeros((len(known), len(known)))
+    values, covariance, own_df = known.values, np.zeros((len(known), len(known))), np.full(len(known), np.inf)
     if alone is not None:
         tangent: Tangent = held.tangent_of(*alone)
         values, influence = tangent.influence(*held.known_at(tangent, *alone))
-        covariance = influence.covariance()
+        spread = influence.spread()
+        covariance, own_df = spread.covariance, spread.df
     variances, least = np.diag(covariance), _least(held)
     stderr = np.where(variances > least, np.sqrt(np.maximum(variances, 0.0)), 0.0)
-    lines = known_lines(known, values, stderr if trusted else np.full(len(stderr), math.nan))
+    withheld = (stderr > 0) & (own_df < REFUSED)
+    lines = known_lines(known, values, np.where(withheld, math.nan, stderr))
     samples = tuple(str(name) for name, size in zip(held.names, held.rows.sizes, strict=True) if size)
     residual = float(np.abs(held.measured_known() - held.moved_known()).max())
-    if not trusted:
+    if withheld.any():
         return KnownCheck(lines, math.nan, 0, math.nan, residual, samples)
     if alone is None:
         statistic, df = _test_of_multipliers(held)

@@ -14,7 +14,6 @@ from vardi._estimate.bias_test import check_biases
 from vardi._estimate.bounds import Bounds, bounds
 from vardi._estimate.cdf import PoolSteps
 from vardi._estimate.estimates import Estimate
-from vardi._estimate.reliability import single_rows, weight_tail
 from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.sensitivity.linear import slope
 from vardi._estimate.tangent import Hessian, Influence, Tangent
@@ -345,6 +344,10 @@ class InMemory:
             )
         return self.in_fit(array, name_of(values) if is_function(values) else None)
 
+    def is_declared(self, text: str) -> bool:
+        """Tell whether a text reads no column, so that it is its own mean."""
+        return not any(bias_of(text, frame.columns).columns for frame in self.pool.frames)
+
     def in_fit(self, values: Floats, name: str | None = None) -> Floats:
         """Return values of the rows that the fit rests on, or refuse those that are not numbers."""
         values = values if self.kept is None else values[self.kept]
@@ -365,27 +368,6 @@ class InMemory:
             lacks = [name for name, frame in frames.items() if column not in frame.columns]
             if 0 < len(lacks) < len(frames):
                 raise column_of_some(column, [name for name in frames if name not in lacks], lacks)
-
-    def tail(self) -> tuple[float, list[int]]:
-        """Return the tail index of the weights, and the samples of the largest.
-
-        It is that which the biases make: known values bend weights a little, so that those of indicator biases, which
-        are bounded, are no longer a few numbers.
-        """
-        if self.joint is None or not self.joint.coordinates.known:
-            return weight_tail(self.tangent.weights, self.source)
-        own = self.joint.without_known()
-        return weight_tail(own.spread(own.weights(self.point[: len(own.coordinates)])[0]), self.source)
-
-    def single_rows(self, influence: Influence) -> tuple[Floats, list[str]]:
-        """Return the largest share of each variance that one row carries, and which row that is, in words."""
-        strata = self.tangent.strata
-        shares, rows = single_rows(strata, strata.centred(influence.values) ** 2)
-        places = rows if self.kept is None else np.flatnonzero(self.kept)[rows]
-        return shares, [
-            f"Row {place} of the pool, of {str(self.names[self.source[row]])!r},"
-            for place, row in zip(places.tolist(), rows.tolist(), strict=True)
-        ]
 
     def sensitivity(self, estimate: Estimate, errors: Errors) -> float:
         """Return what an estimate moves at worst, for each unit of log Gamma."""

@@ -18,7 +18,7 @@ from vardi.errors import MismatchError, VardiError, suggest
 from vardi.errors._texts import show
 
 
-def estimates(held: Any, *, trusted: bool) -> dict[Name, dict[str, Estimate]]:
+def estimates(held: Any) -> dict[Name, dict[str, Estimate]]:
     """Return the parameters of each bias that has some, on the user's scale."""
     joint: Joint | None = held.joint
     if joint is None or not joint.families:
@@ -28,7 +28,7 @@ def estimates(held: Any, *, trusted: bool) -> dict[Name, dict[str, Estimate]]:
     directions = np.zeros((len(at), at.parameters))
     directions[at.theta] = scale.T
     influence = held.tangent.of_coordinates(directions, held.nothing(at.parameters))
-    found = estimates_of(scale @ held.theta, influence, trusted=trusted)
+    found = estimates_of(scale @ held.theta, influence)
     return {
         held.names[k]: {
             name: found[j] for name, j in zip(model.names, range(*joint.places[k].indices(at.parameters)), strict=True)

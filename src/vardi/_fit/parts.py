@@ -73,7 +73,7 @@ class MemoryParts:
     def describe(self, columns: Sequence[Column], *, gains: bool = False) -> tuple[ColumnFacts, ...]:
         fit, influence = self._fit, self._held.tangent
         laws = self._held.tilts() * (self._counts / influence.n)[:, None] if gains else None
-        return describe(influence, columns, fit.sizes, trusted=fit.trust.errors_hold, laws=laws)
+        return describe(influence, columns, fit.sizes, laws)
 
     def values_of(self, column: str) -> Collection[Any] | None:
         if not all(column in frame.columns for frame in self._pool.frames):

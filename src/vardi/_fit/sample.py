@@ -14,19 +14,20 @@ from vardi._estimate import bias_test
 from vardi._estimate.bias_check import BiasCheck, untested
 from vardi._estimate.bootstrap import Bootstrap, Progress, bootstrap
 from vardi._estimate.bounds import Bounds
+from vardi._estimate.bridge import Bridge, bridge_of
 from vardi._estimate.cdf import DebiasedCdf
-from vardi._estimate.estimates import ROUNDING, Estimate, Estimates
+from vardi._estimate.estimates import Estimate, Estimates
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.likelihood_ratio import LikelihoodRatio
-from vardi._estimate.reliability import Trust, require_trust, warn_of_single_rows
+from vardi._estimate.reliability import Trust, warn_of_doubt
 from vardi._estimate.resampling import Kind
 from vardi._estimate.sensitivity import GAMMAS, Mean, Question, Sensitivity
 from vardi._estimate.sensitivity import Kind as ErrorKind
-from vardi._estimate.tangent import estimates_of
 from vardi._facts.diagnostics import Diagnostics, diagnose
 from vardi._facts.summary import summarize, to_html, to_text
 from vardi._fit import parameters
 from vardi._fit.known import check_known, joined
+from vardi._fit.normalisers import log_normalisers
 from vardi._fit.weighted import Weighted
 from vardi._inputs.frames.functions import is_function, name_of
 from vardi._inputs.given import Function, Functions, Labels
@@ -54,7 +55,7 @@ class DebiasedSample(Weighted):
     @cached_property
     def known(self) -> KnownCheck | None:
         """What is known of the population beside what the samples say of it; None where nothing was given."""
-        return check_known(self.held, trusted=self.trust.errors_hold)
+        return check_known(self.held)
 
     @property
     def shares(self) -> NoReturn:
@@ -64,7 +65,7 @@ class DebiasedSample(Weighted):
     @cached_property
     def parameters(self) -> dict[Name, dict[str, Estimate]]:
         """The parameters of each bias that has some, with their errors; empty where all biases are known."""
-        return parameters.estimates(self.held, trusted=self.trust.errors_hold)
+        return parameters.estimates(self.held)
 
     @property
     def estimated_biases(self) -> dict[Name, Bias]:
@@ -93,11 +94,11 @@ class DebiasedSample(Weighted):
         >>> design = vardi.datasets.house_prices(seed=0)
         >>> fit = vardi.debias(design.samples, design.biases)
         >>> print(fit.expectation("MEDV"))
-        23.22 ± 0.97 (95%: 21.31 to 25.12)
+        23.22 ± 0.97 (95%: 21.27 to 25.17)
         >>> print(fit.expectation("MEDV * (RM > 6)") / fit.expectation("RM > 6"))  # of houses with many rooms
-        25.8 ± 1.2 (95%: 23.5 to 28.1)
+        25.8 ± 1.2 (95%: 23.4 to 28.2)
         """
-        return self._estimates(self.held.functions(values), level)[0]
+        return self._estimates(self.held.functions(values), [values], level)[0]
 
     def expectations(self, matrix: Functions, level: float = 0.95) -> Estimates:
         """Return the means of several functions over the population, with their covariance.
@@ -110,21 +111,21 @@ class DebiasedSample(Weighted):
             Coverage of each interval.
         """
         matrix = [matrix] if is_function(matrix) else matrix
-        return self._estimates(self.held.matrix(matrix), level)
+        named = matrix if isinstance(matrix, list | tuple) and any(map(is_function, matrix)) else ()
+        return self._estimates(self.held.matrix(matrix), named, level)
 
-    def _estimates(self, functions: Any, level: float) -> Estimates:
-        require_trust(self, stacklevel=4)
-        estimates = self.held.tangent.estimates(functions, level, trusted=self.trust.errors_hold)
-        if self.trust.errors_hold and estimates.influence is not None:
-            shares, where = self.held.single_rows(estimates.influence)
-            has_error = estimates.stderr > ROUNDING * np.abs(estimates.values)
-            warn_of_single_rows(np.where(has_error, shares, 0.0), where)
+    def _estimates(self, functions: Any, named: Sequence[Any], level: float) -> Estimates:
+        """Return means of functions, of which some are named, with a word where errors rest on few rows."""
+        declared = [isinstance(one, str) and self.held.is_declared(one) for one in named]
+        estimates = self.held.tangent.estimates(functions, level, declared)
+        called = [f"the mean of {name_of(one)!r}" if is_function(one) else "the mean" for one in named]
+        called = called or [f"mean {j}" for j in range(len(estimates))]
+        warn_of_doubt(self.names, called, estimates.laws, stacklevel=4)
         return estimates
 
     def cdf(self, column: Function) -> DebiasedCdf:
         """Return the debiased distribution function of a column, an expression, or a value for each row."""
-        require_trust(self)
-        return DebiasedCdf(self.held.tangent, self.held.steps(column), trusted=self.trust.errors_hold)
+        return DebiasedCdf(self.held.tangent, self.held.steps(column))
 
     def normalisers(self, level: float = 0.95) -> dict[Name, Estimate]:
         r"""Return each :math:`\Omega_k` with its error; intervals are made on the log scale."""
@@ -146,10 +147,10 @@ class DebiasedSample(Weighted):
         >>> print(log_omegas["1"] - log_omegas["0"])
         -0.230 ± 0.035 (95%: -0.299 to -0.161)
         """
-        require_trust(self)
-        influence = self.held.bias_influence()
-        estimates = estimates_of(self.held.log_omegas, influence, level, trusted=self.trust.errors_hold)
-        return dict(zip(self.names, estimates, strict=True))
+        found = dict(zip(self.names, log_normalisers(self.held, level), strict=True))
+        called = [f"the normaliser of {str(name)!r}" for name in found]
+        warn_of_doubt(self.names, called, [estimate.law for estimate in found.values()])
+        return found
 
     def log_omega_covariance(self) -> Floats:
         r"""Return the covariance of the log normalisers, relative to the population.
@@ -157,17 +158,22 @@ class DebiasedSample(Weighted):
         The variance of :math:`\log\Omega_k - \log\Omega_l` is ``C[k, k] + C[l, l] - 2 * C[k, l]``: the squared error
         that MBAR gives for a difference of free energies.
         """
-        require_trust(self, tail=False)
         return self.held.log_omega_covariance()
 
     @cached_property
     def trust(self) -> Trust:
-        """How far standard errors can be trusted: overlap over the weakest cut, and the tail of the weights."""
-        return Trust.of(self.held.tangent, self.solution, self.names, self.held.tail(), self.held.groups)
+        """How far standard errors can be trusted: the worst over the log normalisers and the means of the summary."""
+        return summarize(self).trust
+
+    @cached_property
+    def bridge(self) -> Bridge:
+        """Where the samples are joined least firmly: the smallest cut of their overlap."""
+        hessian, solution = self.held.tangent.hessian, self.solution
+        return bridge_of(hessian.sums.gram, hessian.sampled, self.held.groups, solution.cut, self.names)
 
     def identify(self) -> Verdict:
         """Tell through which rows the samples are compared; kappa is measured by the debiased weights."""
-        return joined(self.held)
+        return self.bridge.within(joined(self.held))
 
     def diagnostics(self, columns: Sequence[str] | None = None) -> Diagnostics:
         """Return effective sizes, overlap, who carries the weight, means before and after, what to collect next.
@@ -257,7 +263,6 @@ class DebiasedSample(Weighted):
         >>> bool(fit.check_biases().pvalue > 0.05)
         True
         """
-        require_trust(self)
         if columns is None:
             read = {name for bias in self.held.pool.biases for name in bias.columns}
             columns = [name for name in self.numeric_columns if name in read] or self.numeric_columns
@@ -313,7 +318,7 @@ class DebiasedSample(Weighted):
         >>> design = vardi.datasets.house_prices(seed=0)
         >>> fit = vardi.debias(design.samples, design.biases)
         >>> print(fit.sensitivity("MEDV", threshold=20))
-        mean of MEDV: 23.22 ± 0.97 (95%: 21.31 to 25.12), if the biases of 'agency',
+        mean of MEDV: 23.22 ± 0.97 (95%: 21.27 to 25.17), if the biases of 'agency',
         'national' are wrong by up to this factor:
         factor  lowest  highest  linear from  linear to
              1   23.22    23.22        23.22      23.22
@@ -322,9 +327,9 @@ class DebiasedSample(Weighted):
         One standard error (0.97) is reached at 1.115.
         20 is reached at 1.453.
         """
-        question = Question.of(self.held, gammas, samples, kind, threshold, trusted=self.trust.errors_hold)
+        question = Question.of(self.held, gammas, samples, kind, threshold)
         functions = self.held.functions(values)
-        estimate = self._estimates(functions, 0.95)[0]
+        estimate = self._estimates(functions, [values], 0.95)[0]
         what = name_of(values) if is_function(values) else "values"
         return question.answer(Mean(functions), estimate, f"mean of {what}")
 

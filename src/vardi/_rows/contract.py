@@ -163,6 +163,47 @@ class JointSums:
 
 
 @dataclass(frozen=True)
+class Means:
+    """Means of m functions over the population, and whether they are shares.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (m,)
+        The means.
+    strays : ndarray of shape (m,)
+        Zero where a function is 0 or 1 on every row.
+    events : ndarray of shape (m,)
+        Counted rows on which a function is not 0.
+    """
+
+    mean: Floats
+    strays: Floats
+    events: Floats
+
+
+@dataclass(frozen=True)
+class Evenness:
+    """Sums over some rows of their weights and of the squares of these, and the largest; additive over rows."""
+
+    mass: float
+    squares: float
+    largest: float
+
+    @property
+    def effective(self) -> float:
+        """Kish's effective number of rows."""
+        return self.mass**2 / self.squares
+
+    @property
+    def heaviest(self) -> float:
+        """The share of the weight that the heaviest row has."""
+        return self.largest / self.mass
+
+    def __add__(self, other: Evenness) -> Evenness:
+        return Evenness(self.mass + other.mass, self.squares + other.squares, max(self.largest, other.largest))
+
+
+@dataclass(frozen=True)
 class Moments:
     r"""Sums of functions f of the rows at a point, for their means: additive over rows.
 

@@ -15,6 +15,7 @@ import numpy as np
 from vardi._rows.contract import Coordinates
 from vardi._rows.dense import Dense
 from vardi._rows.grouping import membership
+from vardi._rows.variance import Spread, unit_of
 from vardi._rows.weighted import WeightedRows
 from vardi._types import Floats
 
@@ -112,6 +113,20 @@ class TiltedRows:
         size = np.abs(phi).T @ np.abs(sums.scaled) @ np.abs(phi)
         known = np.diag(covariance) <= ROUNDING * np.diag(size)  # of what is known exactly only rounding is left
         return np.where(known | known[:, None], 0.0, covariance)
+
+    def spread(self, phi: Floats) -> Spread:
+        """Return what the errors rest on, as if all rows were of one sample: fourth powers are not among the sums."""
+        covariance = self.covariance(phi)
+        variances = np.maximum(np.diag(covariance), 0.0)  # which rounding may take below 0
+        scale = unit_of(np.sqrt(variances))
+        nothing = np.zeros(len(scale))
+        return Spread(
+            covariance, scale, (variances / scale**2)[None], nothing * np.nan, nothing, np.array([float(self.n)])
+        )
+
+    def tail(self, phi: Floats, j: int) -> float:
+        """Return NaN: no tail can be read from sums of products."""
+        return np.nan
 
     def _less(self, functions: Floats, eta: Floats) -> Floats:
         """Return r (f - eta)."""

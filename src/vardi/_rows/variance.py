@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -13,6 +14,101 @@ from vardi._machine.threads import map_blocks
 from vardi._rows.contract import Coordinates
 from vardi._rows.grouping import membership
 from vardi._types import Floats, Integers
+
+BIN = np.log(2.0) / 16.0  # of logs: a sixteenth of an octave
+NOTHING = -160  # the bin of what is a thousandth of a standard deviation, or less
+MANY = 32.0  # rows of a tail, of which no more than four to a bin may be alike
+TAIL, LEAST = 0.05, 10.0  # the share of the largest influence values that a tail is, and how many these are at least
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    r"""What the errors of m estimates rest on: sums over rows of :math:`c_i = (\phi_i - \bar\phi_k) / n`.
+
+    Numbers are in units of ``scale``, so that squares and fourth powers are neither too large nor too small.
+
+    Attributes
+    ----------
+    covariance : ndarray of shape (m, m)
+        Of the estimates, in their own units.
+    scale : ndarray of shape (m,)
+        Powers of two.
+    within : ndarray of shape (K, m)
+        :math:`V_k = \frac{n_k}{n_k - 1}\sum_{i \in D_k} c_i^2`, what the rows of each sample add to the variance.
+    fourths : ndarray of shape (m,)
+        :math:`\sum_i c_i^4`; NaN where it was not summed.
+    known : ndarray of shape (m,)
+        What the errors of known values add to the variance.
+    sizes : ndarray of shape (K,)
+        Rows of each sample.
+    """
+
+    covariance: Floats
+    scale: Floats
+    within: Floats
+    fourths: Floats
+    known: Floats
+    sizes: Floats
+
+    @property
+    def stderr(self) -> Floats:
+        """Standard errors."""
+        return np.asarray(self.scale * np.sqrt(self.within.sum(axis=0) + self.known))
+
+    @property
+    def squares(self) -> Floats:
+        r""":math:`\sum_i c_i^2`."""
+        n = self.sizes
+        factors = np.where(n < 2, 1.0, (np.maximum(n, 2.0) - 1.0) / np.maximum(n, 2.0))
+        return np.asarray(factors @ self.within)
+
+    @property
+    def kurtosis(self) -> Floats:
+        r""":math:`\kappa = n \sum c^4 / (\sum c^2)^2`; NaN where no row moves an estimate."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(self.sizes.sum() * self.fourths / self.squares**2)
+
+    @property
+    def df(self) -> Floats:
+        r"""Degrees of freedom, :math:`\min\bigl(2n / (\kappa - 1), V^2 / \sum_k V_k^2 / (n_k - 1)\bigr)`.
+
+        The first term sees heavy tails and thin bridges, the second few rows. The errors of known values are taken as
+        exact. Where no row moves an estimate, it is the number of rows less one.
+        """
+        n, kappa, rows = self.sizes.sum(), self.kurtosis, self.within.sum(axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            by_tail = np.where(kappa > 1.0, 2.0 * n / (kappa - 1.0), np.inf)
+            by_rows = rows**2 / (self.within**2 / np.maximum(self.sizes - 1.0, 1.0)[:, None]).sum(axis=0)
+            found = np.minimum(by_tail, by_rows) * ((rows + self.known) / rows) ** 2
+        return np.where(rows > 0, found, np.where(self.known > 0, np.inf, n - 1.0))
+
+    def beside(self, deviations: Floats) -> Spread:
+        """Return it with what known values move, of shape (r, m)."""
+        if not len(deviations):
+            return self
+        unit = deviations / self.scale
+        return replace(
+            self, covariance=self.covariance + deviations.T @ deviations, known=self.known + (unit**2).sum(axis=0)
+        )
+
+
+def unit_of(largest: Floats) -> Floats:
+    """Return powers of two that numbers up to the largest are divided by, to be at most one; 1 for zero."""
+    return np.where(largest > 0, np.ldexp(1.0, np.frexp(largest)[1]), 1.0)
+
+
+def hill(places: Floats, rows: Floats, logs: Floats) -> float:
+    """Return Hill's index of the largest numbers, from how many lie in bins of their logs, and sums of these logs.
+
+    It is taken of all numbers beyond the edge of a bin, the largest edge beyond which enough of them lie; NaN where
+    these are so small as nothing, or a few numbers only, which have no tail.
+    """
+    order = np.argsort(-places)
+    beyond = np.cumsum(rows[order])
+    last = int(np.searchsorted(beyond, max(LEAST, TAIL * rows.sum())))
+    if last >= len(order) or places[order[last]] <= NOTHING or 4 * (last + 1) < min(beyond[last], MANY):
+        return np.nan
+    return float(logs[order[: last + 1]].sum() / beyond[last] - BIN * places[order[last]])
 
 
 class Tilts(Protocol):
@@ -54,6 +150,33 @@ class Strata:
         """Return V."""
         deviations = self.centred(influence)
         return np.asarray(deviations.T @ deviations)
+
+    def spread(self, influence: Floats) -> Spread:
+        """Return V, and what it rests on."""
+        unit = self.centred(influence)
+        scale = unit_of(np.abs(unit).max(axis=0, initial=0.0))
+        unit /= scale
+        with np.errstate(over="ignore"):
+            covariance = (unit.T @ unit) * np.outer(scale, scale)
+        squares = np.square(unit, out=unit)
+        within = self._totals(squares)
+        fourths = np.square(squares, out=squares)
+        if self.counts is not None:  # of which each counted row has its part
+            fourths /= np.where(self.counts > 0, self.counts, 1.0)[:, None]
+        sizes = self._sizes[:, 0]
+        factors = np.where(sizes < 2, 1.0, sizes / np.maximum(sizes - 1.0, 1.0)) ** 2
+        raw = (self._totals(fourths) / factors[:, None]).sum(axis=0)
+        return Spread(covariance, scale, within, raw, np.zeros(len(scale)), self.sizes)
+
+    def tail(self, influence: Floats) -> float:
+        """Return the tail index of the influence values of one estimate."""
+        counts = np.ones(len(influence)) if self.counts is None else self.counts
+        deviations = np.abs(self.centred(influence) / self._scale[:, None])[:, 0]  # of each row that is counted
+        deviations /= deviations.max()
+        deviations /= np.sqrt(counts @ deviations**2 / self.n)
+        logs = np.log(np.maximum(deviations, np.exp(BIN * NOTHING)))
+        places, place = np.unique(np.floor(logs / BIN), return_inverse=True)
+        return hill(places, *(np.bincount(place, part).astype(np.float64) for part in (counts, counts * logs)))
 
     def covariance_of_blocks(self, block: Callable[[slice], Floats], n: int, m: int) -> Floats:
         """Return V for influence values that are computed block by block, since n x m of them may not fit."""

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._rows.contract import Coordinates
-from vardi._rows.variance import Strata
+from vardi._rows.contract import Coordinates, Evenness, Means
+from vardi._rows.variance import Spread, Strata
 from vardi._types import Floats, Integers
 
 
@@ -116,22 +116,66 @@ class WeightedRows:
         counted = y if self.strata.counts is None else y * self.strata.counts[:, None]
         return np.asarray(counted.sum(axis=0) / self.n)
 
+    def means(self, functions: Floats) -> Means:
+        """Return eta, and whether functions are shares."""
+        events = functions != 0.0
+        strays = (events & (functions != 1.0)).any(axis=0)
+        return Means(self.mean(functions), strays.astype(np.float64), self.counts @ events)
+
+    def holds(self, functions: Floats, j: int) -> NDArray[np.bool_]:
+        """Return on which rows a share holds."""
+        return np.asarray(functions[:, j] != 0.0)
+
+    def range(self, functions: Floats, j: int) -> tuple[float, float]:
+        """Return the smallest and the largest value of a function."""
+        return float(functions[:, j].min()), float(functions[:, j].max())
+
+    @cached_property
+    def evenness(self) -> Evenness:
+        """How evenly the weights are spread over all rows."""
+        return self._evenness(np.ones(len(self.source), bool))
+
+    def among(self, holds: NDArray[np.bool_], base: NDArray[np.bool_]) -> tuple[float, float, Evenness] | None:
+        """Return rows of a base on which something holds and does not, and its weights; None if it holds elsewhere."""
+        if (holds & ~base).any():
+            return None
+        events, rows = float(self.counts @ holds), float(self.counts @ base)
+        return events, rows - events, self._evenness(base)
+
+    def _evenness(self, rows: NDArray[np.bool_]) -> Evenness:
+        counts, r = self.counts[rows], self.weights[rows]
+        return Evenness(float(counts @ r), float(counts @ r**2), float(r.max(initial=0.0)))
+
     def against(self, functions: Floats | Weighed, eta: Floats) -> Floats:
         """Return a = sum_i c_i r_i (f_i - eta) x_i, of shape (d, m)."""
-        return self.project(self._weighed(functions) - self.weights[:, None] * eta)
+        return self.project(self._less(functions, eta))
 
     def squares(self, functions: Floats | Weighed, eta: Floats) -> Floats:
         """Return sum_i c_i r_i^2 (f_i - eta) (f_i - eta)'."""
-        rg = self._weighed(functions) - self.weights[:, None] * eta
+        rg = self._less(functions, eta)
         return np.asarray((rg.T * self.counts) @ rg)
 
     def influence(self, functions: Floats | Weighed, eta: Floats, b: Floats) -> Floats:
         """Return phi_i = r_i (f_i - eta) + q_i'b for every row of the pool."""
-        return self._weighed(functions) - self.weights[:, None] * eta + self.mix(b)
+        return self._less(functions, eta) + self.mix(b)
 
     def _weighed(self, functions: Floats | Weighed) -> Floats:
         return functions.values if isinstance(functions, Weighed) else functions * self.weights[:, None]
 
+    def _less(self, functions: Floats | Weighed, eta: Floats) -> Floats:
+        """Return r (f - eta), whose digits an offset of f does not take."""
+        if isinstance(functions, Weighed):
+            return functions.values - self.weights[:, None] * eta
+        return (functions - eta) * self.weights[:, None]
+
     def covariance(self, phi: Floats) -> Floats:
         """Return the covariance of the estimates with influence values phi."""
         return self.strata.covariance(phi)
+
+    def spread(self, phi: Floats) -> Spread:
+        """Return what the errors of the estimates with influence values phi rest on."""
+        return self.strata.spread(phi)
+
+    def tail(self, phi: Floats, j: int) -> float:
+        """Return the tail index of the influence values of an estimate."""
+        return self.strata.tail(phi[:, [j]])

@@ -15,13 +15,12 @@ from vardi.cli._options import Json, Quiet, StudyFile
 from vardi.errors import ContradictedKnownWarning
 
 if TYPE_CHECKING:
-    from vardi._estimate.bias_check import BiasCheck
-    from vardi._estimate.known_check import KnownCheck
-    from vardi._fit.sample import DebiasedSample
+    from vardi._facts.account import Account
     from vardi._solve.identify import Verdict
     from vardi.study import OpenStudy
 
 YES, NOT, UNTOLD = ("✓ ", "bold green"), ("✗ ", "bold red"), ("– ", "bold")
+SIGNS = {"good": YES, "bad": NOT, "doubt": ("! ", "bold yellow")}
 
 
 @guarded
@@ -31,7 +30,7 @@ def check(study: StudyFile, as_json: Json = False, quiet: Quiet = False) -> None
     The exit code is 0 where all is well, 1 where the data say no, 2 where the study is wrong.
     """
     from vardi import study as studies
-    from vardi._facts.bias_notes import bias_notes
+    from vardi.cli._summary import study_account
 
     with warnings_as_lines(told=(ContradictedKnownWarning,)) as said, progress(hidden=as_json or quiet) as stage:
         read = studies.read(study)
@@ -39,33 +38,29 @@ def check(study: StudyFile, as_json: Json = False, quiet: Quiet = False) -> None
         opened = read.open()
         stage("Looking for overlap")
         verdict = opened.verdict()
-        biases, known, notes = None, None, read.notes
+        found = None
         if verdict.identified and not (opened.is_lazy and not read.known):
             stage("Comparing the samples with their biases")
-            fit = opened.fit()
-            known = fit.known
-            notes = (*notes, *bias_notes(fit, fit.parts.given(), fit.parts.weight_sums(), verdict))
-            biases = None if opened.is_lazy else _bias_check(opened, fit)
+            found = study_account(opened, opened.fit())
+            verdict = found.verdict
+    biases, known = (None, None) if found is None else (found.check.found, found.known_check)
+    notes = read.notes if found is None else (*read.notes, *found.bias_notes)
     wrong_biases = biases is not None and biases.outcome == "contradicted"
     wrong_known = known is not None and known.contradicted
     passed = verdict.identified and not wrong_biases and not wrong_known
     if as_json:
-        show_json({**_json(opened, verdict, biases, known), "notes": notes, "passed": passed, "warnings": said})
+        show_json({**_json(opened, verdict, found), "notes": notes, "passed": passed, "warnings": said})
     elif not quiet or not passed:
-        _show(opened, verdict, biases, known, notes)
+        _show(opened, verdict, found, notes)
     if not passed:
         raise typer.Exit(NO)
 
 
-def _bias_check(opened: OpenStudy, fit: DebiasedSample) -> BiasCheck:
-    """Return the test of the biases, in the variables that the study names where those are columns."""
-    return fit.check_biases(None if fit.numeric_columns else list(opened.study.variables) or None)
-
-
-def _json(opened: OpenStudy, verdict: Verdict, biases: BiasCheck | None, known: KnownCheck | None) -> dict[str, Any]:
+def _json(opened: OpenStudy, verdict: Verdict, found: Account | None) -> dict[str, Any]:
     from vardi.cli._summary import verdict_json
 
     study = opened.study
+    biases, known = (None, None) if found is None else (found.check.found, found.known_check)
     facts = {"study": str(study.path), "title": study.title, "engine": study.engine}
     tests = {
         "bias_check": None if biases is None else asdict(biases),
@@ -73,18 +68,23 @@ def _json(opened: OpenStudy, verdict: Verdict, biases: BiasCheck | None, known: 
         if known is None
         else {**asdict(known), "contradicted": known.contradicted, "verdict": known.verdict},
     }
-    return {**facts, **verdict_json(verdict), **tests}
+    said = {} if found is None else {"conclusion": asdict(found.conclusion), "doubts": found.trust.messages}
+    return {**facts, **verdict_json(verdict), **tests, **said}
 
 
-def _show(
-    opened: OpenStudy, verdict: Verdict, biases: BiasCheck | None, known: KnownCheck | None, notes: Sequence[str]
-) -> None:
+def _show(opened: OpenStudy, verdict: Verdict, found: Account | None, notes: Sequence[str]) -> None:
     from rich.text import Text
 
     from vardi._estimate.bias_check import CAVEAT
-    from vardi.cli._summary import biases_table, known_table, links_table
+    from vardi.cli._summary import biases_table, doubt_lines, known_table, links_table
 
-    show(Text(opened.study.title, "bold"), Text.assemble(YES if verdict.identified else NOT, verdict.message), "")
+    biases, known = (None, None) if found is None else (found.check.found, found.known_check)
+    show(Text(opened.study.title, "bold"))
+    if found is not None:
+        show(Text.assemble(SIGNS[found.conclusion.level], found.conclusion.text))
+    show(Text.assemble(YES if verdict.identified else NOT, verdict.message), "")
+    if found is not None and found.trust.messages:
+        show(*doubt_lines(found.trust.messages)[1:], "")
     for note in notes:
         show(note, "")
     if verdict.links:
@@ -94,7 +94,11 @@ def _show(
         show(Text.assemble(sign, known.verdict), "", known_table(known), "")
     if biases is None:
         if verdict.identified:
-            show('The biases were not tested: that needs rows in memory (engine = "memory").')
+            show(
+                'The biases were not tested: that needs rows in memory (engine = "memory").'
+                if opened.is_lazy or found is None
+                else found.check.text
+            )
         return
     agreed = NOT if biases.outcome == "contradicted" else YES
     said = " ".join(biases.summary().partition("\n\n")[0].split())

@@ -25,7 +25,9 @@ from vardi.study import OpenStudy
 def study_account(opened: OpenStudy, fit: DebiasedSample) -> Account:
     """Return the account of a fit, with the variables that the study names."""
     names = opened.study.variables
-    return account(fit, [fit.parts.column(name, name) for name in names]) if names else summarize(fit)
+    if not names:
+        return summarize(fit)
+    return account(fit, [fit.parts.column(name, name) for name in names], named={name: name for name in names})
 
 
 def account_tables(title: str, found: Account) -> list[RenderableType]:
@@ -33,9 +35,11 @@ def account_tables(title: str, found: Account) -> list[RenderableType]:
     facts = Table.grid(Column(overflow="fold"), Column(overflow="fold"), padding=(0, 2))
     effective = f"{found.effective:,.0f} of {found.rows:,.0f}"
     for label, text in (
+        ("verdict", found.conclusion.text),
         ("identified", found.verdict.message),
         ("solved", found.solved),
         *([("known", found.known)] if found.known else []),
+        *([("biases", found.check.text)] if found.check.found else []),
         ("effective rows", effective),
     ):
         facts.add_row(Text(label), Text(text))
@@ -55,9 +59,12 @@ def account_tables(title: str, found: Account) -> list[RenderableType]:
     said = f"The weights meet known values that the samples contradict. {DETAILS_OF_KNOWN}"
     for note in found.bias_notes if found.unasked else found.notes:
         parts += [Text(), Text(note)]
-    for doubt in (*found.trust.messages, *([said] if wrong else [])):
-        parts += [Text(), Text.assemble(("doubt: ", "bold yellow"), doubt)]
-    return parts
+    return [*parts, *doubt_lines((*found.trust.messages, *([said] if wrong else [])))]
+
+
+def doubt_lines(doubts: Iterable[str]) -> list[RenderableType]:
+    """Return doubts as what rich prints."""
+    return [part for doubt in doubts for part in (Text(), Text.assemble(("doubt: ", "bold yellow"), doubt))]
 
 
 def links_table(verdict: Verdict) -> Table:
@@ -99,6 +106,7 @@ def account_json(opened: OpenStudy, found: Account) -> dict[str, Any]:
             for sample in found.samples
         ],
         "verdict": found.verdict.message,
+        "conclusion": asdict(found.conclusion),
         **_own(found.solution, "iterations", "residual", "certificate"),
         "counted": found.rows,
         "variables": [_own(variable, "name", "pooled", "debiased", "stderr") for variable in found.variables],

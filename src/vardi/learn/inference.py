@@ -16,8 +16,8 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from vardi._estimate.estimates import Estimate, quantile_of_normal
-from vardi._estimate.reliability import require_trust
+from vardi._estimate.estimates import Estimate, Estimates
+from vardi._estimate.reliability import warn_of_doubt
 from vardi._estimate.resampling import require_rows
 from vardi._estimate.tangent import Influence, estimates_of
 from vardi._fit.sample import DebiasedSample
@@ -39,7 +39,7 @@ class ModelInference:
     coefficients : ndarray of shape (p,)
         In the order of the names.
     covariance : ndarray of shape (p, p)
-        Their covariance; NaN where the samples overlap too little to give one.
+        Their covariance; NaN where too few rows speak of them to give one.
     level : float
         Nominal coverage of the intervals.
     model_ : estimator
@@ -51,12 +51,23 @@ class ModelInference:
     covariance: Floats = field(repr=False)
     level: float
     model_: Any
-    influence: Influence = field(repr=False)
+    estimates: Estimates = field(repr=False)
 
     @property
     def stderr(self) -> Floats:
         """Standard errors."""
-        return np.sqrt(np.diag(self.covariance))
+        return self.estimates.stderr
+
+    @property
+    def influence(self) -> Influence:
+        """How much each row moves the coefficients."""
+        assert self.estimates.influence is not None
+        return self.estimates.influence
+
+    @property
+    def df(self) -> Floats:
+        """Degrees of freedom of each standard error."""
+        return self.estimates.df
 
     @property
     def z(self) -> Floats:
@@ -67,8 +78,7 @@ class ModelInference:
     @property
     def interval(self) -> Floats:
         """Lower and upper ends, of shape (p, 2); each covers on its own, not all together."""
-        half = quantile_of_normal(self.level) * self.stderr
-        return np.column_stack([self.coefficients - half, self.coefficients + half])
+        return self.estimates.interval
 
     def __len__(self) -> int:
         return len(self.names)
@@ -82,13 +92,7 @@ class ModelInference:
                 expected=self.names,
                 got=(name,),
             )
-        j = self.names.index(name) if isinstance(name, str) else name
-        return Estimate(
-            float(self.coefficients[j]),
-            float(self.stderr[j]),
-            self.level,
-            influence=self.influence.column(j),
-        )
+        return self.estimates[self.names.index(name) if isinstance(name, str) else name]
 
     def table(self) -> str:
         """Return coefficient, error, z and interval of each name, as text of at most 80 columns."""
@@ -159,9 +163,9 @@ def inference(fit: DebiasedSample, model: Any, X: Any, y: Any, level: float = 0.
     -0.2 ± 2.2 (95%: -4.6 to 4.2)
     """
     solved = solve(fit, model, X, y)
-    require_trust(fit)
-    estimates = estimates_of(solved.theta, solved.influence, level, trusted=fit.trust.errors_hold)
-    return ModelInference(solved.names, solved.theta, estimates.covariance, level, solved.model, solved.influence)
+    estimates = estimates_of(solved.theta, solved.influence, level)
+    warn_of_doubt(fit.names, [f"the coefficient of {name}" for name in solved.names], estimates.laws)
+    return ModelInference(solved.names, solved.theta, estimates.covariance, level, solved.model, estimates)
 
 
 @dataclass(frozen=True)

@@ -109,9 +109,9 @@ def debiased_risk(
     >>> risks = debiased_risk(models, rows[:, :1], rows[:, 1], source=source, biases=design.biases)
     >>> print(risks)
     0.330 ± 0.015 (95%: 0.301 to 0.359)
-    0.255 ± 0.011 (95%: 0.234 to 0.277)
+    0.255 ± 0.011 (95%: 0.233 to 0.277)
     >>> print(risks[0] - risks[1])  # a parabola does better over the population
-    0.0744 ± 0.0094 (95%: 0.0560 to 0.0928)
+    0.0744 ± 0.0094 (95%: 0.0559 to 0.0929)
     """
     if shares is not None:
         raise shares_argument(shares)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vardi._estimate.estimates import Estimate
-from vardi._estimate.reliability import require_trust
+from vardi._estimate.reliability import warn_of_doubt
 from vardi._estimate.sensitivity import GAMMAS, Kind, Question, Sensitivity
 from vardi._fit.sample import DebiasedSample
 from vardi._types import Floats
@@ -86,7 +86,7 @@ def coefficient_sensitivity(
     One standard error (0.15) is reached at 1.198.
     0 is reached at 3.17.
     """
-    question = Question.of(fit.held, gammas, samples, kind, threshold, trusted=fit.trust.errors_hold)
+    question = Question.of(fit.held, gammas, samples, kind, threshold)
     solved = solve(fit, model, X, y)
     if coefficient not in solved.names:
         raise MismatchError(
@@ -95,10 +95,8 @@ def coefficient_sensitivity(
             expected=solved.names,
             got=(coefficient,),
         )
-    require_trust(fit)
     j = solved.names.index(coefficient)
-    estimate = Estimate.from_influence(
-        float(solved.theta[j]), solved.influence.column(j), trusted=fit.trust.errors_hold
-    )
+    estimate = Estimate.from_influence(float(solved.theta[j]), solved.influence.column(j))
+    warn_of_doubt(fit.names, [f"the coefficient of {coefficient}"], [estimate.law])
     target = Coefficient(solved.equations, solved.theta, solved.names, j)
     return question.answer(target, estimate, f"coefficient of {coefficient}")

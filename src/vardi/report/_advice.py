@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from vardi._estimate.reliability import CARRIES, DOUBTED, Trust
+from vardi._estimate.intervals import DOUBTED, HEAVY
+from vardi._estimate.reliability import Trust
 from vardi._facts.account import Account, SampleFacts
-from vardi._facts.columns import ColumnFacts
 from vardi._facts.links import Overlap
 from vardi._facts.numbers import rows_text, share
-from vardi.errors._texts import count, show
 from vardi.report._content import Advice, NextRow
 
 TENTH = 0.1  # of the pool: how many more rows are thought of
@@ -37,57 +36,25 @@ def next_rows(found: Account) -> tuple[NextRow, ...]:
 
 def advice(found: Account, overlap: Overlap, following: Sequence[NextRow]) -> tuple[Advice, ...]:
     """Return what to collect, most urgent first."""
-    return (
-        *_bridge(overlap),
-        *_tail(found.trust),
-        *_single(found.variables),
-        *_largest_gain(following),
-        *_heaviest(found.sampled),
-        *_weakest_link(overlap),
-    )
+    return (*_bridge(found.trust, overlap), *_tail(found.trust), *_largest_gain(following), *_heaviest(found.sampled))
 
 
-def _bridge(overlap: Overlap) -> Iterator[Advice]:
-    """Say how much is missing to a comparison that carries standard errors."""
-    if overlap.bridging < DOUBTED:  # not where there is no cut
-        times = DOUBTED / overlap.bridging if overlap.bridging > 0 else math.inf
-        how_many = f"{f'about {times:.1f}' if times < 1000 else 'many'} times as many as there are"
-        yield Advice(
-            f"Rows that both sides of the weakest cut could draw: {how_many}. Or a new sample that lies between them.",
-            f"{overlap.bridging:.1f} rows bridge {_sides(overlap)}, and errors are trusted from {DOUBTED:g} on.",
-        )
-
-
-def _weakest_link(overlap: Overlap) -> Iterator[Advice]:
-    """Say where the comparison would break first, though it holds."""
-    for link in overlap.links:
-        if link.weakest and overlap.bridging >= DOUBTED:
-            bridged = f"{count(round(overlap.bridging, 1))} rows bridge {_sides(overlap)}"
-            yield Advice(
-                f"To compare the samples more firmly: rows that both '{link.first}' and '{link.second}' could draw.",
-                f"{bridged}, which is enough for standard errors.",
-            )
-
-
-def _sides(overlap: Overlap) -> str:
-    return " and ".join(show(side, 3) for side in overlap.cut)
+def _bridge(trust: Trust, overlap: Overlap) -> Iterator[Advice]:
+    """Say what is missing where errors rest on few rows."""
+    if not trust.df < DOUBTED:
+        return
+    text = "More rows of the kind that errors rest on."
+    if all(overlap.cut):
+        text = "Rows that both sides of the weakest cut could draw, or a new sample that lies between them."
+    yield Advice(text, trust.messages[0])
 
 
 def _tail(trust: Trust) -> Iterator[Advice]:
-    if trust.of_tail:
+    if trust.tail_index > HEAVY:
         yield Advice(
-            "A sample that covers the rows of large weight.",
-            f"The largest weights, of {show(trust.blame)}, have tail index {trust.tail_index:.2f}; from 0.5 on no "
-            "number of rows gives a finite variance.",
-        )
-
-
-def _single(variables: Sequence[ColumnFacts]) -> Iterator[Advice]:
-    carried = [variable.name for variable in variables if variable.rests_on_one_row]
-    if carried:
-        yield Advice(
-            "More rows like the single ones that errors rest on.",
-            f"One row carries more than {CARRIES:.0%} of the variance of {show(carried)}.",
+            "A sample that draws the rows that weigh most more often.",
+            f"Influence values have tail index {trust.tail_index:.2f}; from 0.5 on no number of rows gives a finite "
+            "variance.",
         )
 
 

@@ -13,7 +13,6 @@ from vardi._facts.parts import Fit
 from vardi._facts.weights import weights_of
 from vardi.errors import WeakOverlapWarning
 from vardi.report._advice import advice, next_rows
-from vardi.report._check import check_of
 from vardi.report._content import Report
 from vardi.report._recipe import recipe_of
 from vardi.report._verdict import headline, unknowns
@@ -48,24 +47,23 @@ def compute(fit: Fit, *, title: str | None = None, variables: Any = None, date: 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakOverlapWarning)  # said in the report itself
         columns, note = fit.parts.choose() if named is None else (_named(fit, named), "")
-        found = account(fit, columns, note=note)
+        found = account(fit, columns, note=note, named=named)
         drawn, drawn_note = distributions(fit, columns, found.variables)
-        check, overlap = check_of(fit, named), overlap_of(fit, found.verdict)
+        overlap = overlap_of(fit, found.verdict)
         following = next_rows(found)
         used = len(found.sampled)
         return Report(
             **vars(found),
             title=f"One debiased sample{f' out of {used}' if used > 1 else ''}" if title is None else title,
             date=date,
-            headline=headline(found, check),
+            headline=headline(found),
             overlap=overlap,
             distributions=drawn,
             distributions_note=drawn_note,
             weights=weights_of(fit),
-            check=check,
             advice=advice(found, overlap, following),
             next_rows=following,
-            unknowns=unknowns(check, estimated=bool(found.parameters)),
+            unknowns=unknowns(found.check, estimated=bool(found.parameters)),
             recipe=recipe_of(fit.parts.given(), found, title, variables),
         )
 

@@ -6,16 +6,13 @@ A number that cannot be given is NaN, and a part that cannot be given is empty w
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 from vardi._facts.account import Account
+from vardi._facts.check import Level
 from vardi._facts.distributions import Distribution
 from vardi._facts.links import Overlap
 from vardi._facts.weights import Weights
 from vardi._inputs.pool import Name
-from vardi.errors._texts import Outcome, outcome
-
-Level: TypeAlias = Literal["bad", "doubt", "good", "fact"]
 
 
 @dataclass(frozen=True)
@@ -33,42 +30,6 @@ class Headline:
     level: Level
     text: str
     points: tuple[Point, ...]
-
-
-@dataclass(frozen=True)
-class CheckRow:
-    """The check of one sample: its p-value (NaN where untestable), and the share of its rows that no test sees."""
-
-    name: str
-    pvalue: float
-    untested: float
-
-    @property
-    def outcome(self) -> Outcome:
-        """What the p-value says."""
-        return outcome(self.pvalue)
-
-
-@dataclass(frozen=True)
-class Check:
-    """The check of the declared biases.
-
-    Attributes
-    ----------
-    level : str
-        How it is to be taken.
-    text : str
-        The outcome in a sentence.
-    detail : str
-        The statistic, and where the samples are most apart.
-    rows : tuple of CheckRow
-        By sample, worst first.
-    """
-
-    level: Level
-    text: str
-    detail: str = ""
-    rows: tuple[CheckRow, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -120,7 +81,6 @@ class Report(Account):
     distributions: tuple[Distribution, ...]
     distributions_note: str
     weights: Weights
-    check: Check
     advice: tuple[Advice, ...]
     next_rows: tuple[NextRow, ...]
     unknowns: tuple[str, ...]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from vardi._estimate.reliability import DOUBTED
 from vardi._facts.links import LinkFacts, Overlap
 from vardi._facts.numbers import number, rows_text, share
 from vardi.errors._texts import count, cut
@@ -64,8 +63,8 @@ class Graph:
     two_lines: bool
 
 
-def graph(overlap: Overlap) -> Graph:
-    """Lay the samples out on a line or a circle."""
+def graph(overlap: Overlap, *, weak: bool) -> Graph:
+    """Lay the samples out on a line or a circle; errors that rest on few rows mark the weakest link."""
     K = len(overlap.names)
     width, radius = 480.0, 0.0 if K == 1 else 140.0 if K == 2 else ACROSS if K <= 8 else 128.0
     largest = 34.0 if K <= 3 else 24.0 if K <= 8 else 13.0
@@ -82,7 +81,6 @@ def graph(overlap: Overlap) -> Graph:
     scale = max((link.strength for link in shown), default=1.0) or 1.0
     if K == 2:  # the most there can be: two samples of one law
         scale = max(scale, overlap.sizes[0] * overlap.sizes[1] / sum(overlap.sizes))
-    weak = overlap.bridging < DOUBTED
     ends = {name: places[k] for k, name in enumerate(overlap.names)}
     edges = [
         _edge(link, ends[str(link.first)], ends[str(link.second)], scale, K, weak=weak, complete=overlap.complete)

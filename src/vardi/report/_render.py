@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from vardi._estimate.reliability import DOUBTED, REFUSED
+from vardi._estimate.intervals import DOUBTED, REFUSED
 from vardi._facts import numbers
 from vardi.errors import OutputError, _texts
 from vardi.report import _bars, _curves, _graph
@@ -49,7 +49,7 @@ def to_html(report: Report) -> str:
             style=style,
             script=script,
             policy=_policy(style, script),
-            graph=None if many else _graph.graph(report.overlap),
+            graph=None if many else _graph.graph(report.overlap, weak=report.trust.df < DOUBTED),
             heat_map=_graph.heat_map(report.overlap) if many else None,
             samples=report.samples[:MOST_SAMPLES],
             pairs=_bars.pairs(report.samples[:MOST_SAMPLES]),

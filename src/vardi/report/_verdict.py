@@ -10,52 +10,33 @@ from vardi._estimate.estimates import Estimate
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust
 from vardi._facts.account import Account, SampleFacts
+from vardi._facts.check import Check, Level
 from vardi._facts.columns import ColumnFacts
 from vardi._facts.numbers import number, rows_text, share, with_error
 from vardi._inputs.pool import Name
 from vardi._solve.identify import Verdict
 from vardi.errors._texts import count, show
-from vardi.report._content import Check, Headline, Level, Point
+from vardi.report._content import Headline, Point
 
 ORDER: tuple[Level, ...] = ("bad", "doubt", "good", "fact")
 MOVED = 0.1  # standard deviations from which a change of a mean is worth a sentence
 
 
-def headline(found: Account, check: Check) -> Headline:
+def headline(found: Account) -> Headline:
     """Put the verdict into words, worst news first."""
+    check = found.check
     points = [
         *_doubts(found.trust),
         *_left_out(found.samples),
         *_known(found.known_check),
         *_estimated(found.parameters),
-        *_single_rows(found.variables),
         _comparison(found.verdict, found.trust),
         Point(check.level, f"{check.text} {check.detail}" if check.level in ("bad", "doubt") else check.text),
         *_changes(found.variables),
         _worth(found.rows, found.effective),
     ]
     points.sort(key=lambda point: ORDER.index(point.level))
-    return Headline(points[0].level, _headline(found, check, points), tuple(points))
-
-
-def _headline(found: Account, check: Check, points: Sequence[Point]) -> str:
-    trust, K = found.trust, len(found.sampled)
-    if not trust.errors_hold and not all(trust.cut):
-        return "One row shows no spread, so there are no standard errors. The estimates below are rough."
-    if not trust.errors_hold:
-        return "Too few rows join the samples for standard errors. The estimates below are rough."
-    if check.level == "bad":
-        return "The samples contradict their declared biases. Do not use the weights before that is explained."
-    if found.known_check is not None and found.known_check.contradicted:
-        return "The samples contradict what is known. Do not use the weights before that is explained."
-    if trust.messages or check.level == "doubt":
-        return "The debiased sample can be used with care: read the warnings first."
-    speaks = (
-        "One sample, weighted by the inverse of its bias, speaks for the population."
-        if K == 1
-        else f"The {K} samples can be compared, and together they speak for the population."
-    )
-    return f"{speaks} There {_warnings(points)} below." if points[0].level == "doubt" else speaks
+    return Headline(found.conclusion.level, found.conclusion.text, tuple(points))
 
 
 def _estimated(parameters: Mapping[Name, Mapping[str, Estimate]]) -> list[Point]:
@@ -70,11 +51,6 @@ def _estimated(parameters: Mapping[Name, Mapping[str, Estimate]]) -> list[Point]
     ]
 
 
-def _warnings(points: Sequence[Point]) -> str:
-    warned = sum(point.level == "doubt" for point in points)
-    return "is a warning" if warned == 1 else f"are {warned} warnings"
-
-
 def _worth(rows: float, effective: float) -> Point:
     worth = count(round(effective))
     if rows == 1:
@@ -86,18 +62,14 @@ def _worth(rows: float, effective: float) -> Point:
 
 
 def _comparison(verdict: Verdict, trust: Trust) -> Point:
-    if trust.of_overlap or not math.isfinite(trust.bridging):
+    if not math.isfinite(trust.bridging) or len(verdict.names) > 2:  # of more than two the message has the cut
         return Point("good", verdict.message)
-    bridged = f"About {count(round(trust.bridging, 1))} rows bridge the weakest cut between them."
-    return Point("good", f"{verdict.message} {bridged}")
+    return Point("good", f"{verdict.message} About {count(round(trust.bridging, 1))} rows bridge them.")
 
 
 def _doubts(trust: Trust) -> list[Point]:
-    overlap: Level = "doubt" if trust.errors_hold else "bad"
-    return [
-        *(Point(overlap, message) for message in trust.of_overlap),
-        *(Point("doubt", message) for message in trust.of_tail),
-    ]
+    level: Level = "doubt" if trust.errors_hold else "bad"
+    return [Point(level, message) for message in trust.messages]
 
 
 def _left_out(samples: Sequence[SampleFacts]) -> Iterator[Point]:
@@ -110,13 +82,6 @@ def _left_out(samples: Sequence[SampleFacts]) -> Iterator[Point]:
 def _known(known: KnownCheck | None) -> Iterator[Point]:
     if known is not None:
         yield Point("bad" if known.contradicted else "fact", f"Known values were used. {known.verdict}")
-
-
-def _single_rows(variables: Sequence[ColumnFacts]) -> Iterator[Point]:
-    carried = [f"{one.name} ({one.largest_row:.0%})" for one in variables if one.rests_on_one_row]
-    if carried:
-        text = f"One row carries much of the variance of {', '.join(carried)}: these errors are rough ones."
-        yield Point("doubt", text)
 
 
 def _changes(variables: Sequence[ColumnFacts]) -> Iterator[Point]:

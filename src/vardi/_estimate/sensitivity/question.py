@@ -14,7 +14,6 @@ from vardi._estimate.sensitivity.errors_of_biases import Errors, as_errors
 from vardi._estimate.sensitivity.result import FURTHEST, Kind, Sensitivity, require_number
 from vardi._estimate.sensitivity.targets import Mean, Target
 from vardi._estimate.sensitivity.worst import End, Linear, Reweighed, Search, Worst
-from vardi._estimate.tangent import Influence
 from vardi._types import Floats
 from vardi.errors import MismatchError
 
@@ -32,7 +31,6 @@ class Question:
     gammas: Floats
     errors: Errors
     threshold: float | None
-    trusted: bool
 
     @classmethod
     def of(
@@ -42,12 +40,10 @@ class Question:
         samples: Any,
         kind: Kind,
         threshold: float | None,
-        *,
-        trusted: bool,
     ) -> Question:
         """Check what is asked, or say what is wrong with it."""
         threshold = None if threshold is None else require_number(threshold)
-        return cls(held, _factors(gammas), as_errors(held, samples, kind), threshold, trusted)
+        return cls(held, _factors(gammas), as_errors(held, samples, kind), threshold)
 
     def answer(self, target: Target, estimate: Estimate, name: str) -> Sensitivity:
         """Return the range of a target at every factor; its estimate is that of the fit, with its influence values."""
@@ -80,8 +76,8 @@ class Question:
             upper=np.array([end.value for end in upper]),
             linear_lower=estimate.value - half,
             linear_upper=estimate.value + half,
-            lower_stderr=self._stderrs(lower, influence),
-            upper_stderr=self._stderrs(upper, influence),
+            lower_stderr=self._stderrs(lower, estimate),
+            upper_stderr=self._stderrs(upper, estimate),
             method=worst.method,
             kind="common" if errors.common else "free",
             samples=errors.names,
@@ -92,10 +88,13 @@ class Question:
             note=note,
         )
 
-    def _stderrs(self, ends: list[End], influence: Influence) -> Floats:
+    def _stderrs(self, ends: list[End], estimate: Estimate) -> Floats:
         """Return the errors of the ends: by the rows, and by known values as far as these have an error."""
-        tangent, beyond = self.held.tangent, float((influence.beyond**2).sum()) / self.held.tangent.n**2
-        variances = [tangent.covariance(end.phi, trusted=self.trusted)[0, 0] + beyond for end in ends]
+        assert estimate.influence is not None
+        if math.isnan(estimate.stderr):
+            return np.full(len(ends), math.nan)
+        tangent, beyond = self.held.tangent, float((estimate.influence.beyond**2).sum()) / self.held.tangent.n**2
+        variances = [tangent.covariance(end.phi)[0, 0] + beyond for end in ends]
         return np.sqrt(np.array(variances))
 
 

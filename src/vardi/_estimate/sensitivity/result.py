@@ -11,7 +11,8 @@ from typing import Literal
 
 import numpy as np
 
-from vardi._estimate.estimates import Estimate, quantile_of_normal, with_digits_of
+from vardi._estimate.estimates import Estimate, with_digits_of
+from vardi._estimate.intervals import quantile_of_student
 from vardi._estimate.sensitivity.worst import Method
 from vardi._inputs.pool import Name
 from vardi._types import Floats
@@ -100,7 +101,7 @@ class Sensitivity:
         ndarray of shape (number of factors, 2)
             Lower and upper ends; NaN where the samples overlap too little to give an error.
         """
-        z = quantile_of_normal(level)
+        z = quantile_of_student(level, self.estimate.df)
         return np.column_stack([self.lower - z * self.lower_stderr, self.upper + z * self.upper_stderr])
 
     def tipping_point(self, value: float | None = None) -> float | None:

@@ -11,21 +11,26 @@ its second, the covariance its third.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
+from functools import cached_property
 
 import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.part import PREFIX, Change, Part, with_columns
-from vardi._rows.contract import Coordinates, Deviations, Moments
+from vardi._rows.contract import Coordinates, Deviations, Evenness, Means, Moments
 from vardi._rows.engine.functions import EngineFunction, EngineInfluence
 from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.point import EnginePoint
+from vardi._rows.variance import BIN, NOTHING, Spread, hill, unit_of
 from vardi._types import Floats
 from vardi.errors._refusals import not_finite
 
 VALUE = f"{PREFIX}value_{{}}"
 DEVIATION = f"{PREFIX}deviation_{{}}"
+LOG, PLACE = f"{PREFIX}log", f"{PREFIX}place"
+LARGE = 2.0**200  # deviations whose fourth powers, and sums of these, are still numbers
 
 
 class EngineMoments:
@@ -42,7 +47,7 @@ class EngineMoments:
     def __init__(self, model: EngineModel, v: Floats) -> None:
         self.model, self.point = model, EnginePoint(model, v)
         self.parts, self.sizes, self.n = model.parts, model.sizes, model.n
-        self._last: tuple[EngineInfluence, Deviations] | None = None
+        self._last: tuple[EngineInfluence, Spread, Floats] | None = None
 
     @property
     def coordinates(self) -> Coordinates:
@@ -55,6 +60,51 @@ class EngineMoments:
         """Return eta of functions; the values of those with a name must be finite."""
         return self.moments(functions).total / self.n
 
+    def means(self, functions: Sequence[EngineFunction]) -> Means:
+        """Return eta, and whether functions are shares, by the query of the means."""
+        found = self._totals(functions, shares=True)
+        return Means(found[0] / self.n, found[1], found[2])
+
+    def holds(self, functions: Sequence[EngineFunction], j: int) -> EngineFunction:
+        """Return on which rows a share holds: the share itself."""
+        return functions[j]
+
+    def range(self, functions: Sequence[EngineFunction], j: int) -> tuple[float, float]:
+        """Return the smallest and the largest value of a function."""
+        asked = [
+            part.aggregates({"low": functions[j](part).min(), "high": functions[j](part).max()}, self.point)
+            for part in self.parts
+        ]
+        return min(float(one["low"]) for one in asked), max(float(one["high"]) for one in asked)
+
+    @cached_property
+    def evenness(self) -> Evenness:
+        """How evenly the weights are spread over all rows."""
+        found, r = Evenness(0.0, 0.0, 0.0), self.point.weight
+        for part in self.parts:
+            sums = {"mass": part.times_count(r).sum(), "squares": part.times_count(r * r).sum(), "largest": r.max()}
+            found += Evenness(**part.aggregates(sums, self.point))
+        return found
+
+    def among(self, holds: EngineFunction, base: EngineFunction) -> tuple[float, float, Evenness] | None:
+        """Return rows of a base on which something holds and does not, and its weights; None if it holds elsewhere."""
+        total, evenness, r = np.zeros(3), Evenness(0.0, 0.0, 0.0), self.point.weight
+        for part in self.parts:
+            mine, inside = part.times_count(holds(part)), base(part)
+            asked = {
+                "beyond": (mine * (1.0 - inside)).sum(),
+                "events": (mine * inside).sum(),
+                "rows": part.times_count(inside).sum(),
+                "mass": part.times_count(inside * r).sum(),
+                "squares": part.times_count(inside * r * r).sum(),
+                "largest": (inside * r).max(),
+            }
+            found = part.aggregates(asked, self.point)
+            total += [found["beyond"], found["events"], found["rows"]]
+            evenness += Evenness(*(float(found[name]) for name in ("mass", "squares", "largest")))
+        beyond, events, rows = total.tolist()
+        return None if beyond else (events, rows - events, evenness)
+
     def against(self, functions: Sequence[EngineFunction], eta: Floats) -> Floats:
         """Return a = sum_i c_i x_i (f_i - eta) / S_i, of shape (d, m)."""
         return self.moments(functions, eta).against
@@ -64,7 +114,11 @@ class EngineMoments:
         return EngineInfluence(tuple(functions), np.eye(len(functions)), eta, b)
 
     def covariance(self, influence: EngineInfluence) -> Floats:
-        r"""Return the covariance of estimates.
+        """Return the covariance of estimates."""
+        return self.spread(influence).covariance
+
+    def spread(self, influence: EngineInfluence) -> Spread:
+        r"""Return the covariance of estimates, and what it rests on.
 
         .. math::
 
@@ -72,41 +126,79 @@ class EngineMoments:
             \bar\phi_k)'.
 
         A sample of a single row has no deviation from its own mean; there :math:`\bar\phi_k` is the mean under the
-        fitted law of the sample, and the factor is 1.
+        fitted law of the sample, and the factor is 1. Where fourth powers may be too large or too small for a number,
+        the query is asked again in other units.
         """
-        V = np.zeros((len(influence.eta), len(influence.eta)))
-        for _, products, _, factor in self._within(influence):
-            V += products * factor
-        return V
-
-    def single_rows(self, influence: EngineInfluence) -> Floats:
-        """Return the share of each variance that the row farthest out of each sample carries, of shape (K, m).
-
-        A row that stands for many is not one row: each of those has its part. After the covariance it takes no query.
-        """
-        largest, variances = np.zeros((len(self.sizes), len(influence.eta))), np.zeros(len(influence.eta))
-        for k, products, ends, factor in self._within(influence):
-            variances += np.diag(products) * factor
-            largest[k] = (ends**2).max(axis=0) * factor
-        return np.divide(largest, variances, out=np.zeros(largest.shape), where=variances > 0)
-
-    def _within(self, influence: EngineInfluence) -> Iterator[tuple[int, Floats, Floats, float]]:
-        """Yield each sample's products of deviations from its mean, its extreme deviations, and their factor in V."""
-        single = (self.sizes > 0) & (self.sizes < 2)
         if self._last is None or self._last[0] is not influence:
-            centres = influence.b[self.coordinates.u].copy()  # their means under the fitted laws, but for rounding
-            if single.any():
-                centres[single] = self.law_means(influence)[single]
-            self._last = influence, self.deviations_of(influence, centres)
-        found = self._last[1]
-        for k in np.flatnonzero(self.sizes > 0).tolist():
-            size, ends = self.sizes[k], np.stack([found.low[k], found.high[k]])
-            if single[k]:
-                yield k, found.products[k], ends, 1.0 / self.n**2
-            else:
-                mean = found.totals[k] / size
-                products = found.products[k] - np.outer(found.totals[k], mean)
-                yield k, products, ends - mean, size / (size - 1.0) / self.n**2
+            scale = np.ones(len(influence.eta))
+            found, centres = self._from_means(influence)
+            largest = np.abs(np.where(np.isfinite(found.low), [found.low, found.high], 0.0)).max(axis=(0, 1))
+            if ((largest > LARGE) | ((largest > 0) & (largest < 1.0 / LARGE))).any():
+                scale = unit_of(largest)
+                found, centres = self._from_means(influence @ np.diag(1.0 / scale))
+            self._last = influence, self.spread_of(found, scale), (centres + self._means(found)) * scale
+        return self._last[1]
+
+    def tail(self, influence: EngineInfluence, j: int) -> float:
+        """Return the tail index of the influence values of an estimate, by a query for each part."""
+        spread = self.spread(influence)
+        assert self._last is not None
+        centres, unit = self._last[2][:, [j]], float(spread.scale[j]) * self.n
+        unit *= math.sqrt(spread.squares[j] / self.n)
+        found: dict[int, Floats] = {}
+        for part in self.parts:
+            change = self.with_deviations(part, influence[:, [j]], centres)
+            least = math.exp(BIN * NOTHING)
+            size = nw.col(DEVIATION.format(0)).abs() / unit
+            logs = nw.when(size > least).then(size).otherwise(nw.lit(least)).log()
+            placed = with_columns({LOG: logs})
+            binned = with_columns({PLACE: (nw.col(LOG) / BIN).floor().cast(nw.Int64)})
+            asked = {"rows": part.rows, "logs": part.times_count(nw.col(LOG)).sum()}
+            for _, row in part.by_sample(asked, self.point, change, placed, binned, key=PLACE):
+                found[row[PLACE]] = found.get(row[PLACE], np.zeros(2)) + np.array([row["rows"], row["logs"]], float)
+        sums = np.array(list(found.values()))
+        return hill(np.array(list(found), float), sums[:, 0], sums[:, 1])
+
+    def _from_means(self, influence: EngineInfluence) -> tuple[Deviations, Floats]:
+        """Return sums of deviations from what the means of the samples are but for rounding, and these centres."""
+        single = (self.sizes > 0) & (self.sizes < 2)
+        centres = influence.b[self.coordinates.u].copy()  # the means under the fitted laws
+        if single.any():
+            centres[single] = self.law_means(influence)[single]
+        return self.deviations_of(influence, centres), centres
+
+    def _means(self, found: Deviations) -> Floats:
+        """Return the means of deviations within samples; zero for a single row, which keeps its centre."""
+        return np.where((self.sizes >= 2)[:, None], found.totals / np.maximum(self.sizes, 1.0)[:, None], 0.0)
+
+    def spread_of(self, found: Deviations, scale: Floats) -> Spread:
+        """Return a spread in units of a scale, from sums of deviations in these units."""
+        sizes, mean = self.sizes, self._means(found)
+        size = np.maximum(sizes, 1.0)
+        products = found.products - size[:, None, None] * mean[:, :, None] * mean[:, None, :]
+        squares = np.diagonal(found.products, axis1=1, axis2=2)
+        fourths = found.fourths - 4.0 * mean * found.cubes + 6.0 * mean**2 * squares - 3.0 * size[:, None] * mean**4
+        factors = np.where(sizes < 2, 1.0, size / np.maximum(size - 1.0, 1.0)) / self.n**2
+        covariance = np.tensordot(factors, products, axes=1)
+        within = np.maximum(np.diagonal(products, axis1=1, axis2=2) * factors[:, None], 0.0)
+        with np.errstate(over="ignore"):
+            covariance = covariance * np.outer(scale, scale)
+        total = np.maximum(fourths, 0.0).sum(axis=0) / self.n**4
+        return Spread(covariance, scale, within, total, np.zeros(len(scale)), sizes)
+
+    def squares(self, functions: Sequence[EngineFunction], eta: Floats) -> Floats:
+        r"""Return :math:`\sum_i c_i (f_i - \eta)(f_i - \eta)' / S_i^2`, of shape (m, m)."""
+        m = len(functions)
+        upper = np.triu_indices(m)
+        summed = np.zeros(len(upper[0]))
+        for part in self.parts:
+            columns = {VALUE.format(j): (f(part) - float(eta[j])) * self.point.weight for j, f in enumerate(functions)}
+            g = [nw.col(name) for name in columns]
+            terms = [part.times_count(g[a] * g[b]) for a, b in zip(*upper, strict=True)]
+            summed += part.sums(terms, self.point, with_columns(columns))
+        found = np.zeros((m, m))
+        found[upper] = summed
+        return found + np.triu(found, 1).T
 
     # the contract
 
@@ -114,7 +206,7 @@ class EngineMoments:
         """Return sums of functions, or of their deviations from eta against x; a query for each part."""
         m, d = len(functions), len(self.coordinates)
         if eta is None:
-            return Moments(self._totals(functions), np.zeros((d, m)))
+            return Moments(self._totals(functions)[0], np.zeros((d, m)))
         asked = [(part, *self.terms(part, functions, eta)) for part in self.parts]
         moments = self.placed(np.sum([part.sums(terms, self.point, values) for part, terms, values in asked], axis=0))
         return Moments(moments.total + eta * self.n, moments.against)
@@ -212,17 +304,22 @@ class EngineMoments:
         phi = total([f * point.weight, *moved])
         return phi if own is None else phi - own
 
-    def _totals(self, functions: Sequence[EngineFunction]) -> Floats:
-        """Return sum_i c_i f_i / S_i, or refuse values that are missing or infinite."""
+    def _totals(self, functions: Sequence[EngineFunction], *, shares: bool = False) -> Floats:
+        """Return sum_i c_i f_i / S_i, or refuse values that are missing or infinite; with it what tells shares."""
         named = [j for j, function in enumerate(functions) if function.name is not None]
-        m, found = len(functions), np.zeros(len(functions) + len(named))
+        m, kinds = len(functions), 3 if shares else 1
+        found = np.zeros(kinds * m + len(named))
         for part in self.parts:
-            terms = [part.times_count(f(part) * self.point.weight) for f in functions]
-            found += part.sums([*terms, *(is_endless(functions[j](part)) for j in named)], self.point)
-        for j, endless in zip(named, found[m:], strict=True):
+            values = [f(part) for f in functions]
+            terms = [part.times_count(f * self.point.weight) for f in values]
+            if shares:
+                terms += [(f * (1.0 - f)).abs() for f in values]
+                terms += [part.times_count((f != 0.0).cast(nw.Float64)) for f in values]
+            found += part.sums([*terms, *(is_endless(values[j]) for j in named)], self.point)
+        for j, endless in zip(named, found[kinds * m :], strict=True):
             if endless:
                 raise not_finite(int(endless), functions[j].name)
-        return found[:m]
+        return found[: kinds * m].reshape(kinds, m)
 
 
 def total(terms: Sequence[nw.Expr]) -> nw.Expr:

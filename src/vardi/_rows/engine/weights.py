@@ -86,21 +86,6 @@ def pooled_means(at: EngineMoments, functions: Sequence[EngineFunction]) -> Floa
     return total / at.n
 
 
-def products(at: EngineMoments, functions: Sequence[EngineFunction], eta: Floats) -> Floats:
-    r"""Return :math:`\sum_i c_i (f_i - \eta)(f_i - \eta)' / S_i^2`, of shape (m, m)."""
-    m = len(functions)
-    upper = np.triu_indices(m)
-    total = np.zeros(len(upper[0]))
-    for part in at.parts:
-        columns = {f"{PREFIX}value_{j}": (f(part) - float(eta[j])) * at.point.weight for j, f in enumerate(functions)}
-        g = [nw.col(name) for name in columns]
-        terms = [part.times_count(g[a] * g[b]) for a, b in zip(*upper, strict=True)]
-        total += part.sums(terms, at.point, with_columns(columns))
-    found = np.zeros((m, m))
-    found[upper] = total
-    return found + np.triu(found, 1).T
-
-
 def with_column(
     at: EngineMoments, name: str, value: Callable[[Part], nw.Expr], dropped: Sequence[Part] = ()
 ) -> dict[int | None, Any]:

@@ -2,20 +2,66 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
+from vardi._estimate.bias_check import BiasCheck
 from vardi._facts.choice import MOST_NUMERIC
 from vardi._facts.numbers import pvalue
 from vardi._facts.parts import Fit
 from vardi.errors import NeedsRowsError
-from vardi.errors._texts import Outcome
-from vardi.report._content import Check, CheckRow, Level
+from vardi.errors._texts import Outcome, outcome
+
+Level: TypeAlias = Literal["bad", "doubt", "good", "fact"]
 
 LEVELS: dict[Outcome, Level] = {"contradicted": "bad", "doubtful": "doubt", "not contradicted": "good"}
 WORK = 1e9  # products, from which the test takes longer than a reader waits
 
 
-def check_of(fit: Fit, variables: dict[str, Any] | None) -> Check:
+@dataclass(frozen=True)
+class CheckRow:
+    """The check of one sample: its p-value (NaN where untestable), and the share of its rows that no test sees."""
+
+    name: str
+    pvalue: float
+    untested: float
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the p-value says."""
+        return outcome(self.pvalue)
+
+
+@dataclass(frozen=True)
+class Check:
+    """The check of the declared biases.
+
+    Attributes
+    ----------
+    level : str
+        How it is to be taken.
+    text : str
+        The outcome in a sentence.
+    detail : str
+        The statistic, and where the samples are most apart.
+    rows : tuple of CheckRow
+        By sample, worst first.
+    found : BiasCheck or None
+        The test itself; None where it was not made.
+    """
+
+    level: Level
+    text: str
+    detail: str = ""
+    rows: tuple[CheckRow, ...] = ()
+    found: BiasCheck | None = field(default=None, repr=False, compare=False)
+
+
+UNASKED = Check("fact", "The declared biases were not checked: fit.check_biases() asks the engine of the rows.")
+
+
+def check_of(fit: Fit, variables: Mapping[str, Any] | None) -> Check:
     """Run the check on the columns that the biases read, or on all there are."""
     columns = _columns(fit, variables)
     feasible = _feasible(fit, len(columns))
@@ -27,16 +73,16 @@ def check_of(fit: Fit, variables: dict[str, Any] | None) -> Check:
         return Check("fact", "The declared biases were not checked: that needs rows in memory.")
     rows = tuple(CheckRow(str(name), check.by_sample[name], check.untested[name]) for name in check.worst_first)
     if check.reason:
-        return Check("fact", f"The declared biases cannot be tested: {check.reason}", rows=rows)
+        return Check("fact", f"The declared biases cannot be tested: {check.reason}", rows=rows, found=check)
     detail = f"Score test of {', '.join(check.columns)}: chi-square {check.statistic:.4g}, "
     detail += "1 degree of freedom." if check.df == 1 else f"{check.df} degrees of freedom."
     if check.worst is not None:
         detail += f" Most apart: {check.worst}."
     text = f"Where the samples overlap, the declared biases are {check.outcome} (p {_equals(check.pvalue)})."
-    return Check(LEVELS[check.outcome], text, detail, rows)
+    return Check(LEVELS[check.outcome], text, detail, rows, check)
 
 
-def _columns(fit: Fit, variables: dict[str, Any] | None) -> dict[str, Any]:
+def _columns(fit: Fit, variables: Mapping[str, Any] | None) -> Mapping[str, Any]:
     read = {name for bias in fit.parts.given().biases for name in bias.columns}
     numeric = [name for name in fit.numeric_columns if name in read] or fit.numeric_columns[:MOST_NUMERIC]
     if not numeric and variables is not None:

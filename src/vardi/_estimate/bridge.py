@@ -1,0 +1,130 @@
+"""Where the samples are joined least firmly: the smallest cut of their overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from vardi._inputs.pool import Name
+from vardi._solve.identify import Verdict
+from vardi._types import Floats, Integers
+from vardi.errors._texts import count, show
+
+MOST = 500  # samples up to which the smallest cut is sought; beyond, it is the cut of an eigenvector
+
+
+@dataclass(frozen=True)
+class Bridge:
+    """The smallest cut between samples.
+
+    Attributes
+    ----------
+    rows : float
+        B = sum_i p_iA (1 - p_iA) over the cut A: rows that could as well have come from the other side. For two samples
+        Var(log Omega_1 / Omega_2) = 1/B - 1/n_1 - 1/n_2. Infinite for one sample.
+    cut : tuple of two tuples
+        The samples on either side of it, in their order.
+    link : tuple of two names, or None
+        The two samples across it that share most of these rows; None where that is not known.
+    approximate : bool
+        Whether it is the cut of an eigenvector, of too many samples to seek the smallest.
+    """
+
+    rows: float
+    cut: tuple[tuple[Name, ...], tuple[Name, ...]]
+    link: tuple[Name, Name] | None = None
+    approximate: bool = False
+
+    def __str__(self) -> str:
+        about = "about " if self.approximate else ""
+        return f"{about}{count(round(self.rows, 1))} rows bridge {show(self.cut[0], 3)} and {show(self.cut[1], 3)}"
+
+    def within(self, verdict: Verdict) -> Verdict:
+        """Return a verdict whose weakest link is the one across the cut, with the cut in its words."""
+        if self.link is None or not verdict.identified or len(verdict.groups) > 1 or len(verdict.names) < 3:
+            return verdict
+        weakest = next(link for link in verdict.links if {link.first, link.second} == set(self.link))
+        message = f"All {len(verdict.names)} samples can be compared; the weakest cut: {self}."
+        return replace(verdict, weakest=weakest, message=message)
+
+
+def bridge_of(
+    gram: Any, sampled: NDArray[np.bool_], groups: Integers | None, eigenvector: Floats, names: Any
+) -> Bridge:
+    """Return the smallest cut of samples that have rows.
+
+    Parameters
+    ----------
+    gram : Gram
+        sum_i c_i p_i p_i' of all biases: an array, a sparse array, or a function where it is not formed.
+    sampled : ndarray of bool
+        Which biases have rows.
+    groups : ndarray of int or None
+        Groups of samples that overlap does not join: cuts are sought within these.
+    eigenvector : ndarray of shape (K,)
+        Whose signs give a cut where there are too many samples.
+    names : sequence
+        Of all biases.
+    """
+    labels = np.zeros(len(sampled), np.int64) if groups is None else groups
+    found = [
+        _smallest(gram, np.flatnonzero(sampled & (labels == label)), eigenvector, names)
+        for label in np.unique(labels[sampled]).tolist()
+        if (sampled & (labels == label)).sum() > 1
+    ]
+    return min(found, key=lambda bridge: bridge.rows, default=Bridge(np.inf, ((), ())))
+
+
+def _smallest(gram: Any, members: Integers, eigenvector: Floats, names: Sequence[Name]) -> Bridge:
+    approximate = callable(gram) or len(members) > MOST
+    if approximate:
+        side = eigenvector[members] > 0
+        inside = np.zeros(len(eigenvector))
+        inside[members[side]] = 1.0
+        rows = float((gram(inside) if callable(gram) else gram @ inside)[members[~side]].sum())
+    else:
+        part = gram[members][:, members]
+        rows, side = smallest_cut(np.asarray(part.toarray() if sparse.issparse(part) else part))
+    first, second = sorted((members[side].tolist(), members[~side].tolist()))
+    link = None
+    if not callable(gram):
+        across = sparse.coo_array(gram[first][:, second])
+        most = int(across.data.argmax())
+        link = names[first[across.row[most]]], names[second[across.col[most]]]
+    return Bridge(rows, (tuple(names[k] for k in first), tuple(names[k] for k in second)), link, approximate)
+
+
+def smallest_cut(links: Floats) -> tuple[float, NDArray[np.bool_]]:
+    """Return the smallest cut of a graph with symmetric links, and which of its nodes are on one side.
+
+    It is found by Stoer and Wagner's algorithm: in each phase nodes are taken in the order in which they are tied most
+    to those before; the last is cut off from all others, and then merged with the one before it.
+    """
+    K = len(links)
+    links = links.copy()
+    np.fill_diagonal(links, 0.0)
+    merged = np.eye(K, dtype=bool)
+    alive = np.ones(K, bool)
+    best, side = np.inf, np.zeros(K, bool)
+    for phase in range(K - 1):
+        tied, left = np.where(alive, 0.0, -np.inf), alive.copy()
+        before = last = -1
+        for _ in range(K - phase):
+            before, last = last, int(np.argmax(np.where(left, tied, -np.inf)))
+            left[last] = False
+            tied = tied + links[last]
+        ties = float(links[last].sum())
+        if ties < best:
+            best, side = ties, merged[last].copy()
+        links[before] += links[last]
+        links[:, before] += links[:, last]
+        links[before, before] = 0.0
+        links[last] = links[:, last] = 0.0
+        merged[before] |= merged[last]
+        alive[last] = False
+    return best, side

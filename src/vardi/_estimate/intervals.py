@@ -1,0 +1,214 @@
+"""What an interval rests on: the law of an estimate's error, from which its ends at any level are made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from scipy.special import ndtri, stdtrit
+
+from vardi.errors import MismatchError
+
+if TYPE_CHECKING:
+    from vardi._estimate.estimates import Estimate
+
+REFUSED = 3.0  # degrees of freedom below which no standard error is given
+DOUBTED = 10.0  # degrees of freedom below which it comes with a warning
+HEAVY = 0.4  # tail index from which the variance may be infinite (Hill's estimate is biased low)
+FEW = 10.0  # rows with and without an event from which a share's own error says how many rows it is worth
+RARE = 5.0  # the same, from which their number goes without saying
+
+
+def quantile_of_normal(level: float) -> float:
+    """Return z such that a normal variable lies within z standard deviations with the given probability."""
+    return quantile_of_student(level, math.inf)
+
+
+def quantile_of_student(level: float, df: float) -> float:
+    """Return the same of Student's t, which is normal where the degrees of freedom are infinite."""
+    if not isinstance(level, int | float | np.number) or not 0.0 < level < 1.0:
+        raise MismatchError(
+            f"The level {level} is no probability of an interval. Give a number between 0 and 1, such as 0.95.",
+            expected=("between 0 and 1",),
+            got=(level,),
+        )
+    below = 0.5 + level / 2.0
+    return float(ndtri(below) if math.isinf(df) else stdtrit(df, below))
+
+
+class Law(Protocol):
+    """Gives the ends of an interval at any level."""
+
+    @property
+    def df(self) -> float:
+        """Degrees of freedom of the standard error."""
+
+    def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
+        """Return the lower and the upper end."""
+
+
+@dataclass(frozen=True)
+class Student:
+    """Value plus and minus t standard errors, with Student's t.
+
+    Attributes
+    ----------
+    df : float
+        Degrees of freedom; infinite for the normal law.
+    tail : float
+        Hill's index of the influence values, from 1/2 on of which their variance is infinite; NaN where their kurtosis
+        is not large enough to ask.
+    most : int
+        The sample whose rows carry most of the variance; -1 where that is not known.
+    """
+
+    df: float = math.inf
+    tail: float = math.nan
+    most: int = -1
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the error rests on few rows, or on few rows of very many."""
+        return self.df < DOUBTED or self.tail > HEAVY
+
+    def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
+        half = quantile_of_student(level, self.df) * stderr
+        return value - half, value + half
+
+
+@dataclass(frozen=True)
+class Declared:
+    """No interval at all: what was declared fixes the value."""
+
+    df: float = math.inf
+
+    def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
+        return value, value
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    r"""Wilson's interval of a share, of so many rows as the share is worth.
+
+    .. math::
+
+        \frac{1}{1 + z^2 / m} \Bigl(p + \frac{z^2}{2m} \pm z \sqrt{\frac{p (1 - p)}{m} + \frac{z^2}{4m^2}}\Bigr)
+
+    Attributes
+    ----------
+    rows : float
+        m.
+    events, others : float
+        Counted rows that have what it is the share of, and that lack it.
+    holds : Any
+        Which rows have it, in the language of the rows; None for a share among some rows only.
+    """
+
+    rows: float
+    events: float
+    others: float
+    holds: Any = field(default=None, repr=False)
+
+    df = math.inf
+
+    @classmethod
+    def of(
+        cls,
+        p: float,
+        stderr: float,
+        events: float,
+        others: float,
+        weights: Callable[[], WeightsOf],
+        holds: Any = None,
+    ) -> Share:
+        """Return the law of a share; how evenly its rows are weighted is asked for only where few have it, or lack it.
+
+        Of a share that no row has, or all have, nothing tells how heavy a row would be that is not so: it is taken to
+        weigh no more than the heaviest.
+        """
+        if not events or not others:
+            rows = min(weights().effective, 1.0 / weights().heaviest)
+        else:
+            rows = p * (1.0 - p) / stderr**2 if stderr > 0 else math.inf
+            rows = rows if min(events, others) >= FEW else min(rows, weights().effective)
+        return cls(rows, events, others, holds)
+
+    @property
+    def is_one_sided(self) -> bool:
+        """Whether all rows have it, or none."""
+        return not self.events or not self.others
+
+    @property
+    def least_error(self) -> float:
+        """Half the width of the interval of one standard deviation where all rows have it, or none."""
+        return 0.5 / (self.rows + 1.0)
+
+    def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
+        p, z, m = min(max(value, 0.0), 1.0), quantile_of_normal(level), self.rows
+        centre, shrunk = p + z**2 / (2.0 * m), 1.0 + z**2 / m
+        half = z * math.sqrt(p * (1.0 - p) / m + z**2 / (4.0 * m**2))
+        low, high = max(centre - half, 0.0) / shrunk, min((centre + half) / shrunk, 1.0)
+        return (low if self.events else 0.0), (high if self.others else 1.0)
+
+    def __str__(self) -> str:
+        rows, all_rows = min(self.events, self.others), self.events + self.others
+        if rows >= RARE:
+            return ""
+        few = f"{rows:g}" if rows else "none"
+        return (
+            f"; {few} of {all_rows:,.0f} rows {'has' if rows == 1 else 'have'} it"
+            if self.events == rows
+            else (f"; {few} of {all_rows:,.0f} rows {'lacks' if rows == 1 else 'lack'} it")
+        )
+
+
+class WeightsOf(Protocol):
+    """How evenly weights are spread over rows."""
+
+    @property
+    def effective(self) -> float:
+        """Kish's effective number of rows."""
+
+    @property
+    def heaviest(self) -> float:
+        """The share of the weight that the heaviest row has."""
+
+
+@dataclass(frozen=True)
+class Transformed:
+    """The ends of another estimate's interval, transformed by a monotone function.
+
+    Attributes
+    ----------
+    of : Estimate
+        The other one.
+    by : callable
+        The function.
+    """
+
+    of: Estimate
+    by: Any
+
+    @property
+    def df(self) -> float:
+        """Degrees of freedom of the other one."""
+        return self.of.df
+
+    def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
+        with np.errstate(over="ignore"):  # beyond e^709 only the log has a number
+            first, second = (float(self.by(end)) for end in self.of.at(level).interval)
+        return (second, first) if second < first else (first, second)
+
+
+@dataclass(frozen=True)
+class Affine:
+    """The function slope x + shift."""
+
+    slope: float
+    shift: float
+
+    def __call__(self, x: float) -> float:
+        return self.slope * x + self.shift
