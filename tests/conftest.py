@@ -18,10 +18,10 @@ settings.load_profile("vardi")
 
 
 def pytest_collection_modifyitems(items):
-    """Begin with the tests that need Spark, and mark all but the first: a process that has grown cannot start it."""
+    """Mark the tests that need Spark, and begin with them: a process that has grown cannot start it."""
     items.sort(key=lambda item: not _needs_spark(item.nodeid))
     for item in items:
-        if _needs_spark(item.nodeid) and not ("TestFit" in item.nodeid and "[spark-houses]" in item.nodeid):
+        if _needs_spark(item.nodeid):
             item.add_marker(pytest.mark.spark)
 
 
