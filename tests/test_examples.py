@@ -88,6 +88,7 @@ def test_runs_as_a_plain_script(tmp_path):
     assert not done.stderr
 
 
+@pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_house_prices(run, seed):
     found = run("house_prices", seed)

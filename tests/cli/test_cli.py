@@ -99,6 +99,40 @@ def test_fit_names_columns_that_are_left_out(small):
     assert "Left out, for missing or infinite values: y (2), z (6)." in run("fit", "study.toml").stdout
 
 
+def test_check_fit_summary_and_report_give_one_verdict(tmp_path, monkeypatch):
+    """One row carries the error of a mean, and a sample contradicts its bias: all four say the same of either."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    x, y = np.append(rng.uniform(1, 2, 79), 3.0), np.append(rng.normal(size=79), 60.0)
+    samples = {"one": pl.DataFrame({"x": x, "y": y}), "two": pl.DataFrame({"x": rng.uniform(1, 3, 80), "y": 0.0})}
+    for name, rows in samples.items():
+        rows.write_csv(f"{name}.csv")
+    sources = "".join(f'[sources.{name}]\ndata = "{name}.csv"\nbias = "x"\n' for name in samples)
+    Path("study.toml").write_text(f'title = "Both"\n{sources}', encoding="utf-8")
+    fit = vardi.debias(samples, dict.fromkeys(samples, "x"))
+    found = vardi.report.compute(fit)
+    assert found.headline.text == "Some estimates rest on too few rows for standard errors, and are rough."
+    doubt = fit.trust.messages[0]
+    assert doubt.startswith("No standard error is given for the mean of 'y'")
+    check = "are contradicted (p below 0.0001)"
+    checked, fitted = run("check", "study.toml"), run("fit", "study.toml")
+    html = fit._repr_html_()
+    for said in (checked.stdout, fitted.stdout, str(fit), html.replace("&#x27;", "'")):
+        assert found.headline.text in " ".join(said.split())
+        assert doubt in " ".join(said.split())
+    for said in (fitted.stdout, str(fit), html):
+        assert check in " ".join(said.split())
+    assert any(doubt in point.text for point in found.headline.points)
+    assert any(check in point.text for point in found.headline.points)
+    assert checked.exit_code == 1
+    asked = (
+        json.loads(run("check", "study.toml", "--json").stdout),
+        json.loads(run("fit", "study.toml", "--json").stdout),
+    )
+    assert asked[0]["conclusion"] == asked[1]["conclusion"] == {"level": "bad", "text": found.headline.text}
+    assert asked[0]["doubts"] == asked[1]["doubts"] == list(fit.trust.messages)
+
+
 def test_fit_shows_known_shares_and_parameters(folder):
     with Path("study.toml").open("a") as study:
         study.write("[known]\n'CHAS == 1' = 0.07\n")

@@ -90,6 +90,7 @@ def test_sums_of_groups_add_up_to_those_of_all_rows(frames, part):
     assert_allclose(sums.x[:2], held.rows.sizes[:2], rtol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")
 @pytest.mark.parametrize("part", PARTS)
 def test_errors_are_those_of_memory(frames, part):
     """400 draws: the error of a standard error is 3.5%, that of some 800 groups less."""

@@ -73,7 +73,10 @@ class Oracle:
         each = np.repeat(phi[:, j] - (means / np.maximum(self.sizes, 1))[self.dense.source], self.c.astype(int))
         logs = 16 * np.log2(np.abs(each) / np.sqrt((each**2).mean()))
         edge = np.floor(np.sort(logs)[-int(np.ceil(max(10, 0.05 * self.n)))])
-        return np.log(2) / 16 * (logs[logs >= edge] - edge).mean()
+        beyond = logs[logs >= edge]
+        if 4 * len(np.unique(np.floor(beyond))) < min(len(beyond), 32):  # a few numbers only
+            return np.nan
+        return np.log(2) / 16 * (beyond - edge).mean()
 
 
 def rescaled(given, v):

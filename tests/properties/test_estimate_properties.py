@@ -27,6 +27,8 @@ def test_a_mean_follows_an_affine_map(one, a, b):
     close(mapped.value, a * plain.value + b, atol=1e-12 * size)
     close(mapped.stderr, abs(a) * plain.stderr, rtol=1e-6, atol=1e-10 * size)
     close(mapped.interval, sorted(a * end + b for end in plain.interval), rtol=1e-6, atol=1e-9 * size)
+    close(mapped.df, plain.df, rtol=1e-5)
+    assert plain.df == plain.law.df > 0
     close(plain.value, np.asarray(fit.probabilities) @ y)
     close(fit.expectation(np.full(len(y), b)).value, b)
 
@@ -42,6 +44,9 @@ def test_several_means_at_once_are_those_means(one):
         alone = fit.expectation(name)
         close([together[place].value, together[place].stderr], [alone.value, alone.stderr])
         close(together.interval[place], alone.interval)
+        close(together.df[place], alone.df)
+        assert type(together.laws[place]) is type(alone.law)
+    close(together.errors, together.stderr)
     close(together.stderr, np.sqrt(np.diag(together.covariance)))
     close(together.covariance, together.covariance.T)
     assert np.linalg.eigvalsh(together.covariance).min() > -1e-12

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -37,6 +39,8 @@ def test_weights_probabilities_and_what_is_counted_from_them(one):
     assert fit.known is None
     assert fit.parameters == {}
     assert fit.trust.errors_hold in (True, False)
+    assert sorted(name for side in fit.bridge.cut for name in side) == (sorted(fit.names) if len(fit.names) > 1 else [])
+    assert 0 < fit.bridge.rows <= (min(fit.sizes.values()) if len(fit.names) > 1 else math.inf)
 
 
 @given(cases)

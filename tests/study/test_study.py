@@ -171,6 +171,7 @@ def test_counts_stand_for_rows(folder, houses, engine):
 
 @pytest.mark.parametrize("engine", ["memory", "polars", "duckdb"])
 @pytest.mark.parametrize("times", [[3, 1], [2.0, 1.0]])
+@pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")
 def test_weights_are_those_of_one_unit_with_the_counts_beside(folder, houses, engine, times):
     rows = houses.samples["agency"].with_columns(pl.Series("count", times * 100))
     rows.write_csv(folder / "agency.csv")

@@ -57,6 +57,11 @@ class Check:
     rows: tuple[CheckRow, ...] = ()
     found: BiasCheck | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def is_made(self) -> bool:
+        """Whether the samples had a say."""
+        return self.found is not None and not self.found.reason
+
 
 UNASKED = Check("fact", "The declared biases were not checked: fit.check_biases() asks the engine of the rows.")
 

@@ -47,7 +47,7 @@ def to_text(found: Account) -> str:
         *_wrapped("identified", found.verdict.message),
         *_wrapped("solved", found.solved),
         *_wrapped("known", found.known),
-        *_wrapped("biases", found.check.text if found.check.found else ""),
+        *_wrapped("biases", found.check.text if found.check.is_made else ""),
         "",
     ]
     lines += [
@@ -76,7 +76,7 @@ def to_html(found: Account) -> str:
         found.verdict.message,
         f"Solved: {found.solved}",
         *([f"Known: {found.known}"] if found.known else []),
-        *([found.check.text] if found.check.found else []),
+        *([found.check.text] if found.check.is_made else []),
     ]
     normaliser = "log normaliser" if found.log_scale else "normaliser"
     samples = [

@@ -39,7 +39,7 @@ def account_tables(title: str, found: Account) -> list[RenderableType]:
         ("identified", found.verdict.message),
         ("solved", found.solved),
         *([("known", found.known)] if found.known else []),
-        *([("biases", found.check.text)] if found.check.found else []),
+        *([("biases", found.check.text)] if found.check.is_made else []),
         ("effective rows", effective),
     ):
         facts.add_row(Text(label), Text(text))
