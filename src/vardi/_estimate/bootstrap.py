@@ -15,7 +15,6 @@ are collapsed (indicator biases) these are a handful of sums: a refit of a milli
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, get_args
@@ -40,6 +39,7 @@ from vardi.errors import (
     WeakOverlapWarning,
 )
 from vardi.errors._texts import show
+from vardi.errors._warn import warn
 
 TOLERANCE = 1e-6  # of a refit: far below the spread of any draw
 MOST_FAILED = 0.1  # share of draws without a fit from which their spread says nothing
@@ -411,22 +411,18 @@ def _warn_of_few_units(plan: Plan, names: Sequence[Name], *, grouped: bool) -> N
         alone &= plan.rows.sizes <= 1
     if alone.any():
         said = show(name for name, single in zip(names, alone, strict=True) if single)
-        warnings.warn(
-            f"There is one {'group' if grouped else 'row'} only in {said}, so resampling shows none of the spread that "
-            "comes from there: standard errors are too small.",
-            VardiWarning,
-            stacklevel=4,
-        )
+        unit = "group" if grouped else "row"
+        fact = f"There is one {unit} only in {said}, so resampling shows none of the spread that comes from there"
+        warn(VardiWarning(f"{fact}: standard errors are too small."))
     few = (plan.units > 1) & (plan.units < FEW_GROUPS) & (plan.units < plan.rows.sizes)
     if grouped and few.any():
         said = show(name for name, short in zip(names, few, strict=True) if short)
-        warnings.warn(
-            f"There are fewer than {FEW_GROUPS} groups in {said}, so the spread between groups is itself hardly known: "
-            "standard errors may be far off, and intervals cover less than they say. Have more groups, or smaller ones "
-            "if rows of different groups still do not depend on one another.",
-            VardiWarning,
-            stacklevel=4,
+        fact = (
+            f"There are fewer than {FEW_GROUPS} groups in {said}, so the spread between groups is itself hardly known"
         )
+        effect = "standard errors may be far off, and intervals cover less than they say"
+        remedy = "Have more groups, or smaller ones if rows of different groups still do not depend on one another."
+        warn(VardiWarning(f"{fact}: {effect}. {remedy}"))
 
 
 def _report_failures(failures: Sequence[Refit], n: int, kind: Kind, held: Any) -> None:
@@ -450,6 +446,4 @@ def _report_failures(failures: Sequence[Refit], n: int, kind: Kind, held: Any) -
     )
     if len(failures) > MOST_FAILED * n:
         raise NotIdentifiableError(f"{fact} The others do not stand for all. {remedy}", groups=groups)
-    warnings.warn(
-        f"{fact} Standard errors are of the other draws, and so too small. {remedy}", WeakOverlapWarning, stacklevel=4
-    )
+    warn(WeakOverlapWarning(f"{fact} Standard errors are of the other draws, and so too small. {remedy}"))

@@ -42,7 +42,9 @@ class Bridge:
 
     def __str__(self) -> str:
         about = "about " if self.approximate else ""
-        return f"{about}{count(round(self.rows, 1))} rows bridge {show(self.cut[0], 3)} and {show(self.cut[1], 3)}"
+        rows = round(self.rows, 1)
+        bridging = "1 row bridges" if rows == 1 else f"{count(rows)} rows bridge"
+        return f"{about}{bridging} {show(self.cut[0], 3)} and {show(self.cut[1], 3)}"
 
     def within(self, verdict: Verdict) -> Verdict:
         """Return a verdict whose weakest link is the one across the cut, with the cut in its words."""

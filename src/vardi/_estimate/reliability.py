@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from vardi._estimate.intervals import DOUBTED, HEAVY, REFUSED, Law, Student, Tra
 from vardi._inputs.pool import Name
 from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import show
+from vardi.errors._warn import warn
 
 
 @dataclass(frozen=True)
@@ -88,10 +88,10 @@ def doubts(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law]) -> t
     return tuple(said)
 
 
-def warn_of_doubt(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law], stacklevel: int = 3) -> None:
+def warn_of_doubt(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law]) -> None:
     """Warn of errors that rest on few rows: one message for the worst estimate of a call."""
     for message in doubts(names, what, laws)[:1]:
-        warnings.warn(message, WeakOverlapWarning, stacklevel=stacklevel)
+        warn(WeakOverlapWarning(message))
 
 
 def _student(law: Law) -> Student | None:

@@ -120,7 +120,7 @@ class DebiasedSample(Weighted):
         estimates = self.held.tangent.estimates(functions, level, declared)
         called = [f"the mean of {name_of(one)!r}" if is_function(one) else "the mean" for one in named]
         called = called or [f"mean {j}" for j in range(len(estimates))]
-        warn_of_doubt(self.names, called, estimates.laws, stacklevel=4)
+        warn_of_doubt(self.names, called, estimates.laws)
         return estimates
 
     def cdf(self, column: Function) -> DebiasedCdf:

@@ -107,7 +107,7 @@ ONE = EngineFunction(lambda part: nw.lit(1.0))
 
 
 @dataclass(frozen=True, eq=False)
-class EngineInfluence:
+class EngineValues:
     r"""Influence values :math:`\phi_i = (f_i'C - \eta) / S_i + q_i'b` of m estimates, as they would be computed.
 
     They are linear in (C, eta, b), so that sums and multiples of estimates have such values too.
@@ -134,27 +134,27 @@ class EngineInfluence:
         """The number of rows, which nobody has counted, and of estimates."""
         return None, len(self.eta)
 
-    def __getitem__(self, place: tuple[Any, Any]) -> EngineInfluence:
+    def __getitem__(self, place: tuple[Any, Any]) -> EngineValues:
         """Return some of the estimates: ``influence[:, [j]]``."""
         _, columns = place
         return replace(self, coefficients=self.coefficients[:, columns], eta=self.eta[columns], b=self.b[:, columns])
 
-    def __matmul__(self, coefficients: Floats) -> EngineInfluence:
+    def __matmul__(self, coefficients: Floats) -> EngineValues:
         """Return those of linear combinations of the estimates, with coefficients of shape (m, k)."""
-        return EngineInfluence(
+        return EngineValues(
             self.functions, self.coefficients @ coefficients, self.eta @ coefficients, self.b @ coefficients
         )
 
-    def __mul__(self, factor: float) -> EngineInfluence:
-        return EngineInfluence(self.functions, self.coefficients * factor, self.eta * factor, self.b * factor)
+    def __mul__(self, factor: float) -> EngineValues:
+        return EngineValues(self.functions, self.coefficients * factor, self.eta * factor, self.b * factor)
 
     __rmul__ = __mul__
 
-    def __add__(self, other: EngineInfluence) -> EngineInfluence:
+    def __add__(self, other: EngineValues) -> EngineValues:
         functions = tuple(dict.fromkeys((*self.functions, *other.functions)))
         place = {function: j for j, function in enumerate(functions)}
         coefficients = np.zeros((len(functions), len(self.eta)))
         for one in (self, other):
             for function, row in zip(one.functions, one.coefficients, strict=True):
                 coefficients[place[function]] += row
-        return EngineInfluence(functions, coefficients, self.eta + other.eta, self.b + other.b)
+        return EngineValues(functions, coefficients, self.eta + other.eta, self.b + other.b)

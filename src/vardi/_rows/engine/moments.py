@@ -20,7 +20,7 @@ import numpy as np
 
 from vardi._inputs.engine.part import PREFIX, Change, Part, with_columns
 from vardi._rows.contract import Coordinates, Deviations, Evenness, Means, Moments
-from vardi._rows.engine.functions import EngineFunction, EngineInfluence
+from vardi._rows.engine.functions import EngineFunction, EngineValues
 from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.point import EnginePoint
 from vardi._rows.variance import BIN, NOTHING, Spread, hill, unit_of
@@ -47,7 +47,7 @@ class EngineMoments:
     def __init__(self, model: EngineModel, v: Floats) -> None:
         self.model, self.point = model, EnginePoint(model, v)
         self.parts, self.sizes, self.n = model.parts, model.sizes, model.n
-        self._last: tuple[EngineInfluence, Spread, Floats] | None = None
+        self._last: tuple[EngineValues, Spread, Floats] | None = None
 
     @property
     def coordinates(self) -> Coordinates:
@@ -109,15 +109,15 @@ class EngineMoments:
         """Return a = sum_i c_i x_i (f_i - eta) / S_i, of shape (d, m)."""
         return self.moments(functions, eta).against
 
-    def influence(self, functions: Sequence[EngineFunction], eta: Floats, b: Floats) -> EngineInfluence:
+    def influence(self, functions: Sequence[EngineFunction], eta: Floats, b: Floats) -> EngineValues:
         """Return phi_i = (f_i - eta) / S_i + q_i'b, which is computed where it is summed."""
-        return EngineInfluence(tuple(functions), np.eye(len(functions)), eta, b)
+        return EngineValues(tuple(functions), np.eye(len(functions)), eta, b)
 
-    def covariance(self, influence: EngineInfluence) -> Floats:
+    def covariance(self, influence: EngineValues) -> Floats:
         """Return the covariance of estimates."""
         return self.spread(influence).covariance
 
-    def spread(self, influence: EngineInfluence) -> Spread:
+    def spread(self, influence: EngineValues) -> Spread:
         r"""Return the covariance of estimates, and what it rests on.
 
         .. math::
@@ -139,7 +139,7 @@ class EngineMoments:
             self._last = influence, self.spread_of(found, scale), (centres + self._means(found)) * scale
         return self._last[1]
 
-    def tail(self, influence: EngineInfluence, j: int) -> float:
+    def tail(self, influence: EngineValues, j: int) -> float:
         """Return the tail index of the influence values of an estimate, by a query for each part."""
         spread = self.spread(influence)
         assert self._last is not None
@@ -159,7 +159,7 @@ class EngineMoments:
         sums = np.array(list(found.values()))
         return hill(np.array(list(found), float), sums[:, 0], sums[:, 1])
 
-    def _from_means(self, influence: EngineInfluence) -> tuple[Deviations, Floats]:
+    def _from_means(self, influence: EngineValues) -> tuple[Deviations, Floats]:
         """Return sums of deviations from what the means of the samples are but for rounding, and these centres."""
         single = (self.sizes > 0) & (self.sizes < 2)
         centres = influence.b[self.coordinates.u].copy()  # the means under the fitted laws
@@ -242,7 +242,7 @@ class EngineMoments:
             self.influence(functions, eta, b), b[self.coordinates.u] if centres is None else centres
         )
 
-    def deviations_of(self, influence: EngineInfluence, centres: Floats) -> Deviations:
+    def deviations_of(self, influence: EngineValues, centres: Floats) -> Deviations:
         """Return sums of powers and products of influence values less centres, within samples."""
         K, m = self.coordinates.samples, len(influence.eta)
         upper = [(i, j) for i in range(m) for j in range(i, m)]
@@ -269,7 +269,7 @@ class EngineMoments:
         products = products + np.transpose(np.triu(products, 1), (0, 2, 1))
         return Deviations(totals, products, cubes, fourths, low, high)
 
-    def law_means(self, influence: EngineInfluence) -> Floats:
+    def law_means(self, influence: EngineValues) -> Floats:
         """Return the mean of phi under the fitted law of each sample, sum_i c_i p_ik phi_i / n_k, of shape (K, m)."""
         K, m = self.coordinates.samples, len(influence.eta)
         sampled, found = self.point.sampled.tolist(), np.zeros((K, m))
@@ -280,7 +280,7 @@ class EngineMoments:
             found[sampled] += sums.reshape(-1, m)
         return found / np.where(self.sizes > 0, self.sizes, 1.0)[:, None]
 
-    def with_deviations(self, part: Part, influence: EngineInfluence, centres: Floats) -> Change | None:
+    def with_deviations(self, part: Part, influence: EngineValues, centres: Floats) -> Change | None:
         """Return what puts phi less a centre for each sample on a frame that has the columns of the point."""
         columns = {}
         for j in range(len(influence.eta)):
@@ -293,7 +293,7 @@ class EngineMoments:
             columns[DEVIATION.format(j)] = phi
         return with_columns(columns)
 
-    def _phi(self, part: Part, influence: EngineInfluence, j: int) -> nw.Expr:
+    def _phi(self, part: Part, influence: EngineValues, j: int) -> nw.Expr:
         point, b = self.point, influence.b[:, j]
         constant = float(point.weight_of_epsilon @ b[self.coordinates.epsilon]) - float(influence.eta[j])
         used = np.flatnonzero(influence.coefficients[:, j]).tolist()

@@ -15,12 +15,12 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.part import Part
-from vardi._rows.engine.functions import EngineInfluence
+from vardi._rows.engine.functions import EngineValues
 from vardi._rows.engine.moments import DEVIATION, EngineMoments, total
 from vardi._types import Floats
 
 
-def slopes(at: EngineMoments, influence: EngineInfluence) -> Floats:
+def slopes(at: EngineMoments, influence: EngineValues) -> Floats:
     r"""Return :math:`\sum_i |G_{il}|` for each bias l and each estimate, of shape (K, m); 0 for unsampled ones."""
     K, m = at.coordinates.samples, len(influence.eta)
     sampled, found = at.point.sampled.tolist(), np.zeros((K, m))
@@ -32,7 +32,7 @@ def slopes(at: EngineMoments, influence: EngineInfluence) -> Floats:
     return found / at.n
 
 
-def common_slopes(at: EngineMoments, influence: EngineInfluence, biases: Sequence[int]) -> Floats:
+def common_slopes(at: EngineMoments, influence: EngineValues, biases: Sequence[int]) -> Floats:
     r"""Return :math:`\sum_i |\sum_l G_{il}|` over some biases, which have the same error, for each estimate: (m,)."""
     K, m = at.coordinates.samples, len(influence.eta)
     found = np.zeros(m)
@@ -44,7 +44,7 @@ def common_slopes(at: EngineMoments, influence: EngineInfluence, biases: Sequenc
     return found / at.n
 
 
-def _moved(at: EngineMoments, part: Part, influence: EngineInfluence) -> list[dict[int, nw.Expr]]:
+def _moved(at: EngineMoments, part: Part, influence: EngineValues) -> list[dict[int, nw.Expr]]:
     """Return phi^x - b_l - b_theta't_l for each estimate and each sampled bias."""
     found = []
     for j in range(len(influence.eta)):
