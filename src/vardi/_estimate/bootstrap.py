@@ -417,9 +417,7 @@ def _warn_of_few_units(plan: Plan, names: Sequence[Name], *, grouped: bool) -> N
     few = (plan.units > 1) & (plan.units < FEW_GROUPS) & (plan.units < plan.rows.sizes)
     if grouped and few.any():
         said = show(name for name, short in zip(names, few, strict=True) if short)
-        fact = (
-            f"There are fewer than {FEW_GROUPS} groups in {said}, so the spread between them is hardly known"
-        )
+        fact = f"There are fewer than {FEW_GROUPS} groups in {said}, so the spread between them is hardly known"
         effect = "standard errors may be far off, and intervals cover less than they say"
         remedy = "Have more groups, or smaller ones if rows of different groups still do not depend on one another."
         warn(VardiWarning(f"{fact}: {effect}. {remedy}"))
