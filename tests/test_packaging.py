@@ -146,7 +146,7 @@ print(vardi.__version__)
 """)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "2.986 ± 0.083 (95%: 2.823 to 3.149)",
+        "2.986 ± 0.083 (95%: 2.821 to 3.151)",
         "0 True True",
         "[2.]",
         PROJECT["version"],
