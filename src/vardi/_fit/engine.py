@@ -18,11 +18,12 @@ from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import refusal
 from vardi._fit.engine_parts import EngineParts
+from vardi._fit.held import ONLY_KNOWN, Held
 from vardi._fit.new_rows import weigh
 from vardi._fit.prepare import Prepared
 from vardi._inputs.engine.pool import LazyPool
 from vardi._inputs.frames.functions import bias_of, is_function, name_of
-from vardi._inputs.pool import Name, kinds_in_words
+from vardi._inputs.pool import kinds_in_words
 from vardi._rows.engine.distribution import EngineDistribution
 from vardi._rows.engine.draw import drawn_rows
 from vardi._rows.engine.functions import ONE, ZERO, EngineFunction, compiled_functions
@@ -38,21 +39,15 @@ from vardi._rows.engine.weights import (
     weights_column,
 )
 from vardi._rows.weighted import WeightedRows
-from vardi._solve.identify import Joining, Verdict, judge
+from vardi._solve.identify import Verdict, judge
 from vardi._solve.joint import At
-from vardi._solve.newton import Solution
+from vardi._solve.model import JointFit
 from vardi._solve.parameters import held_of
-from vardi._solve.refit import Refit, refit
-from vardi._types import Floats, Integers
+from vardi._types import Floats
 from vardi.errors._refusals import needs_rows
 
-ONLY_KNOWN = (
-    "only the known values tell the parameters of a bias, so that the samples alone fit any column these speak of. "
-    "Look at fit.known, which compares all known values with one another."
-)
 
-
-class InEngine:
+class InEngine(Held):
     """Lazy frames with their weights as expressions.
 
     Parameters
@@ -62,50 +57,20 @@ class InEngine:
     prepared : Prepared
         What was solved, and what depends on which coordinates of a point: rows with known biases and, with parameters
         or known values, the joint rows; each in memory where equal rows were collapsed, and otherwise in the engine.
-    solution : Solution
+    found : JointFit
         How.
-    alone : ndarray or None
-        The point that the samples give on their own, without known values.
-    groups : ndarray of int or None
-        Groups of samples that known values join.
-    joining : Joining or None
-        How they do.
     """
 
     in_memory = False
     kept = None
 
-    def __init__(
-        self,
-        pool: LazyPool,
-        prepared: Prepared,
-        solution: Solution,
-        alone: Floats | None = None,
-        groups: Integers | None = None,
-        joining: Joining | None = None,
-    ) -> None:
+    def __init__(self, pool: LazyPool, prepared: Prepared, found: JointFit) -> None:
+        super().__init__(pool, prepared, found)
         assert prepared.model is not None
-        self.pool, self.model, self.prepared, self.solution = pool, prepared.model, prepared, solution
-        self.alone, self.groups, self.joining = alone, groups, joining
-        self.joint: Any = prepared.joint
-        self.names: tuple[Name, ...] = pool.names
+        self.model = prepared.model
         self.collapsed = hasattr(prepared.rows, "matrix")  # equal rows were collapsed, and are in memory
-        self.rows: Any = prepared.rows
         if self.collapsed and self.joint is not None:
             self.rows = self.joint.rows_at(self.theta)
-
-    def __len__(self) -> int:
-        return len(self.pool)
-
-    @property
-    def point(self) -> Floats:
-        """All coordinates of the solution."""
-        return self.solution.u if self.solution.point is None else self.solution.point
-
-    @property
-    def theta(self) -> Floats:
-        """The parameters, as the solver has them."""
-        return self.point[self.model.coordinates.theta]
 
     @cached_property
     def measure(self) -> EngineMoments:
@@ -288,13 +253,6 @@ class InEngine:
         """Return the means of the known functions under the weights."""
         return self.measure.mean(self._known_functions(self.measure))
 
-    def moved_known(self) -> Floats:
-        """Return the known values, moved by as much as their errors let them."""
-        known = self.prepared.known
-        assert known is not None
-        moved = self.model.known.root @ self.point[self.model.coordinates.epsilon]
-        return known.values + np.linalg.pinv(self.prepared.directions.T) @ moved
-
     def _known_functions(self, measure: EngineMoments) -> list[EngineFunction]:
         """Return the known functions as functions of the rows, those that are a bias with the parameters of a point."""
         moving = self.pool.declared.moving
@@ -317,10 +275,6 @@ class InEngine:
         idle = [_bias(self.measure, int(k)) for k in np.flatnonzero(self.rows.sizes == 0)]
         functions = [*([] if statistic is None else self.matrix(statistics)), ONE, *idle]
         return sums_in_groups(self.measure, functions, groups, seed, identity, self.names)
-
-    def refit(self, counts: Floats, *, tol: float, may_part: bool, rng: np.random.Generator | None = None) -> Refit:
-        """Solve again for other counts of the distinct rows; known values with an error are drawn anew by rng."""
-        return refit(self.rows, self.joint, self.solution.u, self.point, counts, tol=tol, may_part=may_part, rng=rng)
 
     def parts(self, fit: Any) -> EngineParts:
         """Return what accounts of a fit ask of its rows."""

@@ -18,6 +18,7 @@ from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.sensitivity.linear import slope
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import refusal
+from vardi._fit.held import ONLY_KNOWN, Held
 from vardi._fit.new_rows import weigh
 from vardi._fit.parts import MemoryParts
 from vardi._fit.prepare import Prepared
@@ -31,11 +32,11 @@ from vardi._rows.dense import Dense
 from vardi._rows.joint import Joint
 from vardi._rows.tilted import TiltedRows
 from vardi._rows.weighted import Weighed, WeightedRows
-from vardi._solve.identify import Joining, Verdict, judge
+from vardi._solve.identify import Verdict, judge
 from vardi._solve.joint import JacobianAt
-from vardi._solve.newton import Solution, newton
+from vardi._solve.model import JointFit
+from vardi._solve.newton import newton
 from vardi._solve.parameters import held_of
-from vardi._solve.refit import Refit, refit
 from vardi._types import Floats, Integers
 from vardi.biases import Bias
 from vardi.biases._values import as_array
@@ -45,7 +46,7 @@ from vardi.errors._refusals import column_of_some, not_finite
 TILTS = 2**28  # numbers, one for each row and bias, up to which they are all held at once
 
 
-class InMemory:
+class InMemory(Held):
     """Rows of a pool with their weights.
 
     Parameters
@@ -56,51 +57,19 @@ class InMemory:
         Which rows of it the fit rests on; None for all.
     prepared : Prepared
         What was solved.
-    solution : Solution
+    found : JointFit
         How.
-    alone : ndarray or None
-        The point that the samples give on their own, without known values.
-    groups : ndarray of int or None
-        Groups of samples that known values join.
-    joining : Joining or None
-        How they do.
     """
-
-    def __init__(
-        self,
-        pool: Pool,
-        kept: NDArray[np.bool_] | None,
-        prepared: Prepared,
-        solution: Solution,
-        alone: Floats | None = None,
-        groups: Integers | None = None,
-        joining: Joining | None = None,
-    ) -> None:
-        self.pool = pool if prepared.pool is None else prepared.pool
-        self.kept, self.prepared, self.solution = kept, prepared, solution
-        self.alone, self.groups, self.joining = alone, groups, joining
-        self.joint: Joint | None = prepared.joint
-        self.names: tuple[Name, ...] = pool.names
-        self.rows: Rows = prepared.rows if self.joint is None else self.joint.rows_at(self.theta)
-        assert solution.weights is not None
-        self.row_weights: Floats = solution.weights
 
     in_memory = True
     collapsed = True
 
-    def __len__(self) -> int:
-        return len(self.pool)
-
-    @property
-    def point(self) -> Floats:
-        """All coordinates of the solution."""
-        return self.solution.u if self.solution.point is None else self.solution.point
-
-    @property
-    def theta(self) -> Floats:
-        """The parameters, as the solver has them."""
-        assert self.joint is not None
-        return self.point[self.joint.coordinates.theta]
+    def __init__(self, pool: Pool, kept: NDArray[np.bool_] | None, prepared: Prepared, found: JointFit) -> None:
+        super().__init__(pool, prepared, found)
+        self.kept = kept
+        self.rows: Rows = prepared.rows if self.joint is None else self.joint.rows_at(self.theta)
+        assert found.solution.weights is not None
+        self.row_weights: Floats = found.solution.weights
 
     @cached_property
     def source(self) -> Integers:
@@ -167,10 +136,6 @@ class InMemory:
         mass = self.row_weights if self.rows.counts is None else self.row_weights * self.rows.counts
         return mass / mass.sum()
 
-    def refit(self, counts: Floats, *, tol: float, may_part: bool, rng: np.random.Generator | None = None) -> Refit:
-        """Solve again for other counts of the rows; known values with an error are drawn anew by rng."""
-        return refit(self.rows, self.joint, self.solution.u, self.point, counts, tol=tol, may_part=may_part, rng=rng)
-
     def log_omega_covariance(self) -> Floats:
         r"""Return :math:`\sum_i \pi_i^2 g_i g_i' + a'H^+a / n` (MBAR's form), which single rows do not trouble.
 
@@ -193,10 +158,7 @@ class InMemory:
             raise refusal("ks tests", "rows in memory", "parameters")
         without = self.point if self.prepared.known is None else self.alone
         if without is None:
-            return untested(
-                "only the known values tell the parameters of a bias, so that the samples alone fit any column these "
-                "speak of. Look at fit.known, which compares all known values with one another."
-            )
+            return untested(ONLY_KNOWN)
         joint = self.joint.without_known()
         tangent = self.tangent_of(joint, without[: len(joint.coordinates)])
         return check_biases(tangent, self.names, values, **options)
@@ -282,14 +244,6 @@ class InMemory:
         """Return the means of the known functions under the weights."""
         assert self.joint is not None
         return np.asarray(self.masses @ self.prepared.values_at(self.joint, self.point))
-
-    def moved_known(self) -> Floats:
-        """Return the known values, moved by as much as their errors let them."""
-        known, joint = self.prepared.known, self.joint
-        assert known is not None
-        assert joint is not None
-        moved = joint.known.root @ self.point[joint.coordinates.epsilon]
-        return known.values + np.linalg.pinv(self.prepared.directions.T) @ moved
 
     def known_functions(self) -> dict[Name, Bias]:
         """Return what known values read of the rows, by how it is called."""

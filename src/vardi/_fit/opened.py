@@ -85,7 +85,7 @@ class MemoryRows:
     def held(self, prepared: Prepared, found: JointFit) -> InMemory:
         """Return the rows with their weights."""
         kept = None if self.kept.all() else self.kept
-        return InMemory(self.pool, kept, prepared, found.solution, found.alone, found.groups, found.joining)
+        return InMemory(self.pool, kept, prepared, found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,8 +140,7 @@ class EngineFrames:
 
     def held(self, prepared: Prepared, found: JointFit) -> InEngine:
         """Return the frames with their weights."""
-        solution = replace(found.solution, weights=None)
-        return InEngine(self.pool, prepared, solution, found.alone, found.groups, found.joining)
+        return InEngine(self.pool, prepared, replace(found, solution=replace(found.solution, weights=None)))
 
 
 def _rows(pool: LazyPool, found: DistinctRows, *, is_all: bool) -> Any:

@@ -255,6 +255,11 @@ class Joint:
         return self.known.means
 
     @property
+    def root(self) -> Floats:
+        """R, with R R' their covariance."""
+        return self.known.root
+
+    @property
     def scaled(self) -> np.ndarray:
         """Which parameters belong to columns of deviation 1."""
         models = self.families.values()

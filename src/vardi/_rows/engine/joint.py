@@ -114,6 +114,11 @@ class EngineRows:
         return self.model.known.means
 
     @property
+    def root(self) -> Floats:
+        """R, with R R' their covariance."""
+        return self.model.known.root
+
+    @property
     def scaled(self) -> NDArray[np.bool_]:
         """Which parameters belong to columns of deviation 1."""
         families = self.families.values()

@@ -1,0 +1,64 @@
+"""A solved fit: what its questions ask wherever the rows are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from vardi._fit.prepare import Prepared
+from vardi._inputs.pool import Name, Pool
+from vardi._solve.model import JointFit
+from vardi._solve.refit import Refit, refit
+from vardi._types import Floats
+
+ONLY_KNOWN = (
+    "only the known values tell the parameters of a bias, so that the samples alone fit any column these speak of. "
+    "Look at fit.known, which compares all known values with one another."
+)
+
+
+class Held:
+    """Rows with their weights; :class:`InMemory` and :class:`InEngine` answer for where they are.
+
+    Parameters
+    ----------
+    pool : Pool
+        What the user gave.
+    prepared : Prepared
+        What was solved.
+    found : JointFit
+        How: the solution, the point that the samples give on their own, and groups that known values join.
+    """
+
+    def __init__(self, pool: Pool, prepared: Prepared, found: JointFit) -> None:
+        self.pool: Any = pool if prepared.pool is None else prepared.pool
+        self.prepared, self.solution = prepared, found.solution
+        self.alone, self.groups, self.joining = found.alone, found.groups, found.joining
+        self.joint: Any = prepared.joint
+        self.names: tuple[Name, ...] = pool.names
+        self.rows: Any = prepared.rows
+
+    def __len__(self) -> int:
+        return len(self.pool)
+
+    @property
+    def point(self) -> Floats:
+        """All coordinates of the solution."""
+        return self.solution.u if self.solution.point is None else self.solution.point
+
+    @property
+    def theta(self) -> Floats:
+        """The parameters, as the solver has them."""
+        return self.point[self.joint.coordinates.theta] if self.joint is not None else np.empty(0)
+
+    def moved_known(self) -> Floats:
+        """Return the known values, moved by as much as their errors let them."""
+        known, joint = self.prepared.known, self.joint
+        assert known is not None
+        moved = joint.root @ self.point[joint.coordinates.epsilon]
+        return known.values + np.linalg.pinv(self.prepared.directions.T) @ moved
+
+    def refit(self, counts: Floats, *, tol: float, may_part: bool, rng: np.random.Generator | None = None) -> Refit:
+        """Solve again for other counts of the rows in memory; known values with an error are drawn anew by rng."""
+        return refit(self.rows, self.joint, self.solution.u, self.point, counts, tol=tol, may_part=may_part, rng=rng)
