@@ -62,8 +62,10 @@ class KnownCheck:
     ----------
     lines : tuple of KnownLine
         One for each known value.
-    statistic, df, pvalue : float, int, float
-        The chi-square test of all of them together; the p-value is NaN where the samples cannot tell.
+    statistic, df : float, int
+        Chi-square of all of them together and its degrees of freedom.
+    pvalue : float
+        Small where the samples contradict them; NaN where they cannot tell.
     residual : float
         The largest distance of the weighted rows from a known value.
     samples : tuple of str
