@@ -282,7 +282,11 @@ def test_a_refit_that_does_not_converge_is_a_draw_without_a_fit(monkeypatch, til
 
 def test_intervals_and_print(tilts):
     boot = bootstrap(tilts.held, ["x", "x > 1"], n=200, level=0.9)
-    np.testing.assert_allclose(boot.interval[:, 1] - boot.value, 1.6448536 * boot.stderr)
+    np.testing.assert_allclose(boot.interval[0] - boot.value[0], np.array([-1, 1]) * 1.6448536 * boot.stderr[0])
+    p, m, z = boot.value[1], boot.value[1] * (1 - boot.value[1]) / boot.stderr[1] ** 2, 1.6448536  # Wilson's
+    half = z * np.sqrt(p * (1 - p) / m + z**2 / (4 * m**2))
+    wilson = (p + z**2 / (2 * m) + np.array([-half, half])) / (1 + z**2 / m)
+    np.testing.assert_allclose(boot.interval[1], wilson, rtol=1e-6)
     np.testing.assert_allclose(boot.percentile(0.5), np.quantile(boot.values, [0.25, 0.75], axis=0).T)
     assert boot.names == ("x", "x > 1")
     lines = str(boot).splitlines()
@@ -415,3 +419,23 @@ def test_the_variance_of_few_groups_is_unbiased(kind):
             found = bootstrap(fit.held, "x", n=60, kind=kind, groups=group, seed=seed)
         squares.append(found.stderr**2 / between)
     assert np.mean(squares) == pytest.approx(1.0, abs=0.08)  # about 3 standard errors
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_shares_have_intervals_of_shares(lazy):
+    """No row has it, few have it, all have it: never "known", and never beyond 0 and 1."""
+    rng = np.random.default_rng(0)
+    frames = {name: pl.DataFrame({"x": rng.gamma(shape, size=60)}) for name, shape in (("a", 2.0), ("b", 3.0))}
+    fit = vardi.debias({k: v.lazy() if lazy else v for k, v in frames.items()}, {"a": 1, "b": "x"})
+    rare = float(np.sort(np.concatenate([frame["x"] for frame in frames.values()]))[-3])
+    found = fit.bootstrap(["x > 1000", f"x > {rare!r}", "x > 0", "x"], n=100)
+    (none, few, every, mean), wanted = found.interval, fit.expectation("x > 1000")
+    assert found.stderr[0] == wanted.stderr > 0
+    assert none == pytest.approx(wanted.interval)
+    assert 0 < few[0] < found.value[1] < few[1] < 1
+    assert every == pytest.approx(fit.expectation("x > 0").interval)
+    assert every[1] == 1.0 > every[0]
+    assert mean == pytest.approx(found.value[3] + np.array([-1.0, 1.0]) * 1.959963984540054 * found.stderr[3])
+    text = str(found)
+    assert "known" not in text
+    assert "none of 120 rows have it" in text

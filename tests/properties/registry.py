@@ -145,7 +145,9 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     **dict.fromkeys(["DebiasedCdf", *(f"DebiasedCdf.{name}" for name in ("quantile", "x", "heights"))], (_CDF,)),
     **dict.fromkeys(["Band", "Band.drawn", "DebiasedCdf.band"], (_BAND,)),
-    **dict.fromkeys(["Bootstrap", "Bootstrap.stderr", "Bootstrap.interval", "Bootstrap.percentile"], (_BOOTSTRAP,)),
+    **dict.fromkeys(
+        ["Bootstrap", "Bootstrap.stderr", "Bootstrap.interval", "Bootstrap.laws", "Bootstrap.percentile"], (_BOOTSTRAP,)
+    ),
     **dict.fromkeys(["Bounds", "Bounds.U", "Bounds.rho", "Bounds.summary"], (_BOUNDS,)),
     **dict.fromkeys(
         ["Sensitivity", *(f"Sensitivity.{name}" for name in ("interval", "note", "sharp", "tipping_point"))],

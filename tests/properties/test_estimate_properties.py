@@ -151,6 +151,7 @@ def test_a_bootstrap_repeats_by_its_seed_on_any_number_of_threads(seed, kind):
     inner, outer = np.ravel(first.percentile(0.5)), np.ravel(first.percentile(0.9))
     assert outer[0] <= inner[0] <= inner[1] <= outer[1]
     assert np.ravel(first.interval)[0] <= first.value <= np.ravel(first.interval)[1]
+    close(first.interval, first.laws[0].ends(first.value, first.stderr, first.level))
     other = fit.bootstrap("y", n=40, seed=seed + 1, kind=kind)
     assert not np.array_equal(first.values, other.values)
 

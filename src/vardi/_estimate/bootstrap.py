@@ -23,9 +23,9 @@ import joblib
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from vardi._estimate.estimates import Estimate
+from vardi._estimate.estimates import NORMAL, Estimate
 from vardi._estimate.group_bootstrap import GroupRefits
-from vardi._estimate.intervals import quantile_of_normal
+from vardi._estimate.intervals import Declared, Law, Share, quantile_of_normal
 from vardi._estimate.resampling import Kind, Plan, group_codes, make_plan
 from vardi._inputs.frames.functions import is_function, name_of
 from vardi._rows import Rows
@@ -69,6 +69,8 @@ class Bootstrap:
         Nominal coverage of ``interval``.
     kind : str
         What was drawn.
+    laws : tuple of Law
+        What each interval is made by: shares have Wilson's, all else is normal.
     """
 
     values: Floats = field(repr=False)
@@ -78,18 +80,32 @@ class Bootstrap:
     names: tuple[str, ...]
     level: float
     kind: str
+    laws: tuple[Law, ...] = field(default=(), repr=False)
 
     @property
     def stderr(self) -> Any:
-        """Standard deviation over the draws that have a fit, in the shape of ``value``."""
-        return self._shaped(self._fitted.std(axis=0, ddof=1))
+        """Standard deviation over the draws that have a fit, in the shape of ``value``.
+
+        Of a share that no row has, or all have, no draw tells: it is half the width of its interval of one deviation.
+        """
+        return self._shaped(np.array([estimate.stderr for estimate in self._estimates]))
 
     @property
     def interval(self) -> Any:
-        """Value plus and minus z standard errors: (low, high), or an array of shape (..., 2)."""
-        half = quantile_of_normal(self.level) * self._fitted.std(axis=0, ddof=1)
-        value = np.ravel(self.value)
-        return self._ends(value - half, value + half)
+        """Value plus and minus z standard errors, of shares Wilson's: (low, high), or an array of shape (..., 2)."""
+        low, high = np.array([estimate.interval for estimate in self._estimates]).T
+        return self._ends(low, high)
+
+    @property
+    def _estimates(self) -> list[Estimate]:
+        values, errors = np.ravel(self.value).tolist(), self._fitted.std(axis=0, ddof=1).tolist()
+        laws = self.laws or (NORMAL,) * len(values)
+        errors = [
+            law.least_error if isinstance(law, Share) and law.is_one_sided else error
+            for law, error in zip(laws, errors, strict=True)
+        ]
+        pairs = zip(values, errors, laws, strict=True)
+        return [Estimate(value, error, self.level, law=law) for value, error, law in pairs]
 
     def percentile(self, level: float | None = None) -> Any:
         """Return the interval between quantiles of the draws.
@@ -108,11 +124,7 @@ class Bootstrap:
         failed = f"{self.failed} failed" if self.failed else "none failed"
         kind = "Bayesian bootstrap" if self.kind == "bayesian" else "Bootstrap of rows"
         width = max(len(name) for name in self.names)
-        errors = self._fitted.std(axis=0, ddof=1)
-        lines = [
-            f"{name:<{width}}  {Estimate(float(value), float(error), self.level)}"
-            for name, value, error in zip(self.names, np.ravel(self.value), errors, strict=True)
-        ]
+        lines = [f"{name:<{width}}  {own}" for name, own in zip(self.names, self._estimates, strict=True)]
         return "\n".join([f"{kind}: {len(self)} refits, {failed}", *lines])
 
     @property
@@ -192,7 +204,7 @@ def bootstrap(
     >>> print(bootstrap(fit.held, ["MEDV", "MEDV > 30"], n=200))
     Bayesian bootstrap: 200 refits, none failed
     MEDV       23.2 ± 1.0 (95%: 21.2 to 25.2)
-    MEDV > 30  0.190 ± 0.041 (95%: 0.109 to 0.271)
+    MEDV > 30  0.190 ± 0.041 (95%: 0.122 to 0.283)
     """
     _check(n, kind, level, jobs)
     if not held.in_memory and not (statistic is None and groups is None and held.collapsed):
@@ -205,7 +217,8 @@ def bootstrap(
     refits = _Refits(held, plan, measure, kind, _entropy(seed))
     if jobs is None:
         jobs = 1 if callable(statistic) else joblib.cpu_count()
-    return _gathered(_in_threads(refits, n, jobs, progress), held, measure.names, measure.value, n, level, kind)
+    draws = _in_threads(refits, n, jobs, progress)
+    return _gathered(draws, held, measure.names, measure.value, n, level, kind, measure.functions)
 
 
 def _of_groups(
@@ -235,8 +248,9 @@ def _of_groups(
         return _gathered(draws(), held, _normalisers(held), held.log_omegas, n, level, kind)
     single = is_function(statistic)
     names = tuple(name_of(one) for one in ([statistic] if single else statistic))
-    value = sums.at.mean(held.matrix([statistic] if single else statistic))
-    return _gathered(draws(), held, names, value[0] if single else value, n, level, kind)
+    functions = held.matrix([statistic] if single else statistic)
+    value = sums.at.mean(functions)
+    return _gathered(draws(), held, names, value[0] if single else value, n, level, kind, functions)
 
 
 def _gathered(
@@ -247,8 +261,9 @@ def _gathered(
     n: int,
     level: float,
     kind: Kind,
+    functions: Any = None,
 ) -> Bootstrap:
-    """Return the draws side by side, or say how many have no fit."""
+    """Return the draws side by side, or say how many have no fit; functions are what statistics are the means of."""
     values, log_omegas = np.full((n, len(names)), np.nan), np.full((n, len(held.names)), np.nan)
     failures = []
     for i, refit in enumerate(draws):
@@ -257,7 +272,24 @@ def _gathered(
         else:
             values[i], log_omegas[i] = refit
     _report_failures(failures, n, kind, held)
-    return Bootstrap(values, value if np.ndim(value) else float(value), log_omegas, len(failures), names, level, kind)
+    errors = values[np.isfinite(log_omegas).any(axis=1)].std(axis=0, ddof=1)
+    laws = () if functions is None else _laws(held, functions, errors)
+    value = value if np.ndim(value) else float(value)
+    return Bootstrap(values, value, log_omegas, len(failures), names, level, kind, laws)
+
+
+def _laws(held: Any, functions: Any, errors: Floats) -> tuple[Law, ...]:
+    """Return what intervals of means are made by: a share is worth as many rows as its draws say."""
+    found = held.tangent.estimates(functions, 0.95)
+    evenness = held.tangent.measure.evenness
+    return tuple(
+        Share.of(float(value), float(error), law.events, law.others, lambda: evenness)
+        if isinstance(law, Share)
+        else law
+        if isinstance(law, Declared)
+        else NORMAL
+        for value, error, law in zip(found.values, errors, found.laws, strict=True)
+    )
 
 
 @dataclass(frozen=True)
@@ -267,6 +299,7 @@ class _Measure:
     names: tuple[str, ...]
     value: Floats
     of: Callable[[Floats, Floats, Floats, Floats], Floats]  # (drawn, scale, log omegas, space) -> (m,)
+    functions: Floats | None = None  # that statistics are the means of
 
 
 def _measure(held: Any, statistic: Any, plan: Plan) -> _Measure:
@@ -292,7 +325,7 @@ def _means(held: Any, statistic: Any, plan: Plan) -> _Measure:
         sums = [scale @ plan.gather(np.multiply(drawn, column, out=space)) for column in ordered]
         return np.array(sums) / total
 
-    return _Measure(names, value[0] if single else value, of)
+    return _Measure(names, value[0] if single else value, of, np.column_stack(columns))
 
 
 def _columns(held: Any, statistic: Any) -> tuple[bool, tuple[str, ...], list[Floats]]:
