@@ -61,7 +61,7 @@ def test_doubts_are_said():
     samples = {"low": rng.uniform(0, 0.53, 40), "high": rng.uniform(0.5, 1, 40)}
     fit = vardi.debias(samples, {"low": "x <= 0.53", "high": "x >= 0.5"})
     assert "rests on few rows" in fit.summary()
-    assert "rows bridge 'low' and 'high'" in " ".join(fit.summary().split())
+    assert "1 row bridges 'low' and 'high'" in " ".join(fit.summary().split())
     assert "rows bridge" in fit._repr_html_()
 
 
