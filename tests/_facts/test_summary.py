@@ -62,7 +62,7 @@ def test_doubts_are_said():
     fit = vardi.debias(samples, {"low": "x <= 0.53", "high": "x >= 0.5"})
     assert "rests on few rows" in fit.summary()
     assert "1 row bridges 'low' and 'high'" in " ".join(fit.summary().split())
-    assert "rows bridge" in fit._repr_html_()
+    assert "row bridges" in fit._repr_html_()
 
 
 def test_many_samples_and_long_names():
