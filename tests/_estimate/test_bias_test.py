@@ -140,6 +140,7 @@ def test_the_test_by_labels_is_that_of_the_formulas(kind):
     assert found.df is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [{}, {"method": "ks", "draws": 99}], ids=str)
 def test_rare_values_do_not_contradict_right_biases(options):
     """A value that one sample in ten draws: by multiples of the residuals 38% were rejected."""
@@ -167,6 +168,7 @@ def test_refits_draw_each_sample_from_its_fitted_law():
         np.testing.assert_allclose(T, T_again, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_the_three_null_laws_agree():
     d = vardi.datasets.length_bias(seed=4)
     fit = vardi.debias(d.samples, d.biases)

@@ -88,6 +88,7 @@ def test_draws_of_the_bayesian_bootstrap_are_refits():
         np.testing.assert_allclose(boot.log_omegas[i], list(again.log_omegas.values()), atol=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("error", [None, 0.03])
 def test_known_values_with_an_error_are_drawn_too(error, tilts):
     """Else the spread would leave out what the error of a known value adds."""
@@ -380,6 +381,7 @@ def test_normalisers_of_lazy_frames_need_no_rows():
     np.testing.assert_allclose(one.stderr / other.stderr, 1.0, atol=0.2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["bayesian", "rows"])
 def test_rows_with_windows_of_their_own_are_drawn_with_them(kind):
     """Rescaled within samples of one row each, every draw was the fit itself, and the error 0."""
@@ -406,6 +408,7 @@ def test_a_draw_of_windows_is_a_fit_of_the_rows_drawn():
     np.testing.assert_allclose(refit.weights[kept], again.weights, rtol=1e-8)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["bayesian", "rows"])
 def test_the_variance_of_few_groups_is_unbiased(kind):
     """Five groups: exponential multiplicities gave 4/6 of the variance, and draws of five groups 4/5."""
@@ -421,6 +424,7 @@ def test_the_variance_of_few_groups_is_unbiased(kind):
     assert np.mean(squares) == pytest.approx(1.0, abs=0.08)  # about 3 standard errors
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lazy", [False, True])
 def test_shares_have_intervals_of_shares(lazy):
     """No row has it, few have it, all have it: never "known", and never beyond 0 and 1."""

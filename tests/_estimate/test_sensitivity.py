@@ -255,6 +255,7 @@ def test_two_samples_reach_the_global_optimum(kind, gamma):
     assert abs(found.upper[0] - largest_by_programmes(design, f, gamma)) <= 1e-3 * width
 
 
+@pytest.mark.long
 @given(seed=st.integers(0, 10_000), K=st.integers(1, 4), shape=st.sampled_from(oracle.KINDS))
 def test_ranges_begin_at_the_estimate_and_are_nested(seed, K, shape):
     design = oracle.design(shape, K, 30, seed % 50)
@@ -282,6 +283,7 @@ def test_no_other_biases_within_the_factor_leave_the_range(seed, gamma):
         assert found.lower[0] <= refitted(design.omega, design.source, design.z, delta) <= found.upper[0]
 
 
+@pytest.mark.long
 @given(seed=st.integers(0, 10_000))
 def test_fewer_wrong_biases_move_it_less(seed):
     design = oracle.design("power", 3, 30, seed % 50)
@@ -760,6 +762,7 @@ def differences(values, n, K, kind, step=1e-4):
     return total
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["free", "common"])
 @pytest.mark.parametrize("error", [None, 0.05])
 def test_known_values_are_met_whatever_the_biases_are(kind, error):
@@ -795,6 +798,7 @@ def test_errors_of_known_values_are_part_of_those_of_the_ends():
     np.testing.assert_allclose([found.lower_stderr, found.upper_stderr], found.estimate.stderr, rtol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["free", "common"])
 @pytest.mark.parametrize("known", [None, {"x > 1": 0.17}, {"x > 1": (0.17, 0.02), "x": 0.03}])
 def test_parameters_are_estimated_anew(known, kind):

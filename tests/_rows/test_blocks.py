@@ -126,6 +126,7 @@ def assert_same(fit: Any, expected: Any, x: np.ndarray) -> None:
         np.testing.assert_allclose(fit.log_omega_covariance(), covariance, rtol=1e-8, atol=rounding)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("kind", KINDS)
 def test_omega_with_zeros(kind: Any, dtype: Any, tmp_path: Path) -> None:
@@ -134,6 +135,7 @@ def test_omega_with_zeros(kind: Any, dtype: Any, tmp_path: Path) -> None:
     assert_same(*both(kind(omega, tmp_path), omega.astype(np.float64), source), x)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("kind", KINDS)
 def test_potentials(kind: Any, dtype: Any, tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ def test_few_passes_over_all_rows(passes, log):
     assert fit.solution.residual < 1e-10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("log", [False, True])
 def test_no_copy_of_the_matrix(log):
     logs, source = oscillators(40, 10_000)

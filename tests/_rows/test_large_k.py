@@ -94,6 +94,7 @@ def test_the_gap_is_zero_where_no_factor_and_no_link_are_left():
     assert set(np.sign(side[K // 2 :])) == {-np.sign(side[0])}
 
 
+@pytest.mark.long
 def test_hundreds_of_samples_sparse_and_dense_agree():
     omega, source = anywhere(700, 3)
     fit, dense = vardi.debias_matrix(omega, source), vardi.debias_matrix(omega.toarray(), source)
@@ -104,6 +105,7 @@ def test_hundreds_of_samples_sparse_and_dense_agree():
 # ---------------------------------------------------------------- what a person reads
 
 
+@pytest.mark.long
 def test_a_fit_of_thousands_of_samples_prints_on_one_screen():
     omega, source = along_a_line(2500, 4)
     fit = vardi.debias_matrix(omega, source)
@@ -271,6 +273,7 @@ def test_three_thousand_windows_are_solved_without_their_matrix():
     assert verdict.weakest_rows == 1
 
 
+@pytest.mark.long
 def test_many_samples_of_several_rows_start_from_each_alone():
     ours, _ = held_both_ways(2000, ties=False, counted=True)
     solution = solve(ours)

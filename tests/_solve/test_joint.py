@@ -368,6 +368,7 @@ def test_disjoint_strata_are_post_stratified(keys):
     assert mean.stderr == pytest.approx(float(np.sqrt(shares**2 @ variances)), rel=1e-8)
 
 
+@pytest.mark.long
 def test_a_true_share_is_never_worse_than_none():
     """Groups of 5, 5 and 90%, omega .05, 1, 1 and f = 1, 0, 1: raking after debiasing had 3.9 times the error."""
     omega, share, f = np.array([0.05, 1.0, 1.0]), np.array([0.05, 0.05, 0.9]), np.array([1.0, 0.0, 1.0])
@@ -404,6 +405,7 @@ def test_the_unit_of_a_bias_says_nothing(unit):
 # ---------------------------------------------------------------- what cannot be met
 
 
+@pytest.mark.long
 def test_values_that_no_weights_meet_are_refused_with_the_range():
     x = np.linspace(0.0, 1.0, 101)
     samples, biases = {"a": x, "b": x[50:]}, {"a": 1, "b": "x >= 0.5"}

@@ -267,6 +267,7 @@ def both(a, b):
     np.testing.assert_allclose(a.stderr, b.stderr, rtol=1e-8)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("col", [pl.col, nw.col], ids=["Polars", "narwhals"])
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_fit_by_expressions_is_that_by_texts(samples, by_text, library, col):
