@@ -18,10 +18,10 @@ settings.load_profile("vardi")
 
 
 def pytest_collection_modifyitems(items):
-    """Mark the tests that need Spark, and begin with them: a process that has grown cannot start it."""
+    """Mark the tests of slow engines, and begin with those of Spark: a process that has grown cannot start it."""
     items.sort(key=lambda item: not _needs_spark(item.nodeid))
     for item in items:
-        if _needs_spark(item.nodeid):
+        if _needs_spark(item.nodeid) or (item.nodeid.startswith("tests/engines/") and "ibis" in item.nodeid):
             item.add_marker(pytest.mark.spark)
 
 

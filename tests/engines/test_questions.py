@@ -12,7 +12,6 @@ import questions
 import vardi
 from vardi._fit.capabilities import PARTS, refused
 
-pytestmark = pytest.mark.spark  # Ibis too: it takes half a minute to write its queries
 # "both" asks all that known values and parameters ask alone, which `make slow` asks for as well.
 ON_A_CLUSTER = PARTS if "VARDI_EVERY_PAIR" in os.environ else ("none", "both")
 FITS = [*(("ibis", part) for part in PARTS), *(("spark", part) for part in ON_A_CLUSTER)]
