@@ -69,11 +69,6 @@ class Student:
     tail: float = math.nan
     most: int = -1
 
-    @property
-    def is_doubtful(self) -> bool:
-        """Whether the error rests on few rows, or on few rows of very many."""
-        return self.df < DOUBTED or self.tail > HEAVY
-
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
         half = quantile_of_student(level, self.df) * stderr
         return value - half, value + half
