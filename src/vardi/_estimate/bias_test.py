@@ -17,19 +17,22 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtrc
+from scipy.special import chdtrc, fdtrc
 
 from vardi._estimate.bias_check import BiasCheck, Worst
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.pool import Name
 from vardi._machine.threads import map_blocks
+from vardi._rows.dependent import DependentRows
 from vardi._rows.engine.distribution import EngineDistribution
 from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.labels import EngineLabels
 from vardi._rows.grouping import membership
+from vardi._rows.weighted import Weighed
 from vardi._solve.newton import newton
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, suggest
+from vardi.errors import _refusals as refusals
 from vardi.errors._texts import show
 
 RANK = 1e-8  # eigenvalues of the scaled information, and information in rows, that are not told from zero
@@ -64,7 +67,8 @@ def check_biases(
         V = M_{hh} - M_{h0} M_{00}^+ M_{0h},
 
     and :math:`U'V^+U` is chi-square with rank V degrees of freedom: :math:`U_k / n_k` is the mean of h over sample k
-    minus its mean under the fitted law of sample k.
+    minus its mean under the fitted law of sample k. Where rows depend on one another, V is the covariance of what rows
+    add to U, summed by cluster or over time, and the statistic is Hotelling's.
 
     Parameters
     ----------
@@ -101,6 +105,8 @@ def check_biases(
     if draws is not None and draws < 1:
         raise MismatchError(f"{draws} draws say nothing. Give one or more.", expected=("1 or more",), got=(draws,))
     labels = _Labels(influence, names)
+    if labels.depend and method != "score":
+        raise refusals.rows_apart(f"The test {method!r}", "Use the score test, which knows how they depend.")
     varying = {name: values for name, values in columns.items() if np.ptp(values) > 0}
     statistic, pvalues, df, reason = math.nan, np.full(labels.K + 1, math.nan), None, ""
     if labels.K == 1:
@@ -113,8 +119,8 @@ def check_biases(
         rng = np.random.default_rng(seed)
         statistic, pvalues = _ks(labels, grids, draw(labels, grids, draws or METHODS[method], rng))
     if not reason and math.isnan(pvalues[-1]):
-        reason = "no column was given that varies where the samples overlap."
-    worst = None if reason else _worst(labels, varying)
+        reason = _untested(df)
+    worst = None if reason or labels.depend else _worst(labels, varying)
     by_sample = dict(zip(labels.names, pvalues[:-1].tolist(), strict=True))
     alone = np.bincount(labels.source, labels.counts * (labels.own > ALONE), minlength=labels.K) / labels.sizes
     untested = dict(zip(labels.names, alone.tolist(), strict=True))
@@ -166,14 +172,32 @@ class _Labels:
             columns.append(block)
         return np.hstack(columns)
 
+    @property
+    def depend(self) -> bool:
+        """Whether rows depend on one another."""
+        return isinstance(self.influence.strata, DependentRows)
+
+    def by_units(self, h: Floats) -> Any:
+        """Return the covariance of the scores of features as a function of what is lost to all that was fitted."""
+        if not self.depend:
+            return None
+        residual = (self.source[:, None] == np.arange(self.K)) - self.P[self.kind]
+        values = Weighed((h[:, :, None] * residual[:, None, :]).reshape(len(h), -1))
+        return lambda through: _by_units(self.influence.measure, values, self._placed(through))
+
+    def _placed(self, through: Floats) -> Floats:
+        """Return rows for the sampled states and the parameters as rows for all coordinates."""
+        at = self.influence.measure.coordinates
+        whole = np.zeros((len(at), through.shape[1]))
+        whole[self.sampled], whole[at.theta] = through[: self.K], through[self.K :]
+        return whole
+
     def solve_fitted(self, a: Floats) -> Floats:
         """Return the inverse information of all that was fitted times a, of shape (K + p, m)."""
-        K, at = self.K, self.influence.measure.coordinates
+        at = self.influence.measure.coordinates
         if not at.parameters:
             return self.solve(a)
-        whole = np.zeros((len(at), a.shape[1]))
-        whole[self.sampled], whole[at.theta] = a[:K], a[K:]
-        solved = self.influence.jacobian.solve(whole)
+        solved = self.influence.jacobian.solve(self._placed(a))
         return np.vstack([solved[self.sampled], solved[at.theta]])
 
 
@@ -222,28 +246,51 @@ def _score(labels: _Labels, h: Floats) -> tuple[float, Floats, int]:
     for j in range(J):
         for l in range(j + 1):
             M[j, :, l] = M[l, :, j] = labels.information(h[:, j] * h[:, l])
-    return _tested(h.T @ labels.residual, M, cross, labels.solve_fitted)
+    return _tested(h.T @ labels.residual, M, cross, labels.solve_fitted, labels.by_units(h))
 
 
-def _tested(U: Floats, M: Floats, cross: Floats, solve: Any) -> tuple[float, Floats, int]:
+def _tested(U: Floats, M: Floats, cross: Floats, solve: Any, by_units: Any = None) -> tuple[float, Floats, int]:
     """Return the statistic of scores U (J, K) with information M, less what is lost to all that was fitted."""
     J, K = U.shape
     M_h0 = cross.reshape(J * K, -1)
-    V = M - (M_h0 @ solve(M_h0.T)).reshape(M.shape)
+    through = solve(M_h0.T)
+    V, freedom = (M - (M_h0 @ through).reshape(M.shape), math.inf) if by_units is None else by_units(through)
+    V = V.reshape(M.shape)
     least = RANK * np.maximum(np.einsum("jkjk->jk", M), 1.0)
-    parts = [_chi2(U[:, k], V[:, k, :, k], least[:, k]) for k in range(K)]
-    statistic, pvalue, df = _chi2(U.ravel(), V.reshape(J * K, J * K), least.ravel())
+    parts = [_chi2(U[:, k], V[:, k, :, k], least[:, k], freedom) for k in range(K)]
+    statistic, pvalue, df = _chi2(U.ravel(), V.reshape(J * K, J * K), least.ravel(), freedom)
     return statistic, np.array([*(p for _, p, _ in parts), pvalue]), df
 
 
-def _chi2(U: Floats, V: Floats, least: Floats) -> tuple[float, float, int]:
-    """Return U' V^+ U, its p-value (NaN without information) and the rank of V, scaled to a unit diagonal."""
+def _by_units(measure: Any, functions: Any, b: Floats) -> tuple[Floats, float]:
+    """Return the covariance of scores where rows depend on one another, and its degrees of freedom."""
+    spread = measure.spread(measure.influence(functions, np.zeros(b.shape[1]), b))
+    return spread.covariance * measure.n**2, float(spread.freedom.sum(axis=0).min())
+
+
+def _chi2(U: Floats, V: Floats, least: Floats, freedom: float = math.inf) -> tuple[float, float, int]:
+    """Return U' V^+ U, its p-value (NaN without information) and the rank of V, scaled to a unit diagonal.
+
+    Where V has degrees of freedom of its own, the law is Hotelling's.
+    """
     informed = np.flatnonzero(np.diag(V) > least)
     root = np.sqrt(np.diag(V)[informed])
     values, vectors = np.linalg.eigh(V[np.ix_(informed, informed)] / (root[:, None] * root))
     kept = values > RANK * values.max(initial=0.0)
     statistic = float(((vectors.T @ (U[informed] / root))[kept] ** 2 / values[kept]).sum())
-    return statistic, float(chdtrc(int(kept.sum()), statistic)), int(kept.sum())
+    rank = int(kept.sum())
+    if math.isinf(freedom):
+        return statistic, float(chdtrc(rank, statistic)), rank
+    left = freedom - rank + 1.0
+    pvalue = float(fdtrc(rank, left, statistic * left / (freedom * rank))) if rank and left >= 1.0 else math.nan
+    return statistic, pvalue, rank
+
+
+def _untested(df: int | None) -> str:
+    """Say why there is no p-value."""
+    if df:
+        return f"there are too few clusters, or effective rows of series, to compare the samples in {df} ways at once."
+    return "no column was given that varies where the samples overlap."
 
 
 def _ks(labels: _Labels, grids: Sequence[_Cells], drawn: Floats) -> tuple[float, Floats]:
@@ -400,9 +447,15 @@ def check_engine_biases(
     varying = {name: function for name, function in functions.items() if ends[name][0] < ends[name][1]}
     statistic, pvalues, df, reason = math.nan, np.full(labels.K + 1, math.nan), None, ""
 
-    def solve(a: Floats) -> Floats:
+    depend = labels.at.dependence is not None and labels.at.dependence.in_units
+
+    def placed(a: Floats) -> Floats:
         whole = np.zeros((len(at), a.shape[1]))
         whole[sampled], whole[at.theta] = a[: labels.K], a[labels.K :]
+        return whole
+
+    def solve(a: Floats) -> Floats:
+        whole = placed(a)
         solved = tangent.jacobian.solve(whole) if at.parameters else tangent.hessian.solve(whole)
         return np.vstack([solved[sampled], solved[at.theta]])
 
@@ -414,12 +467,14 @@ def check_engine_biases(
     if labels.K == 1:
         reason = "there is one sample only, and none to compare it with."
     elif varying:
-        sums = labels.score(labels.features(list(varying.values()), features))
-        statistic, pvalues, df = _tested(sums.residual, sums.information, sums.cross, solve)
+        h = labels.features(list(varying.values()), features)
+        sums = labels.score(h)
+        by_units = (lambda through: _by_units(labels.at, labels.scores(h), placed(through))) if depend else None
+        statistic, pvalues, df = _tested(sums.residual, sums.information, sums.cross, solve, by_units)
     if not reason and math.isnan(pvalues[-1]):
-        reason = "no column was given that varies where the samples overlap."
+        reason = _untested(df)
     worst = None
-    for name, function in () if reason else varying.items():
+    for name, function in () if reason or depend else varying.items():
         cells = labels.cells(function, REGIONS)
         table = cells.observed, cells.observed - cells.expected, cells.information, cells.low, cells.high
         worst = _further(worst, name, own, table, solve_normalisers)

@@ -169,7 +169,7 @@ class Influence:
         """Return what intervals of the estimates are made by: Student's t, and how heavy the tail is, if it may be."""
         df = spread.df
         suspect = (spread.kurtosis > LIGHT) & (df < SETTLED)
-        most = spread.within.argmax(axis=0) if len(spread.within) == len(self.measure.sizes) else -np.ones(len(suspect))
+        most = spread.most if len(spread.sample) > 1 or len(self.measure.sizes) == 1 else -np.ones(len(df))
         return [
             Student(float(own), self.measure.tail(self.values, j) if suspect[j] else math.nan, int(most[j]))
             for j, own in enumerate(df)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from scipy import sparse
 from vardi._fit.opened import EngineFrames, MemoryRows
 from vardi._fit.pipeline import OnUnidentified, Opened, fit, verdict_of
 from vardi._fit.sample import DebiasedSample
+from vardi._inputs.dependence import as_dependence
 from vardi._inputs.engine.pool import any_lazy, open_frames
-from vardi._inputs.given import Biases, Counts, Known, Labels, Samples
+from vardi._inputs.given import Biases, ByRow, Counts, Known, Labels, Population, Samples
 from vardi._inputs.old_names import shares_argument
 from vardi._inputs.pool import Name, as_pool, matrix_pool
 from vardi._inputs.shared_units import warn_of_shared_units
@@ -31,6 +33,10 @@ def debias(
     source: Labels | None = None,
     counts: Counts | None = None,
     known: Known | None = None,
+    clusters: ByRow | None = None,
+    series: ByRow | bool | None = None,
+    strata: ByRow | None = None,
+    population: Population | None = None,
     on_unidentified: OnUnidentified = "raise",
     tol: float = 1e-10,
     max_iterations: int = 100,
@@ -65,6 +71,19 @@ def debias(
         which this is declared. A value is a number, or ``(value, standard error)``, or an
         :class:`~vardi.Estimate`. The weights meet it; it sharpens estimates, and joins samples that overlap does not.
         Where the samples can tell, it is tested, and ``fit.known`` has the outcome.
+    clusters : str, array, or mapping from name to these, optional
+        Rows that depend on one another, such as those of a household, a district or a patient: the column with the
+        cluster of each row, or its labels. Equal labels in two samples are one cluster. Every error knows it; weights
+        and estimates stay what they are.
+    series : str, array, mapping from name to these, or True, optional
+        Rows that follow one another in time within each sample, as in a simulation: the column that orders them, or
+        True where they stand in their order. Errors count their autocorrelation, and no row is thrown away.
+    strata : str, array, or mapping from name to these, optional
+        Strata within each sample of which so many rows were drawn, in each on its own: errors leave out what varies
+        between them. A bias that differs between strata is to be declared as a bias.
+    population : int, or mapping from name to int, optional
+        How many units a sample was drawn from without replacement, where it is a good part of them: errors are then
+        of these units, and 0 for a census.
     on_unidentified : {"raise", "largest"}
         What to do where some samples cannot be compared: raise, or keep the group with the most rows and warn.
     tol : float
@@ -101,7 +120,7 @@ def debias(
     """
     _refuse_shares(shares)
     _require_choice(on_unidentified)
-    opened = _opened(samples, biases, source, counts, known)
+    opened = _opened(samples, biases, source, counts, known, (clusters, series, strata, population))
     fitted = fit(opened, on_unidentified, tol, max_iterations)
     if isinstance(opened, MemoryRows):
         warn_of_shared_units(samples, opened.pool)
@@ -115,6 +134,10 @@ def debias_matrix(
     *,
     counts: ArrayLike | None = None,
     known: Known | None = None,
+    clusters: ArrayLike | None = None,
+    series: ArrayLike | bool | None = None,
+    strata: ArrayLike | None = None,
+    population: Population | None = None,
     names: Iterable[Name] | None = None,
     on_unidentified: OnUnidentified = "raise",
     tol: float = 1e-10,
@@ -135,8 +158,8 @@ def debias_matrix(
         Column of omega that each row's sample was drawn with, 0 to K - 1.
     log : bool
         Whether logs are given: a physicist gives minus the reduced potentials.
-    counts, on_unidentified, tol, max_iterations, shares
-        As for :func:`debias`.
+    counts, clusters, series, strata, population, on_unidentified, tol, max_iterations, shares
+        As for :func:`debias`, with labels as arrays.
     known : mapping, optional
         What is known of the population, by the names of columns of omega: the mean of such a column, in its scale. A
         column that no row was drawn with carries any function.
@@ -155,6 +178,7 @@ def debias_matrix(
     _require_choice(on_unidentified)
     omega = _as_matrix(omega, source)
     pool = matrix_pool(omega, source, counts, names)
+    pool = replace(pool, dependence=as_dependence(pool, clusters, series, strata, population))
     return fit(MemoryRows.of(pool, known, omega, log=log), on_unidentified, tol, max_iterations)
 
 
@@ -209,11 +233,12 @@ def identify(
     return verdict_of(_opened(samples, biases, source, counts, known))
 
 
-def _opened(samples: Any, biases: Any, source: Any, counts: Any, known: Any) -> Opened:
+def _opened(samples: Any, biases: Any, source: Any, counts: Any, known: Any, depends: Sequence[Any] = ()) -> Opened:
     """Return samples as the pipeline takes them: in an engine where one of them is a lazy frame, else in memory."""
     if any_lazy(samples):
-        return EngineFrames.of(open_frames(samples, biases, source=source, counts=counts), known)
-    return MemoryRows.of(as_pool(samples, biases, source=source, counts=counts), known)
+        return EngineFrames.of(open_frames(samples, biases, source=source, counts=counts), known, depends)
+    pool = as_pool(samples, biases, source=source, counts=counts)
+    return MemoryRows.of(replace(pool, dependence=as_dependence(pool, *depends)) if depends else pool, known)
 
 
 def _refuse_shares(shares: Any) -> None:

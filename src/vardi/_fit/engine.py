@@ -29,7 +29,7 @@ from vardi._rows.engine.draw import drawn_rows
 from vardi._rows.engine.functions import ONE, ZERO, EngineFunction, compiled_functions
 from vardi._rows.engine.groups import GroupSums, sums_in_groups
 from vardi._rows.engine.labels import EngineLabels
-from vardi._rows.engine.model import EngineKnown
+from vardi._rows.engine.model import EngineKnown, EngineModel
 from vardi._rows.engine.moments import EngineMoments, is_endless
 from vardi._rows.engine.sensitivity import common_slopes, slopes
 from vardi._rows.engine.weights import (
@@ -164,7 +164,7 @@ class InEngine(Held):
 
     def log_omega_covariance(self) -> Floats:
         """Return the covariance of the log normalisers, relative to the population."""
-        if self.joint is not None:
+        if self.joint is not None or self.dependence is not None:
             return self.bias_influence().covariance()
         omegas = np.exp(self.log_omegas)
         functions = self.bias_functions()
@@ -223,20 +223,36 @@ class InEngine(Held):
 
     # what is known
 
+    @property
+    def summed_in_memory(self) -> bool:
+        """Whether the distinct rows, which are in memory, are enough for errors: rows vary on their own."""
+        return self.collapsed and (self.dependence is None or not self.dependence.in_units)
+
+    @property
+    def dependence(self) -> Any:
+        """How rows depend on one another."""
+        return self.model.dependence
+
+    @property
+    def _without_known(self) -> EngineModel:
+        return dataclasses.replace(self.model, known=EngineKnown.none())
+
     def tangent_of(self, joint: Any, v: Floats) -> Tangent:
         """Return the tangent at another point of the same rows: of the distinct ones, where these are in memory."""
         weights, scale = joint.weights(v)
         v, at = joint.rescaled(v, scale), joint.coordinates
         u = v[at.u] - joint.shift(v[at.theta])
         hessian = Hessian(self._overlaps(joint, v), u, self.groups)
-        measure: Any = EngineMoments(joint.model, v) if not self.collapsed else None
-        if measure is None:
-            measure = WeightedRows(joint, v, weights, joint.source, joint.counts)
+        measure: Any
+        if self.summed_in_memory:
+            measure = WeightedRows(joint, v, weights, joint.source, joint.counts, self.dependence)
+        else:
+            measure = EngineMoments(self.model if at.known else self._without_known, v)
         return Tangent(measure, At.of(joint, v, held_of(joint)).jacobian, hessian)
 
     def known_at(self, tangent: Tangent, joint: Any, v: Floats) -> tuple[Any, Floats]:
         """Return the known functions at a point, and what this moves of them, for ``tangent_of``."""
-        if self.collapsed:
+        if self.summed_in_memory:
             return self.prepared.values_at(joint, v), self.prepared.moved_at(joint, v)
         measure: EngineMoments = tangent.measure
         functions = self._known_functions(measure)
@@ -247,7 +263,7 @@ class InEngine(Held):
 
     def none_on_rows(self, m: int) -> Any:
         """Return m functions that are zero on every row, for ``tangent_of``."""
-        return np.zeros((len(self.rows), m)) if self.collapsed else self.nothing(m)
+        return np.zeros((len(self.rows), m)) if self.summed_in_memory else self.nothing(m)
 
     def measured_known(self) -> Floats:
         """Return the means of the known functions under the weights."""
@@ -301,8 +317,8 @@ class InEngine(Held):
             joint = self.joint.without_known()
             point = self.alone[: len(joint.coordinates)]
             tangent = self.tangent_of(joint, point)
-            point = tangent.measure.v if self.collapsed else tangent.measure.point.v
-        model = dataclasses.replace(self.model, known=EngineKnown.none())
+            point = tangent.measure.v if self.summed_in_memory else tangent.measure.point.v
+        model = self._without_known
         labels = EngineLabels(EngineMoments(model, point[: len(model.coordinates)]))
         functions = dict(zip(asked, self.matrix(list(asked.values())), strict=True)) if asked else {}
         return check_engine_biases(labels, tangent, self.names, functions, features=options.get("features", "poly2"))

@@ -22,6 +22,7 @@ from vardi._fit.held import ONLY_KNOWN, Held
 from vardi._fit.new_rows import weigh
 from vardi._fit.parts import MemoryParts
 from vardi._fit.prepare import Prepared
+from vardi._inputs.dependence import Dependence
 from vardi._inputs.frames import concat
 from vardi._inputs.frames.functions import bias_of, evaluated, is_function, name_of
 from vardi._inputs.pool import Name, Pool, in_order, is_missing
@@ -83,13 +84,24 @@ class InMemory(Held):
         return counts if counts is None or self.kept is None else counts[self.kept]
 
     @cached_property
+    def dependence(self) -> Dependence | None:
+        """How they depend on one another."""
+        given = self.pool.dependence
+        return given if given is None or self.kept is None else given.of(self.kept)
+
+    @property
+    def by_row(self) -> tuple[Integers, Floats | None, Dependence | None]:
+        """Sample and count of each row, and how rows depend on one another."""
+        return self.source, self.counts, self.dependence
+
+    @cached_property
     def tangent(self) -> Tangent:
         """The solution as a map from functions on rows to estimates."""
         hessian = Hessian(self.rows, self.solution.u, self.groups)
         if self.joint is None:
-            measure = WeightedRows(self.rows, self.solution.u, self.row_weights, self.source, self.counts)
+            measure = WeightedRows(self.rows, self.solution.u, self.row_weights, *self.by_row)
             return Tangent(measure, hessian, hessian)
-        measure = WeightedRows(self.joint, self.point, self.row_weights, self.source, self.counts)
+        measure = WeightedRows(self.joint, self.point, self.row_weights, *self.by_row)
         return Tangent(measure, JacobianAt(self.joint, self.point, held_of(self.joint)), hessian)
 
     def tangent_of(self, joint: Joint, v: Floats) -> Tangent:
@@ -97,7 +109,7 @@ class InMemory(Held):
         weights, scale = joint.weights(v)
         v, at = joint.rescaled(v, scale), joint.coordinates
         hessian = Hessian(joint.rows_at(v[at.theta]), v[at.u] - joint.shift(v[at.theta]), self.groups)
-        measure = WeightedRows(joint, v, weights, self.source, self.counts)
+        measure = WeightedRows(joint, v, weights, *self.by_row)
         return Tangent(measure, JacobianAt(joint, v, held_of(joint)), hessian)
 
     @cached_property
@@ -139,9 +151,9 @@ class InMemory(Held):
     def log_omega_covariance(self) -> Floats:
         r"""Return :math:`\sum_i \pi_i^2 g_i g_i' + a'H^+a / n` (MBAR's form), which single rows do not trouble.
 
-        With parameters or known values, the covariance of the influence values.
+        With parameters, known values, or rows that depend on one another, the covariance of the influence values.
         """
-        if self.joint is not None:
+        if self.joint is not None or self.dependence is not None:
             return self.bias_influence().covariance()
         tangent, functions = self._tilted
         ones = np.ones(len(self.names))
@@ -187,7 +199,7 @@ class InMemory(Held):
                 u[states] = newton(part, np.where(states, u, -np.inf)).u[states]
         weights, shift = self.rows.weights(u)
         hessian = Hessian(self.rows, u + shift, self.groups)
-        return Tangent(WeightedRows(self.rows, u + shift, weights, self.source, self.counts), hessian, hessian)
+        return Tangent(WeightedRows(self.rows, u + shift, weights, *self.by_row), hessian, hessian)
 
     def judge(self) -> Verdict:
         """Judge the overlap, measured by the weights."""
@@ -205,7 +217,8 @@ class InMemory(Held):
     def _tilted(self) -> tuple[Tangent, Any]:
         """The functions omega_k / Omega_k, and the rows in whose language these are."""
         K, most = len(self.names), ANSWER if isinstance(self.rows, Blocks) else TILTS
-        if isinstance(self.rows, Dense) and len(self.source) * K > most and K * K <= TILTS:
+        apart = self.dependence is None or not self.dependence.in_units
+        if apart and isinstance(self.rows, Dense) and len(self.source) * K > most and K * K <= TILTS:
             return self._summed, self._summed.measure.tilts
         return self.tangent, Weighed(self.tilts())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from vardi._fit.engine import InEngine
 from vardi._fit.memory import InMemory
 from vardi._fit.prepare import Prepared, counted, independent, prepare, require_told
+from vardi._inputs.engine.dependence import as_engine_dependence
 from vardi._inputs.engine.distinct import DistinctRows
 from vardi._inputs.engine.pool import LazyPool, OpenFrames
 from vardi._inputs.known import Known, as_known
@@ -104,11 +106,13 @@ class EngineFrames:
     known: Known | None
 
     @classmethod
-    def of(cls, frames: OpenFrames, known: Any) -> EngineFrames:
+    def of(cls, frames: OpenFrames, known: Any, depends: Sequence[Any] = ()) -> EngineFrames:
         """Put biases, features and known functions on the frames, and check them."""
         given = None if known is None else as_known(known, frames.names, frames.table)
         pool = with_levels(frames).survey(() if given is None else given.functions)
         require_told(pool, pool.sizes)
+        if depends:
+            pool = replace(pool, dependence=as_engine_dependence(pool, *depends))
         return cls(pool, given)
 
     @property

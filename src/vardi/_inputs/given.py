@@ -39,6 +39,12 @@ Labels: TypeAlias = "str | ArrayLike"
 Counts: TypeAlias = "str | ArrayLike | Mapping[Any, ArrayLike]"
 """How many rows each row stands for: a column, an array for the pool, or one for each sample."""
 
+ByRow: TypeAlias = "str | ArrayLike | Mapping[Any, str | ArrayLike]"
+"""Something of each row: a column, an array for the pool, or one of these for each sample."""
+
+Population: TypeAlias = Mapping[Any, float] | float
+"""How many units samples were drawn from: one number for all, or one for each."""
+
 KnownValue: TypeAlias = "float | tuple[float, float] | HasError | Sequence[HasError] | Mapping[Any, Any]"
 """A number, with or without its standard error; of a margin, the share of each value."""
 

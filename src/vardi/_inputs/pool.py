@@ -40,6 +40,8 @@ class Pool:
         Position in names of each row's sample.
     counts : ndarray or None
         How many rows each row stands for.
+    dependence : Dependence, EngineDependence or None
+        How rows depend on one another, where they do.
     """
 
     names: tuple[Name, ...]
@@ -47,6 +49,7 @@ class Pool:
     frames: tuple[Frame, ...]
     source: Integers
     counts: Floats | None
+    dependence: Any = None
 
     def __len__(self) -> int:
         return len(self.source)

@@ -15,7 +15,7 @@ import numpy as np
 from vardi._rows.contract import Coordinates
 from vardi._rows.dense import Dense
 from vardi._rows.grouping import membership
-from vardi._rows.variance import Spread, unit_of
+from vardi._rows.variance import Spread, factors_of, spread_of_samples, unit_of
 from vardi._rows.weighted import WeightedRows
 from vardi._types import Floats
 
@@ -58,7 +58,7 @@ class TiltedRows:
     def __init__(self, rows: Dense, measure: WeightedRows, log_omegas: Floats) -> None:
         self.sizes, self.n = measure.sizes, measure.n
         self.coordinates: Coordinates = measure.coordinates
-        self._factors = np.where(self.sizes < 2, 1.0, self.sizes / np.maximum(self.sizes - 1.0, 1.0)) / self.n**2
+        self._factors = factors_of(self.sizes) * measure.strata.remaining / self.n**2
         x, q = measure.rows.beside(measure.v)
         self._products = self._summed(rows, measure.row_weights, log_omegas, np.column_stack([q, x]))
 
@@ -119,10 +119,8 @@ class TiltedRows:
         covariance = self.covariance(phi)
         variances = np.maximum(np.diag(covariance), 0.0)  # which rounding may take below 0
         scale = unit_of(np.sqrt(variances))
-        nothing = np.zeros(len(scale))
-        return Spread(
-            covariance, scale, (variances / scale**2)[None], nothing * np.nan, nothing, np.array([float(self.n)])
-        )
+        unsummed, n = np.full(len(scale), np.nan), np.array([float(self.n)])
+        return spread_of_samples(covariance, scale, (variances / scale**2)[None], unsummed, n, np.ones(1))
 
     def tail(self, phi: Floats, j: int) -> float:
         """Return NaN: no tail can be read from sums of products."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._machine.threads import map_blocks
-from vardi._rows.contract import Coordinates
+from vardi._rows.contract import Coordinates, Evenness
 from vardi._rows.grouping import membership
 from vardi._types import Floats, Integers
 
@@ -33,22 +33,32 @@ class Spread:
         Of the estimates, in their own units.
     scale : ndarray of shape (m,)
         Powers of two.
-    within : ndarray of shape (K, m)
-        :math:`V_k = \frac{n_k}{n_k - 1}\sum_{i \in D_k} c_i^2`, what the rows of each sample add to the variance.
-    fourths : ndarray of shape (m,)
-        :math:`\sum_i c_i^4`; NaN where it was not summed.
+    within : ndarray of shape (B, m)
+        What each part adds to the variance: :math:`V_k = \frac{n_k}{n_k - 1}\sum_{i \in D_k} c_i^2` of a sample k.
+    squares, fourths : ndarray of shape (m,)
+        :math:`\sum_i c_i^2` and :math:`\sum_i c_i^4`; NaN where these were not summed.
     known : ndarray of shape (m,)
         What the errors of known values add to the variance.
-    sizes : ndarray of shape (K,)
-        Rows of each sample.
+    effective : ndarray of shape (B, m) or (B, 1)
+        How many values vary on their own in each part: rows, clusters, or effective rows of a series.
+    freedom : ndarray of shape (B, m) or (B, 1)
+        Degrees of freedom of what each part adds: one less; 0 where nothing tells how much it varies.
+    sample : ndarray of int of shape (B,)
+        The sample that each part lies in; -1 for several.
+    values : float, optional
+        How many values were squared, where not all of them vary on their own.
     """
 
     covariance: Floats
     scale: Floats
     within: Floats
+    squares: Floats
     fourths: Floats
     known: Floats
-    sizes: Floats
+    effective: Floats
+    freedom: Floats
+    sample: Integers
+    values: float | None = None
 
     @property
     def stderr(self) -> Floats:
@@ -56,17 +66,11 @@ class Spread:
         return np.asarray(self.scale * np.sqrt(self.within.sum(axis=0) + self.known))
 
     @property
-    def squares(self) -> Floats:
-        r""":math:`\sum_i c_i^2`."""
-        n = self.sizes
-        factors = np.where(n < 2, 1.0, (np.maximum(n, 2.0) - 1.0) / np.maximum(n, 2.0))
-        return np.asarray(factors @ self.within)
-
-    @property
     def kurtosis(self) -> Floats:
         r""":math:`\kappa = n \sum c^4 / (\sum c^2)^2`; NaN where no row moves an estimate."""
+        n = self.effective.sum(axis=0) if self.values is None else self.values
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(self.sizes.sum() * self.fourths / self.squares**2)
+            return np.asarray(n * self.fourths / self.squares**2)
 
     @property
     def df(self) -> Floats:
@@ -75,12 +79,18 @@ class Spread:
         The first term sees heavy tails and thin bridges, the second few rows. The errors of known values are taken as
         exact. Where no row moves an estimate, it is the number of rows less one.
         """
-        n, kappa, rows = self.sizes.sum(), self.kurtosis, self.within.sum(axis=0)
+        n, kappa, rows = self.effective.sum(axis=0), self.kurtosis, self.within.sum(axis=0)
         with np.errstate(divide="ignore", invalid="ignore"):
             by_tail = np.where(kappa > 1.0, 2.0 * n / (kappa - 1.0), np.inf)
-            by_rows = rows**2 / (self.within**2 / np.maximum(self.sizes - 1.0, 1.0)[:, None]).sum(axis=0)
+            by_rows = rows**2 / (self.within**2 / np.maximum(self.freedom, 1.0)).sum(axis=0)
             found = np.minimum(by_tail, by_rows) * ((rows + self.known) / rows) ** 2
-        return np.where(rows > 0, found, np.where(self.known > 0, np.inf, n - 1.0))
+        found = np.where(rows > 0, found, np.where(self.known > 0, np.inf, n - 1.0))
+        return np.where((self.freedom > 0).all(axis=0), found, 0.0)
+
+    @property
+    def most(self) -> Integers:
+        """The sample that carries most of each variance; -1 for several."""
+        return self.sample[self.within.argmax(axis=0)]
 
     def beside(self, deviations: Floats) -> Spread:
         """Return it with what known values move, of shape (r, m)."""
@@ -111,6 +121,32 @@ def hill(places: Floats, rows: Floats, logs: Floats) -> float:
     return float(logs[order[: last + 1]].sum() / beyond[last] - BIN * places[order[last]])
 
 
+def tail_of(sizes: Floats, counts: Floats) -> float:
+    """Return the tail index of positive numbers, each with its count."""
+    if not sizes.max(initial=0.0) > 0:
+        return np.nan
+    relative = sizes / sizes.max()
+    relative /= np.sqrt(counts @ relative**2 / counts.sum())
+    logs = np.log(np.maximum(relative, np.exp(BIN * NOTHING)))
+    places, place = np.unique(np.floor(logs / BIN), return_inverse=True)
+    return hill(places, *(np.bincount(place, part).astype(np.float64) for part in (counts, counts * logs)))
+
+
+def factors_of(sizes: Floats) -> Floats:
+    """Return n_k / (n_k - 1), and 1 for a single row."""
+    return np.where(sizes < 2, 1.0, sizes / np.maximum(sizes - 1.0, 1.0))
+
+
+def spread_of_samples(
+    covariance: Floats, scale: Floats, squares: Floats, fourths: Floats, sizes: Floats, factors: Floats
+) -> Spread:
+    """Return a spread from sums of squares within samples, of shape (K, m), and of fourth powers over all rows."""
+    within, n = squares * factors[:, None], sizes[:, None]
+    nothing, samples = np.zeros(len(scale)), np.arange(len(sizes))
+    freedom = np.maximum(n - 1.0, 1.0)
+    return Spread(covariance, scale, within, squares.sum(axis=0), fourths, nothing, n, freedom, samples)
+
+
 class Tilts(Protocol):
     """The fitted law of each sample, over all rows of the pool: row i has probability c_i p_ik / n_k under law k."""
 
@@ -134,58 +170,59 @@ class Strata:
     law of the sample, and the factor is 1.
     """
 
-    def __init__(self, source: Integers, sizes: Floats, counts: Floats | None, tilts: Tilts) -> None:
+    def __init__(
+        self,
+        source: Integers,
+        sizes: Floats,
+        counts: Floats | None,
+        tilts: Tilts,
+        remaining: Floats | None = None,
+    ) -> None:
         self.source, self.sizes, self.counts, self.tilts = source, sizes, counts, tilts
         self.n = float(sizes.sum())
-
-    def centred(self, influence: Floats) -> Floats:
-        """Return deviations from the sample means, scaled so that their sum of squares is the variance."""
-        counted = influence if self.counts is None else influence * self.counts[:, None]
-        means = self._totals(counted) / self._sizes
-        if self._single.any():
-            means = np.where(self._single[:, None], self._fitted(influence) / self._sizes, means)
-        return (influence - means[self.source]) * self._scale[:, None]
+        self.remaining = np.ones(len(sizes)) if remaining is None else remaining
 
     def covariance(self, influence: Floats) -> Floats:
         """Return V."""
-        deviations = self.centred(influence)
+        deviations = self._deviations(influence) * np.sqrt(self._factors)[self.source][:, None]
         return np.asarray(deviations.T @ deviations)
 
     def spread(self, influence: Floats) -> Spread:
         """Return V, and what it rests on."""
-        unit = self.centred(influence)
+        unit = self._deviations(influence)
         scale = unit_of(np.abs(unit).max(axis=0, initial=0.0))
         unit /= scale
+        scaled = unit * np.sqrt(self._factors)[self.source][:, None]
         with np.errstate(over="ignore"):
-            covariance = (unit.T @ unit) * np.outer(scale, scale)
+            covariance = (scaled.T @ scaled) * np.outer(scale, scale)
         squares = np.square(unit, out=unit)
         within = self._totals(squares)
         fourths = np.square(squares, out=squares)
         if self.counts is not None:  # of which each counted row has its part
             fourths /= np.where(self.counts > 0, self.counts, 1.0)[:, None]
-        sizes = self._sizes[:, 0]
-        factors = np.where(sizes < 2, 1.0, sizes / np.maximum(sizes - 1.0, 1.0)) ** 2
-        raw = (self._totals(fourths) / factors[:, None]).sum(axis=0)
-        return Spread(covariance, scale, within, raw, np.zeros(len(scale)), self.sizes)
+        return spread_of_samples(covariance, scale, within, fourths.sum(axis=0), self.sizes, self._factors)
 
     def tail(self, influence: Floats) -> float:
         """Return the tail index of the influence values of one estimate."""
         counts = np.ones(len(influence)) if self.counts is None else self.counts
-        deviations = np.abs(self.centred(influence) / self._scale[:, None])[:, 0]  # of each row that is counted
-        deviations /= deviations.max()
-        deviations /= np.sqrt(counts @ deviations**2 / self.n)
-        logs = np.log(np.maximum(deviations, np.exp(BIN * NOTHING)))
-        places, place = np.unique(np.floor(logs / BIN), return_inverse=True)
-        return hill(places, *(np.bincount(place, part).astype(np.float64) for part in (counts, counts * logs)))
+        deviations = np.abs(self._deviations(influence))[:, 0] / np.sqrt(np.where(counts > 0, counts, 1.0))
+        return tail_of(deviations, counts)
+
+    def evenness(self, r: Floats) -> Evenness:
+        """Return how evenly weights are spread over rows."""
+        counts = np.ones(len(r)) if self.counts is None else self.counts
+        return Evenness(float(counts @ r), float(counts @ r**2), float(r.max(initial=0.0)))
 
     def covariance_of_blocks(self, block: Callable[[slice], Floats], n: int, m: int) -> Floats:
         """Return V for influence values that are computed block by block, since n x m of them may not fit."""
         if self._single.any():
             return self.covariance(block(slice(0, n)))
+        scale = np.sqrt(self._factors)[self.source] / self.n
+        scale = scale if self.counts is None else scale * np.sqrt(self.counts)
 
         def sums(rows: slice) -> tuple[Floats, Floats]:
             phi = block(rows)
-            scaled = phi * self._scale[rows, None]
+            scaled = phi * scale[rows, None]
             counts = None if self.counts is None else self.counts[rows]
             return scaled.T @ scaled, np.asarray(membership(self.source[rows], len(self.sizes), counts) @ phi)
 
@@ -193,9 +230,17 @@ class Strata:
         for square, total in map_blocks(sums, n, m):
             squares += square
             totals += total
-        sizes = self._sizes[:, 0]
-        factors = np.where(self.sizes > 0, 1.0 / np.maximum(sizes - 1.0, 1.0), 0.0) / self.n**2
+        factors = np.where(self.sizes > 0, self._factors, 0.0) / self._sizes[:, 0] / self.n**2
         return squares - (totals * factors[:, None]).T @ totals
+
+    def _deviations(self, influence: Floats) -> Floats:
+        """Return deviations from the sample means, whose squares sum to the variance but for factors of samples."""
+        counted = influence if self.counts is None else influence * self.counts[:, None]
+        means = self._totals(counted) / self._sizes
+        if self._single.any():
+            means = np.where(self._single[:, None], self._fitted(influence) / self._sizes, means)
+        deviations = (influence - means[self.source]) / self.n
+        return deviations if self.counts is None else deviations * np.sqrt(self.counts)[:, None]
 
     def _fitted(self, influence: Floats) -> Floats:
         """Return sum_i c_i p_ik phi_i: n_k times the mean under the fitted law of each sample."""
@@ -210,10 +255,9 @@ class Strata:
         return np.where(self.sizes > 0, self.sizes, 1.0)[:, None]
 
     @cached_property
-    def _scale(self) -> Floats:
-        sizes = self._sizes[:, 0]
-        factor = np.sqrt(sizes / np.where(sizes < 2, sizes, sizes - 1.0)) / self.n
-        return factor[self.source] if self.counts is None else factor[self.source] * np.sqrt(self.counts)
+    def _factors(self) -> Floats:
+        """What makes sums of squares of deviations a variance: of each sample."""
+        return factors_of(self.sizes) * self.remaining
 
     def _totals(self, values: Floats) -> Floats:
         return np.asarray(membership(self.source, len(self.sizes), None) @ values)

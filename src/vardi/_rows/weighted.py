@@ -9,8 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from vardi._inputs.dependence import Dependence
 from vardi._rows.contract import Coordinates, Evenness, Means
-from vardi._rows.variance import Spread, Strata
+from vardi._rows.dependent import strata_of
+from vardi._rows.variance import Spread
 from vardi._types import Floats, Integers
 
 
@@ -55,12 +57,22 @@ class WeightedRows:
         Sample of each row of the pool.
     counts : ndarray or None
         Count of each row of the pool.
+    dependence : Dependence, optional
+        How rows of the pool depend on one another.
     """
 
-    def __init__(self, rows: RowsAtPoints, v: Floats, weights: Floats, source: Integers, counts: Floats | None) -> None:
+    def __init__(
+        self,
+        rows: RowsAtPoints,
+        v: Floats,
+        weights: Floats,
+        source: Integers,
+        counts: Floats | None,
+        dependence: Dependence | None = None,
+    ) -> None:
         self.rows, self.v, self.row_weights = rows, v, weights
         self.sizes, self.n = rows.sizes, float(rows.sizes.sum())
-        self.strata = Strata(source, rows.sizes, counts, self)
+        self.strata = strata_of(source, rows.sizes, counts, self, dependence)
 
     @property
     def coordinates(self) -> Coordinates:
@@ -143,8 +155,7 @@ class WeightedRows:
         return events, rows - events, self._evenness(base)
 
     def _evenness(self, rows: NDArray[np.bool_]) -> Evenness:
-        counts, r = self.counts[rows], self.weights[rows]
-        return Evenness(float(counts @ r), float(counts @ r**2), float(r.max(initial=0.0)))
+        return self.strata.evenness(np.where(rows, self.weights, 0.0))
 
     def against(self, functions: Floats | Weighed, eta: Floats) -> Floats:
         """Return a = sum_i c_i r_i (f_i - eta) x_i, of shape (d, m)."""

@@ -117,19 +117,19 @@ class Part:
         return nw.when(nw.col(self.label) == labels[0]).then(term).otherwise(nw.lit(0.0))
 
     def by_sample(
-        self, expressions: dict[str, nw.Expr], *changes: Change | None, key: str | None = None
+        self, expressions: dict[str, nw.Expr], *changes: Change | None, key: str | Sequence[str] = ()
     ) -> list[tuple[int, dict[str, Any]]]:
         """Ask for aggregates within samples: the position of each sample, and its numbers.
 
-        With a key, within the groups of each sample that have one value of that column, which is then among the
-        numbers. What stands in many sums is better a column of its own, put there by the changes, which are made first,
-        in their order: engines compute it once, and queries stay short.
+        With a key, within the groups of each sample that have one value of that column, or of several, which are then
+        among the numbers. What stands in many sums is better a column of its own, put there by the changes, which are
+        made first, in their order: engines compute it once, and queries stay short.
         """
         named = [expression.alias(name) for name, expression in expressions.items()]
 
         def query(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
             changed = _changed(frame, changes)
-            by = [name for name in (self.label, key) if name is not None]
+            by = [*([] if self.label is None else [self.label]), *([key] if isinstance(key, str) else key)]
             return changed.group_by(*by).agg(*named) if by else changed.select(*named)
 
         rows = self.ask(query).rows(named=True)

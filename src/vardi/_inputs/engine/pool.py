@@ -121,7 +121,7 @@ class OpenFrames:
         limit = most_cells(len(declared.columns))
         found = [_surveyed(part, declared, self.counts, limit) for part in self.parts]
         parts = tuple(part for part, _ in found)
-        pool = LazyPool(self.names, self.biases, (), np.empty(0, np.int64), None, parts, declared, self)
+        pool = LazyPool(self.names, self.biases, (), np.empty(0, np.int64), None, None, parts, declared, self)
         return _checked(pool, [one for _, one in found])
 
 

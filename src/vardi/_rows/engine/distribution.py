@@ -10,9 +10,11 @@ import numpy as np
 
 from vardi._inputs.engine.asking import answering, collected
 from vardi._inputs.engine.part import PREFIX, Part, with_columns
+from vardi._machine.memory import require_memory
 from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.moments import EngineMoments
 from vardi._rows.engine.search import BIN, MASS, VALUE, first_reaching, interval, masses_between
+from vardi._rows.engine.units import sums_over_units
 from vardi._types import Floats, Integers
 from vardi.biases._expressions.targets import literal
 from vardi.errors import EngineError, TooLargeError
@@ -182,6 +184,9 @@ class EngineDistribution:
         b = jacobian.solve(y.coordinates(below.sum(axis=0) - value[:, None] * everywhere.sum(axis=0)))
         beta, beyond = y.slopes(b, value), b[at.coordinates.epsilon]
         V = beyond.T @ beyond / n**2  # what known values with an error move
+        if at.dependence is not None and at.dependence.in_units:
+            return V + y.over_units(self, grid, beta, b)
+        remaining = np.ones(len(at.sizes)) if at.dependence is None else at.dependence.remaining
         first = np.minimum.outer(np.arange(len(grid)), np.arange(len(grid)))
         for k in np.flatnonzero(at.sizes > 0):
             size, inside = at.sizes[k], below[k]
@@ -189,9 +194,9 @@ class EngineDistribution:
             P = inside[:, 0][first] + mixed + mixed.T + beta.T @ squares[k].sum(axis=0) @ beta
             T = np.cumsum(sums[k, :-1, 0]) + sums[k].sum(axis=0) @ beta
             if size < 2:  # no deviation from its own mean: from that under the fitted law
-                V += (P - np.outer(T, b[k]) - np.outer(b[k], T) + size * np.outer(b[k], b[k])) / n**2
+                V += (P - np.outer(T, b[k]) - np.outer(b[k], T) + size * np.outer(b[k], b[k])) * remaining[k] / n**2
             else:
-                V += (P - np.outer(T, T) / size) * (size / (size - 1.0) / n**2)
+                V += (P - np.outer(T, T) / size) * (remaining[k] * size / (size - 1.0) / n**2)
         return V
 
     def by_bin(
@@ -268,6 +273,25 @@ class _Rows:
                 for i, j in used:
                     squares[code, place, i, j] += row[f"{PREFIX}q_{i}_{j}"]
         return sums, squares + np.swapaxes(np.triu(squares, 1), -1, -2)
+
+    def over_units(self, x: EngineDistribution, grid: Floats, beta: Floats, b: Floats) -> Floats:
+        """Return the covariance where rows depend on one another, by sums over units and intervals."""
+        at, names = self.at, [f"{PREFIX}y_{i}" for i in range(self.m)]
+        changes = []
+        for part in at.parts:
+            y, nothing = self._columns(part), nw.lit(0.0)
+            columns = {name: y.get(i, nothing) for i, name in enumerate(names)}
+            changes.append(with_columns({BIN: interval(x.function(part), grid), **columns}))
+        found = sums_over_units(at, changes, names, BIN)
+        entries = len(found.units.rows)
+        require_memory(24 * entries * len(grid), f"A band of {entries:,} units", "Ask for F at some points.")
+        sums = found.totals @ beta
+        below = np.zeros((entries, len(grid) + 1))
+        np.add.at(below, (found.entry, np.array(found.key, np.int64)), found.sums[:, 0])
+        sums += np.cumsum(below, axis=1)[:, :-1]
+        single = (at.sizes < 2)[found.units.sample]
+        sums[single] -= (b[: len(at.sizes)][found.units.sample] * found.units.rows[:, None])[single]
+        return found.units.spread(sums, at.n).covariance
 
     def coordinates(self, over: Floats) -> Floats:
         """Return a in all coordinates, from sums of y / S at each point, of shape (points, m)."""

@@ -138,6 +138,10 @@ class EngineLabels:
         cross = np.concatenate([information[:J], self._through_parameters(moved, mixed)], axis=2)
         return ScoreSums(drawn - expected, M, cross)
 
+    def scores(self, h: Sequence[EngineFunction]) -> list[EngineFunction]:
+        """Return what rows add to the scores, h_j (1{s = k} - p_k), as functions that a weight is multiplied with."""
+        return [_score_of(self.at, one, k) for one in h for k in self.sampled.tolist()]
+
     def cells(self, function: EngineFunction, most: int) -> CellSums:
         """Return rows by cells of a column that hold about as many each, by one query for each part."""
         pool = EngineDistribution(self.at, function, weighted=False)
@@ -225,3 +229,12 @@ def _square_of_standard(centre: float, scale: float) -> Callable[[nw.Expr], nw.E
 
 def _within(low: float, high: float) -> Callable[[nw.Expr], nw.Expr]:
     return lambda x: ((x >= literal(low)) & (x <= literal(high))).cast(nw.Float64)
+
+
+def _score_of(at: EngineMoments, h: EngineFunction, k: int) -> EngineFunction:
+    def of(part: Part) -> nw.Expr:
+        own = part.only(k, nw.lit(1.0))
+        residual = -at.point.x(k) if own is None else own - at.point.x(k)
+        return h(part) * residual / at.point.weight
+
+    return EngineFunction(of)

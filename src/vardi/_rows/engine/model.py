@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import narwhals as nw
 import numpy as np
 
+from vardi._inputs.engine.dependence import EngineDependence
 from vardi._inputs.engine.part import OMEGA, PREFIX, Part, with_columns
 from vardi._rows.contract import Coordinates
 from vardi._rows.families import Linear, Logistic, model_on
@@ -145,12 +146,15 @@ class EngineModel:
         The family of each bias that has one.
     known : EngineKnown
         What is known of the population.
+    dependence : EngineDependence or None
+        How rows depend on one another.
     """
 
     parts: tuple[Part, ...]
     sizes: Floats
     families: Mapping[int, EngineFamily]
     known: EngineKnown
+    dependence: EngineDependence | None = None
 
     @cached_property
     def places(self) -> dict[int, slice]:
@@ -204,7 +208,7 @@ class EngineModel:
             start = place.stop
         change = with_columns(standard)
         parts = pool.parts if change is None else tuple(part.map(change) for part in pool.parts)
-        return cls(parts, pool.sizes, families, EngineKnown.none() if known is None else known)
+        return cls(parts, pool.sizes, families, EngineKnown.none() if known is None else known, pool.dependence)
 
 
 def _is_of_indicators(bias: ParametricBias) -> bool:

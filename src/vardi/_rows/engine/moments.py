@@ -23,7 +23,9 @@ from vardi._rows.contract import Coordinates, Deviations, Evenness, Means, Momen
 from vardi._rows.engine.functions import EngineFunction, EngineValues
 from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.point import EnginePoint
-from vardi._rows.variance import BIN, NOTHING, Spread, hill, unit_of
+from vardi._rows.engine.units import evenness_over_clusters, sums_over_units
+from vardi._rows.units import Units
+from vardi._rows.variance import BIN, NOTHING, Spread, factors_of, hill, spread_of_samples, unit_of
 from vardi._types import Floats
 from vardi.errors._refusals import not_finite
 
@@ -47,7 +49,9 @@ class EngineMoments:
     def __init__(self, model: EngineModel, v: Floats) -> None:
         self.model, self.point = model, EnginePoint(model, v)
         self.parts, self.sizes, self.n = model.parts, model.sizes, model.n
+        self.dependence = model.dependence
         self._last: tuple[EngineValues, Spread, Floats] | None = None
+        self._last_units: tuple[EngineValues, Units, Floats] | None = None
 
     @property
     def coordinates(self) -> Coordinates:
@@ -79,7 +83,9 @@ class EngineMoments:
 
     @cached_property
     def evenness(self) -> Evenness:
-        """How evenly the weights are spread over all rows."""
+        """How evenly the weights are spread over all rows, or clusters of them."""
+        if self.dependence is not None and self.dependence.clusters:
+            return evenness_over_clusters(self, self.dependence.clusters, None)
         found, r = Evenness(0.0, 0.0, 0.0), self.point.weight
         for part in self.parts:
             sums = {"mass": part.times_count(r).sum(), "squares": part.times_count(r * r).sum(), "largest": r.max()}
@@ -103,6 +109,8 @@ class EngineMoments:
             total += [found["beyond"], found["events"], found["rows"]]
             evenness += Evenness(*(float(found[name]) for name in ("mass", "squares", "largest")))
         beyond, events, rows = total.tolist()
+        if not beyond and self.dependence is not None and self.dependence.clusters:
+            evenness = evenness_over_clusters(self, self.dependence.clusters, base)
         return None if beyond else (events, rows - events, evenness)
 
     def against(self, functions: Sequence[EngineFunction], eta: Floats) -> Floats:
@@ -127,8 +135,11 @@ class EngineMoments:
 
         A sample of a single row has no deviation from its own mean; there :math:`\bar\phi_k` is the mean under the
         fitted law of the sample, and the factor is 1. Where fourth powers may be too large or too small for a number,
-        the query is asked again in other units.
+        the query is asked again in other units. Rows that depend on one another are summed by cluster, or by time.
         """
+        if self.dependence is not None and self.dependence.in_units:
+            units, sums = self._over_units(influence)
+            return units.spread(sums, self.n)
         if self._last is None or self._last[0] is not influence:
             scale = np.ones(len(influence.eta))
             found, centres = self._from_means(influence)
@@ -141,6 +152,9 @@ class EngineMoments:
 
     def tail(self, influence: EngineValues, j: int) -> float:
         """Return the tail index of the influence values of an estimate, by a query for each part."""
+        if self.dependence is not None and self.dependence.in_units:
+            units, sums = self._over_units(influence)
+            return units.tail(sums[:, [j]])
         spread = self.spread(influence)
         assert self._last is not None
         centres, unit = self._last[2][:, [j]], float(spread.scale[j]) * self.n
@@ -159,13 +173,27 @@ class EngineMoments:
         sums = np.array(list(found.values()))
         return hill(np.array(list(found), float), sums[:, 0], sums[:, 1])
 
+    def _over_units(self, influence: EngineValues) -> tuple[Units, Floats]:
+        """Return units of rows that depend on one another, and sums of influence values over them."""
+        if self._last_units is None or self._last_units[0] is not influence:
+            centres = self._centres(influence)
+            changes = [self.with_deviations(part, influence, centres) for part in self.parts]
+            found = sums_over_units(self, changes, [DEVIATION.format(j) for j in range(len(influence.eta))])
+            self._last_units = influence, found.units, found.totals
+        return self._last_units[1:]
+
     def _from_means(self, influence: EngineValues) -> tuple[Deviations, Floats]:
         """Return sums of deviations from what the means of the samples are but for rounding, and these centres."""
+        centres = self._centres(influence)
+        return self.deviations_of(influence, centres), centres
+
+    def _centres(self, influence: EngineValues) -> Floats:
+        """Return the means under the fitted laws, but for rounding; those of single rows in full."""
         single = (self.sizes > 0) & (self.sizes < 2)
-        centres = influence.b[self.coordinates.u].copy()  # the means under the fitted laws
+        centres = influence.b[self.coordinates.u].copy()
         if single.any():
             centres[single] = self.law_means(influence)[single]
-        return self.deviations_of(influence, centres), centres
+        return centres
 
     def _means(self, found: Deviations) -> Floats:
         """Return the means of deviations within samples; zero for a single row, which keeps its centre."""
@@ -178,13 +206,13 @@ class EngineMoments:
         products = found.products - size[:, None, None] * mean[:, :, None] * mean[:, None, :]
         squares = np.diagonal(found.products, axis1=1, axis2=2)
         fourths = found.fourths - 4.0 * mean * found.cubes + 6.0 * mean**2 * squares - 3.0 * size[:, None] * mean**4
-        factors = np.where(sizes < 2, 1.0, size / np.maximum(size - 1.0, 1.0)) / self.n**2
-        covariance = np.tensordot(factors, products, axes=1)
-        within = np.maximum(np.diagonal(products, axis1=1, axis2=2) * factors[:, None], 0.0)
+        factors = factors_of(sizes) * (1.0 if self.dependence is None else self.dependence.remaining)
+        covariance = np.tensordot(factors / self.n**2, products, axes=1)
+        within = np.maximum(np.diagonal(products, axis1=1, axis2=2), 0.0) / self.n**2
         with np.errstate(over="ignore"):
             covariance = covariance * np.outer(scale, scale)
         total = np.maximum(fourths, 0.0).sum(axis=0) / self.n**4
-        return Spread(covariance, scale, within, total, np.zeros(len(scale)), sizes)
+        return spread_of_samples(covariance, scale, within, total, sizes, factors)
 
     def squares(self, functions: Sequence[EngineFunction], eta: Floats) -> Floats:
         r"""Return :math:`\sum_i c_i (f_i - \eta)(f_i - \eta)' / S_i^2`, of shape (m, m)."""

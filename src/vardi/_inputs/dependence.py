@@ -1,0 +1,336 @@
+"""How the rows of a pool depend on one another: clusters, series, strata, and populations that are finite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._inputs.pool import Name, Pool, in_order, is_missing, no_labels
+from vardi._types import Floats, Integers
+from vardi.biases._values import as_array
+from vardi.errors import MismatchError, MissingValuesError, VardiWarning, number_of_rows, suggest
+from vardi.errors._texts import show
+from vardi.errors._warn import warn
+
+JUMP = 1.5  # of the usual step between rows of a series, from which a step is a gap
+FEW = 30  # clusters of a sample below which their spread is known roughly
+
+
+@dataclass(frozen=True, eq=False)
+class Dependence:
+    """What was declared, for the rows of a pool in memory.
+
+    Attributes
+    ----------
+    clusters : ndarray of int or None
+        Number of each row's cluster, the same in all samples that it spans.
+    order : ndarray of int or None
+        Place of each row in time, within its sample.
+    strata : ndarray of int or None
+        Number of each row's stratum, which lies within one sample.
+    remaining : ndarray of shape (K,)
+        The share of its population that each sample left: 1 - n_k / N_k, and 1 where N_k is not given.
+    named : mapping
+        What was given as each argument, in words.
+    """
+
+    clusters: Integers | None
+    order: Integers | None
+    strata: Integers | None
+    remaining: Floats
+    named: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def in_units(self) -> bool:
+        """Whether rows do not vary on their own, or not within whole samples."""
+        return self.clusters is not None or self.order is not None or self.strata is not None
+
+    def of(self, rows: NDArray[np.bool_]) -> Dependence:
+        """Return that of some rows."""
+        clusters, order, strata = (
+            None if codes is None else codes[rows] for codes in (self.clusters, self.order, self.strata)
+        )
+        return Dependence(clusters, order, strata, self.remaining, self.named)
+
+
+def as_dependence(pool: Pool, clusters: Any, series: Any, strata: Any, population: Any) -> Dependence | None:
+    """Return how rows in memory depend on one another, or say what does not fit; None where they do not."""
+    series = None if series is False else series
+    given = {"clusters": clusters, "series": series, "strata": strata, "population": population}
+    named = {what: value if isinstance(value, str) else "" for what, value in given.items() if value is not None}
+    if not named:
+        return None
+    refuse_together(named, counted=pool.counts is not None)
+    codes = None if clusters is None else numbered(labels_of(pool, clusters, "clusters"), "clusters")
+    order = None if series is None else _order(pool, series)
+    cells = None
+    if strata is not None:
+        own = numbered(labels_of(pool, strata, "strata"), "strata")
+        cells = np.unique(pool.source * (int(own.max()) + 1) + own, return_inverse=True)[1]
+    if cells is not None and codes is not None:
+        codes = _within_strata(codes, cells, labels_of(pool, clusters, "clusters"))
+    sizes = np.bincount(pool.source, pool.counts, minlength=len(pool.names)).astype(np.float64)
+    found = Dependence(codes, order, cells, remaining_of(pool.names, sizes, population), named)
+    if codes is not None:
+        pairs = np.unique(np.column_stack([pool.source, codes]), axis=0)[:, 0]
+        warn_of_few_clusters(pool.names, np.bincount(pairs, minlength=len(pool.names)), sizes, named["clusters"])
+    return found
+
+
+def refuse_together(named: Mapping[str, str], *, counted: bool) -> None:
+    """Refuse what cannot be declared together."""
+    others = [what for what in ("clusters", "strata", "population") if what in named]
+    if "series" in named and others:
+        raise MismatchError(
+            f"series= and {others[0]}= were given, but the rows of a sample either follow one another in time or were "
+            "drawn apart. Give one of them; for several runs of a simulation in one sample, make each a sample of its "
+            "own with the same bias.",
+            expected=("series",),
+            got=("series", *others),
+        )
+    if "series" in named and counted:
+        raise MismatchError(
+            "series= and counts= were given, but a row that stands for several has no place in time. Give each row on "
+            "its own.",
+            expected=("series",),
+            got=("series", "counts"),
+        )
+
+
+def labels_of(pool: Pool, given: Any, what: str) -> NDArray[Any]:
+    """Return a label for each row of the pool, from a column, an array, or either of these by sample."""
+    if isinstance(given, Mapping):
+        return np.concatenate([*_by_sample(pool, given, what)])
+    if isinstance(given, str):
+        known = list(dict.fromkeys(name for frame in pool.frames for name in frame.columns))
+        if not pool.frames or not all(given in frame.columns for frame in pool.frames):
+            raise no_column(given, known, what)
+        return np.concatenate([np.asarray(frame.column(given)) for frame in pool.frames])
+    labels = as_array(in_order(given, pool.frames, f"The series of {what}"), what)
+    if labels.shape != (len(pool),):
+        raise MismatchError(
+            f"{what} has shape {labels.shape}, but the pool has {len(pool)} rows. Give one for each row.",
+            expected=(len(pool),),
+            got=labels.shape,
+        )
+    return labels
+
+
+def _by_sample(pool: Pool, given: Mapping[Name, Any], what: str) -> list[NDArray[Any]]:
+    """Return the labels of each sample, of samples that lie one after the other."""
+    sizes = np.bincount(pool.source, minlength=len(pool.names))
+    names = [name for name, size in zip(pool.names, sizes, strict=True) if size]
+    strangers = [name for name in given if name not in names] + [name for name in names if name not in given]
+    if strangers or (np.diff(pool.source) < 0).any():
+        raise MismatchError(
+            f"{what} is for {show(given)}, but the samples are {show(names)}.{suggest(strangers[0], names)}"
+            if strangers
+            else f"{what} came by sample, but the rows of samples are mixed in one frame. Name a column, or give an "
+            "array for all rows.",
+            expected=names,
+            got=tuple(given),
+        )
+    pieces = []
+    for frame, name in zip(pool.frames, names, strict=False):
+        mine = given[name]
+        if isinstance(mine, str) and mine not in frame.columns:
+            raise no_column(mine, list(frame.columns), what)
+        piece = frame.column(mine) if isinstance(mine, str) else as_array(in_order(mine, (frame,), what), what)
+        if piece.shape != (len(frame),):
+            raise MismatchError(
+                f"{what} of {str(name)!r} has shape {piece.shape}, but the sample has {number_of_rows(len(frame))}. "
+                "Give one for each.",
+                expected=(len(frame),),
+                got=piece.shape,
+            )
+        pieces.append(np.asarray(piece).astype(object))
+    return pieces
+
+
+def no_column(column: str, known: Sequence[str], what: str) -> MismatchError:
+    """Refuse a column that some samples do not have."""
+    columns = f"The columns are {show(known)}.{suggest(column, known)}" if known else "The rows have no columns."
+    return MismatchError(
+        f"No column {column!r} in every sample, which {what}= names. {columns} Give a column that all samples have, or "
+        "an array.",
+        expected=tuple(known),
+        got=(column,),
+    )
+
+
+def missing_labels(missing: int, what: str) -> MissingValuesError:
+    """Refuse rows without a label."""
+    one = {"clusters": "cluster", "strata": "stratum", "series": "time"}[what]
+    remedy = {
+        "clusters": "a row that depends on no other is a cluster of its own.",
+        "strata": "every row was drawn in one.",
+        "series": "or leave these rows out.",
+    }[what]
+    verb = "has" if missing == 1 else "have"
+    return MissingValuesError(
+        f"{number_of_rows(missing)} {verb} no {one}, so it is unknown which rows they depend on. Fill it in: {remedy}"
+        if what != "series"
+        else f"{number_of_rows(missing)} {verb} no time, so their place in the series is unknown. Fill it in, {remedy}",
+        columns={what: missing},
+    )
+
+
+def numbered(labels: NDArray[Any], what: str) -> Integers:
+    """Return labels as numbers, or refuse missing ones."""
+    missing = (
+        sum(is_missing(label) for label in labels.tolist())
+        if labels.dtype.kind == "O"
+        else int(np.count_nonzero(labels != labels))
+    )
+    if missing:
+        raise missing_labels(missing, what)
+    try:
+        if labels.dtype.kind == "O":  # labels of any type, which may not be comparable
+            position: dict[Any, int] = {}
+            return np.fromiter((position.setdefault(label, len(position)) for label in labels), np.int64, len(labels))
+        return np.unique(labels, return_inverse=True)[1]
+    except TypeError as error:
+        raise no_labels(what) from error
+
+
+def _within_strata(clusters: Integers, cells: Integers, labels: NDArray[Any]) -> Integers:
+    """Return the clusters, or refuse one that lies in several strata."""
+    first = np.full(int(clusters.max()) + 1, -1)
+    first[clusters[::-1]] = cells[::-1]
+    astray = np.flatnonzero(first[clusters] != cells)
+    if len(astray):
+        label = labels.tolist()[astray[0]]
+        raise MismatchError(
+            f"Cluster {label!r} lies in two strata, but clusters are drawn within strata. Number the clusters of each "
+            "stratum on their own, or leave strata= out.",
+            expected=("one stratum",),
+            got=(label,),
+        )
+    return clusters
+
+
+def _order(pool: Pool, series: Any) -> Integers:
+    """Return the place in time of each row within its sample."""
+    if series is True:
+        return np.arange(len(pool))
+    times = times_of(labels_of(pool, series, "series"))
+    order = np.lexsort((times, pool.source))
+    step = np.diff(times[order])
+    same = np.diff(pool.source[order]) == 0
+    ties = np.flatnonzero(same & (step == 0))
+    if len(ties):
+        row = int(order[ties[0]])
+        raise tied_times(len(ties), pool.names[pool.source[row]], times[row])
+    _warn_of_gaps(pool, times[order], step, same, pool.source[order])
+    place = np.empty(len(pool), np.int64)
+    place[order] = np.arange(len(pool))
+    return place
+
+
+def times_of(labels: NDArray[Any]) -> Floats:
+    """Return times as numbers."""
+    if labels.dtype.kind in "mM":
+        missing = int(np.count_nonzero(np.isnat(labels)))
+        numbers = labels.astype(np.int64).astype(np.float64)
+    elif labels.dtype.kind in "iufb":
+        numbers = labels.astype(np.float64)
+        missing = int(np.count_nonzero(np.isnan(numbers)))
+    else:
+        raise MismatchError(
+            f"series= holds {labels.dtype}, which has no order in time. Give numbers or dates, or series=True where "
+            "the rows of each sample stand in the order of time.",
+            expected=("numbers", "dates"),
+            got=(str(labels.dtype),),
+        )
+    if missing:
+        raise missing_labels(missing, "series")
+    return numbers
+
+
+def tied_times(ties: int, name: Name, time: float) -> MismatchError:
+    """Refuse rows of a sample at the same time."""
+    rows = "Two rows" if ties == 1 else f"{ties + 1:,} rows"
+    return MismatchError(
+        f"{rows} of {str(name)!r} have the time of another row (the first is {time:g}), so their order is unknown. "
+        "Give a column that tells them apart, series=True where rows stand in their order, or make each run a sample "
+        "of its own with the same bias.",
+        expected=("different times",),
+        got=(time,),
+    )
+
+
+def _warn_of_gaps(pool: Pool, times: Floats, step: Floats, same: NDArray[np.bool_], source: Integers) -> None:
+    """Say where a series has a gap: rows on both sides are taken for neighbours."""
+    for k in np.unique(source).tolist():
+        own = np.flatnonzero(same & (source[1:] == k))
+        if len(own) < 2:
+            continue
+        usual = float(np.median(step[own]))
+        gaps = own[step[own] > JUMP * usual]
+        if len(gaps):
+            before, after = times[gaps[0]], times[gaps[0] + 1]
+            said = "one gap" if len(gaps) == 1 else f"{len(gaps):,} gaps, the first"
+            warn(
+                VardiWarning(
+                    f"The series of {str(pool.names[k])!r} has {said} from {before:g} to {after:g}, where the usual "
+                    f"step is {usual:g}. Rows on both sides are taken for neighbours, so that a long series with few "
+                    "gaps loses nothing; where gaps are many, make each stretch a sample of its own with the same bias."
+                )
+            )
+            return
+
+
+def remaining_of(names: Sequence[Name], sizes: Floats, population: Any) -> Floats:
+    """Return the share of its population that each sample left, or refuse a population that is too small."""
+    remaining = np.ones(len(names))
+    if population is None:
+        return remaining
+    by_name = population if isinstance(population, Mapping) else dict.fromkeys(names, population)
+    for name in by_name:
+        if name not in names:
+            raise MismatchError(
+                f"population= is for {str(name)!r}, which is no sample. The samples are {show(names)}."
+                f"{suggest(name, names)}",
+                expected=names,
+                got=(name,),
+            )
+    for k, name in enumerate(names):
+        if name not in by_name or not sizes[k]:
+            continue
+        size = by_name[name]
+        if isinstance(size, bool) or not isinstance(size, int | float | np.number) or not sizes[k] <= size < np.inf:
+            raise MismatchError(
+                f"population= says {size!r} for {str(name)!r}, of which {number_of_rows(int(sizes[k]))} were drawn "
+                "without replacement. Give how many units this sample was drawn from: at least as many.",
+                expected=(sizes[k],),
+                got=(size,),
+            )
+        remaining[k] = 1.0 - sizes[k] / float(size)
+    return remaining
+
+
+def warn_of_few_clusters(names: Sequence[Name], clusters: Integers, sizes: Floats, column: str) -> None:
+    """Say where clusters are few, or a sample has a single one."""
+    by = f" of {column!r}" if column else ""
+    alone = [name for name, found, size in zip(names, clusters, sizes, strict=True) if found == 1 and size >= 2]
+    few = {name: int(found) for name, found in zip(names, clusters, strict=True) if 1 < found < FEW}
+    if alone:
+        warn(
+            VardiWarning(
+                f"All rows of {show(alone)} are in one cluster{by}, so nothing tells how much clusters vary, and no "
+                "standard error is given. Give a column of smaller clusters, if rows of different ones do not depend "
+                "on one another."
+            )
+        )
+    elif few:
+        name, found = min(few.items(), key=lambda item: item[1])
+        warn(
+            VardiWarning(
+                f"{str(name)!r} has {found} clusters{by}, and fewer than {FEW} tell only roughly how much they vary. "
+                "Intervals are Student's with as many degrees of freedom; more clusters would help, not more rows."
+            )
+        )

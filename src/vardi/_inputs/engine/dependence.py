@@ -1,0 +1,185 @@
+"""How rows that stay in an engine depend on one another: by columns of their frames."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from vardi._inputs.dependence import (
+    missing_labels,
+    no_column,
+    refuse_together,
+    remaining_of,
+    tied_times,
+    warn_of_few_clusters,
+)
+from vardi._inputs.engine.part import PREFIX, Change, Part
+from vardi._inputs.engine.pool import LazyPool
+from vardi._types import Floats
+from vardi.errors import MismatchError, TooLargeError
+
+MAX_UNITS = 1_000_000  # whose sums are held in memory
+UNIT, CELL = f"{PREFIX}unit", f"{PREFIX}cell"
+
+
+@dataclass(frozen=True, eq=False)
+class EngineDependence:
+    """What was declared, by the names of columns.
+
+    Attributes
+    ----------
+    clusters, series, strata : str or None
+        Columns.
+    remaining : ndarray of shape (K,)
+        The share of its population that each sample left.
+    named : mapping
+        What was given as each argument, in words.
+    """
+
+    clusters: str | None
+    series: str | None
+    strata: str | None
+    remaining: Floats
+    named: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def in_units(self) -> bool:
+        """Whether rows do not vary on their own, or not within whole samples."""
+        return bool(self.clusters or self.series or self.strata)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Columns by which sums of influence values are taken within samples."""
+        return (UNIT, *([CELL] if self.strata else []))
+
+    def units(self, part: Part, rows_a_value: Sequence[int]) -> Change:
+        """Return what puts the unit of each row, and its stratum, on a frame.
+
+        Of a series it is the number of its place in time, divided by how many rows of its sample make a value.
+        """
+        columns = {CELL: nw.col(self.strata)} if self.strata else {}
+        if self.clusters:
+            columns[UNIT] = nw.col(self.clusters)
+        elif self.series:
+            columns[UNIT] = _place_in_time(part, self.series, rows_a_value)
+        return lambda frame: frame.with_columns(**columns)
+
+
+def as_engine_dependence(
+    pool: LazyPool, clusters: Any, series: Any, strata: Any, population: Any
+) -> EngineDependence | None:
+    """Return how rows in an engine depend on one another, after a query for each frame that says what does not fit."""
+    series = None if series is False else series
+    given = {"clusters": clusters, "series": series, "strata": strata, "population": population}
+    named = {what: value if isinstance(value, str) else "" for what, value in given.items() if value is not None}
+    if not named:
+        return None
+    refuse_together(named, counted=any(part.counted for part in pool.parts))
+    if strata is not None and clusters is None:
+        raise MismatchError(
+            "strata= without clusters= would take the deviations of every row within its stratum, and the rows are "
+            "lazy frames. Collect the columns you need, or name the column that identifies a row as clusters=.",
+            expected=("clusters",),
+            got=("strata",),
+        )
+    columns = {what: _column(what, given[what]) for what in named if what != "population"}
+    for what, column in columns.items():
+        _require_column(pool.parts, what, column)
+    found = EngineDependence(
+        columns.get("clusters"),
+        columns.get("series"),
+        columns.get("strata"),
+        remaining_of(pool.names, pool.sizes, population),
+        named,
+    )
+    if columns:
+        _look(pool, columns)
+    return found
+
+
+def _column(what: str, given: Any) -> str:
+    if isinstance(given, str):
+        return given
+    remedy = (
+        "An engine keeps no order of rows: name the column that orders them."
+        if given is True
+        else "Name the column that holds it."
+    )
+    raise MismatchError(
+        f"{what} came as {given if given is True else type(given).__name__}, but the rows are lazy frames. {remedy}",
+        expected=("column",),
+        got=(type(given).__name__,),
+    )
+
+
+def _require_column(parts: Sequence[Part], what: str, column: str) -> None:
+    if not all(column in part.schema for part in parts):
+        raise no_column(column, list(dict.fromkeys(name for part in parts for name in part.schema)), what)
+    kinds = [part.schema[column] for part in parts]
+    if what == "series" and not all(kind.is_numeric() or kind.is_temporal() for kind in kinds):
+        raise MismatchError(
+            f"series= names {column!r}, which holds {kinds[0]} and has no order in time. Give numbers or dates.",
+            expected=("numbers", "dates"),
+            got=(str(kinds[0]),),
+        )
+
+
+def _look(pool: LazyPool, columns: Mapping[str, str]) -> None:
+    """Refuse missing labels, too many clusters and times that are not different, by a query for each frame."""
+    K = len(pool.names)
+    counts = {what: np.zeros(K) for what in columns}
+    rows, missing = np.zeros(K), dict.fromkeys(columns, 0)
+    for part in pool.parts:
+        asked = {"rows": nw.len()}
+        for place, column in enumerate(columns.values()):
+            asked |= {f"u{place}": nw.col(column).n_unique(), f"m{place}": _missing(part, column).sum()}
+        for code, row in part.by_sample(asked):
+            rows[code] += row["rows"]
+            for place, what in enumerate(columns):
+                counts[what][code] += row[f"u{place}"]
+                missing[what] += int(row[f"m{place}"])
+    for what, count in missing.items():
+        if count:
+            raise missing_labels(count, what)
+    if "series" in columns:
+        for k in np.flatnonzero(counts["series"] < rows).tolist():
+            raise tied_times(int(rows[k] - counts["series"][k]), pool.names[k], np.nan)
+    if "clusters" in columns:
+        if counts["clusters"].sum() > MAX_UNITS:
+            raise too_many_clusters(columns["clusters"], int(counts["clusters"].sum()))
+        found = counts["clusters"].astype(np.int64)
+        warn_of_few_clusters(pool.names, found, pool.sizes, columns["clusters"])
+
+
+def too_many_clusters(column: str, found: int) -> TooLargeError:
+    """Refuse clusters whose sums would not fit in memory."""
+    return TooLargeError(
+        f"{column!r} has {found:,} clusters, and sums of each would have to be held at once. Leave clusters= out where "
+        "rows do not depend on one another; else use a column of larger clusters.",
+        bytes=8 * found,
+    )
+
+
+def _missing(part: Part, column: str) -> nw.Expr:
+    """Return 1 where a column has no value, else 0."""
+    value = nw.col(column)
+    gone = value.is_null() | value.is_nan() if part.schema[column].is_float() else value.is_null()
+    return gone.cast(nw.Int64)
+
+
+def _place_in_time(part: Part, column: str, rows_a_value: Sequence[int]) -> nw.Expr:
+    """Return the number of the value of its series that a row belongs to, within its sample."""
+    by = [] if part.label is None else [part.label]
+    place = nw.col(column).cum_count().over(*by, order_by=column) - 1
+    of = {label: rows_a_value[code] for label, code in part.codes.items()}
+    if part.label is None:
+        return (place // of[None]).cast(nw.Int64)
+    length = nw.lit(1)
+    for label, rows in of.items():
+        if rows > 1:
+            length = nw.when(nw.col(part.label) == label).then(nw.lit(rows)).otherwise(length)
+    return (place // length).cast(nw.Int64)

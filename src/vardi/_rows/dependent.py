@@ -1,0 +1,119 @@
+"""Rows in memory that depend on one another, as variances see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+
+from vardi._inputs.dependence import Dependence
+from vardi._machine.memory import require_memory
+from vardi._machine.threads import map_blocks
+from vardi._rows.contract import Evenness
+from vardi._rows.grouping import membership
+from vardi._rows.series import rows_a_value
+from vardi._rows.units import Units
+from vardi._rows.variance import Spread, Strata, Tilts
+from vardi._types import Floats, Integers
+
+
+def strata_of(
+    source: Integers, sizes: Floats, counts: Floats | None, tilts: Tilts, dependence: Dependence | None
+) -> Strata:
+    """Return the rows of samples as variances see them."""
+    if dependence is None:
+        return Strata(source, sizes, counts, tilts)
+    if not dependence.in_units:
+        return Strata(source, sizes, counts, tilts, dependence.remaining)
+    return DependentRows(source, sizes, counts, tilts, dependence)
+
+
+class DependentRows(Strata):
+    """Rows in clusters, in series, or in strata of their samples: see :class:`~vardi._rows.units.Units`."""
+
+    def __init__(
+        self, source: Integers, sizes: Floats, counts: Floats | None, tilts: Tilts, dependence: Dependence
+    ) -> None:
+        super().__init__(source, sizes, counts, tilts, dependence.remaining)
+        self.dependence = dependence
+
+    @cached_property
+    def _entries(self) -> tuple[Integers, Units]:
+        """The entry of each row, and the units."""
+        given, source = self.dependence, self.source
+        n, cell = len(source), source if given.strata is None else given.strata
+        if given.order is not None:
+            unit = _in_series(source, given.order)
+        elif given.clusters is not None:
+            unit = np.unique(given.clusters, return_inverse=True)[1]
+        else:
+            unit = np.arange(n)
+        cell = np.unique(cell, return_inverse=True)[1]
+        pair, first, entry = np.unique(
+            unit * (int(cell.max()) + 1) + cell, return_index=True, return_inverse=True
+        )  # one after the other by unit
+        rows = np.bincount(entry, self.counts, minlength=len(pair)).astype(np.float64)
+        in_series = given.order is not None
+        return entry, Units(unit[first], cell[first], source[first], rows, self.remaining, in_series)
+
+    @property
+    def units(self) -> Units:
+        """What sums are taken over."""
+        return self._entries[1]
+
+    def covariance(self, influence: Floats) -> Floats:
+        """Return V."""
+        return self.spread(influence).covariance
+
+    def spread(self, influence: Floats) -> Spread:
+        """Return V, and what it rests on."""
+        return self.units.spread(self._sums(influence), self.n)
+
+    def tail(self, influence: Floats) -> float:
+        """Return the tail index of sums over units."""
+        return self.units.tail(self._sums(influence))
+
+    def evenness(self, r: Floats) -> Evenness:
+        """Return how evenly weights are spread over clusters: all of one may have what none of another has."""
+        if self.dependence.clusters is None:
+            return super().evenness(r)
+        masses = np.bincount(self.dependence.clusters, r if self.counts is None else r * self.counts)
+        return Evenness(float(masses.sum()), float((masses**2).sum()), float(masses.max()))
+
+    def covariance_of_blocks(self, block: Callable[[slice], Floats], n: int, m: int) -> Floats:
+        """Return V for influence values that are computed block by block."""
+        entry, units = self._entries
+        what = f"A band of {len(units.rows):,} units at {m} points"
+        require_memory(24 * len(units.rows) * m, what, "Ask for the distribution function at some points.")
+        if self._single.any():
+            return self.covariance(block(slice(0, n)))
+        sums = np.zeros((len(units.rows), m))
+
+        def summed(rows: slice) -> tuple[Integers, Floats]:
+            found, place = np.unique(entry[rows], return_inverse=True)
+            counts = None if self.counts is None else self.counts[rows]
+            return found, np.asarray(membership(place, len(found), counts) @ block(rows))
+
+        for found, part in map_blocks(summed, n, m):
+            sums[found] += part
+        return units.spread(sums, self.n).covariance
+
+    def _sums(self, influence: Floats) -> Floats:
+        """Return sums of influence values over entries; of single rows less their means under the fitted law."""
+        entry, units = self._entries
+        if self._single.any():
+            fitted = np.where(self._single[:, None], self._fitted(influence) / self._sizes, 0.0)
+            influence = influence - fitted[self.source]
+        return np.asarray(membership(entry, len(units.rows), self.counts) @ influence)
+
+
+def _in_series(source: Integers, order: Integers) -> Integers:
+    """Return the value of a series that each row is summed to, numbered sample by sample in the order of time."""
+    unit, first = np.empty(len(source), np.int64), 0
+    rows = np.lexsort((order, source))
+    ends = np.cumsum(np.bincount(source))
+    for low, high in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True):
+        unit[rows[low:high]] = first + np.arange(high - low) // rows_a_value(high - low)
+        first = int(unit[rows[high - 1]]) + 1 if high > low else first
+    return unit

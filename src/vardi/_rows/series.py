@@ -1,0 +1,90 @@
+r"""Rows that follow one another in time: the integrated autocorrelation of their influence values.
+
+.. math:: g = 1 + 2 \sum_{t \ge 1} \rho_t,
+
+up to the first pair :math:`\rho_{2t} + \rho_{2t+1}` that is not positive (Geyer 1992), with :math:`\rho_t` the
+autocorrelation at lag t with divisor N. The variance of a sum of N values is then g times what it would be were they
+independent, and N / g of them are effective.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from vardi._types import Floats, Integers
+
+MOST = 2**15  # values of a series; beyond, sums of 2, 4, 8, ... successive rows are the values
+COLUMNS = 16  # whose spectra are held at once
+LEAST_BATCHES = 8  # from which correlations between estimates are read
+
+
+def rows_a_value(rows: int) -> int:
+    """Return how many successive rows are summed to one value of a series: a power of two.
+
+    >>> rows_a_value(1000), rows_a_value(100_000)
+    (1, 4)
+    """
+    return 1 << max(0, int(np.ceil(np.log2(max(rows, 1) / MOST))))
+
+
+class Autocorrelation:
+    """Values of shape (N, m) in the order of time, with mean zero."""
+
+    def __init__(self, values: Floats) -> None:
+        self.values = values
+
+    @cached_property
+    def _found(self) -> tuple[Floats, Integers]:
+        """Return g of each column, and the last lag that it sums."""
+        m = self.values.shape[1]
+        g, last = np.ones(m), np.zeros(m, np.int64)
+        for low in range(0, m, COLUMNS):
+            part = slice(low, low + COLUMNS)
+            g[part], last[part] = _integrated(self.values[:, part])
+        return np.maximum(g, 1.0), last
+
+    @property
+    def effective(self) -> Floats:
+        """How many independent values are worth as much, for each column."""
+        return np.asarray(len(self.values) / self._found[0])
+
+    @property
+    def freedom(self) -> Floats:
+        r"""Degrees of freedom of each variance: N / (2M + 1) for M lags."""
+        return np.asarray(len(self.values) / (2.0 * self._found[1] + 1.0))
+
+    def covariance(self) -> Floats:
+        r"""Return the covariance of the sums of the columns.
+
+        Variances are :math:`g \sum_i x_i^2`, divided by 1 - (2M + 1) / N for the mean that was taken off (with M = 0
+        that is the usual N / (N - 1)). Correlations between columns are those of sums over batches of successive
+        values, so that the matrix is one of covariances.
+        """
+        N, m = self.values.shape
+        g, last = self._found
+        lost = np.minimum((2.0 * last + 1.0) / N, 0.5) if N > 1 else 0.0
+        errors = np.sqrt(g * (self.values**2).sum(axis=0) / (1.0 - lost))
+        if m == 1:
+            return errors[:, None] ** 2
+        length = max(int(np.ceil((N * g.max() ** 2 / 4.0) ** (1.0 / 3.0))), 1)
+        length = min(length, max(N // LEAST_BATCHES, 1))
+        batches = np.add.reduceat(self.values, np.arange(0, N, length), axis=0)
+        sizes = np.sqrt((batches**2).sum(axis=0))
+        factors = np.divide(errors, sizes, out=np.zeros(m), where=sizes > 0)
+        return (batches.T @ batches) * np.outer(factors, factors)
+
+
+def _integrated(x: Floats) -> tuple[Floats, Integers]:
+    """Return g and the last lag of each column, by its spectrum."""
+    N, m = x.shape
+    if N < 4:
+        return np.ones(m), np.zeros(m, np.int64)
+    spectrum = np.fft.rfft(x, 2 * N, axis=0)
+    products = np.fft.irfft(np.abs(spectrum) ** 2, 2 * N, axis=0)[: N - N % 2]
+    rho = np.divide(products, products[0], out=np.zeros_like(products), where=products[0] > 0)
+    pairs = rho[0::2] + rho[1::2]
+    ends = np.where((pairs <= 0).any(axis=0), np.argmax(pairs <= 0, axis=0), len(pairs))
+    summed = np.concatenate([np.zeros((1, m)), np.cumsum(pairs, axis=0)])[ends, np.arange(m)]
+    return 2.0 * summed - 1.0, np.maximum(2 * ends - 1, 0)

@@ -1,0 +1,169 @@
+r"""Rows that depend on one another: units of them, whose sums of influence values vary independently.
+
+With :math:`c_i = m_i (\phi_i - \bar\phi_h) / n`, centred within samples (or the strata h of a sample), the sums over
+clusters c are squared:
+
+.. math:: V = \sum_b (1 - f_b) \frac{G_b}{G_b - 1} \sum_{c \in b} \Bigl(\sum_{i \in c} c_i\Bigr)^2,
+
+where b are samples or strata, those joined into one that some cluster spans, :math:`G_b` counts the clusters there and
+:math:`f_b` is the share of a finite population that was drawn. Rows of a series follow one another: their
+autocorrelation takes the place of clusters, see :mod:`vardi._rows.series`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from vardi._rows.grouping import membership
+from vardi._rows.series import Autocorrelation
+from vardi._rows.variance import Spread, tail_of, unit_of
+from vardi._types import Floats, Integers
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """What sums of influence values are taken over: an entry for the rows of a unit in one stratum.
+
+    Attributes
+    ----------
+    unit, cell, sample : ndarray of int of shape (E,)
+        Of each entry, numbered from 0: the unit, its stratum, its sample. A stratum lies within one sample. Units of a
+        series are numbered in the order of time.
+    rows : ndarray of shape (E,)
+        How many rows are counted in it.
+    remaining : ndarray of shape (K,)
+        The share of its population that each sample left, 1 where that is not finite.
+    in_series : bool
+        Whether units follow one another.
+    """
+
+    unit: Integers
+    cell: Integers
+    sample: Integers
+    rows: Floats
+    remaining: Floats
+    in_series: bool = False
+
+    def spread(self, sums: Floats, n: float) -> Spread:
+        """Return the covariance of estimates and what it rests on, from sums of influence values of shape (E, m).
+
+        Deviations are taken from any centre of a sample; that of a sample of one row is kept, of all others they are
+        centred here.
+        """
+        deviations = self._centred(sums / n)
+        return self._of_series(deviations) if self.in_series else self._of_clusters(deviations)
+
+    def tail(self, sums: Floats) -> float:
+        """Return the tail index of one estimate's sums over units."""
+        sizes = np.abs(self._by_unit @ self._centred(sums))[:, 0]
+        return tail_of(sizes, np.ones(len(sizes)))
+
+    def _centred(self, sums: Floats) -> Floats:
+        """Return sums of deviations from the means of strata; of a stratum with one unit from that of its sample."""
+        cells, samples = self._cells, membership(self.sample, len(self.remaining), None)
+        rows = np.maximum(samples @ self.rows, 1.0)
+        means = np.where((rows < 2.0)[:, None], 0.0, samples @ sums / rows[:, None])[self.sample]
+        if len(self._sample_of_cell) > len(np.unique(self.sample)):
+            own = (cells @ sums / np.maximum(cells @ self.rows, 1.0)[:, None])[self.cell]
+            means = np.where(self._lonely[self.cell][:, None], means, own)
+        return np.asarray(sums - means * self.rows[:, None])
+
+    def _of_clusters(self, deviations: Floats) -> Spread:
+        totals = self._by_unit @ deviations
+        scale = unit_of(np.abs(totals).max(axis=0, initial=0.0))
+        totals = totals / scale
+        G = np.bincount(self._part).astype(np.float64)
+        factors = np.where(G < 2, 1.0, G / np.maximum(G - 1.0, 1.0)) * self._remaining_of_part
+        scaled = totals * np.sqrt(factors)[self._part][:, None]
+        with np.errstate(over="ignore"):
+            covariance = (scaled.T @ scaled) * np.outer(scale, scale)
+        squares = totals**2
+        within = np.asarray(membership(self._part, len(G), None) @ scaled**2)
+        m = len(scale)
+        freedom = np.where(self.is_alone, 0.0, np.maximum(G - 1.0, 1.0))[:, None]
+        return Spread(
+            covariance, scale, within, squares.sum(axis=0), (squares**2).sum(axis=0), np.zeros(m), G[:, None], freedom,
+            self._sample_of_part,
+        )  # fmt: skip
+
+    def _of_series(self, deviations: Floats) -> Spread:
+        scale = unit_of(np.abs(deviations).max(axis=0, initial=0.0))
+        K, m = len(self.remaining), len(scale)
+        covariance, within = np.zeros((m, m)), np.zeros((K, m))
+        effective, freedom = np.zeros((K, m)), np.ones((K, m))
+        values = deviations / scale
+        order = np.argsort(self.unit)
+        for k in np.unique(self.sample).tolist():
+            found = Autocorrelation(values[order[self.sample[order] == k]])
+            own = found.covariance() * self.remaining[k]
+            covariance += own
+            within[k], effective[k], freedom[k] = np.diag(own), found.effective, found.freedom
+        squares = values**2
+        with np.errstate(over="ignore"):
+            covariance = covariance * np.outer(scale, scale)
+        return Spread(
+            covariance, scale, within, squares.sum(axis=0), (squares**2).sum(axis=0), np.zeros(m), effective, freedom,
+            np.arange(K), len(values),
+        )  # fmt: skip
+
+    @cached_property
+    def is_alone(self) -> bool:
+        """Whether some sample has several rows and one unit only, so that nothing tells how much units vary."""
+        rows = np.bincount(self.sample, self.rows, minlength=len(self.remaining))
+        return bool(((self.counted == 1) & (rows >= 2)).any())
+
+    @cached_property
+    def counted(self) -> Integers:
+        """How many units each sample has."""
+        pairs = np.unique(np.column_stack([self.sample, self.unit]), axis=0)[:, 0]
+        return np.bincount(pairs, minlength=len(self.remaining))
+
+    @cached_property
+    def _cells(self) -> sparse.csc_array:
+        return membership(self.cell, int(self.cell.max()) + 1, None)
+
+    @cached_property
+    def _by_unit(self) -> sparse.csc_array:
+        return membership(self.unit, int(self.unit.max()) + 1, None)
+
+    @cached_property
+    def _sample_of_cell(self) -> Integers:
+        of = np.zeros(int(self.cell.max()) + 1, np.int64)
+        of[self.cell] = self.sample
+        return of
+
+    @cached_property
+    def _lonely(self) -> NDArray[np.bool_]:
+        """Which strata have one unit only."""
+        return np.asarray(np.bincount(self.cell) < 2)
+
+    @cached_property
+    def _part(self) -> Integers:
+        """The part of each unit: its stratum, or all strata that a unit joins it with."""
+        U, H = int(self.unit.max()) + 1, len(self._sample_of_cell)
+        graph = sparse.coo_array((np.ones(len(self.unit)), (self.unit, U + self.cell)), shape=(U + H, U + H))
+        labels = csgraph.connected_components(graph, directed=False)[1][:U]
+        return np.unique(labels, return_inverse=True)[1]
+
+    @cached_property
+    def _sample_of_part(self) -> Integers:
+        """The sample that a part lies in; -1 for several."""
+        B = int(self._part.max()) + 1
+        low, high = np.full(B, np.iinfo(np.int64).max), np.full(B, -1)
+        part = self._part[self.unit]
+        np.minimum.at(low, part, self.sample)
+        np.maximum.at(high, part, self.sample)
+        return np.where(low == high, high, -1)
+
+    @cached_property
+    def _remaining_of_part(self) -> Floats:
+        """The share of a finite population that was left; of several samples the largest."""
+        found = np.zeros(int(self._part.max()) + 1)
+        np.maximum.at(found, self._part[self.unit], self.remaining[self.sample])
+        return found
