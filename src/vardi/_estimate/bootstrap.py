@@ -44,6 +44,7 @@ from vardi.errors._warn import warn
 TOLERANCE = 1e-6  # of a refit: far below the spread of any draw
 MOST_FAILED = 0.1  # share of draws without a fit from which their spread says nothing
 FEW_GROUPS = 30  # groups of a sample below which their spread is hardly known
+MEANS = 10  # columns by which the memory of a series is judged for a function
 BATCH = 8  # draws that a thread takes at once, in the same memory: fresh memory costs as much as what is drawn
 
 Progress: TypeAlias = Callable[[int, int], object]
@@ -173,8 +174,8 @@ def bootstrap(
     kind : {"bayesian", "rows"}
         Exponential multiplicities of mean 1 (every row stays), or rows drawn with replacement.
     groups : array or str, optional
-        For rows that depend on one another: the cluster or block of each row, or the column that has it. Whole groups
-        are drawn, within samples.
+        Other groups of rows than the fit knows of, to be drawn as a whole within samples: the group of each row, or the
+        column that has it. By default whole clusters are drawn, batches of successive rows of series, within strata.
     level : float
         Nominal coverage of the interval.
     jobs : int, optional
@@ -207,11 +208,12 @@ def bootstrap(
     MEDV > 30  0.190 ± 0.041 (95%: 0.122 to 0.283)
     """
     _check(n, kind, level, jobs)
-    if not held.in_memory and not (statistic is None and groups is None and held.collapsed):
+    in_engine = not held.in_memory and not (statistic is None and groups is None and held.summed_in_memory)
+    if in_engine:
         return _of_groups(held, statistic, n, seed, kind, groups, level, progress, identity)
     codes = None if groups is None else group_codes(held, groups)
-    plan = make_plan(held, codes, of_rows=statistic is not None)
-    if not plan.whole:
+    plan = make_plan(held, codes, of_rows=statistic is not None, functions=_judged_by(held, statistic))
+    if not plan.whole and (held.dependence is None or codes is not None):
         _warn_of_few_units(plan, held.names, grouped=codes is not None)
     measure = _measure(held, statistic, plan)
     refits = _Refits(held, plan, measure, kind, _entropy(seed))
@@ -219,6 +221,16 @@ def bootstrap(
         jobs = 1 if callable(statistic) else joblib.cpu_count()
     draws = _in_threads(refits, n, jobs, progress)
     return _gathered(draws, held, measure.names, measure.value, n, level, kind, measure.functions)
+
+
+def _judged_by(held: Any, statistic: Any) -> Floats | None:
+    """Return functions by which the memory of series is judged: those of the statistic, or columns of numbers."""
+    if held.dependence is None or "series" not in held.dependence.named or statistic is None:
+        return None
+    if callable(statistic):
+        columns = [name for name in held.numeric_columns if name != held.dependence.named["series"]]
+        statistic = columns[:MEANS] or None
+    return None if statistic is None else np.column_stack(_columns(held, statistic)[2])
 
 
 def _of_groups(

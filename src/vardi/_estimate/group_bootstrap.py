@@ -71,12 +71,18 @@ class GroupRefits:
 
     def _times(self, rng: np.random.Generator) -> Floats:
         """Return how often each group counts, with which each sample has its size."""
-        source, counts = self.sums.source, self.sums.counts
+        source, counts, unit = self.sums.source, self.sums.counts, self.sums.unit
+        units = int(unit.max()) + 1
         if self.kind == "bayesian":
-            times = rng.standard_exponential(len(source))
+            drawn = rng.standard_exponential(units)
+        elif units < len(unit):  # some span samples: all are drawn at once
+            drawn = rng.multinomial(units, np.full(units, 1.0 / units)).astype(np.float64)
         else:
             groups = np.bincount(source, minlength=len(self.sizes))
-            drawn = [rng.multinomial(size, np.full(size, 1.0 / size)) for size in groups if size]
-            times = np.concatenate(drawn).astype(np.float64)  # groups stand sample by sample
+            each = [rng.multinomial(size, np.full(size, 1.0 / size)) for size in groups if size]
+            drawn = np.concatenate(each).astype(np.float64)  # groups stand sample by sample
+        times = drawn[unit]
         rows = np.bincount(source, times * counts, minlength=len(self.sizes))
-        return times * (self.sizes / np.where(rows > 0, rows, 1.0))[source]
+        times *= (self.sizes / np.where(rows > 0, rows, 1.0))[source]
+        given = self.held.dependence
+        return times if given is None else 1.0 + (times - 1.0) * np.sqrt(given.remaining)[source]

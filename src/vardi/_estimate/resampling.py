@@ -41,10 +41,24 @@ class Plan:
         The row of ``rows`` that each is; None where they are the same.
     groups : ndarray or None
         Number of each row's group.
+    parts : ndarray of int, optional
+        How many groups stand one after the other and are drawn on their own; by default those of a sample.
+    cells : ndarray of int, optional
+        The stratum of each row, which keeps its rows in every draw.
+    remaining : ndarray, optional
+        The share of a finite population that each sample left, by which draws are spread less.
     """
 
     def __init__(
-        self, rows: Rows, source: Integers, counts: Floats | None, inverse: Integers | None, groups: Integers | None
+        self,
+        rows: Rows,
+        source: Integers,
+        counts: Floats | None,
+        inverse: Integers | None,
+        groups: Integers | None,
+        parts: Integers | None = None,
+        cells: Integers | None = None,
+        remaining: Floats | None = None,
     ) -> None:
         self.rows = rows
         self.place = np.argsort(rows.source, kind="stable")  # rows of ``rows``, sample by sample
@@ -61,13 +75,22 @@ class Plan:
         if groups is None:
             self.unit_counts, self.row_counts = ordered, None
             self.units = np.bincount(source, minlength=len(rows.sizes))
+        elif parts is not None:
+            self.unit_counts, self.row_counts = None, ordered
+            self.groups, self.units = groups[self.order], parts
         else:
             self.unit_counts, self.row_counts = None, ordered
             self.groups, firsts = _by_first_appearance(groups[self.order])
             self.units = np.bincount(source[self.order[firsts]], minlength=len(rows.sizes))
-        self.whole = len(source) > 1 and bool((rows.sizes <= 1).all() and (self.units <= 1).all())
+        self.whole = len(source) > 1 and bool(
+            (rows.sizes <= 1).all() and (parts is not None or (self.units <= 1).all())
+        )
         self.strata: Integers = np.array([self.units.sum()]) if self.whole else self.units
         self._shapes = self._few_spread_more()
+        self.cells: Integers | None = None
+        if cells is not None and remaining is not None and not self.whole:
+            self.cells, self.spread_of = cells[self.order], np.ones(int(cells.max()) + 1)
+            self.spread_of[self.cells] = np.sqrt(remaining[source[self.order]])
 
     def draw(self, rng: np.random.Generator, kind: Kind, space: Floats) -> Floats:
         """Return how often each row counts, in plan order and before samples are rescaled to their sizes."""
@@ -76,10 +99,19 @@ class Plan:
             self._exponential(rng, drawn)
         else:
             self._multinomial(rng, drawn)
-        if self.groups is None:
-            return drawn
-        spread = drawn[self.groups]
-        return spread if self.row_counts is None else spread * self.row_counts
+        spread = drawn if self.groups is None else drawn[self.groups]
+        if self.cells is not None:
+            self._settle(spread)
+        return spread if self.groups is None or self.row_counts is None else spread * self.row_counts
+
+    def _settle(self, drawn: Floats) -> None:
+        """Give each stratum its rows, and bring draws of finite populations nearer to what is there, in place."""
+        assert self.cells is not None
+        usual = np.ones(len(drawn)) if self.unit_counts is None else self.unit_counts
+        rows = usual if self.row_counts is None else self.row_counts
+        there, got = np.bincount(self.cells, rows), np.bincount(self.cells, drawn * rows / usual)
+        drawn *= (there / np.maximum(got, np.finfo(float).tiny))[self.cells]
+        drawn[:] = usual + (drawn - usual) * self.spread_of[self.cells]
 
     def gather(self, values: Floats) -> Floats:
         """Return values in plan order summed by row of ``rows``, sample by sample."""
@@ -143,12 +175,32 @@ def _drawn_with_replacement(rng: np.random.Generator, out: Floats) -> None:
         out[low : low + length] = np.bincount(rng.integers(length, size=drawn), minlength=length)
 
 
-def make_plan(held: Any, groups: Integers | None, *, of_rows: bool) -> Plan:
+def make_plan(held: Any, groups: Integers | None, *, of_rows: bool, functions: Any = None) -> Plan:
     """Return what a bootstrap of a fit draws: counts of distinct rows where that is enough, and else rows."""
-    rows = held.rows
-    if not of_rows and groups is None and held.collapsed:  # the counts of equal rows have a law of their own
-        return Plan(rows, rows.source, rows.counts, None, None)
-    return Plan(rows, held.source, held.counts, rows.inverse, groups)
+    rows, given, parts = held.rows, held.dependence, None
+    in_units = given is not None and given.in_units
+    finite = given is not None and bool((given.remaining < 1.0).any())
+    more = (given.remaining,) if given is not None else ()
+    if (
+        not of_rows and groups is None and held.collapsed and not in_units
+    ):  # counts of equal rows have a law of their own
+        return Plan(rows, rows.source, rows.counts, None, None, None, rows.source if finite else None, *more)
+    cells = held.source if finite else None
+    if given is not None and given.strata is not None:
+        cells = given.strata
+    if groups is None and in_units:
+        effective = effective_rows(held, functions) if given.order is not None else None
+        groups, parts = held.tangent.strata.drawn(effective)
+    return Plan(rows, held.source, held.counts, rows.inverse, groups, parts, cells, *more)
+
+
+def effective_rows(held: Any, functions: Any) -> Floats:
+    """Return how many independent rows each series is worth: the fewest over log normalisers and means of functions."""
+    tangent = held.tangent
+    found = [tangent.measure.spread(held.bias_influence().values).effective]
+    if functions is not None:
+        found.append(tangent.measure.spread(tangent.influence(functions)[1].values).effective)
+    return np.asarray(np.hstack(found).min(axis=1))
 
 
 def group_codes(held: Any, groups: Any) -> Integers:

@@ -14,6 +14,7 @@ from vardi._estimate.bias_check import BiasCheck, untested
 from vardi._estimate.bias_test import check_engine_biases
 from vardi._estimate.bounds import Bounds
 from vardi._estimate.estimates import Estimate
+from vardi._estimate.resampling import effective_rows
 from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import refusal
@@ -38,6 +39,7 @@ from vardi._rows.engine.weights import (
     probabilities_column,
     weights_column,
 )
+from vardi._rows.series import batch_length
 from vardi._rows.weighted import WeightedRows
 from vardi._solve.identify import Verdict, judge
 from vardi._solve.joint import At
@@ -285,12 +287,25 @@ class InEngine(Held):
             raise refusal("bootstrap of functions", "engine")
         if groups is not None and not isinstance(groups, str):
             raise needs_rows("A bootstrap of groups that are not a column")
-        if groups is None and any(part.counted for part in self.model.parts):
+        if groups is None and not self._draws_units and any(part.counted for part in self.model.parts):
             raise needs_rows("A bootstrap of means, where rows stand for several of their like,")
+        given, lengths = self.dependence, None
         statistics = [statistic] if is_function(statistic) else statistic
+        if groups is None and given is not None:
+            if given.strata:
+                raise needs_rows("A bootstrap within strata")
+            groups = given.clusters
+            if given.series:
+                effective = effective_rows(self, None if statistic is None else self.matrix(statistics))
+                pairs = zip(self.rows.sizes.tolist(), effective.tolist(), strict=True)
+                lengths = [batch_length(int(n), n / max(few, 1.0)) if n else 1 for n, few in pairs]
         idle = [_bias(self.measure, int(k)) for k in np.flatnonzero(self.rows.sizes == 0)]
         functions = [*([] if statistic is None else self.matrix(statistics)), ONE, *idle]
-        return sums_in_groups(self.measure, functions, groups, seed, identity, self.names)
+        return sums_in_groups(self.measure, functions, groups, seed, identity, self.names, lengths)
+
+    @property
+    def _draws_units(self) -> bool:
+        return self.dependence is not None and self.dependence.in_units
 
     def parts(self, fit: Any) -> EngineParts:
         """Return what accounts of a fit ask of its rows."""

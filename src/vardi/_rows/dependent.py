@@ -12,7 +12,7 @@ from vardi._machine.memory import require_memory
 from vardi._machine.threads import map_blocks
 from vardi._rows.contract import Evenness
 from vardi._rows.grouping import membership
-from vardi._rows.series import rows_a_value
+from vardi._rows.series import batch_length, rows_a_value
 from vardi._rows.units import Units
 from vardi._rows.variance import Spread, Strata, Tilts
 from vardi._types import Floats, Integers
@@ -99,6 +99,25 @@ class DependentRows(Strata):
             sums[found] += part
         return units.spread(sums, self.n).covariance
 
+    def drawn(self, effective: Floats | None) -> tuple[Integers, Integers]:
+        """Return what a bootstrap draws: a number for the unit of each row, part by part, and the units of each part.
+
+        Of a series these are batches of successive rows, as long as its effective rows ask for.
+        """
+        entry, units = self._entries
+        if not units.in_series:
+            order = np.argsort(units.part, kind="stable")
+            place = np.empty(len(order), np.int64)
+            place[order] = np.arange(len(order))
+            return place[units.unit[entry]], np.bincount(units.part)
+        assert effective is not None and self.dependence.order is not None
+        lengths = np.array(
+            [batch_length(int(n), n / max(few, 1.0)) if n else 1 for n, few in zip(self.sizes, effective)]
+        )
+        unit = _in_series(self.source, self.dependence.order, lengths)
+        firsts = np.unique(unit, return_index=True)[1]
+        return unit, np.bincount(self.source[firsts], minlength=len(self.sizes))
+
     def _sums(self, influence: Floats) -> Floats:
         """Return sums of influence values over entries; of single rows less their means under the fitted law."""
         entry, units = self._entries
@@ -108,12 +127,13 @@ class DependentRows(Strata):
         return np.asarray(membership(entry, len(units.rows), self.counts) @ influence)
 
 
-def _in_series(source: Integers, order: Integers) -> Integers:
+def _in_series(source: Integers, order: Integers, lengths: Integers | None = None) -> Integers:
     """Return the value of a series that each row is summed to, numbered sample by sample in the order of time."""
     unit, first = np.empty(len(source), np.int64), 0
     rows = np.lexsort((order, source))
     ends = np.cumsum(np.bincount(source))
-    for low, high in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True):
-        unit[rows[low:high]] = first + np.arange(high - low) // rows_a_value(high - low)
+    for k, (low, high) in enumerate(zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True)):
+        length = rows_a_value(high - low) if lengths is None else int(lengths[k])
+        unit[rows[low:high]] = first + np.arange(high - low) // length
         first = int(unit[rows[high - 1]]) + 1 if high > low else first
     return unit

@@ -29,6 +29,15 @@ def rows_a_value(rows: int) -> int:
     return 1 << max(0, int(np.ceil(np.log2(max(rows, 1) / MOST))))
 
 
+def batch_length(N: int, g: float) -> int:
+    r"""Return how many successive values make a batch whose sums are nearly independent: :math:`(N g^2 / 4)^{1/3}`.
+
+    >>> batch_length(1500, 19.0)
+    52
+    """
+    return max(min(int(np.ceil((N * g**2 / 4.0) ** (1.0 / 3.0))), N // LEAST_BATCHES), 1)
+
+
 class Autocorrelation:
     """Values of shape (N, m) in the order of time, with mean zero."""
 
@@ -68,8 +77,7 @@ class Autocorrelation:
         errors = np.sqrt(g * (self.values**2).sum(axis=0) / (1.0 - lost))
         if m == 1:
             return errors[:, None] ** 2
-        length = max(int(np.ceil((N * g.max() ** 2 / 4.0) ** (1.0 / 3.0))), 1)
-        length = min(length, max(N // LEAST_BATCHES, 1))
+        length = batch_length(N, float(g.max()))
         batches = np.add.reduceat(self.values, np.arange(0, N, length), axis=0)
         sizes = np.sqrt((batches**2).sum(axis=0))
         factors = np.divide(errors, sizes, out=np.zeros(m), where=sizes > 0)

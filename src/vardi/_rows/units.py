@@ -78,13 +78,13 @@ class Units:
         totals = self._by_unit @ deviations
         scale = unit_of(np.abs(totals).max(axis=0, initial=0.0))
         totals = totals / scale
-        G = np.bincount(self._part).astype(np.float64)
+        G = np.bincount(self.part).astype(np.float64)
         factors = np.where(G < 2, 1.0, G / np.maximum(G - 1.0, 1.0)) * self._remaining_of_part
-        scaled = totals * np.sqrt(factors)[self._part][:, None]
+        scaled = totals * np.sqrt(factors)[self.part][:, None]
         with np.errstate(over="ignore"):
             covariance = (scaled.T @ scaled) * np.outer(scale, scale)
         squares = totals**2
-        within = np.asarray(membership(self._part, len(G), None) @ scaled**2)
+        within = np.asarray(membership(self.part, len(G), None) @ scaled**2)
         m = len(scale)
         freedom = np.where(self.is_alone, 0.0, np.maximum(G - 1.0, 1.0))[:, None]
         return Spread(
@@ -144,7 +144,7 @@ class Units:
         return np.asarray(np.bincount(self.cell) < 2)
 
     @cached_property
-    def _part(self) -> Integers:
+    def part(self) -> Integers:
         """The part of each unit: its stratum, or all strata that a unit joins it with."""
         U, H = int(self.unit.max()) + 1, len(self._sample_of_cell)
         graph = sparse.coo_array((np.ones(len(self.unit)), (self.unit, U + self.cell)), shape=(U + H, U + H))
@@ -154,9 +154,9 @@ class Units:
     @cached_property
     def _sample_of_part(self) -> Integers:
         """The sample that a part lies in; -1 for several."""
-        B = int(self._part.max()) + 1
+        B = int(self.part.max()) + 1
         low, high = np.full(B, np.iinfo(np.int64).max), np.full(B, -1)
-        part = self._part[self.unit]
+        part = self.part[self.unit]
         np.minimum.at(low, part, self.sample)
         np.maximum.at(high, part, self.sample)
         return np.where(low == high, high, -1)
@@ -164,6 +164,6 @@ class Units:
     @cached_property
     def _remaining_of_part(self) -> Floats:
         """The share of a finite population that was left; of several samples the largest."""
-        found = np.zeros(int(self._part.max()) + 1)
-        np.maximum.at(found, self._part[self.unit], self.remaining[self.sample])
+        found = np.zeros(int(self.part.max()) + 1)
+        np.maximum.at(found, self.part[self.unit], self.remaining[self.sample])
         return found

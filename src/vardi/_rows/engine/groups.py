@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import narwhals as nw
 import numpy as np
 
+from vardi._inputs.engine.dependence import UNIT
 from vardi._inputs.engine.part import PREFIX, Change, Part
 from vardi._inputs.pool import Name
 from vardi._rows.contract import JointSums, Moments
@@ -42,6 +43,8 @@ class GroupSums:
         Its sample, and how many rows are counted in it.
     totals : ndarray of shape (G, T)
         Its sums.
+    unit : ndarray of int of shape (G,)
+        The number of what is drawn with it: of a cluster that spans samples, all of its groups.
     """
 
     at: EngineMoments
@@ -51,6 +54,7 @@ class GroupSums:
     source: Integers
     counts: Floats
     totals: Floats
+    unit: Integers
 
     def drawn(self, times: Floats) -> tuple[JointSums, Moments]:
         """Return the sums of the likelihood, and the moments of the functions, where group g counts times_g."""
@@ -77,9 +81,19 @@ def sums_in_groups(
     seed: int,
     identity: str | None,
     names: Sequence[Name],
+    lengths: Sequence[int] | None = None,
 ) -> GroupSums:
-    """Ask for the sums of groups, by a column or else by chance: a query for each part."""
-    changes = _by_column(at.parts, column) if column else _by_chance(at.parts, seed, identity)
+    """Ask for the sums of groups, by a column or else by chance: a query for each part.
+
+    Groups are clusters that the fit knows of where their column is asked for, which may span samples; with lengths they
+    are so many successive rows of each series.
+    """
+    depends = at.dependence
+    if lengths is not None:
+        assert depends is not None
+        changes = [_in_series(depends.units(part, lengths)) for part in at.parts]
+    else:
+        changes = _by_column(at.parts, column) if column else _by_chance(at.parts, seed, identity)
     rows = EngineRows(at.model, lambda: NotImplemented)
     found: list[_Group] = []
     for part, change in zip(at.parts, changes, strict=True):
@@ -90,13 +104,20 @@ def sums_in_groups(
             sums = [float(row[place]) for place in asked]
             own = dict(zip(likelihood, sums, strict=False))
             found.append(_Group(code, row[GROUP], float(row["rows"]), own, sums[len(likelihood) :]))
+    spans = depends is not None and column is not None and depends.clusters == column
     if column:
-        _require_within_samples(found, names)
+        _require_within_samples(found, names, spans=spans)
     found.sort(key=lambda group: (group.source, str(group.label)))  # engines give groups in any order
     keys = tuple(dict.fromkeys(key for group in found for key in group.likelihood))  # some are of one sample only
     totals = np.array([[*(group.likelihood.get(key, 0.0) for key in keys), *group.moments] for group in found])
     source, counts = np.array([group.source for group in found]), np.array([group.count for group in found])
-    return GroupSums(at, rows, keys, [group.label for group in found], source, counts, totals)
+    places: dict[object, int] = {}
+    unit = [places.setdefault(group.label if spans else place, len(places)) for place, group in enumerate(found)]
+    return GroupSums(at, rows, keys, [group.label for group in found], source, counts, totals, np.array(unit))
+
+
+def _in_series(units: Change) -> Change:
+    return lambda frame: units(frame).with_columns(**{GROUP: nw.col(UNIT)})
 
 
 def _by_chance(parts: Sequence[Part], seed: int, identity: str | None) -> list[Change]:
@@ -123,11 +144,11 @@ def _by_column(parts: Sequence[Part], column: str) -> list[Change]:
     return [lambda frame: frame.with_columns(**{GROUP: nw.col(column)})] * len(parts)
 
 
-def _require_within_samples(groups: Sequence[_Group], names: Sequence[Name]) -> None:
+def _require_within_samples(groups: Sequence[_Group], names: Sequence[Name], *, spans: bool) -> None:
     missing = sum(group.count for group in groups if group.label is None or group.label != group.label)
     if missing:
         raise missing_groups(int(missing))
     first: dict[object, int] = {}
-    for group in groups:
+    for group in () if spans else groups:
         if first.setdefault(group.label, group.source) != group.source:
             raise spanning_group(group.label, names[first[group.label]], names[group.source])
