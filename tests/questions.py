@@ -38,7 +38,9 @@ def rows(rng):
 def data():
     """Return rows of two samples as one frame."""
     x, y = rows(np.random.default_rng(0))
-    found = pl.DataFrame({"x": x, "y": y, "s": np.repeat(["plain", "seen"], N), "id": np.arange(len(x))})
+    place = np.arange(len(x))
+    found = pl.DataFrame({"x": x, "y": y, "s": np.repeat(["plain", "seen"], N), "id": place})
+    found = found.with_columns(g=pl.Series(place % 37), t=pl.Series((place * 7919) % 10007))  # clusters span samples
     return found.sort("s", "x")  # DuckDB has no order of its own
 
 
@@ -51,21 +53,27 @@ def declared(part):
     return {"plain": 1, "seen": seen}, KNOWN if part in ("known values", "both") else None
 
 
-def of_frames(samples, part):
+def depending(depends, data=None):
+    """Return how rows depend on one another, by names of columns or by what these hold."""
+    name = {"independent": None, "clusters": "g", "series": "t"}[depends]
+    return {} if name is None else {depends: name if data is None else data[name].to_numpy()}
+
+
+def of_frames(samples, part, depends="independent"):
     biases, known = declared(part)
     new = {"x": np.array([0.7, 2.0, 3.1]), "y": np.array([1.0, 2.0, 3.0])}
-    return Asked(vardi.debias(samples, biases, known=known), "x", "y", pl.DataFrame(new))
+    return Asked(vardi.debias(samples, biases, known=known, **depending(depends)), "x", "y", pl.DataFrame(new))
 
 
-def in_memory(data, part):
-    return of_frames(frames(data), part)
+def in_memory(data, part, depends="independent"):
+    return of_frames(frames(data), part, depends)
 
 
-def lazy_polars(data, part):
-    return of_frames({name: frame.lazy() for name, frame in frames(data).items()}, part)
+def lazy_polars(data, part, depends):
+    return of_frames({name: frame.lazy() for name, frame in frames(data).items()}, part, depends)
 
 
-def lazy_duckdb(data, part):
+def lazy_duckdb(data, part, depends):
     held = frames(data)
     connection = duckdb.connect()
     tables = {}
@@ -73,10 +81,10 @@ def lazy_duckdb(data, part):
         connection.register(f"rows_{name}", frame.to_arrow())
         connection.execute(f"create table {name} as select * from rows_{name}")
         tables[name] = connection.table(name)
-    return of_frames(tables, part)
+    return of_frames(tables, part, depends)
 
 
-def conditions(data, part, monkeypatch=None):
+def conditions(data, part, depends, monkeypatch=None):
     """Rows whose biases, families and known values are conditions, so that equal ones are collapsed."""
     if monkeypatch is not None:
         monkeypatch.setattr(choose, "MAX_UNCOLLAPSED_NUMBERS", 0)
@@ -85,7 +93,7 @@ def conditions(data, part, monkeypatch=None):
     if part not in ("parameters", "both"):
         samples["seen"] = samples["seen"].filter(pl.col("x") > 2)
     known = {"x > 4": 0.25, "x > 3": (0.45, 0.05)} if part in ("known values", "both") else None
-    fit = vardi.debias(samples, {"plain": 1, "seen": seen}, known=known)
+    fit = vardi.debias(samples, {"plain": 1, "seen": seen}, known=known, **depending(depends))
     return Asked(fit, "x", "y", pl.DataFrame({"x": [2.5, 3.5], "y": [1.0, 2.0]}))
 
 
@@ -97,7 +105,7 @@ def matrix(data, part, form):
     if form == "windows":
         low, high = np.array([-np.inf, 1.0, 4.0]), np.array([np.inf, np.inf, np.inf])
         kept = (source == 0) | (x >= 1.0)
-        x, y, source = x[kept], y[kept], source[kept]
+        x, y, source, data = x[kept], y[kept], source[kept], data.filter(pl.Series(kept))
         omega = vardi.Windows(x, low, high)
     known = {"beyond": (KNOWN["x > 4"])} if part == "known values" else None
     given = {
@@ -107,31 +115,33 @@ def matrix(data, part, form):
         "windows, dense": lambda: omega.toarray().astype(float),
         "blocks": lambda: lambda: (omega[start : start + 64] for start in range(0, len(omega), 64)),
     }
-    return given, omega, source, known, x, y
+    return given, data, source, known, x, y
 
 
-def of_matrix(data, part, form, monkeypatch=None):
+def of_matrix(data, part, form, depends, monkeypatch=None):
     base = "windows" if form.startswith("windows") else form
-    given, _, source, known, x, y = matrix(data, part, base)
+    given, data, source, known, x, y = matrix(data, part, base)
     if form == "blocks" and monkeypatch is not None:
         monkeypatch.setattr(blocks, "MAX_NUMBERS_IN_MEMORY", 0)
         monkeypatch.setattr(choose, "MAX_NUMBERS_IN_MEMORY", 0)
-    fit = vardi.debias_matrix(given[form](), source, names=["plain", "seen", "beyond"], known=known)
+    options = {"names": ["plain", "seen", "beyond"], "known": known, **depending(depends, data)}
+    fit = vardi.debias_matrix(given[form](), source, **options)
     new = np.array([[1.0, 0.7, 0.0], [1.0, 5.0, 1.0]]) if base != "windows" else np.array([[1.0, 1, 0], [1.0, 1, 1]])
     return Asked(fit, x, y, new)
 
 
-def build(holder, data, part, monkeypatch):
+def build(holder, data, part, monkeypatch, depends="independent"):
     """Return what is asked, and the same held densely in memory."""
     if holder == "rows in memory":
-        return in_memory(data, part), in_memory(data, part)
+        return in_memory(data, part, depends), in_memory(data, part, depends)
     if holder == "distinct rows":
-        dense = conditions(data, part)
-        return conditions(data, part, monkeypatch), dense
+        dense = conditions(data, part, depends)
+        return conditions(data, part, depends, monkeypatch), dense
     if holder in ("engine: Polars", "engine: DuckDB"):
-        return (lazy_polars if holder.endswith("Polars") else lazy_duckdb)(data, part), in_memory(data, part)
+        lazy = lazy_polars if holder.endswith("Polars") else lazy_duckdb
+        return lazy(data, part, depends), in_memory(data, part, depends)
     if holder == "engine: distinct":
-        samples = conditions(data, part)
+        samples = conditions(data, part, depends)
         biases, known = samples.fit.held.pool.biases, None
         given = frames(data)
         if part not in ("parameters", "both"):
@@ -139,10 +149,10 @@ def build(holder, data, part, monkeypatch):
         if part in ("known values", "both"):
             known = {"x > 4": 0.25, "x > 3": (0.45, 0.05)}
         lazy = {name: frame.lazy() for name, frame in given.items()}
-        fit = vardi.debias(lazy, dict(zip(("plain", "seen"), biases, strict=True)), known=known)
+        fit = vardi.debias(lazy, dict(zip(("plain", "seen"), biases, strict=True)), known=known, **depending(depends))
         return Asked(fit, "x", "y", samples.new), samples
-    dense = of_matrix(data, part, "windows, dense" if holder == "windows" else "dense")
-    return of_matrix(data, part, holder, monkeypatch), dense
+    dense = of_matrix(data, part, "windows, dense" if holder == "windows" else "dense", depends)
+    return of_matrix(data, part, holder, depends, monkeypatch), dense
 
 
 def numbers(*values):

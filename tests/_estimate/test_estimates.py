@@ -297,7 +297,10 @@ class TestCdf:
         )
         xi = np.random.default_rng(7).standard_normal((len(phi), 4000))
         stderr = np.sqrt(np.diag(influence.strata.covariance(phi)))
-        critical = np.quantile(np.abs(xi.T @ influence.strata.centred(phi) / stderr).max(axis=1), 0.95)
+        source, sizes = influence.strata.source, influence.strata.sizes
+        means = np.array([phi[source == k].mean(axis=0) for k in range(len(sizes))])
+        scaled = (phi - means[source]) * np.sqrt(sizes / (sizes - 1))[source, None] / len(phi)
+        critical = np.quantile(np.abs(xi.T @ scaled / stderr).max(axis=1), 0.95)
         root = np.arcsin(np.sqrt(value))
         ends = (np.clip(root + sign * critical * stderr / np.sin(2 * root), 0, np.pi / 2) for sign in (-1, 1))
         low, high = (np.sin(end) ** 2 for end in ends)

@@ -11,7 +11,7 @@ import questions
 from questions import ANSWERS, EQUAL, build
 
 import vardi
-from vardi._fit.capabilities import HOLDERS, MATRICES, PARTS, QUESTIONS, reasons, refused, table
+from vardi._fit.capabilities import DEPENDS, HOLDERS, MATRICES, PARTS, QUESTIONS, reasons, refused, table
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +26,10 @@ def test_every_question_is_asked():
     assert ANSWERS.keys() == QUESTIONS.keys()
 
 
+@pytest.mark.parametrize("depends", DEPENDS)
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("case", CASES)
-def test_every_cell_is_the_dense_answer_or_a_declared_no(case, part, data, monkeypatch):
+def test_every_cell_is_the_dense_answer_or_a_declared_no(case, part, depends, data, monkeypatch):
     holder = case.split(":")[0]
     if holder in MATRICES and part in ("parameters", "both"):
         with pytest.raises(vardi.VardiError):  # a matrix takes no bias with parameters at all
@@ -36,19 +37,19 @@ def test_every_cell_is_the_dense_answer_or_a_declared_no(case, part, data, monke
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # small samples: errors are doubtful, and the same everywhere
-        asked, dense = build(case, data, part, monkeypatch)
+        asked, dense = build(case, data, part, monkeypatch, depends)
         assert type(asked.fit) is vardi.DebiasedSample
         for question, answer in ANSWERS.items():
-            no = refused(question, holder, part)
+            no = refused(question, holder, part, depends)
             if no is not None:
                 with pytest.raises(vardi.VardiError) as caught:
                     answer(asked)
                 assert no.reason[:30] in str(caught.value), question
                 continue
-            if refused(question, "rows in memory", part) is not None:
+            if refused(question, "rows in memory", part, depends) is not None:
                 continue
             got, expected = answer(asked), answer(dense)
-            said = f"{question} of {case} with {part}"
+            said = f"{question} of {case} with {part}, {depends}"
             np.testing.assert_allclose(got, expected, rtol=EQUAL, atol=EQUAL, err_msg=said)
 
 

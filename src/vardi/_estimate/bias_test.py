@@ -32,7 +32,6 @@ from vardi._rows.weighted import Weighed
 from vardi._solve.newton import newton
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, suggest
-from vardi.errors import _refusals as refusals
 from vardi.errors._texts import show
 
 RANK = 1e-8  # eigenvalues of the scaled information, and information in rows, that are not told from zero
@@ -105,8 +104,6 @@ def check_biases(
     if draws is not None and draws < 1:
         raise MismatchError(f"{draws} draws say nothing. Give one or more.", expected=("1 or more",), got=(draws,))
     labels = _Labels(influence, names)
-    if labels.depend and method != "score":
-        raise refusals.rows_apart(f"The test {method!r}", "Use the score test, which knows how they depend.")
     varying = {name: values for name, values in columns.items() if np.ptp(values) > 0}
     statistic, pvalues, df, reason = math.nan, np.full(labels.K + 1, math.nan), None, ""
     if labels.K == 1:

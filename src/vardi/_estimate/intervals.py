@@ -63,11 +63,14 @@ class Student:
         is not large enough to ask.
     most : int
         The sample whose rows carry most of the variance; -1 where that is not known.
+    effective : tuple of float
+        Of rows that follow one another in time: how many independent ones those of each sample are worth.
     """
 
     df: float = math.inf
     tail: float = math.nan
     most: int = -1
+    effective: tuple[float, ...] = ()
 
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
         half = quantile_of_student(level, self.df) * stderr

@@ -13,6 +13,8 @@ from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import show
 from vardi.errors._warn import warn
 
+FEW_IN_TIME = 30  # independent rows that a series is worth, below which its errors are rough
+
 
 @dataclass(frozen=True)
 class Trust:
@@ -30,6 +32,8 @@ class Trust:
         The samples on either side of it.
     messages : tuple of str
         What is to be said, most severe first; empty where all is well.
+    in_time : tuple of float
+        Of rows that follow one another in time: the fewest independent ones that those of each sample are worth.
     """
 
     df: float
@@ -37,6 +41,7 @@ class Trust:
     bridging: float
     cut: tuple[tuple[Name, ...], tuple[Name, ...]]
     messages: tuple[str, ...]
+    in_time: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, laws: Mapping[str, Law], bridge: Bridge, names: Sequence[Name]) -> Trust:
@@ -47,7 +52,10 @@ class Trust:
         said = doubts(names, list(found), list(found.values()))
         if said and df < DOUBTED and all(bridge.cut):
             said = (*said, f"The samples are joined least firmly here: {bridge}.")
-        return cls(df, tail, bridge.rows, bridge.cut, said)
+        in_time = tuple(
+            min(worth) for worth in zip(*(law.effective for law in found.values() if law.effective), strict=True)
+        )
+        return cls(df, tail, bridge.rows, bridge.cut, said, in_time)
 
     @property
     def errors_hold(self) -> bool:
@@ -78,6 +86,22 @@ def doubts(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law]) -> t
             if few[1].df < REFUSED
             else f"The standard error of {few[0]} rests on few rows ({df}), so that it is a rough one. "
             f"{_remedy(few[1], names)}"
+        )
+    brief = min(
+        (
+            (own.effective[k], one, names[k])
+            for one, own in found
+            for k in range(len(own.effective))
+            if own.effective[k]
+        ),
+        key=lambda few: few[0],
+        default=None,
+    )
+    if brief is not None and brief[0] < FEW_IN_TIME:
+        said.append(
+            f"The rows of {str(brief[2])!r} follow one another so closely that for {brief[1]} they are worth "
+            f"{brief[0]:.0f} independent ones, and fewer than {FEW_IN_TIME} tell only roughly how much they vary. "
+            "Let the series go on for longer: rows in between would not help."
         )
     if heavy is not None:
         said.append(

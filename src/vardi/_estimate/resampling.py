@@ -181,9 +181,7 @@ def make_plan(held: Any, groups: Integers | None, *, of_rows: bool, functions: A
     in_units = given is not None and given.in_units
     finite = given is not None and bool((given.remaining < 1.0).any())
     more = (given.remaining,) if given is not None else ()
-    if (
-        not of_rows and groups is None and held.collapsed and not in_units
-    ):  # counts of equal rows have a law of their own
+    if held.collapsed and not of_rows and groups is None and not in_units:  # counts of kinds have a law of their own
         return Plan(rows, rows.source, rows.counts, None, None, None, rows.source if finite else None, *more)
     cells = held.source if finite else None
     if given is not None and given.strata is not None:

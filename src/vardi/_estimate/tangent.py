@@ -169,11 +169,10 @@ class Influence:
         """Return what intervals of the estimates are made by: Student's t, and how heavy the tail is, if it may be."""
         df = spread.df
         suspect = (spread.kurtosis > LIGHT) & (df < SETTLED)
-        most = spread.most if len(spread.sample) > 1 or len(self.measure.sizes) == 1 else -np.ones(len(df))
-        return [
-            Student(float(own), self.measure.tail(self.values, j) if suspect[j] else math.nan, int(most[j]))
-            for j, own in enumerate(df)
-        ]
+        most = spread.most if len(spread.carried) == len(self.measure.sizes) else -np.ones(len(df))
+        tails = [self.measure.tail(self.values, j) if heavy else math.nan for j, heavy in enumerate(suspect)]
+        effective = spread.effective_in_time
+        return [Student(float(own), tails[j], int(most[j]), effective[j]) for j, own in enumerate(df)]
 
 
 class Tangent:

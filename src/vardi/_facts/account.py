@@ -105,6 +105,10 @@ class Account:
         How it was solved, through which rows the samples are compared, and what errors rest on.
     check : Check
         Whether the samples agree with their declared biases, where that takes little time.
+    depends : str
+        How rows depend on one another, in words; empty where they do not.
+    in_time : dict
+        How many independent rows the series of each sample is worth: the fewest over what is shown.
     """
 
     length: int
@@ -127,6 +131,15 @@ class Account:
     verdict: Verdict = field(compare=False)
     trust: Trust = field(compare=False)
     check: Check
+    depends: str
+    in_time: Mapping[Name, float]
+
+    @property
+    def rows_depend(self) -> str:
+        """How rows depend on one another, and what those of a series are worth, in words."""
+        sizes = {sample.name: sample.rows for sample in self.samples}
+        worth = listed(f"{number:,.0f} of {sizes[name]:,.0f} in {name}" for name, number in self.in_time.items())
+        return f"{self.depends}: worth {worth}" if worth else self.depends
 
     @property
     def conclusion(self) -> Conclusion:
@@ -216,6 +229,7 @@ def account(
         sums, verdict = parts.weight_sums(), fit.identify()
         normalisers, samples_note, log_scale = normalisers_of(fit, given)
         variables = parts.describe(columns) if columns else ()
+        trust = trust_of(fit, {} if samples_note else normalisers, variables)
         return Account(
             length=len(fit),
             rows=float(sum(fit.sizes.values())),
@@ -235,8 +249,10 @@ def account(
             parameters=fit.parameters,
             solution=fit.solution,
             verdict=verdict,
-            trust=trust_of(fit, {} if samples_note else normalisers, variables),
+            trust=trust,
             check=check_of(fit, named) if columns or not given.unasked else UNASKED,
+            depends=given.depends,
+            in_time={name: worth for name, worth in zip(fit.names, trust.in_time, strict=False) if worth},
         )
 
 

@@ -179,7 +179,7 @@ class ColumnSums:
             if not math.isfinite(sum(map(abs, estimate.law.ends(after, stderr, 0.95)))):
                 stderr = math.nan  # an interval whose ends are too large for a number
             worth = float(spread[j] ** 2 / V) if V > 0 else math.inf if spread[j] > 0 else math.nan
-            carried = self.rests_on.within[sampled, j] * self.rests_on.scale[j] ** 2
+            carried = self.rests_on.carried[sampled, j] * self.rests_on.scale[j] ** 2
             gain = self.within[:, j] / V if V > 0 else np.zeros(len(self.within))
             facts.append(
                 ColumnFacts(

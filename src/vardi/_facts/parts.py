@@ -7,7 +7,7 @@ memory answer from arrays.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from vardi._estimate.bias_check import BiasCheck
@@ -81,6 +81,10 @@ class Given:
         Columns that are of different kinds in different samples, so that they have no mean, with where they are what.
     unasked : tuple of str
         Columns of which a mean takes a pass over all rows, so that none is shown unless it is asked for.
+    depends : str
+        How rows depend on one another, in words; empty where they do not.
+    named : mapping of str to str
+        By which arguments that was said, and the columns that these name.
     """
 
     biases: tuple[Bias, ...]
@@ -93,6 +97,8 @@ class Given:
     gaps: Mapping[str, int]
     mixed: Mapping[str, str]
     unasked: tuple[str, ...] = ()
+    depends: str = ""
+    named: Mapping[str, str] = field(default_factory=dict)
 
 
 class Parts(Protocol):

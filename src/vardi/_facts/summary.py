@@ -47,6 +47,7 @@ def to_text(found: Account) -> str:
         *_wrapped("identified", found.verdict.message),
         *_wrapped("solved", found.solved),
         *_wrapped("known", found.known),
+        *_wrapped("rows", found.rows_depend),
         *_wrapped("biases", found.check.text if found.check.is_made else ""),
         "",
     ]
@@ -76,6 +77,7 @@ def to_html(found: Account) -> str:
         found.verdict.message,
         f"Solved: {found.solved}",
         *([f"Known: {found.known}"] if found.known else []),
+        *([f"Rows are {found.rows_depend}"] if found.rows_depend else []),
         *([found.check.text] if found.check.is_made else []),
     ]
     normaliser = "log normaliser" if found.log_scale else "normaliser"

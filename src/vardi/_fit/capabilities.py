@@ -14,8 +14,13 @@ from vardi.errors import NeedsRowsError, VardiError
 Part: TypeAlias = Literal["none", "known values", "parameters", "both"]
 Holder: TypeAlias = Literal["rows in memory", "distinct rows", "sparse", "windows", "blocks", "engine"]
 
+Depends: TypeAlias = Literal["independent", "clusters", "series"]
+
 PARTS: tuple[Part, ...] = ("none", "known values", "parameters", "both")
 HOLDERS: tuple[Holder, ...] = ("rows in memory", "distinct rows", "sparse", "windows", "blocks", "engine")
+
+DEPENDS: tuple[Depends, ...] = ("independent", "clusters", "series")
+DEPENDENT: tuple[Depends, ...] = ("clusters", "series")
 
 MATRICES: tuple[Holder, ...] = ("sparse", "windows", "blocks")
 ENGINE: tuple[Holder, ...] = ("engine",)
@@ -55,7 +60,7 @@ class No:
         Of ``QUESTIONS``.
     reason : str
         Why, and what to do.
-    holders, parts : tuple
+    holders, parts, depends : tuple
         For which; all by default.
     """
 
@@ -63,10 +68,11 @@ class No:
     reason: str
     holders: tuple[Holder, ...] = HOLDERS
     parts: tuple[Part, ...] = PARTS
+    depends: tuple[Depends, ...] = DEPENDS
 
-    def covers(self, question: str, holder: Holder, part: Part) -> bool:
+    def covers(self, question: str, holder: Holder, part: Part, depends: Depends) -> bool:
         """Tell whether it speaks of a cell of the table."""
-        return self.question == question and holder in self.holders and part in self.parts
+        return self.question == question and holder in self.holders and part in self.parts and depends in self.depends
 
 
 IN_ENGINE = "needs rows in memory, and these are in their engine. Collect the columns you need and debias them."
@@ -81,6 +87,8 @@ LAW = (
     "rows. Use method='score', which knows of them, or fix the parameters with .at(...)."
 )
 
+APART = "takes rows for independent, and these were declared to depend on one another."
+
 NOES = (
     *(No(question, MATRIX, MATRICES, ESTIMATED) for question in QUESTIONS),
     No("tests of parameters", "No bias has parameters.", parts=("none", "known values")),
@@ -88,20 +96,27 @@ NOES = (
     No("bounds", f"bounds() {IN_ENGINE}", ENGINE),
     No("bounds", THEORY, parts=("known values", "parameters", "both")),
     No("ks tests", f"check_biases(method='ks') {IN_ENGINE}", ENGINE),
+    No("ks tests", f"A ks test {APART} Use method='score', which knows how.", depends=DEPENDENT),
     No("ks tests", LAW, parts=ESTIMATED),
     No("bootstrap of functions", f"A bootstrap of a function of the weights {IN_ENGINE}", ENGINE),
+    No(
+        "tests of parameters",
+        f"A likelihood ratio {APART} Look at fit.parameters: an estimate over its error is nearly normal.",
+        depends=DEPENDENT,
+    ),
+    No("bounds", f"The theory of bounds {APART} Look at standard errors, which know how.", depends=DEPENDENT),
     No("draws with replacement", f"Drawing rows with replacement {IN_ENGINE}", ENGINE),
 )
 
 
-def refused(question: str, holder: Holder, part: Part = "none") -> No | None:
+def refused(question: str, holder: Holder, part: Part = "none", depends: Depends = "independent") -> No | None:
     """Return why a question has no answer; None where it has one."""
-    return next((no for no in NOES if no.covers(question, holder, part)), None)
+    return next((no for no in NOES if no.covers(question, holder, part, depends)), None)
 
 
-def refusal(question: str, holder: Holder, part: Part = "none") -> VardiError:
+def refusal(question: str, holder: Holder, part: Part = "none", depends: Depends = "independent") -> VardiError:
     """Return the error for a question that has no answer."""
-    no = refused(question, holder, part)
+    no = refused(question, holder, part, depends)
     assert no is not None
     return NeedsRowsError(no.reason) if no.holders == ENGINE else VardiError(no.reason)
 
@@ -118,6 +133,10 @@ def table() -> str:
         cells = []
         for holder in HOLDERS:
             noes = [part for part in PARTS if refused(question, holder, part) is not None]
-            cells.append("yes" if not noes else "no" if len(noes) == len(PARTS) else f"not with {', '.join(noes)}")
+            cell = "yes" if not noes else "no" if len(noes) == len(PARTS) else f"not with {', '.join(noes)}"
+            answered = [part for part in PARTS if part not in noes]
+            if any(refused(question, holder, part, "clusters") is not None for part in answered):
+                cell = f"{cell}, not with clusters or series" if noes else "not with clusters or series"
+            cells.append(cell)
         lines.append(f"| {question} | " + " | ".join(cells) + " |")
     return "\n".join(lines).replace("not with none, known values", "with parameters only")

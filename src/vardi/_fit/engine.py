@@ -39,7 +39,7 @@ from vardi._rows.engine.weights import (
     probabilities_column,
     weights_column,
 )
-from vardi._rows.series import batch_length
+from vardi._rows.series import batch_lengths
 from vardi._rows.weighted import WeightedRows
 from vardi._solve.identify import Verdict, judge
 from vardi._solve.joint import At
@@ -228,7 +228,7 @@ class InEngine(Held):
     @property
     def summed_in_memory(self) -> bool:
         """Whether the distinct rows, which are in memory, are enough for errors: rows vary on their own."""
-        return self.collapsed and (self.dependence is None or not self.dependence.in_units)
+        return self.collapsed and not self.depends
 
     @property
     def dependence(self) -> Any:
@@ -287,7 +287,7 @@ class InEngine(Held):
             raise refusal("bootstrap of functions", "engine")
         if groups is not None and not isinstance(groups, str):
             raise needs_rows("A bootstrap of groups that are not a column")
-        if groups is None and not self._draws_units and any(part.counted for part in self.model.parts):
+        if groups is None and not self.depends and any(part.counted for part in self.model.parts):
             raise needs_rows("A bootstrap of means, where rows stand for several of their like,")
         given, lengths = self.dependence, None
         statistics = [statistic] if is_function(statistic) else statistic
@@ -297,15 +297,10 @@ class InEngine(Held):
             groups = given.clusters
             if given.series:
                 effective = effective_rows(self, None if statistic is None else self.matrix(statistics))
-                pairs = zip(self.rows.sizes.tolist(), effective.tolist(), strict=True)
-                lengths = [batch_length(int(n), n / max(few, 1.0)) if n else 1 for n, few in pairs]
+                lengths = batch_lengths(self.rows.sizes, effective)
         idle = [_bias(self.measure, int(k)) for k in np.flatnonzero(self.rows.sizes == 0)]
         functions = [*([] if statistic is None else self.matrix(statistics)), ONE, *idle]
         return sums_in_groups(self.measure, functions, groups, seed, identity, self.names, lengths)
-
-    @property
-    def _draws_units(self) -> bool:
-        return self.dependence is not None and self.dependence.in_units
 
     def parts(self, fit: Any) -> EngineParts:
         """Return what accounts of a fit ask of its rows."""

@@ -39,8 +39,15 @@ class Held:
         self.names: tuple[Name, ...] = pool.names
         self.rows: Any = prepared.rows
 
+    dependence: Any  # how rows depend on one another; None where they do not
+
     def __len__(self) -> int:
         return len(self.pool)
+
+    @property
+    def depends(self) -> bool:
+        """Whether rows do not vary on their own: they lie in clusters, series or strata."""
+        return self.dependence is not None and self.dependence.in_units
 
     @property
     def point(self) -> Floats:

@@ -164,6 +164,8 @@ class InMemory(Held):
     def check_biases(self, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
         """Test the declared biases by what overlap alone says: known values have no part in it."""
         values = {name: self.values(value) for name, value in asked.items()}
+        if self.depends and options.get("method", "score") != "score":
+            raise refusal("ks tests", "rows in memory", depends="clusters")
         if self.joint is None or not self.joint.families:
             return check_biases(self.overlap_tangent, self.names, values, **options)
         if options.get("method", "score") != "score":
@@ -183,6 +185,8 @@ class InMemory(Held):
         """Return the paper's finite-sample constants, whose theory is of known biases that overlap alone joins."""
         if self.joint is not None:
             raise refusal("bounds", "rows in memory", "both")
+        if self.depends:
+            raise refusal("bounds", "rows in memory", depends="clusters")
         return bounds(self.tangent, self.names, delta)
 
     @cached_property
@@ -217,8 +221,7 @@ class InMemory(Held):
     def _tilted(self) -> tuple[Tangent, Any]:
         """The functions omega_k / Omega_k, and the rows in whose language these are."""
         K, most = len(self.names), ANSWER if isinstance(self.rows, Blocks) else TILTS
-        apart = self.dependence is None or not self.dependence.in_units
-        if apart and isinstance(self.rows, Dense) and len(self.source) * K > most and K * K <= TILTS:
+        if not self.depends and isinstance(self.rows, Dense) and len(self.source) * K > most and K * K <= TILTS:
             return self._summed, self._summed.measure.tilts
         return self.tangent, Weighed(self.tilts())
 

@@ -10,6 +10,7 @@ import numpy as np
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.likelihood_ratio import LikelihoodRatio, declared, no_bias
 from vardi._estimate.tangent import estimates_of
+from vardi._fit.capabilities import refusal
 from vardi._inputs.pool import Name
 from vardi._rows.joint import Joint
 from vardi._types import Floats
@@ -74,6 +75,8 @@ def test_values(held: Any, name: Name, values: Mapping[str, float]) -> Likelihoo
 def _likelihood(held: Any) -> tuple[Joint, Floats]:
     """Return the rows without known values, and the maximum of their likelihood; known values say no more of it."""
     joint = held.joint.without_known()
+    if held.depends:
+        raise refusal("tests of parameters", "rows in memory", "parameters", "clusters")
     if held.prepared.known is None:
         return joint, held.point
     if held.alone is None:

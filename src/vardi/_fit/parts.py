@@ -39,6 +39,8 @@ class MemoryParts:
             costs=len(pool) * len(pool.names),
             gaps=self._held.gaps,
             mixed=self._held.mixed,
+            depends="" if self._held.dependence is None else self._held.dependence.words,
+            named={} if self._held.dependence is None else self._held.dependence.named,
         )
 
     def gram(self) -> Gram:

@@ -45,6 +45,12 @@ class Dependence:
     named: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def words(self) -> str:
+        """How rows depend on one another."""
+        clusters, strata = (None if codes is None else len(np.unique(codes)) for codes in (self.clusters, self.strata))
+        return in_words(self.named, clusters, strata)
+
+    @property
     def in_units(self) -> bool:
         """Whether rows do not vary on their own, or not within whole samples."""
         return self.clusters is not None or self.order is not None or self.strata is not None
@@ -55,6 +61,24 @@ class Dependence:
             None if codes is None else codes[rows] for codes in (self.clusters, self.order, self.strata)
         )
         return Dependence(clusters, order, strata, self.remaining, self.named)
+
+
+def in_words(named: Mapping[str, str], clusters: int | None, strata: int | None) -> str:
+    """Say what was declared.
+
+    >>> in_words({"clusters": "district", "population": ""}, 60, None)
+    "in 60 clusters of 'district'; drawn from finite populations"
+    """
+    said = []
+    for what, found in (("clusters", clusters), ("strata", strata)):
+        if what in named:
+            number = f"{found:,} {what}" if found is not None else what
+            said.append(f"in {number}" + (f" of {named[what]!r}" if named[what] else ""))
+    if "series" in named:
+        said.append("one after the other in time" + (f" by {named['series']!r}" if named["series"] else ""))
+    if "population" in named:
+        said.append("drawn from finite populations")
+    return "; ".join(said)
 
 
 def as_dependence(pool: Pool, clusters: Any, series: Any, strata: Any, population: Any) -> Dependence | None:

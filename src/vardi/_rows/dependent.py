@@ -12,7 +12,7 @@ from vardi._machine.memory import require_memory
 from vardi._machine.threads import map_blocks
 from vardi._rows.contract import Evenness
 from vardi._rows.grouping import membership
-from vardi._rows.series import batch_length, rows_a_value
+from vardi._rows.series import batch_lengths, rows_a_value
 from vardi._rows.units import Units
 from vardi._rows.variance import Spread, Strata, Tilts
 from vardi._types import Floats, Integers
@@ -110,11 +110,9 @@ class DependentRows(Strata):
             place = np.empty(len(order), np.int64)
             place[order] = np.arange(len(order))
             return place[units.unit[entry]], np.bincount(units.part)
-        assert effective is not None and self.dependence.order is not None
-        lengths = np.array(
-            [batch_length(int(n), n / max(few, 1.0)) if n else 1 for n, few in zip(self.sizes, effective)]
-        )
-        unit = _in_series(self.source, self.dependence.order, lengths)
+        assert effective is not None
+        assert self.dependence.order is not None
+        unit = _in_series(self.source, self.dependence.order, batch_lengths(self.sizes, effective))
         firsts = np.unique(unit, return_index=True)[1]
         return unit, np.bincount(self.source[firsts], minlength=len(self.sizes))
 
@@ -127,13 +125,13 @@ class DependentRows(Strata):
         return np.asarray(membership(entry, len(units.rows), self.counts) @ influence)
 
 
-def _in_series(source: Integers, order: Integers, lengths: Integers | None = None) -> Integers:
+def _in_series(source: Integers, order: Integers, lengths: list[int] | None = None) -> Integers:
     """Return the value of a series that each row is summed to, numbered sample by sample in the order of time."""
     unit, first = np.empty(len(source), np.int64), 0
     rows = np.lexsort((order, source))
     ends = np.cumsum(np.bincount(source))
     for k, (low, high) in enumerate(zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True)):
-        length = rows_a_value(high - low) if lengths is None else int(lengths[k])
+        length = rows_a_value(high - low) if lengths is None else lengths[k]
         unit[rows[low:high]] = first + np.arange(high - low) // length
         first = int(unit[rows[high - 1]]) + 1 if high > low else first
     return unit

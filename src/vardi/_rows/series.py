@@ -38,6 +38,12 @@ def batch_length(N: int, g: float) -> int:
     return max(min(int(np.ceil((N * g**2 / 4.0) ** (1.0 / 3.0))), N // LEAST_BATCHES), 1)
 
 
+def batch_lengths(sizes: Floats, effective: Floats) -> list[int]:
+    """Return the length of a batch for each sample, by its rows and how many independent ones they are worth."""
+    pairs = zip(sizes.tolist(), effective.tolist(), strict=True)
+    return [batch_length(int(n), n / max(few, 1.0)) if n else 1 for n, few in pairs]
+
+
 class Autocorrelation:
     """Values of shape (N, m) in the order of time, with mean zero."""
 

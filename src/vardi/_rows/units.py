@@ -3,10 +3,10 @@ r"""Rows that depend on one another: units of them, whose sums of influence valu
 With :math:`c_i = m_i (\phi_i - \bar\phi_h) / n`, centred within samples (or the strata h of a sample), the sums over
 clusters c are squared:
 
-.. math:: V = \sum_b (1 - f_b) \frac{G_b}{G_b - 1} \sum_{c \in b} \Bigl(\sum_{i \in c} c_i\Bigr)^2,
+.. math:: V = \sum_b \frac{G_b}{G_b - 1} \sum_{c \in b} \Bigl(\sum_{i \in c} \sqrt{1 - f_k}\,c_i\Bigr)^2,
 
 where b are samples or strata, those joined into one that some cluster spans, :math:`G_b` counts the clusters there and
-:math:`f_b` is the share of a finite population that was drawn. Rows of a series follow one another: their
+:math:`f_k` is the share of a finite population that sample k drew. Rows of a series follow one another: their
 autocorrelation takes the place of clusters, see :mod:`vardi._rows.series`.
 """
 
@@ -22,7 +22,7 @@ from scipy.sparse import csgraph
 
 from vardi._rows.grouping import membership
 from vardi._rows.series import Autocorrelation
-from vardi._rows.variance import Spread, tail_of, unit_of
+from vardi._rows.variance import Spread, factors_of, tail_of, unit_of
 from vardi._types import Floats, Integers
 
 
@@ -56,7 +56,7 @@ class Units:
         Deviations are taken from any centre of a sample; that of a sample of one row is kept, of all others they are
         centred here.
         """
-        deviations = self._centred(sums / n)
+        deviations = self._centred(sums / n) * np.sqrt(self.remaining)[self.sample][:, None]
         return self._of_series(deviations) if self.in_series else self._of_clusters(deviations)
 
     def tail(self, sums: Floats) -> float:
@@ -79,18 +79,17 @@ class Units:
         scale = unit_of(np.abs(totals).max(axis=0, initial=0.0))
         totals = totals / scale
         G = np.bincount(self.part).astype(np.float64)
-        factors = np.where(G < 2, 1.0, G / np.maximum(G - 1.0, 1.0)) * self._remaining_of_part
+        factors = factors_of(G)
         scaled = totals * np.sqrt(factors)[self.part][:, None]
         with np.errstate(over="ignore"):
             covariance = (scaled.T @ scaled) * np.outer(scale, scale)
         squares = totals**2
         within = np.asarray(membership(self.part, len(G), None) @ scaled**2)
-        m = len(scale)
+        own = deviations / scale * (factors[self.part][:, None] * totals)[self.unit]
+        carried = np.asarray(membership(self.sample, len(self.remaining), None) @ own)
         freedom = np.where(self.is_alone, 0.0, np.maximum(G - 1.0, 1.0))[:, None]
-        return Spread(
-            covariance, scale, within, squares.sum(axis=0), (squares**2).sum(axis=0), np.zeros(m), G[:, None], freedom,
-            self._sample_of_part,
-        )  # fmt: skip
+        squared, fourths, nothing = squares.sum(axis=0), (squares**2).sum(axis=0), np.zeros(len(scale))
+        return Spread(covariance, scale, within, squared, fourths, nothing, G[:, None], freedom, carried)
 
     def _of_series(self, deviations: Floats) -> Spread:
         scale = unit_of(np.abs(deviations).max(axis=0, initial=0.0))
@@ -101,16 +100,15 @@ class Units:
         order = np.argsort(self.unit)
         for k in np.unique(self.sample).tolist():
             found = Autocorrelation(values[order[self.sample[order] == k]])
-            own = found.covariance() * self.remaining[k]
+            own = found.covariance()
             covariance += own
             within[k], effective[k], freedom[k] = np.diag(own), found.effective, found.freedom
         squares = values**2
         with np.errstate(over="ignore"):
             covariance = covariance * np.outer(scale, scale)
-        return Spread(
-            covariance, scale, within, squares.sum(axis=0), (squares**2).sum(axis=0), np.zeros(m), effective, freedom,
-            np.arange(K), len(values),
-        )  # fmt: skip
+        squared, fourths, nothing = squares.sum(axis=0), (squares**2).sum(axis=0), np.zeros(m)
+        several = covariance, scale, within, squared, fourths, nothing, effective, freedom, within
+        return Spread(*several, values=len(values))
 
     @cached_property
     def is_alone(self) -> bool:
@@ -150,20 +148,3 @@ class Units:
         graph = sparse.coo_array((np.ones(len(self.unit)), (self.unit, U + self.cell)), shape=(U + H, U + H))
         labels = csgraph.connected_components(graph, directed=False)[1][:U]
         return np.unique(labels, return_inverse=True)[1]
-
-    @cached_property
-    def _sample_of_part(self) -> Integers:
-        """The sample that a part lies in; -1 for several."""
-        B = int(self.part.max()) + 1
-        low, high = np.full(B, np.iinfo(np.int64).max), np.full(B, -1)
-        part = self.part[self.unit]
-        np.minimum.at(low, part, self.sample)
-        np.maximum.at(high, part, self.sample)
-        return np.where(low == high, high, -1)
-
-    @cached_property
-    def _remaining_of_part(self) -> Floats:
-        """The share of a finite population that was left; of several samples the largest."""
-        found = np.zeros(int(self.part.max()) + 1)
-        np.maximum.at(found, self.part[self.unit], self.remaining[self.sample])
-        return found

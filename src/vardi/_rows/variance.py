@@ -43,8 +43,8 @@ class Spread:
         How many values vary on their own in each part: rows, clusters, or effective rows of a series.
     freedom : ndarray of shape (B, m) or (B, 1)
         Degrees of freedom of what each part adds: one less; 0 where nothing tells how much it varies.
-    sample : ndarray of int of shape (B,)
-        The sample that each part lies in; -1 for several.
+    carried : ndarray of shape (K, m)
+        What each sample adds to the variance; parts are samples where rows are independent.
     values : float, optional
         How many values were squared, where not all of them vary on their own.
     """
@@ -57,7 +57,7 @@ class Spread:
     known: Floats
     effective: Floats
     freedom: Floats
-    sample: Integers
+    carried: Floats
     values: float | None = None
 
     @property
@@ -88,9 +88,16 @@ class Spread:
         return np.where((self.freedom > 0).all(axis=0), found, 0.0)
 
     @property
+    def effective_in_time(self) -> list[tuple[float, ...]]:
+        """For each estimate, how many independent rows the series of each sample is worth; empty for other rows."""
+        if self.values is None:
+            return [()] * len(self.scale)
+        return [tuple(column) for column in self.effective.T.tolist()]
+
+    @property
     def most(self) -> Integers:
-        """The sample that carries most of each variance; -1 for several."""
-        return self.sample[self.within.argmax(axis=0)]
+        """The sample that carries most of each variance."""
+        return self.carried.argmax(axis=0)
 
     def beside(self, deviations: Floats) -> Spread:
         """Return it with what known values move, of shape (r, m)."""
@@ -142,9 +149,8 @@ def spread_of_samples(
 ) -> Spread:
     """Return a spread from sums of squares within samples, of shape (K, m), and of fourth powers over all rows."""
     within, n = squares * factors[:, None], sizes[:, None]
-    nothing, samples = np.zeros(len(scale)), np.arange(len(sizes))
-    freedom = np.maximum(n - 1.0, 1.0)
-    return Spread(covariance, scale, within, squares.sum(axis=0), fourths, nothing, n, freedom, samples)
+    nothing, freedom = np.zeros(len(scale)), np.maximum(n - 1.0, 1.0)
+    return Spread(covariance, scale, within, squares.sum(axis=0), fourths, nothing, n, freedom, within)
 
 
 class Tilts(Protocol):

@@ -39,6 +39,7 @@ def account_tables(title: str, found: Account) -> list[RenderableType]:
         ("identified", found.verdict.message),
         ("solved", found.solved),
         *([("known", found.known)] if found.known else []),
+        *([("rows", found.rows_depend)] if found.rows_depend else []),
         *([("biases", found.check.text)] if found.check.is_made else []),
         ("effective rows", effective),
     ):

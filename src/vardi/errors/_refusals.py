@@ -233,15 +233,6 @@ def spanning_group(group: object, one: object, other: object) -> MismatchError:
     )
 
 
-def rows_apart(what: str, remedy: str) -> MismatchError:
-    """Refuse what takes rows for independent where they were declared to depend on one another."""
-    return MismatchError(
-        f"{what} takes rows for independent, and these were declared to depend on one another. {remedy}",
-        expected=("independent rows",),
-        got=("clusters or series",),
-    )
-
-
 def column_of_some(column: str, has: Sequence[object], lacks: Sequence[object]) -> MismatchError:
     """Refuse a column that some samples have and others lack."""
     return MismatchError(

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import narwhals as nw
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn import get_config
 from sklearn.base import BaseEstimator, clone
@@ -17,6 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_method_params, check_is_fitted
 
 from vardi._estimate.draws import draw
+from vardi._inputs.frames import as_frame
 from vardi._inputs.given import Biases, Known, Labels
 from vardi._inputs.old_names import answering_shares
 from vardi.errors import MismatchError
@@ -53,7 +55,7 @@ def _delegate(name: str, says: str) -> Any:
 
     def method(self: Any, X: Any, *args: Any, **params: Any) -> Any:
         check_is_fitted(self)
-        return getattr(self.estimator_, name)(X, *args, **self._routed(name, params))
+        return getattr(self.estimator_, name)(self._features(X), *args, **self._routed(name, params))
 
     method.__name__, method.__qualname__ = name, f"DebiasedEstimator.{name}"
     method.__doc__ = f"{says}, as the fitted inner estimator does; arguments are its own."
@@ -77,6 +79,10 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         is one sample without bias.
     known : mapping, optional
         What is known of the population, as for :func:`vardi.debias`.
+    clusters, series : str, optional
+        The column of X with the cluster of each row, or with its time, as for :func:`vardi.debias`: errors of
+        ``debiased_`` know it, and the inner estimator does not see the column. Labels that stand apart from X go to
+        ``fit``.
     target : str, optional
         Name by which the biases read y. By default that of the series, else ``"y"``.
     resample : bool
@@ -98,10 +104,10 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    ``source`` is metadata: to have it split along with the rows, give it to the fit of a search
-    (``search.fit(X, y, source=source)``), to a pipeline as ``step__source``, or to
+    ``source``, ``clusters`` and ``series`` are metadata: to have ``source`` split along with the rows, give it to the
+    fit of a search (``search.fit(X, y, source=source)``), to a pipeline as ``step__source``, or to
     ``cross_validate(..., params={"source": source})``; with metadata routing on, ask for it with
-    ``set_fit_request(source=True)``.
+    ``set_fit_request(source=True)``. The same holds for the other two.
 
     ``score`` judges the rows it is given without weights, as that of the inner estimator does. Held-out rows of the
     pool are biased: score them with ``debiased_risk``.
@@ -133,6 +139,8 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         *,
         biases: Biases | None = None,
         known: Known | None = None,
+        clusters: str | None = None,
+        series: str | None = None,
         target: str | None = None,
         resample: bool = False,
         random_state: Any = None,
@@ -140,11 +148,22 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         self.estimator = estimator
         self.biases = biases
         self.known = known
+        self.clusters = clusters
+        self.series = series
         self.target = target
         self.resample = resample
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, source: Labels | None = None, **params: Any) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        source: Labels | None = None,
+        *,
+        clusters: ArrayLike | None = None,
+        series: ArrayLike | bool | None = None,
+        **params: Any,
+    ) -> Self:
         """Compute the weights, and fit a clone of the estimator with them.
 
         Parameters
@@ -155,6 +174,9 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
             Their targets.
         source : array of labels, optional
             The sample of each row: a key of the biases. None where there is one sample only.
+        clusters, series : array of labels or times, optional
+            The cluster of each row, or its time within its sample (True: rows stand in order), where no column of X
+            is named for it.
         **params
             Further parameters of the inner estimator's fit. ``sample_weight`` is refused: the weights are those of
             the biases.
@@ -164,7 +186,9 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         if not self.resample:
             require_weight_use(self.estimator)
         rows, targets = _as_rows(X), _as_rows(y)
-        debiased = debias_rows(rows, targets, source, self.biases, self.target, self.known)
+        clusters, series = self._depends("clusters", clusters), self._depends("series", series)
+        debiased = debias_rows(rows, targets, source, self.biases, self.target, self.known, clusters, series)
+        X, rows = self._features(X), self._features(rows)
         weights = np.asarray(debiased.weights, np.float64)
         given = self._routed("fit", params)
         if self.resample:
@@ -175,6 +199,30 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         self.debiased_, self.weights_ = debiased, weights
         return self
 
+    def _depends(self, what: str, given: Any) -> Any:
+        """Return the labels that fit was given, or else the column that the estimator names."""
+        own = getattr(self, what)
+        if own is not None and given is not None:
+            raise MismatchError(
+                f"{what} was given to fit, and the estimator names the column {own!r} for it. Give one of them.",
+                expected=(own,),
+                got=("labels",),
+            )
+        return own if given is None else given
+
+    def _features(self, X: Any) -> Any:
+        """Return rows without the columns of clusters and times, which are no features."""
+        named = [name for name in (self.clusters, self.series) if name is not None]
+        if not named or sparse.issparse(X):
+            return X
+        frame = as_frame(np.asarray(X) if isinstance(X, list | tuple) else X)
+        there = [name for name in named if name in frame.columns]
+        if not there:
+            return X
+        if isinstance(frame.native, np.ndarray):
+            return np.delete(frame.native, [frame.columns.index(name) for name in there], axis=1)
+        return nw.from_native(frame.native).drop(*there).to_native()
+
     def fit_transform(self, X: Any, y: Any = None, source: Labels | None = None, **params: Any) -> Any:
         """Fit, and transform the rows; parameters as for :meth:`fit`."""
         return self.fit(X, y, source, **params).transform(X)
@@ -182,12 +230,12 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
     def fit_predict(self, X: Any, y: Any = None, source: Labels | None = None, **params: Any) -> Any:
         """Fit, and label the rows; parameters as for :meth:`fit`."""
         inner = self.fit(X, y, source, **params).estimator_
-        return inner.labels_ if hasattr(inner, "labels_") and not self.resample else inner.predict(X)
+        return inner.labels_ if hasattr(inner, "labels_") and not self.resample else inner.predict(self._features(X))
 
     def score(self, X: Any, y: Any = None, **params: Any) -> Any:
         """Score rows, as the fitted inner estimator does: without weights, unless they are given."""
         check_is_fitted(self)
-        return self.estimator_.score(X, y, **self._routed("score", params))
+        return self.estimator_.score(self._features(X), y, **self._routed("score", params))
 
     def set_output(self, *, transform: str | None = None) -> Self:
         """Set the container that ``transform`` returns: "default", "pandas" or "polars"."""

@@ -24,7 +24,7 @@ from sklearn.utils.validation import has_fit_parameter
 from vardi._estimate.resampling import require_rows
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.frames import as_frame
-from vardi._inputs.given import Biases, Known, Labels
+from vardi._inputs.given import Biases, ByRow, Known, Labels
 from vardi._inputs.old_names import shares_argument
 from vardi._inputs.pool import Name
 from vardi._types import Floats, Integers
@@ -43,6 +43,8 @@ def debiased_risk(
     source: Labels | None = None,
     biases: Biases | None = None,
     known: Known | None = None,
+    clusters: ByRow | None = None,
+    series: ByRow | bool | None = None,
     scoring: Any = None,
     cv: Any = 5,
     target: str | None = None,
@@ -69,6 +71,9 @@ def debiased_risk(
     known : mapping, optional
         What is known of the population, as for :func:`vardi.debias`. By default what the estimator
         knows, with its biases.
+    clusters, series : array, str or True, optional
+        Rows that depend on one another, as for :func:`vardi.debias`: the error knows it, and folds hold out whole
+        clusters, or stretches of a series. A column of X that is named is not seen by the estimator.
     scoring : str or callable, optional
         ``"squared_error"`` (regressors, by default), ``"absolute_error"``, ``"poisson_deviance"``, ``"zero_one"``
         (classifiers, by default), ``"log_loss"``, ``"brier"``, ``"negative_log_likelihood"`` (densities, by default),
@@ -76,7 +81,8 @@ def debiased_risk(
         for each row.
     cv : int, splitter or iterable of (train, test)
         Folds within each sample, and for classifiers within each class of it; or a splitter, which gets these groups
-        as its y; or positions. Every row has to be held out; of one that is held out more often the mean loss counts.
+        as its y, and clusters as its groups; or positions. Every row has to be held out; of one that is held out
+        more often the mean loss counts.
     target : str, optional
         Name by which the biases read y. By default that of the series, else ``"y"``.
     random_state : int, RandomState, Generator or None
@@ -126,11 +132,12 @@ def debiased_risk(
         own = next((one for one in estimators if getattr(one, "biases", None)), None)
         biases, target = getattr(own, "biases", None), target or getattr(own, "target", None)
         known = getattr(own, "known", None) if known is None else known
-    fit = debias_rows(X, y, source, biases, target, known)
+    fit = debias_rows(X, y, source, biases, target, known, clusters, series)
     labels = np.array(fit.names, dtype=object)[fit.held.pool.source]
-    if isinstance(source, str):
-        X = as_frame(X).drop(source).native
-    elif source is not None:
+    for column in (source, clusters, series):
+        if isinstance(column, str):
+            X = as_frame(X).drop(column).native
+    if source is not None and not isinstance(source, str):
         labels = np.asarray(source)
     folds = list(_folds(fit, X, y, cv, as_generator(random_state), by_class=all(map(is_classifier, estimators))))
     losses = [_held_out(one, X, y, labels, np.asarray(fit.weights), folds, as_loss(scoring, one)) for one in estimators]
@@ -177,11 +184,12 @@ def _folds(
             raise MismatchError(
                 f"cv is {cv}, and {n} rows can be split into 2 to {n} folds.", expected=(2, n), got=(cv,)
             )
-        fold = np.empty(n, np.int64)
-        fold[np.lexsort((rng.random(n), strata))] = np.arange(n) % int(cv)  # dealt out, one group after the other
+        fold = _dealt_out(fit, strata, int(cv), rng)
         pairs: Any = ((np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(int(cv)))
     else:
-        pairs = cv.split(X, strata) if hasattr(cv, "split") else cv
+        depends = fit.held.dependence
+        groups = None if depends is None else depends.clusters
+        pairs = cv.split(X, strata, groups) if hasattr(cv, "split") else cv
     held_out = np.zeros(n, bool)
     for train, test in pairs:
         train, test = np.arange(n)[train], np.arange(n)[test]
@@ -201,6 +209,23 @@ def _folds(
             expected=(n,),
             got=(int(held_out.sum()),),
         )
+
+
+def _dealt_out(fit: DebiasedSample, strata: Integers, cv: int, rng: Any) -> Integers:
+    """Return the fold of each row: rows are dealt out within groups, clusters as a whole, series in stretches."""
+    depends, n = fit.held.dependence, len(fit)
+    if depends is not None and depends.order is not None:
+        source = fit.held.pool.source
+        order = np.lexsort((depends.order, source))
+        sizes = np.bincount(source)
+        place = np.empty(n, np.int64)
+        place[order] = np.arange(n) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return np.asarray(place * cv // sizes[source])
+    unit = np.arange(n) if depends is None or depends.clusters is None else depends.clusters
+    _, first, codes = np.unique(unit, return_index=True, return_inverse=True)
+    fold = np.empty(len(first), np.int64)
+    fold[np.lexsort((rng.random(len(first)), strata[first]))] = np.arange(len(first)) % cv
+    return fold[codes]
 
 
 def debiased_scorer(scoring: Any = None, *, fit: DebiasedSample, target: str | None = None) -> DebiasedScorer:

@@ -22,9 +22,16 @@ from vardi.errors._texts import show
 
 
 def debias_rows(
-    X: Any, y: Any, source: Any, biases: Any, target: str | None = None, known: Any = None
+    X: Any,
+    y: Any,
+    source: Any,
+    biases: Any,
+    target: str | None = None,
+    known: Any = None,
+    clusters: Any = None,
+    series: Any = None,
 ) -> DebiasedSample:
-    """Debias rows whose targets stand apart; parameters are those of ``DebiasedResampler``.
+    """Debias rows whose targets stand apart; parameters are those of ``DebiasedResampler`` and of ``debias``.
 
     Examples
     --------
@@ -56,7 +63,8 @@ def debias_rows(
     )
     if source is None:
         source = np.full(len(rows), next(iter(by_name)), dtype=object)
-    return debias(rows, by_name if biases is None else biases, source=source, known=known)
+    depends = {"clusters": clusters, "series": series}
+    return debias(rows, by_name if biases is None else biases, source=source, known=known, **depends)
 
 
 def joined(X: Any, y: Any, target: str | None, biases: Mapping[Name, Any]) -> Frame:

@@ -45,6 +45,7 @@ def _code(given: Given, found: Account, title: str | None, variables: Any) -> st
     samples, names = found.samples, [sample.name for sample in found.samples]
     extra = ", counts=..." if given.is_counted else ""
     extra += ", known=known" if found.known_check is not None else ""
+    extra += "".join(f", {what}={given.named[what] or '...'!r}" for what in given.named).replace("'...'", "...")
     extra += ", on_unidentified='largest'" if any(sample.left_out for sample in samples) else ""
     if not given.biases:
         log, columns = ", log=True" if given.log else "", ", ".join(map(repr, names[:MOST_LINES]))

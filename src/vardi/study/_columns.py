@@ -22,7 +22,7 @@ from vardi.study._data import Data, Engine
 from vardi.study._engines import COUNTS, LABEL, ROW, first_text, require_rows, schema
 from vardi.study._locate import Key
 from vardi.study._problems import Problems
-from vardi.study.schema import OLD_KEYS, Biases, shown
+from vardi.study.schema import DEPENDS, OLD_KEYS, Biases, shown
 
 _POLARS = nw.Implementation.POLARS  # which holds rows in memory too
 A_SHARE = "a number from 0 to 1"
@@ -45,9 +45,6 @@ class Columns:
             if bias is not None:
                 self._require_columns(key, f"The bias of {name!r}", bias)
                 self._require_positive(key, name, bias)
-            if isinstance(bias, ParametricBias) and self.engine != "memory":
-                remedy = f'which need rows in memory, and these are left to {self.engine}: engine = "memory".'
-                self.problems.add(key, f"The bias of {name!r} has parameters, {remedy}")
 
     def require_own(self, places: dict[Data, Key], label: str | None) -> None:
         """Note columns of labels, counts and ids that are not there, or are of no use as such."""
@@ -73,6 +70,34 @@ class Columns:
         if len(set(given)) < len(given):
             self.problems.add(key, "A variable is there twice.")
         return tuple(given)
+
+    def depends(self, document: dict[str, Any], samples: Sequence[str]) -> dict[str, Any]:
+        """Return how rows depend on one another, or note columns that are not there and sizes that are none."""
+        found: dict[str, Any] = {}
+        for what in DEPENDS:
+            column = document.get(what)
+            if column is None:
+                continue
+            if not isinstance(column, str) or not column:
+                self.problems.add((what,), f"{what} is the name of a column, and here it is {shown(column)}.")
+                continue
+            for data, own in self.schemas.items():
+                if column not in own:
+                    self.problems.add((what,), f"{data} has no column {column!r}.{suggest(column, own)}")
+                    break
+            else:
+                found[what] = column
+        sizes = document.get("population")
+        if sizes is None:
+            return found
+        by_name = sizes if isinstance(sizes, dict) else {"": sizes}
+        for name, size in by_name.items():
+            key = ("population", name) if name else ("population",)
+            if name and name not in samples:
+                self.problems.add(key, f"There is no sample {name!r}.{suggest(name, samples)}")
+            if not isinstance(size, int | float) or isinstance(size, bool) or size <= 0:
+                self.problems.add(key, f"population is how many units a sample was drawn from, not {shown(size)}.")
+        return found | {"population": sizes}
 
     def known(self, document: dict[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
         """Return what is known of the population; the table goes by one name, and former ones say so."""

@@ -101,7 +101,9 @@ def parse(text: str, path: Path) -> Study:
     columns.require_own(places, label)
     texts = {name: text for name, (_, text) in biases.items()}
     variables, known = columns.variables(document), columns.known(document, texts)
-    study = Study(path, declared.title(), tuple(places), texts, label, variables, engine, known, columns.notes())
+    depends = columns.depends(document, list(texts))
+    title, notes = declared.title(), columns.notes()
+    study = Study(path, title, tuple(places), texts, label, variables, engine, known, notes, depends)
     problems.require_none()
     return study
 

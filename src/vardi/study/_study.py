@@ -50,6 +50,8 @@ class Study:
         What is known of the population.
     notes : tuple of str
         What is odd about its columns, and may be meant.
+    depends : mapping
+        How rows depend on one another: clusters, series, strata, population, as `vardi.debias` takes them.
     """
 
     path: Path
@@ -61,6 +63,7 @@ class Study:
     engine: Engine = "memory"
     known: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    depends: Mapping[str, Any] = field(default_factory=dict)
 
     def open(self) -> OpenStudy:
         """Open the data: read them into memory, or leave them where they are and make the queries."""
@@ -153,7 +156,8 @@ class OpenStudy:
         with warnings.catch_warnings():
             if self._are_named:  # by which units are told apart better than by their rows
                 warnings.simplefilter("ignore", SharedUnitsWarning)
-            fitted = debias(self.samples, self.study.biases, source=self.source, counts=self._counts(), known=known)
+            options = {"source": self.source, "counts": self._counts(), "known": known, **self.study.depends}
+            fitted = debias(self.samples, self.study.biases, **options)
         if self._are_named:
             self._warn_of_shared_ids()
         return fitted

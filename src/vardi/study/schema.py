@@ -12,7 +12,8 @@ from vardi.study._engines import require_table
 from vardi.study._locate import Key
 from vardi.study._problems import Problems, printable
 
-KEYS = ("title", "sources", "pool", "biases", "states", "variables", "engine", "known")
+DEPENDS = ("clusters", "series", "strata")
+KEYS = ("title", "sources", "pool", "biases", "states", "variables", "engine", "known", *DEPENDS, "population")
 OLD_KEYS = ("shares", "known_shares")
 SOURCE_KEYS = ("data", "table", "bias", "counts", "id")
 POOL_KEYS = ("data", "table", "source", "counts", "id")

@@ -10,6 +10,7 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.dependence import (
+    in_words,
     missing_labels,
     no_column,
     refuse_together,
@@ -45,6 +46,11 @@ class EngineDependence:
     strata: str | None
     remaining: Floats
     named: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def words(self) -> str:
+        """How rows depend on one another."""
+        return in_words(self.named, None, None)
 
     @property
     def in_units(self) -> bool:
