@@ -171,8 +171,9 @@ def _by_sample(pool: Pool, given: Mapping[Name, Any], what: str) -> list[NDArray
                 expected=(len(frame),),
                 got=piece.shape,
             )
-        pieces.append(np.asarray(piece).astype(object))
-    return pieces
+        pieces.append(np.asarray(piece))
+    one_kind = len({piece.dtype.kind for piece in pieces}) == 1
+    return pieces if one_kind else [piece.astype(object) for piece in pieces]
 
 
 def no_column(column: str, known: Sequence[str], what: str) -> MismatchError:
