@@ -139,7 +139,7 @@ class Account:
         """How rows depend on one another, and what those of a series are worth, in words."""
         sizes = {sample.name: sample.rows for sample in self.samples}
         worth = listed(f"{number:,.0f} of {sizes[name]:,.0f} in {name}" for name, number in self.in_time.items())
-        return f"{self.depends}: worth {worth}" if worth else self.depends
+        return f"{self.depends}: worth {worth}" if self.in_time else self.depends
 
     @property
     def conclusion(self) -> Conclusion:
