@@ -22,12 +22,13 @@ N = (150, 250)
 
 @dataclass(frozen=True)
 class Asked:
-    """A fit, what stands for its functions x and y, and how its rows are asked for."""
+    """A fit, what stands for its functions x and y and its domains g, and how its rows are asked for."""
 
     fit: vardi.DebiasedSample
     x: Any
     y: Any
     new: Any
+    g: Any = "g"
 
 
 def rows(rng):
@@ -39,6 +40,7 @@ def data():
     """Return rows of two samples as one frame."""
     x, y = rows(np.random.default_rng(0))
     found = pl.DataFrame({"x": x, "y": y, "s": np.repeat(["plain", "seen"], N), "id": np.arange(len(x))})
+    found = found.with_columns(g=pl.Series(list("bca")).gather(found["id"] % 7 % 3), h=pl.col("id") % 2)
     return found.sort("s", "x")  # DuckDB has no order of its own
 
 
@@ -92,12 +94,12 @@ def conditions(data, part, monkeypatch=None):
 def matrix(data, part, form):
     """The same rows as a matrix of biases, with a column that no sample was drawn from for a known value."""
     x, y = data["x"].to_numpy(), data["y"].to_numpy()
-    source = np.repeat([0, 1], N)
+    source, g = np.repeat([0, 1], N), data["g"].to_numpy()
     omega = np.column_stack([np.ones(len(x)), x, (x > 4).astype(float)])
     if form == "windows":
         low, high = np.array([-np.inf, 1.0, 4.0]), np.array([np.inf, np.inf, np.inf])
         kept = (source == 0) | (x >= 1.0)
-        x, y, source = x[kept], y[kept], source[kept]
+        x, y, source, g = x[kept], y[kept], source[kept], g[kept]
         omega = vardi.Windows(x, low, high)
     known = {"beyond": (KNOWN["x > 4"])} if part == "known values" else None
     given = {
@@ -107,18 +109,18 @@ def matrix(data, part, form):
         "windows, dense": lambda: omega.toarray().astype(float),
         "blocks": lambda: lambda: (omega[start : start + 64] for start in range(0, len(omega), 64)),
     }
-    return given, omega, source, known, x, y
+    return given, omega, source, known, x, y, g
 
 
 def of_matrix(data, part, form, monkeypatch=None):
     base = "windows" if form.startswith("windows") else form
-    given, _, source, known, x, y = matrix(data, part, base)
+    given, _, source, known, x, y, g = matrix(data, part, base)
     if form == "blocks" and monkeypatch is not None:
         monkeypatch.setattr(blocks, "MAX_NUMBERS_IN_MEMORY", 0)
         monkeypatch.setattr(choose, "MAX_NUMBERS_IN_MEMORY", 0)
     fit = vardi.debias_matrix(given[form](), source, names=["plain", "seen", "beyond"], known=known)
     new = np.array([[1.0, 0.7, 0.0], [1.0, 5.0, 1.0]]) if base != "windows" else np.array([[1.0, 1, 0], [1.0, 1, 1]])
-    return Asked(fit, x, y, new)
+    return Asked(fit, x, y, new, g)
 
 
 def build(holder, data, part, monkeypatch):
@@ -190,6 +192,48 @@ def arithmetic(asked):
         [asked.x, asked.y] if isinstance(asked.x, str) else np.column_stack([asked.x, asked.y])
     )
     return numbers(*map(of_estimate, (x - y, x / y, x * y, both[0] - both[1], both[0] / both[1])))
+
+
+def totals(asked):
+    fit, x, y = asked.fit, asked.x, asked.y
+    found = [
+        fit.total(y, size=1000),
+        fit.total(y, size=(1000, 50)),
+        fit.total(y, size=fit.expectation(x) * 1000),
+        fit.total(y, relative_to=(x, 3000)),
+        fit.total(y, relative_to=(x, (3000, 100))),
+    ]
+    return numbers(*map(of_estimate, found), of_estimate(found[1] - found[4]))
+
+
+def domains(asked):
+    fit, x, y, g = asked.fit, asked.x, asked.y, asked.g
+    share = "x > 3" if isinstance(x, str) else (x > 3).astype(float)
+    tables = [
+        fit.expectation(y, by=g),
+        fit.expectation(share, by=g),
+        fit.proportions(g),
+        fit.total(y, size=1000, by=g),
+        fit.total(share, size=1000, by=g),
+        fit.total(y, size=(1000, 50), by=g),
+        fit.total(y, relative_to=(x, 3000), by=g),
+    ]
+    if isinstance(g, str):
+        tables += [fit.expectation(y, by=["g", "h"]), fit.proportions(g, by="h")]
+    found = [of_estimates(table.values()) for table in tables]
+    assert all(list(table) == sorted(table) for table in tables)
+    cdf = fit.cdf(y, by=g)["c"]
+    band = cdf.band(draws=200)
+    curve = [
+        of_estimates(cdf([2.0, 3.0])),
+        of_estimate(cdf.quantile(0.3)),
+        band.x,
+        band.value,
+        band.low,
+        band.high,
+        cdf.x,
+    ]
+    return numbers(*found, of_estimate(tables[0]["a"] - tables[0]["c"]), tables[0].joint.covariance, *curve)
 
 
 def normalisers(asked):
@@ -298,6 +342,8 @@ ANSWERS = {
     "weights": weights,
     "means": means,
     "means of arrays": means_of_arrays,
+    "totals": totals,
+    "domains": domains,
     "arithmetic": arithmetic,
     "normalisers": normalisers,
     "distribution": distribution,
