@@ -153,14 +153,18 @@ class Averages(Weighted):
 
         Examples
         --------
+        >>> import numpy as np
         >>> import pandas as pd
         >>> import vardi
-        >>> farms = pd.DataFrame({"acres": [120.0, 40.0, 260.0, 80.0], "cows": [30.0, 6.0, 70.0, 25.0]})
+        >>> rng = np.random.default_rng(0)
+        >>> acres = rng.gamma(4.0, 50.0, size=100)
+        >>> farms = pd.DataFrame({"acres": acres, "cows": rng.poisson(acres / 4.0)})
         >>> fit = vardi.debias({"by acres": farms}, {"by acres": "acres"})
-        >>> print(fit.total("cows", relative_to=("acres", 50_000)))
-        12266 ± 1647 (95%: 7024 to 17507)
+        >>> cows = fit.total("cows", relative_to=("acres", 50_000))
+        >>> print(cows)
+        12779 ± 196 (95%: 12379 to 13179)
         >>> print(round((farms["cows"] / farms["acres"]).mean() * 50_000))  # Hansen and Hurwitz
-        12266
+        12779
         """
         if (size is None) == (relative_to is None):
             given = "neither was given" if size is None else "both were given"
@@ -170,32 +174,18 @@ class Averages(Weighted):
                 expected=("size", "relative_to"),
                 got=() if size is None else ("size", "relative_to"),
             )
-        if relative_to is None:
-            factor = self._known_number(size, "size", level)
-        else:
-            if not isinstance(relative_to, tuple | list) or len(relative_to) != 2:
-                raise MismatchError(
-                    f"relative_to is {relative_to!r}. Give a column and its total over the population, as in "
-                    'relative_to=("votes", 116.2e6).',
-                    expected=("(column, total)",),
-                    got=(type(relative_to).__name__,),
-                )
-            column, known = relative_to
-            mean = self.expectation(column, level)
-            if not mean.value:
-                raise MismatchError(
-                    f"The mean of {_called(column)} is 0, so that nothing can be told relative to its total. Give a "
-                    "column that is positive.",
-                    expected=("a mean other than 0",),
-                    got=(0.0,),
-                )
-            total = self._known_number(known, f"total of {_called(column)}", level)
-            if by is None:
-                return self.expectation(values, level) / mean * total
-            factor = total / mean
-        if by is None:
-            return self.expectation(values, level) * factor
-        return self._in_domains(values, By.of(by), "total", level, base=0, factor=factor)
+        known, mean = (
+            (self._known_number(size, "size", level), None)
+            if relative_to is None
+            else self._known_total(relative_to, level)
+        )
+        if by is not None:
+            factor = known if mean is None else known / mean
+            return self._in_domains(values, By.of(by), "total", level, base=0, factor=factor)
+        found = self._mean(values, level)
+        found = (found if mean is None else found / mean) * known
+        warn_of_doubt(self.names, [f"the total of {_called(values)!r}"], [found.law])
+        return found
 
     @overload
     def cdf(self, column: Function, *, by: None = None) -> DebiasedCdf: ...
@@ -212,6 +202,10 @@ class Averages(Weighted):
         told = By.of(by)
         keys, steps = self.held.steps_by_domain(column, told)
         return ByDomain(told, keys, lambda j: DebiasedCdf(tangent, steps(j)))
+
+    def _mean(self, values: Function, level: float) -> Estimate:
+        """Return a mean, of which nothing is said."""
+        return self.held.tangent.estimates(self.held.functions(values), level)[0]
 
     def _means(self, functions: Any, named: Sequence[Any], level: float) -> Estimates:
         """Return means of functions, of which some are named, with a word where errors rest on few rows."""
@@ -241,6 +235,26 @@ class Averages(Weighted):
         of, told = (_called(values), by.columns) if values is not None else (by.columns[base:], by.columns[:base])
         of, within = of if isinstance(of, str) else ", ".join(of), f" by {', '.join(told)}" if told else ""
         return Domains(f"{what} of {of}{within}", by, keys, found)
+
+    def _known_total(self, relative_to: Any, level: float) -> tuple[float | Estimate, Estimate]:
+        """Return the known total of a column, and its mean."""
+        if not isinstance(relative_to, tuple | list) or len(relative_to) != 2:
+            raise MismatchError(
+                f"relative_to is {relative_to!r}. Give a column and its total over the population, as in "
+                'relative_to=("votes", 116.2e6).',
+                expected=("(column, total)",),
+                got=(type(relative_to).__name__,),
+            )
+        column, total = relative_to
+        mean = self._mean(column, level)
+        if not mean.value:
+            raise MismatchError(
+                f"The mean of {_called(column)!r} is 0, so nothing can be told relative to its total. Give a column "
+                "that is positive.",
+                expected=("a mean other than 0",),
+                got=(0.0,),
+            )
+        return self._known_number(total, f"total of {_called(column)}", level), mean
 
     def _known_number(self, given: Any, what: str, level: float) -> float | Estimate:
         """Return a known size or total: a number, or an estimate of this fit or apart from it."""
