@@ -179,10 +179,10 @@ class Influence:
         """What is moved by known values, and by numbers that were measured apart: of shape (r, m)."""
         return np.vstack([self.beyond / self.measure.n, *self.outside.values()])
 
-    def laws(self, spread: Spread) -> list[Student]:
+    def laws(self, spread: Spread, *, tails: bool = True) -> list[Student]:
         """Return what intervals of the estimates are made by: Student's t, and how heavy the tail is, if it may be."""
         df = spread.df
-        suspect = (spread.kurtosis > LIGHT) & (df < SETTLED)
+        suspect = (spread.kurtosis > LIGHT) & (df < SETTLED) & tails
         most = spread.within.argmax(axis=0) if len(spread.within) == len(self.measure.sizes) else -np.ones(len(suspect))
         return [
             Student(float(own), self.measure.tail(self.values, j) if suspect[j] else math.nan, int(most[j]))

@@ -307,7 +307,7 @@ class NarwhalsFrame(Frame):
         if isinstance(dtype, nw.Enum):
             return list(dtype.categories)
         if dtype == nw.Categorical and self._data.implementation.is_pandas_like():
-            return self._data.get_column(name).cat.get_categories().to_list()
+            return list(self._data.get_column(name).to_native().cat.categories)
         return None
 
     def take(self, indices: Any) -> Any:

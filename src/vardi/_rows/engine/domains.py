@@ -217,7 +217,7 @@ def missing_by_domain(parts: Sequence[Part], by: By, keys: Sequence[Key], column
             if name in part.schema
         }
         for key, row in _by_domain(part, by.columns, asked) if asked and by.columns else []:
-            found[key] = found.get(key, 0.0) + sum(row.values())
+            found[key] = found.get(key, 0.0) + sum(map(float, row.values()))
     return np.array([found[key] for key in keys])
 
 
