@@ -170,7 +170,8 @@ def _answering(formula: str, known: Sequence[str]) -> Iterator[None]:
     from formulaic.errors import FormulaicError
 
     try:
-        yield
+        with np.errstate(all="ignore"):  # what is not finite is found by our checks
+            yield
     except FormulaicError as error:
         first = re.sub(r"\x1b?\[[\d;]*m|[⧛⧚]", "", str(error)).strip().splitlines()[0]
         name = UNKNOWN.search(str(error))
