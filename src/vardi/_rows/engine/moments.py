@@ -21,7 +21,7 @@ import numpy as np
 
 from vardi._inputs.engine.part import PREFIX, Change, Part, with_columns
 from vardi._rows.contract import Coordinates, Deviations, Evenness, Means, Moments
-from vardi._rows.engine.functions import EngineFunction, EngineValues
+from vardi._rows.engine.functions import ZERO, EngineFunction, EngineValues
 from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.point import EnginePoint
 from vardi._rows.variance import BIN, NOTHING, Spread, hill, unit_of
@@ -307,7 +307,7 @@ class EngineMoments:
     def _phi(self, part: Part, influence: EngineValues, j: int) -> nw.Expr:
         point, b = self.point, influence.b[:, j]
         constant = float(point.weight_of_epsilon @ b[self.coordinates.epsilon]) - float(influence.eta[j])
-        used = np.flatnonzero(influence.coefficients[:, j]).tolist()
+        used = [a for a in np.flatnonzero(influence.coefficients[:, j]).tolist() if influence.functions[a] is not ZERO]
         terms = [_times(influence.functions[a](part), float(influence.coefficients[a, j])) for a in used]
         f = total([*terms, nw.lit(constant)]) if terms else nw.lit(constant)
         moved = [point.x(i) * float(b[i]) for i in point.active.tolist() if b[i]]
