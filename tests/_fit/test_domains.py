@@ -295,6 +295,8 @@ def test_labels_of_another_length_and_by_of_engines(fit, samples):
         vardi.debias(lazy_polars(samples), BIASES).expectation("y", by=np.repeat(["a"], 400))
     with pytest.raises(vardi.MismatchError, match="^by= of proportions came as labels"):
         fit.proportions("region", by=np.repeat(["a"], 400))
+    with pytest.raises(vardi.MismatchError, match="^The proportions of 'region' are asked by 'region' itself"):
+        fit.proportions("region", by=["year", "region"])
     matrix = vardi.debias_matrix(np.ones((4, 1)), [0, 0, 0, 0])
     with pytest.raises(vardi.MismatchError, match="give a label for each row"):
         matrix.expectation(np.arange(4.0), by="region")
@@ -347,6 +349,30 @@ def test_a_labelled_frame_of_an_engine_may_be_asked_by_its_label(samples):
     memory = vardi.debias(pool, BIASES, source="s").expectation("y", by="s")
     engine = vardi.debias(pl.from_pandas(pool).lazy(), BIASES, source="s").expectation("y", by="s")
     close([numbers(a) for a in engine.values()], [numbers(a) for a in memory.values()], rtol=1e-8)
+
+
+@pytest.mark.parametrize("place", ["polars", "duckdb"])
+def test_labels_of_any_kind_are_the_same_in_engines(samples, place):
+    kinds = {
+        "flag": lambda frame: frame["x"] > 3.0,
+        "number": lambda frame: (frame["year"] - 2019) / 3.0,
+        "whole": lambda frame: frame["year"],
+        "day": lambda frame: pd.to_datetime(frame["year"].astype(str) + "-03-01"),
+        "odd name, it's": lambda frame: frame["region"] + "'\"` ",
+    }
+    frames = {
+        name: frame.assign(**{kind: make(frame) for kind, make in kinds.items()}) for name, frame in samples.items()
+    }
+    memory, engine = (vardi.debias(PLACES[one](frames), BIASES) for one in ("memory", place))
+    for kind in kinds:
+        one, other = memory.expectation("y", by=kind), engine.expectation("y", by=kind)
+        assert list(one) == list(other)
+        close([numbers(a) for a in other.values()], [numbers(a) for a in one.values()], rtol=1e-8)
+        close(
+            [numbers(a) for a in engine.proportions(kind).values()],
+            [numbers(a) for a in memory.proportions(kind).values()],
+            rtol=1e-8,
+        )
 
 
 def test_an_enum_of_an_engine_keeps_its_order(samples):

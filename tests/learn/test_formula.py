@@ -83,6 +83,8 @@ def test_transforms_odd_names_interactions_and_outcomes_by_expression(fit, sampl
     same(found, inference(fit, LinearRegression(), X, pool["y"].to_numpy()))
     shares = inference(fit, LogisticRegression(C=np.inf), "answer == 'yes' ~ x")
     same(shares, inference(fit, LogisticRegression(C=np.inf), ["x"], "answer == 'yes'"))
+    squares = inference(fit, LinearRegression(), "`odd name` ~ x")
+    same(squares, inference(fit, LinearRegression(), ["x"], "odd name"))
     spline = inference(fit, LinearRegression(), "y ~ bs(x, df=4)")
     assert len(spline) == 5
 

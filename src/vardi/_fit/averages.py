@@ -109,7 +109,16 @@ class Averages(Weighted):
                 expected=("column", "list of columns"),
                 got=(type(by).__name__,),
             )
-        both = within + By.of(column)
+        of = By.of(column)
+        twice = [name for name in of.columns if name in within.columns]
+        if twice:
+            raise MismatchError(
+                f"The proportions of {twice[0]!r} are asked by {twice[0]!r} itself, in whose domains they are 0 and 1. "
+                "Leave it out of one of the two.",
+                expected=("other columns",),
+                got=tuple(twice),
+            )
+        both = within + of
         return self._in_domains(None, both, "share", level, base=len(within.columns), whole=True)
 
     @overload

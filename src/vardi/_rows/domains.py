@@ -17,6 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
+from vardi._machine.memory import require_memory
 from vardi._rows.contract import Evenness
 from vardi._rows.weighted import WeightedRows
 from vardi._types import Floats, Integers
@@ -139,6 +140,11 @@ class RowDomains:
     def functions(self, places: Integers) -> Floats:
         """Return h of some domains, of shape (n, m)."""
         found = self.sums
+        require_memory(
+            3 * 8 * len(self.values) * len(places),
+            f"The influence of {len(self.values):,} rows on {len(places)} domains",
+            "Ask for differences of two domains in place of the covariance of all.",
+        )
         base_of_rows = np.where(self.codes < 0, -1, self.base[self.codes])
         event = (self.codes[:, None] == places) * self.values[:, None]
         inside = base_of_rows[:, None] == self.base[places]

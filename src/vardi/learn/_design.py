@@ -120,6 +120,7 @@ def _complete(gaps: Mapping[str, NDArray[np.bool_]], missing: Missing) -> tuple[
 def _of_formula(fit: DebiasedSample, formula: str, y: Any, missing: Missing) -> Design:
     """Return the design of a formula: what y may be on its left, and formulaic's language on its right."""
     left, right = (side.strip() for side in formula.split("~", 1))
+    left = left[1:-1] if re.fullmatch("`[^`]+`", left) else left
     if bool(left) == (y is not None):
         raise MismatchError(
             f"The formula {formula!r} has {'an' if left else 'no'} outcome, and y is {'given' if left else 'not'}. "

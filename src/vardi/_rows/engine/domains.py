@@ -217,7 +217,7 @@ def missing_by_domain(parts: Sequence[Part], by: By, keys: Sequence[Key], column
             if name in part.schema
         }
         for key, row in _by_domain(part, by.columns, asked) if asked and by.columns else []:
-            found[key] = found.get(key, 0.0) + sum(map(float, row.values()))
+            found[key] = found.get(key, 0.0) + sum(row.values())
     return np.array([found[key] for key in keys])
 
 
@@ -243,4 +243,12 @@ def _by_domain(
         return grouped.head(MOST_DOMAINS + 1)
 
     rows = part.ask(query).rows(named=True)
-    return [(tuple(row[name] for name in columns), {name: row[f"{PREFIX}{name}"] for name in asked}) for row in rows]
+    return [
+        (tuple(row[name] for name in columns), {name: _number(row[f"{PREFIX}{name}"]) for name in asked})
+        for row in rows
+    ]
+
+
+def _number(value: Any) -> float:
+    """Return what an engine answers as a number: a sum of nothing but nulls is none."""
+    return math.nan if value is None else float(value)
