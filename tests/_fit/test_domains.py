@@ -126,7 +126,27 @@ def test_known_shares_of_the_domains_are_known(samples):
     fit = vardi.debias(samples, BIASES, known={"region": {"N": 0.3, "S": 0.2, "W": 0.5}})
     table = fit.proportions("region")
     assert str(table["N"]) == "0.3 (known, but for rounding)"
+    assert str(table).splitlines()[2].split() == ["N", "0.3", "-", "known"]
     assert fit.expectation("y", by="region")["N"].stderr > 0
+
+
+def test_a_domain_of_one_row_has_no_error_and_says_so(samples):
+    frames = {**samples, "plain": samples["plain"].assign(region=["E", *samples["plain"]["region"][1:]])}
+    for place in ("memory", "polars"):
+        fit = vardi.debias(PLACES[place](frames), BIASES)
+        with pytest.warns(
+            vardi.WeakOverlapWarning, match="^No standard error is given for the mean where region = 'E'"
+        ):
+            table = fit.expectation("y", by="region")
+        assert table["E"].value == pytest.approx(frames["plain"]["y"][0])
+        assert np.isnan(table["E"].stderr)
+        assert "too few rows" in str(table["E"])
+        assert str(table).splitlines()[2].split()[2:] == ["-", "-"]
+        assert (
+            0.0
+            <= fit.expectation("y > 4", by="region")["E"].interval[0]
+            < fit.expectation("y > 4", by="region")["E"].interval[1]
+        )
 
 
 # ---------------------------------------------------------------- distributions

@@ -158,7 +158,9 @@ class Domains(ByDomain[Estimate]):
         for domain, j in list(self._places.items())[:most]:
             one = found.plain(j)
             names = [str(value) for value in (domain if isinstance(domain, tuple) else (domain,))]
-            if math.isnan(one.stderr) or not one.stderr:
+            if isinstance(one.law, Declared):
+                numbers = [f"{one.value:.6g}", "-", "known"]
+            elif math.isnan(one.stderr) or not one.stderr:
                 numbers = [f"{one.value:.4g}", "-" if one.stderr else "0", "-"]
             else:
                 value, stderr, low, high = with_digits_of(one.stderr, one.value, one.stderr, *one.interval)
@@ -257,7 +259,7 @@ def _law(
         return student, math.nan if student.df < REFUSED else error
     times = 1.0 if factor is None else factor
     if sums.is_constant(j) and not sums.is_share(j):
-        return Student(), 0.0
+        return (Student(), 0.0) if sums.rows[j] > 1 else (Student(0.0), math.nan)  # one row says nothing of others
     if is_fixed:
         return Declared(), error
     if not sums.is_share(j):
