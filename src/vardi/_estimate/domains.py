@@ -104,11 +104,11 @@ class Domains(ByDomain[Estimate]):
     >>> widths = fit.expectation("width", by="kind")
     >>> print(widths)
     mean of width by kind
-    kind   estimate  error   95% interval
-    fir        3.09   0.14   2.81 to 3.36
-    larch      2.98   0.14   2.70 to 3.27
+    kind   estimate  error  95% interval
+    fir        2.92   0.18  2.53 to 3.31
+    larch      3.09   0.14  2.80 to 3.38
     >>> print(widths["fir"] - widths["larch"])
-    0.10 ± 0.20 (95%: -0.29 to 0.50)
+    -0.17 ± 0.23 (95%: -0.64 to 0.29)
     """
 
     def __init__(
