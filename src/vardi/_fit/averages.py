@@ -241,8 +241,9 @@ class Averages(Weighted):
         keys, domains = self.held.domains(values, by, base, whole=whole)
         found = found_in_domains(self.held.tangent, domains, level, factor)
         warn_of_doubt(self.names, [f"the {what} where {by.said(key)}" for key in keys], found.laws)
-        of, told = (_called(values), by.columns) if values is not None else (by.columns[base:], by.columns[:base])
-        of, within = of if isinstance(of, str) else ", ".join(of), f" by {', '.join(told)}" if told else ""
+        told = by.columns if values is not None else by.columns[:base]
+        of = _called(values) if values is not None else ", ".join(by.columns[base:])
+        within = f" by {', '.join(told)}" if told else ""
         return Domains(f"{what} of {of}{within}", by, keys, found)
 
     def _known_total(self, relative_to: Any, level: float) -> tuple[float | Estimate, Estimate]:

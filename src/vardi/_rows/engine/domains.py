@@ -100,15 +100,11 @@ class EngineDomains:
 
     def against(self, places: Integers, functions: Sequence[EngineFunction]) -> Floats:
         """Return sum_i c_i r_i h_i x_i, of shape (d, m)."""
-        return self._against[:, places]
+        return self._products[0][:, places]
 
     def naive(self, places: Integers, functions: Sequence[EngineFunction]) -> Floats:
         """Return sum_i c_i (r_i h_i)^2: n^2 times the variance, were the weights known."""
         return self._products[1][places]
-
-    @property
-    def _against(self) -> Floats:
-        return self._products[0]
 
     @cached_property
     def _products(self) -> tuple[Floats, Floats]:
@@ -146,8 +142,6 @@ class EngineDomains:
         self, part: Part, asked: Mapping[str, nw.Expr], *changes: Change | None
     ) -> list[tuple[int, dict[str, Any]]]:
         """Ask for aggregates by domain: the place of each, and its numbers."""
-        if not self.by.columns:
-            return [(0, part.aggregates(asked, self.at.point, *changes))]
         found = _by_domain(part, self.by.columns, asked, self.at.point, *changes)
         return [(self._place[key], row) for key, row in found if key in self._place]
 
@@ -187,8 +181,6 @@ def domains_of(parts: Sequence[Part], by: By, mixed: Mapping[str, str], *, whole
     """
     if by.labels is not None:
         raise needs_rows("An answer by labels that are not a column")
-    if not by.columns:
-        return ((),)
     schemas = [part.schema for part in parts]
     for name in by.columns:
         require_column(name, schemas, mixed)
@@ -216,7 +208,7 @@ def missing_by_domain(parts: Sequence[Part], by: By, keys: Sequence[Key], column
             for name in columns
             if name in part.schema
         }
-        for key, row in _by_domain(part, by.columns, asked) if asked and by.columns else []:
+        for key, row in _by_domain(part, by.columns, asked) if asked else []:
             found[key] = found.get(key, 0.0) + sum(row.values())
     return np.array([found[key] for key in keys])
 
