@@ -22,12 +22,13 @@ N = (150, 250)
 
 @dataclass(frozen=True)
 class Asked:
-    """A fit, what stands for its functions x and y, and how its rows are asked for."""
+    """A fit, what stands for its functions x and y and its domains g, and how its rows are asked for."""
 
     fit: vardi.DebiasedSample
     x: Any
     y: Any
     new: Any
+    g: Any = "g"
 
 
 def rows(rng):
@@ -40,7 +41,8 @@ def data():
     x, y = rows(np.random.default_rng(0))
     place = np.arange(len(x))
     found = pl.DataFrame({"x": x, "y": y, "s": np.repeat(["plain", "seen"], N), "id": place})
-    found = found.with_columns(g=pl.Series(place % 37), t=pl.Series((place * 7919) % 10007))  # clusters span samples
+    found = found.with_columns(g=pl.Series(list("bca")).gather(found["id"] % 7 % 3), h=pl.col("id") % 2)
+    found = found.with_columns(c=pl.Series(place % 37), t=pl.Series((place * 7919) % 10007))  # clusters span samples
     return found.sort("s", "x")  # DuckDB has no order of its own
 
 
@@ -55,7 +57,7 @@ def declared(part):
 
 def depending(depends, data=None):
     """Return how rows depend on one another, by names of columns or by what these hold."""
-    name = {"independent": None, "clusters": "g", "series": "t"}[depends]
+    name = {"independent": None, "clusters": "c", "series": "t"}[depends]
     return {} if name is None else {depends: name if data is None else data[name].to_numpy()}
 
 
@@ -121,13 +123,14 @@ def matrix(data, part, form):
 def of_matrix(data, part, form, depends, monkeypatch=None):
     base = "windows" if form.startswith("windows") else form
     given, data, source, known, x, y = matrix(data, part, base)
+    g = data["g"].to_numpy()
     if form == "blocks" and monkeypatch is not None:
         monkeypatch.setattr(blocks, "MAX_NUMBERS_IN_MEMORY", 0)
         monkeypatch.setattr(choose, "MAX_NUMBERS_IN_MEMORY", 0)
     options = {"names": ["plain", "seen", "beyond"], "known": known, **depending(depends, data)}
     fit = vardi.debias_matrix(given[form](), source, **options)
     new = np.array([[1.0, 0.7, 0.0], [1.0, 5.0, 1.0]]) if base != "windows" else np.array([[1.0, 1, 0], [1.0, 1, 1]])
-    return Asked(fit, x, y, new)
+    return Asked(fit, x, y, new, g)
 
 
 def build(holder, data, part, monkeypatch, depends="independent"):
@@ -200,6 +203,48 @@ def arithmetic(asked):
         [asked.x, asked.y] if isinstance(asked.x, str) else np.column_stack([asked.x, asked.y])
     )
     return numbers(*map(of_estimate, (x - y, x / y, x * y, both[0] - both[1], both[0] / both[1])))
+
+
+def totals(asked):
+    fit, x, y = asked.fit, asked.x, asked.y
+    found = [
+        fit.total(y, size=1000),
+        fit.total(y, size=(1000, 50)),
+        fit.total(y, size=fit.expectation(x) * 1000),
+        fit.total(y, relative_to=(x, 3000)),
+        fit.total(y, relative_to=(x, (3000, 100))),
+    ]
+    return numbers(*map(of_estimate, found), of_estimate(found[1] - found[4]))
+
+
+def domains(asked):
+    fit, x, y, g = asked.fit, asked.x, asked.y, asked.g
+    share = "x > 3" if isinstance(x, str) else (x > 3).astype(float)
+    tables = [
+        fit.expectation(y, by=g),
+        fit.expectation(share, by=g),
+        fit.proportions(g),
+        fit.total(y, size=1000, by=g),
+        fit.total(share, size=1000, by=g),
+        fit.total(y, size=(1000, 50), by=g),
+        fit.total(y, relative_to=(x, 3000), by=g),
+    ]
+    if isinstance(g, str):
+        tables += [fit.expectation(y, by=["g", "h"]), fit.proportions(g, by="h")]
+    found = [of_estimates(table.values()) for table in tables]
+    assert all(list(table) == sorted(table) for table in tables)
+    cdf = fit.cdf(y, by=g)["c"]
+    band = cdf.band(draws=200)
+    curve = [
+        of_estimates(cdf([2.0, 3.0])),
+        of_estimate(cdf.quantile(0.3)),
+        band.x,
+        band.value,
+        band.low,
+        band.high,
+        cdf.x,
+    ]
+    return numbers(*found, of_estimate(tables[0]["a"] - tables[0]["c"]), tables[0].joint.covariance, *curve)
 
 
 def normalisers(asked):
@@ -308,6 +353,8 @@ ANSWERS = {
     "weights": weights,
     "means": means,
     "means of arrays": means_of_arrays,
+    "totals": totals,
+    "domains": domains,
     "arithmetic": arithmetic,
     "normalisers": normalisers,
     "distribution": distribution,

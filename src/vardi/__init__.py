@@ -9,6 +9,7 @@ from vardi._estimate.bias_check import BiasCheck
 from vardi._estimate.bootstrap import Bootstrap
 from vardi._estimate.bounds import Bounds
 from vardi._estimate.cdf import Band, DebiasedCdf
+from vardi._estimate.domains import Domains
 from vardi._estimate.estimates import Estimate, Estimates
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.likelihood_ratio import LikelihoodRatio
@@ -91,6 +92,7 @@ __all__ = [
     "DebiasedResampler",
     "DebiasedSample",
     "Diagnostics",
+    "Domains",
     "DroppedSamplesWarning",
     "EmptySampleError",
     "EngineError",

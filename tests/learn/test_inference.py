@@ -388,7 +388,7 @@ def test_values_are_checked(fit):
     with pytest.raises(vardi.MissingValuesError, match=r"missing or infinite values: 'v' \(\d+\)") as caught:
         inference(fit, LinearRegression(), holes, "number")
     assert caught.value.columns == {"v": int(holes["v"].isna().sum())}
-    with pytest.raises(vardi.MissingValuesError, match="rows have no outcome y"):
+    with pytest.raises(vardi.MissingValuesError, match=r"rows have missing or infinite values: 'y' \(\d+\)"):
         inference(fit, LinearRegression(), ["x"], frame["number"].where(frame["v"] > 0))
     with pytest.raises(vardi.MismatchError, match="Feature 'word' holds .* Encode it as numbers"):
         inference(fit, LinearRegression(), pd.DataFrame({"word": ["a"] * len(fit)}), "number")

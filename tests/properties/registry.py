@@ -26,6 +26,7 @@ _PARAMETERS = FIT + "test_parameters_follow_the_unit_of_their_column"
 _AFFINE = ESTIMATE + "test_a_mean_follows_an_affine_map"
 _SEVERAL = ESTIMATE + "test_several_means_at_once_are_those_means"
 _ARITHMETIC = ESTIMATE + "test_arithmetic_of_estimates_is_that_of_their_functions"
+_DOMAINS = ESTIMATE + "test_domains_are_ratios_whose_totals_add_up"
 _LEVELS = ESTIMATE + "test_intervals_grow_with_their_level"
 _CDF = ESTIMATE + "test_a_cdf_rises_from_0_to_1_and_its_quantile_is_the_inverse"
 _BAND = ESTIMATE + "test_a_band_holds_its_function_and_grows_with_the_level"
@@ -108,7 +109,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     "DebiasedSample.identify": (_IDENTIFY,),
     "DebiasedSample.expectation": (_AFFINE, _ARITHMETIC),
     "DebiasedSample.expectations": (_SEVERAL,),
-    "DebiasedSample.cdf": (_CDF,),
+    **dict.fromkeys(["DebiasedSample.total", "DebiasedSample.proportions"], (_DOMAINS,)),
+    "DebiasedSample.cdf": (_CDF, _DOMAINS),
     **dict.fromkeys(
         [f"DebiasedSample.{name}" for name in ("normalisers", "log_normalisers", "log_omega_covariance")],
         (_NORMALISERS,),
@@ -142,6 +144,9 @@ TESTS: dict[str, tuple[str, ...]] = {
             *(f"Estimates.{name}" for name in ("stderr", "errors", "df", "laws", "interval", "influence", "level")),
         ],
         (_SEVERAL,),
+    ),
+    **dict.fromkeys(
+        ["Domains", *(f"Domains.{name}" for name in ("get", "items", "joint", "keys", "table", "values"))], (_DOMAINS,)
     ),
     **dict.fromkeys(["DebiasedCdf", *(f"DebiasedCdf.{name}" for name in ("quantile", "x", "heights"))], (_CDF,)),
     **dict.fromkeys(["Band", "Band.drawn", "DebiasedCdf.band"], (_BAND,)),

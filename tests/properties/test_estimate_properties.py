@@ -67,6 +67,26 @@ def test_arithmetic_of_estimates_is_that_of_their_functions(one, a):
     close([back.value, back.stderr], [x.value, x.stderr])
 
 
+@given(cases, st.floats(0.1, 1e6))
+@examples(15)
+def test_domains_are_ratios_whose_totals_add_up(one, size):
+    fit = one.fit()
+    means, shares = fit.expectation("y", by="g"), fit.proportions("g")
+    totals = fit.total("y", size=size, by="g")
+    for g, mean in means.items():
+        base = fit.expectation(f"g == '{g}'")
+        ratio = fit.expectation(f"y * (g == '{g}')") / base
+        close([mean.value, mean.stderr], [ratio.value, ratio.stderr], rtol=1e-9, atol=1e-10)
+        close([shares[g].value, shares[g].stderr], [base.value, base.stderr], rtol=1e-9)
+        close(fit.cdf("y", by="g")[g](0.0).value, (fit.expectation(f"y <= 0 and g == '{g}'") / base).value)
+    close(sum(share.value for share in shares.values()), 1.0)
+    close(sum(total.value for total in totals.values()), fit.total("y", size=size).value, atol=1e-9 * size)
+    assert list(means) == list(means.keys()) == sorted(one.pool["g"].unique())
+    assert means.get("none") is None
+    close(means.joint.values, [mean.value for mean in means.values()])
+    assert all(len(line) <= 80 for line in means.table().splitlines())
+
+
 @given(st.floats(-1e6, 1e6), st.floats(0.0, 1e6), st.floats(0.01, 0.98), st.floats(0.01, 0.98))
 @examples(40)
 def test_intervals_grow_with_their_level(value, stderr, first, second):

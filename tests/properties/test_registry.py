@@ -22,6 +22,7 @@ CLASSES = (
     "DebiasedResampler",
     "DebiasedSample",
     "Diagnostics",
+    "Domains",
     "Estimate",
     "Estimates",
     "GaussianMixture",

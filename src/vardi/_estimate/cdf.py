@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.intervals import quantile_of_normal
@@ -84,6 +85,8 @@ class Steps(Protocol):
     def x(self) -> Floats: ...
     @property
     def heights(self) -> Floats: ...
+    @property
+    def is_of_domain(self) -> bool: ...
     def grid(self, most: int, tail: float) -> tuple[Floats, Floats]: ...
     def below(self, points: Floats) -> Any: ...
     def before_last(self, value: float) -> float: ...
@@ -152,7 +155,9 @@ class DebiasedCdf:
     def __call__(self, t: Any, level: float = 0.95) -> Any:
         """Return F(t): an Estimate for a number, Estimates for several."""
         points = points_of(t)
-        estimates = self._tangent.estimates(self._steps.below(points), level)
+        functions = self._steps.below(points)
+        asked = self._tangent.ratios if self._steps.is_of_domain else self._tangent.estimates
+        estimates = asked(functions, level)
         return estimates[0] if np.ndim(t) == 0 else estimates
 
     def quantile(self, q: float, level: float = 0.95) -> Estimate:
@@ -231,14 +236,22 @@ class PoolSteps:
         The rows at the solution.
     values : ndarray of shape (n,)
         The function.
+    inside : ndarray of bool, optional
+        The rows of a domain, whose distribution it is; all rows by default.
     """
 
-    def __init__(self, rows: WeightedRows, values: Floats) -> None:
-        self._rows, self._values = rows, values
-        counts = rows.strata.counts
-        mass = rows.weights if counts is None else rows.weights * counts
-        self.x, place = np.unique(values, return_inverse=True)
-        self.heights = np.minimum(np.cumsum(np.bincount(place, mass)) / rows.n, 1.0)
+    def __init__(self, rows: WeightedRows, values: Floats, inside: NDArray[np.bool_] | None = None) -> None:
+        self._rows, self._values, self._inside = rows, values, inside
+        mass = rows.weights * rows.counts
+        kept = slice(None) if inside is None else inside
+        self._total = rows.n if inside is None else float(mass[inside].sum())
+        self.x, place = np.unique(values[kept], return_inverse=True)
+        self.heights = np.minimum(np.cumsum(np.bincount(place, mass[kept])) / self._total, 1.0)
+
+    @property
+    def is_of_domain(self) -> bool:
+        """Whether it is the distribution in a domain."""
+        return self._inside is not None
 
     def __str__(self) -> str:
         return f"{len(self.x)} steps from {self.x[0]:.4g} to {self.x[-1]:.4g}"
@@ -252,8 +265,9 @@ class PoolSteps:
         return self.x[chosen], self.heights[chosen]
 
     def below(self, points: Floats) -> Floats:
-        """Return whether the value of each row is at most each point."""
-        return (self._values[:, None] <= points).astype(np.float64)
+        """Return whether the value of each row is at most each point; of a domain, whose rows are the last function."""
+        below = (self._values[:, None] <= points).astype(np.float64)
+        return below if self._inside is None else np.column_stack([below, np.ones(len(below))]) * self._inside[:, None]
 
     def before_last(self, value: float) -> float:
         """Return a value, or the last one before the largest, where F is 1 and has no error."""
@@ -267,6 +281,7 @@ class PoolSteps:
         r"""Return the covariance of F at the grid, from :math:`\phi_i(t) = r_i (1\{x_i \le t\} - F(t)) + q_i'b(t)`."""
         rows = self._rows
         r, (X, Q) = rows.weights, rows.seen()
+        r = r if self._inside is None else r * self._inside * (rows.n / self._total)
         cells = membership(np.searchsorted(grid, self._values), len(grid) + 1, None)
         weighted = X * (r * rows.counts)[:, None]
         a = (np.cumsum(cells @ weighted, axis=0)[:-1] - value[:, None] * weighted.sum(axis=0)).T

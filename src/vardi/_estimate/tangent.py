@@ -15,15 +15,15 @@ vectors longer. A known value with an error moves the estimate too: by the part 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._estimate.estimates import ROUNDING, Estimates
+from vardi._estimate.estimates import ROUNDING, Estimate, Estimates
 from vardi._estimate.intervals import REFUSED, Declared, Law, Share, Student
 from vardi._rows.contract import Coordinates, Evenness, Means, Sums
 from vardi._rows.variance import Spread
@@ -54,7 +54,7 @@ class Measure(Protocol):
     def against(self, functions: Any, eta: Floats) -> Floats: ...
     def influence(self, functions: Any, eta: Floats, b: Floats) -> Any: ...
     def covariance(self, influence: Any) -> Floats: ...
-    def spread(self, influence: Any) -> Spread: ...
+    def spread(self, influence: Any, *, joint: bool = True) -> Spread: ...
     def tail(self, influence: Any, j: int) -> float: ...
 
 
@@ -135,11 +135,15 @@ class Influence:
         phi of each row and estimate, in the language of the rows: an array of shape (n, m) in memory.
     b : ndarray of shape (d, m)
         What the rows move through each coordinate of the point.
+    outside : mapping from a name to ndarray of shape (m,)
+        What numbers move that were measured apart from the rows, and from one another, for each standard deviation of
+        theirs.
     """
 
     measure: Measure
     values: Any
     b: Floats
+    outside: Mapping[Hashable, Floats] = field(default_factory=dict)
 
     @property
     def beyond(self) -> Floats:
@@ -148,31 +152,41 @@ class Influence:
 
     def column(self, j: int) -> Influence:
         """Return that of one estimate."""
-        return Influence(self.measure, self.values[:, [j]], self.b[:, [j]])
+        outside = {name: moved[[j]] for name, moved in self.outside.items()}
+        return Influence(self.measure, self.values[:, [j]], self.b[:, [j]], outside)
 
     def __matmul__(self, coefficients: Floats) -> Influence:
         """Return that of linear combinations of the estimates, with coefficients of shape (m, k)."""
-        return Influence(self.measure, self.values @ coefficients, self.b @ coefficients)
+        outside = {name: moved @ coefficients for name, moved in self.outside.items()}
+        return Influence(self.measure, self.values @ coefficients, self.b @ coefficients, outside)
 
     def __add__(self, other: Influence) -> Influence:
-        return Influence(self.measure, self.values + other.values, self.b + other.b)
+        none = np.zeros(self.b.shape[1])
+        both = {**self.outside, **other.outside}
+        outside = {name: self.outside.get(name, none) + other.outside.get(name, none) for name in both}
+        return Influence(self.measure, self.values + other.values, self.b + other.b, outside)
 
     def covariance(self) -> Floats:
         """Return the covariance of the estimates."""
-        return self.measure.covariance(self.values) + self.beyond.T @ self.beyond / self.measure.n**2
+        return self.measure.covariance(self.values) + self._apart.T @ self._apart
 
-    def spread(self) -> Spread:
-        """Return the covariance of the estimates, and what it rests on."""
-        return self.measure.spread(self.values).beside(self.beyond / self.measure.n)
+    def spread(self, *, joint: bool = True) -> Spread:
+        """Return the covariance of the estimates, and what it rests on; covariances of two only if they are asked."""
+        return self.measure.spread(self.values, joint=joint).beside(self._apart)
 
-    def laws(self, spread: Spread) -> list[Student]:
+    @property
+    def _apart(self) -> Floats:
+        """What is moved by known values, and by numbers that were measured apart: of shape (r, m)."""
+        return np.vstack([self.beyond / self.measure.n, *self.outside.values()])
+
+    def laws(self, spread: Spread, *, tails: bool = True) -> list[Student]:
         """Return what intervals of the estimates are made by: Student's t, and how heavy the tail is, if it may be."""
         df = spread.df
-        suspect = (spread.kurtosis > LIGHT) & (df < SETTLED)
+        suspect = (spread.kurtosis > LIGHT) & (df < SETTLED) & tails
         most = spread.most if len(spread.carried) == len(self.measure.sizes) else -np.ones(len(df))
-        tails = [self.measure.tail(self.values, j) if heavy else math.nan for j, heavy in enumerate(suspect)]
+        heavy = [self.measure.tail(self.values, j) if one else math.nan for j, one in enumerate(suspect)]
         effective = spread.effective_in_time
-        return [Student(float(own), tails[j], int(most[j]), effective[j]) for j, own in enumerate(df)]
+        return [Student(float(own), heavy[j], int(most[j]), effective[j]) for j, own in enumerate(df)]
 
 
 class Tangent:
@@ -229,9 +243,16 @@ class Tangent:
         influence = self._influence(functions, found.mean)
         spread = influence.spread()
         stderr, laws = spread.stderr, list[Law](influence.laws(spread))
-        fixed = self._fixed(functions, found.mean, spread) if measure.coordinates.known else ()
+        fixed: Sequence[bool] = ()
+        if measure.coordinates.known:
+            with np.errstate(over="ignore"):
+                naive = np.diag(measure.squares(functions, found.mean))
+            fixed = [
+                is_small and len(set(measure.range(functions, j))) > 1
+                for j, is_small in enumerate(self.is_fixed(spread, naive))
+            ]
         for j, value in enumerate(found.mean.tolist()):
-            if (len(declared) and declared[j]) or (len(fixed) and fixed[j]):
+            if (len(declared) and declared[j]) or (fixed and fixed[j]):
                 laws[j] = Declared()
             elif not found.strays[j]:
                 events, holds = float(found.events[j]), measure.holds(functions, j)
@@ -241,12 +262,40 @@ class Tangent:
                 laws[j], stderr[j] = Student(self.n - 1.0), 0.0
         return estimates_with(found.mean, influence, spread.covariance, stderr, laws, level), spread
 
-    def _fixed(self, functions: Any, eta: Floats, spread: Spread) -> Sequence[bool]:
-        """Tell where exact known values fix the mean of a function that is not the same on all rows."""
-        with np.errstate(over="ignore"):
-            naive = np.diag(self.measure.squares(functions, eta)) / self.n**2
-        small = (naive > 0) & np.isfinite(naive) & (spread.stderr <= FIXED * np.sqrt(naive))
-        return [is_small and len(set(self.measure.range(functions, j))) > 1 for j, is_small in enumerate(small)]
+    def is_fixed(self, spread: Spread, naive: Floats) -> NDArray[np.bool_]:
+        """Tell where known values take all error away, given what the variance were if weights were known, times n²."""
+        error = np.sqrt(naive) / self.n
+        return np.asarray((error > 0) & np.isfinite(error) & (spread.stderr <= FIXED * error))
+
+    def apart(self, name: Hashable, value: float, stderr: float, nothing: Any, level: float) -> Estimate:
+        """Return a number that was measured apart from the rows; ``nothing`` is a function that is zero on these."""
+        b = np.zeros((len(self.measure.coordinates), 1))
+        zero = self.measure.influence(nothing, np.zeros(1), b)
+        influence = Influence(self.measure, zero, b, {name: np.array([stderr])})
+        return Estimate(value, stderr, level, influence=influence)
+
+    def ratios(self, functions: Any, level: float) -> Estimates:
+        """Return the expectations of all functions but the last over that of the last one, on whose rows these are."""
+        found = self.measure.means(functions)
+        base = found.mean[-1]
+        values = found.mean[:-1] / base
+        influence = self._influence(functions, found.mean)
+        influence = influence @ (np.vstack([np.eye(len(values)), -values]) / base)
+        spread = influence.spread()
+        stderr, laws = spread.stderr, list[Law](influence.laws(spread))
+        for j, value in enumerate(values.tolist()):
+            if not found.strays[j]:
+                events, others = float(found.events[j]), float(found.events[-1] - found.events[j])
+                share = Share.of(value, stderr[j], events, others, lambda: self._evenness(functions))
+                laws[j], stderr[j] = share, share.least_error if share.is_one_sided else stderr[j]
+        return estimates_with(values, influence, spread.covariance, stderr, laws, level)
+
+    def _evenness(self, functions: Any) -> Evenness:
+        """Return how evenly the weights are spread over the rows on which the last function is 1."""
+        holds = self.measure.holds(functions, -1)
+        found = self.measure.among(holds, holds)
+        assert found is not None
+        return found[2]
 
     # what looks at rows in memory
 

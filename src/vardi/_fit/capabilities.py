@@ -30,6 +30,8 @@ QUESTIONS = {
     "weights": "weights, probabilities, weight_shares, effective_rows",
     "means": "expectation, expectations of columns",
     "means of arrays": "expectation, expectations of values that are not columns",
+    "totals": "total, by a size or relative to a known total, exact or with an error",
+    "domains": "expectation, total and cdf with by=; proportions",
     "arithmetic": "differences, products and ratios of estimates, of one call or of several",
     "normalisers": "omegas, normalisers, log_normalisers, log_omega_covariance, w",
     "distribution": "cdf, quantile, band",

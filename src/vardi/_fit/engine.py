@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -22,10 +22,12 @@ from vardi._fit.engine_parts import EngineParts
 from vardi._fit.held import ONLY_KNOWN, Held
 from vardi._fit.new_rows import weigh
 from vardi._fit.prepare import Prepared
+from vardi._inputs.domains import By, bases, in_domains
 from vardi._inputs.engine.pool import LazyPool
 from vardi._inputs.frames.functions import bias_of, is_function, name_of
 from vardi._inputs.pool import kinds_in_words
 from vardi._rows.engine.distribution import EngineDistribution
+from vardi._rows.engine.domains import EngineDomains, domains_of, is_in, missing_by_domain
 from vardi._rows.engine.draw import drawn_rows
 from vardi._rows.engine.functions import ONE, ZERO, EngineFunction, compiled_functions
 from vardi._rows.engine.groups import GroupSums, sums_in_groups
@@ -46,6 +48,7 @@ from vardi._solve.joint import At
 from vardi._solve.model import JointFit
 from vardi._solve.parameters import held_of
 from vardi._types import Floats
+from vardi.errors import MissingValuesError
 from vardi.errors._refusals import needs_rows
 
 
@@ -182,6 +185,30 @@ class InEngine(Held):
     def steps(self, values: Any) -> EngineDistribution:
         """Return where the distribution function of something steps."""
         return EngineDistribution(self.measure, self.functions(values)[0])
+
+    def domains(
+        self, values: Any, by: By, base: int, *, whole: bool = False
+    ) -> tuple[tuple[tuple[Any, ...], ...], EngineDomains]:
+        """Return domains, and a function of their rows, which is 1 for None; the first columns tell bases apart."""
+        keys = domains_of(self.model.parts, by, self.mixed, whole=whole)
+        y = ONE if values is None else self._function_in(values, by, keys)
+        return keys, EngineDomains(self.measure, y, keys, by, bases(keys, base), base)
+
+    def steps_by_domain(
+        self, values: Any, by: By
+    ) -> tuple[tuple[tuple[Any, ...], ...], Callable[[int], EngineDistribution]]:
+        """Return domains, and what gives the steps of the distribution function in each."""
+        keys = domains_of(self.model.parts, by, self.mixed, whole=False)
+        y = self._function_in(values, by, keys)
+        return keys, lambda j: EngineDistribution(self.measure, y, inside=is_in(by.columns, keys[j]))
+
+    def _function_in(self, values: Any, by: By, keys: Sequence[tuple[Any, ...]]) -> EngineFunction:
+        """Return a function, or refuse missing values with the domains that these are in."""
+        try:
+            return self.functions(values)[0]
+        except MissingValuesError as error:
+            counts = missing_by_domain(self.model.parts, by, keys, list(error.columns))
+            raise in_domains(error, by, keys, counts) from None
 
     @cached_property
     def numeric_columns(self) -> tuple[str, ...]:

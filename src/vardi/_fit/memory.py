@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +23,7 @@ from vardi._fit.new_rows import weigh
 from vardi._fit.parts import MemoryParts
 from vardi._fit.prepare import Prepared
 from vardi._inputs.dependence import Dependence
+from vardi._inputs.domains import By, Grouping, bases, grouping, in_domains
 from vardi._inputs.frames import concat
 from vardi._inputs.frames.functions import bias_of, evaluated, is_function, name_of
 from vardi._inputs.pool import Name, Pool, in_order, is_missing
@@ -30,6 +31,7 @@ from vardi._machine.memory import require_memory
 from vardi._rows import Rows
 from vardi._rows.blocks import ANSWER, Blocks
 from vardi._rows.dense import Dense
+from vardi._rows.domains import RowDomains
 from vardi._rows.joint import Joint
 from vardi._rows.tilted import TiltedRows
 from vardi._rows.weighted import Weighed, WeightedRows
@@ -41,7 +43,7 @@ from vardi._solve.parameters import held_of
 from vardi._types import Floats, Integers
 from vardi.biases import Bias
 from vardi.biases._values import as_array
-from vardi.errors import MismatchError, TooLargeError
+from vardi.errors import MismatchError, MissingValuesError, TooLargeError
 from vardi.errors._refusals import column_of_some, not_finite
 
 TILTS = 2**28  # numbers, one for each row and bias, up to which they are all held at once
@@ -348,6 +350,40 @@ class InMemory(Held):
         """Return where the distribution function of something steps."""
         return PoolSteps(self.tangent.measure, self.values(values))
 
+    def domains(
+        self, values: Any, by: By, base: int, *, whole: bool = False
+    ) -> tuple[tuple[tuple[Any, ...], ...], RowDomains]:
+        """Return domains, and a function of their rows, which is 1 for None; the first columns tell bases apart."""
+        found = grouping(self.pool, by, self.kept, self.counts, whole=whole)
+        y = np.ones(len(self.source)) if values is None else self._values_in(values, by, found)
+        return found.keys, RowDomains(self.tangent.measure, y, found.codes, bases(found.keys, base))
+
+    def steps_by_domain(self, values: Any, by: By) -> tuple[tuple[tuple[Any, ...], ...], Callable[[int], PoolSteps]]:
+        """Return domains, and what gives the steps of the distribution function in each."""
+        found = grouping(self.pool, by, self.kept, self.counts)
+        y = self._values_in(values, by, found)
+        return found.keys, lambda j: PoolSteps(self.tangent.measure, y, found.codes == j)
+
+    def _values_in(self, values: Any, by: By, found: Grouping) -> Floats:
+        """Return values, or refuse missing ones with the domains that these are in."""
+        try:
+            return self.values(values)
+        except MissingValuesError as error:
+            gaps = self._gaps_of(values, error.columns)
+            rows = found.codes[gaps if self.kept is None else gaps[self.kept]]
+            counts = np.bincount(rows[rows >= 0], minlength=len(found.keys)).astype(np.float64)
+            raise in_domains(error, by, found.keys, counts) from None
+
+    def _gaps_of(self, values: Any, columns: Mapping[str, int]) -> NDArray[np.bool_]:
+        """Tell on which rows of the pool an array, or one of some columns, has no number."""
+        if not is_function(values):
+            return _gaps(as_array(values, "The values"))
+        read = [[frame.column(name) for name in columns if name in frame.columns] for frame in self.pool.frames]
+        none = [np.zeros(len(frame), bool) for frame in self.pool.frames]
+        return np.concatenate(
+            [np.any([start, *map(_gaps, own)], axis=0) for start, own in zip(none, read, strict=True)]
+        )
+
     def pooled_means(self, functions: Floats) -> Floats:
         """Return means over the pool as it came."""
         return np.asarray(np.average(functions, axis=0, weights=self.counts))
@@ -417,6 +453,13 @@ def _numbers(array: NDArray[Any]) -> Floats:
             got=(str(array.dtype),),
         )
     return array.astype(np.float64)
+
+
+def _gaps(column: NDArray[Any]) -> NDArray[np.bool_]:
+    """Tell where a value is missing or infinite."""
+    if column.dtype.kind in "fiub":
+        return ~np.isfinite(column)
+    return np.fromiter((is_missing(value) for value in column.tolist()), bool, len(column))
 
 
 def _missing_in(column: NDArray[Any]) -> int:

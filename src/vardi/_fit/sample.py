@@ -15,8 +15,7 @@ from vardi._estimate.bias_check import BiasCheck, untested
 from vardi._estimate.bootstrap import Bootstrap, Progress, bootstrap
 from vardi._estimate.bounds import Bounds
 from vardi._estimate.bridge import Bridge, bridge_of
-from vardi._estimate.cdf import DebiasedCdf
-from vardi._estimate.estimates import Estimate, Estimates
+from vardi._estimate.estimates import Estimate
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.likelihood_ratio import LikelihoodRatio
 from vardi._estimate.reliability import Trust, warn_of_doubt
@@ -26,9 +25,9 @@ from vardi._estimate.sensitivity import Kind as ErrorKind
 from vardi._facts.diagnostics import Diagnostics, diagnose
 from vardi._facts.summary import summarize, to_html, to_text
 from vardi._fit import parameters
+from vardi._fit.averages import Averages
 from vardi._fit.known import check_known, joined
 from vardi._fit.normalisers import log_normalisers
-from vardi._fit.weighted import Weighted
 from vardi._inputs.frames.functions import is_function, name_of
 from vardi._inputs.given import Function, Functions, Labels
 from vardi._inputs.old_names import shares_attribute
@@ -41,7 +40,7 @@ from vardi.errors import MismatchError, number_of_rows
 from vardi.errors._texts import listed
 
 
-class DebiasedSample(Weighted):
+class DebiasedSample(Averages):
     r"""The pool with a weight for each row: what :func:`vardi.debias` returns.
 
     Attributes
@@ -71,61 +70,6 @@ class DebiasedSample(Weighted):
     def estimated_biases(self) -> dict[Name, Bias]:
         """The biases that have parameters, with these fixed at their estimates."""
         return parameters.fixed_biases(self.held)
-
-    def expectation(self, values: Function, level: float = 0.95) -> Estimate:
-        r"""Return the mean of something over the population, :math:`E_P f = \sum_i \pi_i f(z_i)`, with its error.
-
-        Parameters
-        ----------
-        values : str, expression or array
-            A column, an expression of columns (``"price > 30"`` is a share), one of Polars or narwhals, or a value for
-            each row of the pool.
-        level : float
-            Coverage of the interval.
-
-        Returns
-        -------
-        Estimate
-            Its error includes that of the normalisers. Differences and ratios of estimates carry theirs along.
-
-        Examples
-        --------
-        >>> import vardi
-        >>> design = vardi.datasets.house_prices(seed=0)
-        >>> fit = vardi.debias(design.samples, design.biases)
-        >>> print(fit.expectation("MEDV"))
-        23.22 ± 0.97 (95%: 21.27 to 25.17)
-        >>> print(fit.expectation("MEDV * (RM > 6)") / fit.expectation("RM > 6"))  # of houses with many rooms
-        25.8 ± 1.2 (95%: 23.4 to 28.2)
-        """
-        return self._estimates(self.held.functions(values), [values], level)[0]
-
-    def expectations(self, matrix: Functions, level: float = 0.95) -> Estimates:
-        """Return the means of several functions over the population, with their covariance.
-
-        Parameters
-        ----------
-        matrix : array of shape (n, m), column, expression (text, Polars or narwhals), or list of these two
-            The functions.
-        level : float
-            Coverage of each interval.
-        """
-        matrix = [matrix] if is_function(matrix) else matrix
-        named = matrix if isinstance(matrix, list | tuple) and any(map(is_function, matrix)) else ()
-        return self._estimates(self.held.matrix(matrix), named, level)
-
-    def _estimates(self, functions: Any, named: Sequence[Any], level: float) -> Estimates:
-        """Return means of functions, of which some are named, with a word where errors rest on few rows."""
-        declared = [isinstance(one, str) and self.held.is_declared(one) for one in named]
-        estimates = self.held.tangent.estimates(functions, level, declared)
-        called = [f"the mean of {name_of(one)!r}" if is_function(one) else "the mean" for one in named]
-        called = called or [f"mean {j}" for j in range(len(estimates))]
-        warn_of_doubt(self.names, called, estimates.laws)
-        return estimates
-
-    def cdf(self, column: Function) -> DebiasedCdf:
-        """Return the debiased distribution function of a column, an expression, or a value for each row."""
-        return DebiasedCdf(self.held.tangent, self.held.steps(column))
 
     def normalisers(self, level: float = 0.95) -> dict[Name, Estimate]:
         r"""Return each :math:`\Omega_k` with its error; intervals are made on the log scale."""
@@ -329,7 +273,7 @@ class DebiasedSample(Weighted):
         """
         question = Question.of(self.held, gammas, samples, kind, threshold)
         functions = self.held.functions(values)
-        estimate = self._estimates(functions, [values], 0.95)[0]
+        estimate = self._means(functions, [values], 0.95)[0]
         what = name_of(values) if is_function(values) else "values"
         return question.answer(Mean(functions), estimate, f"mean of {what}")
 

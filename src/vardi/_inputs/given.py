@@ -56,3 +56,9 @@ Function: TypeAlias = "str | pl.Expr | nw.Expr | ArrayLike"
 
 Functions: TypeAlias = "Function | Sequence[Function]"
 """One or several functions of rows."""
+
+Domain: TypeAlias = "str | Sequence[str] | ArrayLike"
+"""What tells domains apart: a column, several columns, or a label for each row."""
+
+Size: TypeAlias = "float | tuple[float, float] | HasError"
+"""A number that is known, with or without its standard error."""

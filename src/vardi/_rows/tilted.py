@@ -114,7 +114,7 @@ class TiltedRows:
         known = np.diag(covariance) <= ROUNDING * np.diag(size)  # of what is known exactly only rounding is left
         return np.where(known | known[:, None], 0.0, covariance)
 
-    def spread(self, phi: Floats) -> Spread:
+    def spread(self, phi: Floats, *, joint: bool = True) -> Spread:
         """Return what the errors rest on, as if all rows were of one sample: fourth powers are not among the sums."""
         covariance = self.covariance(phi)
         variances = np.maximum(np.diag(covariance), 0.0)  # which rounding may take below 0

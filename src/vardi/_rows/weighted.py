@@ -183,8 +183,8 @@ class WeightedRows:
         """Return the covariance of the estimates with influence values phi."""
         return self.strata.covariance(phi)
 
-    def spread(self, phi: Floats) -> Spread:
-        """Return what the errors of the estimates with influence values phi rest on."""
+    def spread(self, phi: Floats, *, joint: bool = True) -> Spread:
+        """Return what the errors of the estimates with influence values phi rest on; all covariances come with it."""
         return self.strata.spread(phi)
 
     def tail(self, phi: Floats, j: int) -> float:

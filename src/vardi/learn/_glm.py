@@ -46,7 +46,7 @@ class Family:
     mean: Callable[[Floats], Floats]
     slope: Callable[[Floats], Floats]  # a function of the mean
     target: Callable[[Any, NDArray[Any]], Floats]  # (fitted model, y) -> what is averaged
-    penalty: Callable[[Any, float], float]  # (model, n) -> P
+    penalty: Callable[[Any, float, float], float]  # (model, n, share of the weight that has all values) -> P
     refuse: Callable[[Any], str | None]  # why a model with these settings has no such equation
     tolerance: float  # distance to the solution, in standard errors, at which a given model counts as solved
 
@@ -194,7 +194,7 @@ def _logistic_penalty(model: Any) -> str | None:
     return None if np.isinf(model.C) else "l2"
 
 
-def _logistic_strength(model: Any, n: float) -> float:
+def _logistic_strength(model: Any, n: float, share: float) -> float:
     return 0.0 if _logistic_penalty(model) is None else 1.0 / (model.C * n)
 
 
@@ -203,12 +203,12 @@ def _ones(mean: Floats) -> Floats:
 
 
 FAMILIES: dict[type, Family] = {
-    LinearRegression: Family(lambda eta: eta, _ones, _real, lambda model, n: 0.0, _no_constraint, 1e-5),
-    Ridge: Family(lambda eta: eta, _ones, _real, lambda model, n: model.alpha / n, _no_constraint, 0.05),
+    LinearRegression: Family(lambda eta: eta, _ones, _real, lambda model, n, share: 0.0, _no_constraint, 1e-5),
+    Ridge: Family(lambda eta: eta, _ones, _real, lambda model, n, share: model.alpha / n, _no_constraint, 0.05),
     LogisticRegression: Family(
         expit, lambda mean: mean * (1.0 - mean), _second_class, _logistic_strength, _smooth_logistic, 0.05
     ),
     PoissonRegressor: Family(
-        np.exp, lambda mean: mean, _real, lambda model, n: float(model.alpha), lambda model: None, 0.05
+        np.exp, lambda mean: mean, _real, lambda model, n, share: float(model.alpha) * share, lambda model: None, 0.05
     ),
 }

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from textwrap import wrap
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
@@ -21,10 +20,10 @@ from vardi._estimate.reliability import warn_of_doubt
 from vardi._estimate.resampling import require_rows
 from vardi._estimate.tangent import Influence, estimates_of
 from vardi._fit.sample import DebiasedSample
-from vardi._inputs.frames import as_frame
 from vardi._types import Floats
-from vardi.errors import MismatchError, MissingValuesError, VardiError, suggest
-from vardi.errors._texts import WIDTH
+from vardi.errors import MismatchError, VardiError, number_of_rows, suggest
+from vardi.errors._texts import WIDTH, listed
+from vardi.learn._design import Missing, as_design
 from vardi.learn._glm import Equations, Family, family_of
 
 
@@ -44,6 +43,10 @@ class ModelInference:
         Nominal coverage of the intervals.
     model_ : estimator
         The fitted model.
+    rows_left_out : int
+        How many rows were left out because values are missing (``missing="drop"``).
+    missing : mapping from name to int
+        How many of these lack each feature, or the outcome.
     """
 
     names: tuple[str, ...]
@@ -52,6 +55,8 @@ class ModelInference:
     level: float
     model_: Any
     estimates: Estimates = field(repr=False)
+    rows_left_out: int = 0
+    missing: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def stderr(self) -> Floats:
@@ -106,13 +111,18 @@ class ModelInference:
         for name, row in zip(self.names, rows, strict=True):
             short = name if len(name) <= left else name[: left - 1] + "…"
             lines.append("  ".join([short.ljust(left), *(cell.rjust(w) for cell, w in zip(row, widths, strict=True))]))
+        if self.rows_left_out:
+            said = listed(f"{name!r} ({count})" for name, count in self.missing.items())
+            lines += wrap(f"Left out: {number_of_rows(self.rows_left_out)} that lack {said}.", WIDTH)
         return "\n".join(lines)
 
     def __str__(self) -> str:
         return self.table()
 
 
-def inference(fit: DebiasedSample, model: Any, X: Any, y: Any, level: float = 0.95) -> ModelInference:
+def inference(
+    fit: DebiasedSample, model: Any, X: Any, y: Any = None, level: float = 0.95, *, missing: Missing = "refuse"
+) -> ModelInference:
     r"""Return the coefficients of a weighted regression with errors that know the weights were estimated.
 
     The coefficients solve :math:`\sum_i \pi_i \psi_i(\theta) = 0`, the penalty's gradient included in :math:`\psi`.
@@ -134,12 +144,18 @@ def inference(fit: DebiasedSample, model: Any, X: Any, y: Any, level: float = 0.
     model : LinearRegression, Ridge, LogisticRegression or PoissonRegressor
         Unfitted, it is cloned, fitted with the debiased weights and solved to rounding. Fitted, it must have been
         fitted with ``sample_weight=fit.weights`` (times counts), and is left as it is.
-    X : array, frame, or list of str
-        Features of every row of the pool, in its order; or columns and expressions of the pool.
-    y : array, series or str
-        Outcome of every row of the pool; or a column or expression of the pool.
+    X : array, frame, list of str, or formula
+        Features of every row of the pool, in its order; or columns and expressions of the pool; or a formula such as
+        ``"y ~ x + C(region)"``, for which formulaic is needed (``pip install 'vardi[formula]'``). On its left stands
+        what y may be, on its right the language of formulaic: columns of text, and ``C(...)``, are factors. The formula
+        says whether there is an intercept.
+    y : array, series or str, optional
+        Outcome of every row of the pool; or a column or expression of the pool. Left out with a formula.
     level : float
         Coverage of each interval.
+    missing : {"refuse", "drop"}
+        Whether rows with missing values are refused by name, or left out. With ``"drop"`` the model is of the part of
+        the population whose rows have all values, and the result says how many lack what.
 
     Returns
     -------
@@ -164,10 +180,12 @@ def inference(fit: DebiasedSample, model: Any, X: Any, y: Any, level: float = 0.
     >>> print(result["RM"] + 5 * result["LSTAT"])  # a room more, in a district five points poorer
     -0.2 ± 2.2 (95%: -6.3 to 5.8)
     """
-    solved = solve(fit, model, X, y)
+    solved = solve(fit, model, X, y, missing)
     estimates = estimates_of(solved.theta, solved.influence, level)
     warn_of_doubt(fit.names, [f"the coefficient of {name}" for name in solved.names], estimates.laws)
-    return ModelInference(solved.names, solved.theta, estimates.covariance, level, solved.model, estimates)
+    return ModelInference(
+        solved.names, solved.theta, estimates.covariance, level, solved.model, estimates, *solved.left_out
+    )
 
 
 @dataclass(frozen=True)
@@ -179,28 +197,27 @@ class Solved:
     equations: Equations
     influence: Influence
     model: Any
+    left_out: tuple[int, Mapping[str, int]]
 
 
-def solve(fit: DebiasedSample, model: Any, X: Any, y: Any) -> Solved:
+def solve(fit: DebiasedSample, model: Any, X: Any, y: Any, missing: Missing = "refuse") -> Solved:
     """Fit a model to the debiased rows and solve it to rounding; or check that a fitted one solves its equations."""
     family = family_of(model)
     require_rows(fit.held, "A regression")
-    features, Z, names = _features(fit, X)
-    outcome = _outcome(fit, y)
-    if fit.held.kept is not None:
-        kept = np.flatnonzero(fit.held.kept)
-        features, Z, outcome = _taken(features, kept), Z[kept], outcome[kept]
-    influence = fit.held.tangent
+    design = as_design(fit, X, y, missing)
+    influence, names, Z = fit.held.tangent, design.names, design.Z
     counted = influence.weights if influence.strata.counts is None else influence.weights * influence.strata.counts
     given = _is_fitted(model)
-    fitted = model if given else _fitted(model, features, outcome, counted)
+    model = _with_intercept(model, design.intercept, given=given)
+    there = counted[design.complete]
+    fitted = model if given else _fitted(model, design.features, design.outcome[design.complete], there)
     theta = _coefficients(fitted, Z.shape[1])
     if model.fit_intercept:
         names = ("(intercept)" if "intercept" in names else "intercept", *names)
-        Z = np.column_stack([np.ones(len(Z)), Z])
-    penalty = np.full(len(theta), family.penalty(model, influence.n))
+        Z = np.column_stack([design.complete.astype(np.float64), Z])
+    penalty = np.full(len(theta), family.penalty(model, influence.n, float(there.sum() / influence.n)))
     penalty[: int(model.fit_intercept)] = 0.0
-    equations = Equations(family, Z, family.target(fitted, outcome), counted / influence.n, penalty)
+    equations = Equations(family, Z, family.target(fitted, design.outcome), counted / influence.n, penalty)
     if not given:
         theta = equations.polished(theta, names)
         _set_coefficients(fitted, theta)
@@ -209,7 +226,23 @@ def solve(fit: DebiasedSample, model: Any, X: Any, y: Any) -> Solved:
     moved = moved @ inverse.T  # of the coefficients: the covariance of these is the sandwich
     if given:
         _require_solved(inverse @ equations.gradient(theta), moved.covariance(), family, names)
-    return Solved(names, theta, equations, moved, fitted)
+    left_out = int((~design.complete).sum()), design.missing
+    return Solved(names, theta, equations, moved, fitted, left_out)
+
+
+def _with_intercept(model: Any, intercept: bool | None, *, given: bool) -> Any:
+    """Return a model with an intercept where a formula has one, and without where it has none."""
+    if intercept is None or intercept == model.fit_intercept:
+        return model
+    if intercept or given:
+        has, model_has = ("an", "none") if intercept else ("no", "one")
+        raise MismatchError(
+            f"The formula has {has} intercept, and the model {model_has}. Write '0 + ...' on the right of the formula "
+            "for a model without, and leave fit_intercept of the model as it is by default.",
+            expected=(f"fit_intercept={intercept}",),
+            got=(f"fit_intercept={model.fit_intercept}",),
+        )
+    return clone(model).set_params(fit_intercept=False)
 
 
 def _cells(value: float, error: float, z: float, low: float, high: float) -> list[str]:
@@ -217,105 +250,6 @@ def _cells(value: float, error: float, z: float, low: float, high: float) -> lis
     plain = 1e-8 < error < 1e6 and abs(value) < 1e9
     form = f".{max(1 - math.floor(math.log10(error)), 0)}f" if plain else ".5g"
     return [f"{value:{form}}", f"{error:{form}}", f"{z:.1f}", f"{low:{form}} to {high:{form}}"]
-
-
-def _features(fit: DebiasedSample, X: Any) -> tuple[Any, Floats, tuple[str, ...]]:
-    """Return the features as the model is to see them, as a matrix, and their names."""
-    if isinstance(X, list | tuple) and X and all(isinstance(name, str) for name in X):
-        return _of_pool(fit, X)
-    if sparse.issparse(X):
-        native, matrix, names = X, X.toarray(), None
-    elif _is_frame(X):
-        frame = as_frame(X)
-        native, names = X, frame.columns
-        matrix = _matrix([frame.column(name) for name in names], names)
-    else:
-        native = matrix = np.asarray(X)
-        names = None
-    if matrix.ndim != 2 or len(matrix) != len(fit) or not matrix.shape[1]:
-        raise MismatchError(
-            f"X has shape {matrix.shape}, but the pool has {len(fit)} rows. Give a matrix or frame with a row for "
-            "each, in pool order, or a list of columns of the pool.",
-            expected=(len(fit),),
-            got=matrix.shape,
-        )
-    names = tuple(f"x{j}" for j in range(matrix.shape[1])) if names is None else names
-    matrix = _matrix(list(matrix.T), names)
-    return native, _complete(fit, matrix, names), tuple(names)
-
-
-def _of_pool(fit: DebiasedSample, names: Sequence[str]) -> tuple[Any, Floats, tuple[str, ...]]:
-    """Return columns of the pool, in the user's library if it has named columns."""
-    matrix = np.column_stack([_column(fit, name) for name in names])
-    whole = fit.held.pool.whole()
-    native: Any = matrix
-    if whole is not None and _is_frame(whole.native) and all(name in whole.columns for name in names):
-        native = nw.from_native(whole.native).select(*names).to_native()
-    return native, _complete(fit, matrix, names), tuple(names)
-
-
-def _column(fit: DebiasedSample, name: str) -> Floats:
-    if fit.held.kept is None:
-        return fit.held.values(name)
-    values = np.zeros(len(fit))
-    values[fit.held.kept] = fit.held.values(name)
-    return values
-
-
-def _outcome(fit: DebiasedSample, y: Any) -> NDArray[Any]:
-    """Return the outcome of every row of the pool: numbers or labels."""
-    if isinstance(y, str) and fit.held.pool.frames and all(y in frame.columns for frame in fit.held.pool.frames):
-        values = np.concatenate([np.asarray(frame.column(y)) for frame in fit.held.pool.frames])
-    elif isinstance(y, str):
-        values = _column(fit, y)
-    else:
-        values = np.asarray(y)
-    if values.shape != (len(fit),):
-        raise MismatchError(
-            f"y has shape {values.shape}, but the pool has {len(fit)} rows. Give one outcome for each, in pool order.",
-            expected=(len(fit),),
-            got=values.shape,
-        )
-    kept = values if fit.held.kept is None else values[fit.held.kept]
-    missing = int(sum(value is None or value != value for value in kept.tolist()))
-    if missing:
-        raise MissingValuesError(
-            f"{missing} rows have no outcome y. Fill them in, or debias the rows that have one.",
-            columns={"y": missing},
-        )
-    return values
-
-
-def _is_frame(X: Any) -> bool:
-    return not isinstance(X, np.ndarray | list | tuple) and hasattr(X, "columns")
-
-
-def _matrix(columns: Sequence[NDArray[Any]], names: Sequence[str]) -> Floats:
-    for column, name in zip(columns, names, strict=True):
-        if column.dtype.kind not in "fiub":
-            raise MismatchError(
-                f"Feature {name!r} holds {column.dtype}, and a linear model needs numbers. Encode it as numbers, "
-                "one column for each category.",
-                expected=("numbers",),
-                got=(str(column.dtype),),
-            )
-    return np.column_stack([np.asarray(column, np.float64) for column in columns])
-
-
-def _complete(fit: DebiasedSample, matrix: Floats, names: Sequence[str]) -> Floats:
-    missing = ~np.isfinite(matrix if fit.held.kept is None else matrix[fit.held.kept])
-    by_name = {name: int(count) for name, count in zip(names, missing.sum(axis=0), strict=True) if count}
-    if by_name:
-        said = ", ".join(f"{name!r} ({count})" for name, count in by_name.items())
-        raise MissingValuesError(
-            f"Features have missing or infinite values: {said}. Fill them in, or debias the rows that have all.",
-            columns=by_name,
-        )
-    return matrix
-
-
-def _taken(features: Any, rows: NDArray[np.int64]) -> Any:
-    return as_frame(features).take(rows) if _is_frame(features) else features[rows]
 
 
 def _is_fitted(model: Any) -> bool:

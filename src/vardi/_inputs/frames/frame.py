@@ -109,6 +109,10 @@ class Frame(ABC):
         values = self.column(name)
         return list(dict.fromkeys(values.tolist()))
 
+    def categories(self, name: str) -> list[Any] | None:
+        """Return the values of a categorical column in their order; None for any other column."""
+        return None
+
     def without(self, names: Sequence[str]) -> Frame:
         """Return the frame without some columns."""
         frame: Frame = self
@@ -297,6 +301,14 @@ class NarwhalsFrame(Frame):
     def distinct(self, name: str) -> list[Any]:
         require_columns((name,), self.columns)
         return self._data.get_column(name).unique().to_list()
+
+    def categories(self, name: str) -> list[Any] | None:
+        dtype = self._schema[name]
+        if isinstance(dtype, nw.Enum):
+            return list(dtype.categories)
+        if dtype == nw.Categorical and self._data.implementation.is_pandas_like():
+            return list(self._data.get_column(name).to_native().cat.categories)
+        return None
 
     def take(self, indices: Any) -> Any:
         rows: Any = nw.from_native(self.native, allow_series=True)

@@ -11,7 +11,7 @@ import numpy as np
 from vardi._inputs.engine.asking import answering, collected
 from vardi._inputs.engine.part import PREFIX, Part, with_columns
 from vardi._machine.memory import require_memory
-from vardi._rows.engine.functions import EngineFunction
+from vardi._rows.engine.functions import EngineFunction, zero_elsewhere
 from vardi._rows.engine.moments import EngineMoments
 from vardi._rows.engine.search import BIN, MASS, VALUE, first_reaching, interval, masses_between
 from vardi._rows.engine.units import sums_over_units
@@ -50,18 +50,42 @@ class EngineDistribution:
         x.
     weighted : bool
         Whether rows have their weights; else it is the distribution over the pool as it came.
+    inside : nw.Expr, optional
+        Which rows are of a domain, whose distribution it is; all by default.
     """
 
-    def __init__(self, at: EngineMoments, function: EngineFunction, *, weighted: bool = True) -> None:
-        self.at, self.function, self.weighted = at, function, weighted
+    def __init__(
+        self, at: EngineMoments, function: EngineFunction, *, weighted: bool = True, inside: nw.Expr | None = None
+    ) -> None:
+        self.at, self.function, self.weighted, self.inside = at, function, weighted, inside
+        self.parts = at.parts if inside is None else [part.map(lambda rows: rows.filter(inside)) for part in at.parts]
+
+    @property
+    def is_of_domain(self) -> bool:
+        """Whether it is the distribution in a domain."""
+        return self.inside is not None
+
+    @cached_property
+    def total(self) -> float:
+        """The mass of all rows, or of those of the domain."""
+        if self.inside is None:
+            return self.at.n
+        return float(np.nansum([part.sums([self._mass(part)], self.at.point) for part in self.parts]))
 
     def __str__(self) -> str:
         smallest, largest = self.ends
         return f"steps from {smallest:.4g} to {largest:.4g}"
 
     def below(self, points: Floats) -> list[EngineFunction]:
-        """Return whether x is at most each point: functions whose means are F there."""
-        return [self._below(float(t)) for t in points]
+        """Return whether x is at most each point: functions whose means are F there.
+
+        Of a domain they are zero on other rows, and the last function tells the rows of the domain.
+        """
+        below = [self._below(float(t)) for t in points]
+        if self.inside is None:
+            return below
+        inside = EngineFunction(lambda part: zero_elsewhere(self.inside, nw.lit(1.0)))
+        return [*(one.times(inside) for one in below), inside]
 
     def at_points(self, points: Floats) -> Floats:
         """Return F at points that rise, by one query for each part."""
@@ -69,11 +93,11 @@ class EngineDistribution:
 
     def masses(self, edges: Floats) -> Floats:
         """Return the shares of the whole in (.., e_0], (e_0, e_1], ..., beyond the last edge."""
-        return masses_between(self.at.parts, self.function, self._mass, edges, self.at.point) / self.at.n
+        return masses_between(self.parts, self.function, self._mass, edges, self.at.point) / self.total
 
     def range(self, low: float = -np.inf, high: float = np.inf) -> tuple[float, float]:
         """Return the smallest and the largest value in (low, high]."""
-        found = [part.ask(partial(_ends, self.function(part), low, high)).row(0) for part in self.at.parts]
+        found = [part.ask(partial(_ends, self.function(part), low, high)).row(0) for part in self.parts]
         ends = [end for end in found if end[0] is not None and end[0] == end[0]]  # pandas says NaN where none is inside
         return min(float(end[0]) for end in ends), max(float(end[1]) for end in ends)
 
@@ -100,13 +124,13 @@ class EngineDistribution:
         steps: Steps | None = self.__dict__.get("steps")  # if a band has asked for them
         if steps is not None:
             return steps.x[np.minimum(np.searchsorted(steps.heights, q - ROUNDING), len(steps.x) - 1)]
-        return first_reaching(self.at.parts, self.function, self._mass, (q - ROUNDING) * self.at.n, self.at.point)
+        return first_reaching(self.parts, self.function, self._mass, (q - ROUNDING) * self.total, self.at.point)
 
     @cached_property
     def steps(self) -> Steps | None:
         """Distinct values and heights, by one query for each part; None where there are too many to hold."""
         values, masses = [], []
-        for part in self.at.parts:
+        for part in self.parts:
             found = part.ask(partial(self._grouped, part))
             if len(found) > MOST_STEPS:
                 return None
@@ -115,7 +139,7 @@ class EngineDistribution:
         x, place = np.unique(np.concatenate(values), return_inverse=True)
         if len(x) > MOST_STEPS:
             return None
-        return Steps(x, np.minimum(np.cumsum(np.bincount(place, np.concatenate(masses))) / self.at.n, 1.0))
+        return Steps(x, np.minimum(np.cumsum(np.bincount(place, np.concatenate(masses))) / self.total, 1.0))
 
     @property
     def x(self) -> Floats:
@@ -175,7 +199,7 @@ class EngineDistribution:
         tangent : Tangent
             Whose ``jacobian`` solves J b = a for a of shape (d, g).
         """
-        y = _Rows(self.at)
+        y = _Rows(self.at, self.inside, self.at.n / self.total)
         sums, squares = y.asked(self, grid)
         at, n = self.at, self.at.n
         below = np.cumsum(squares[:, :-1, 0, :], axis=1)  # sum_i c_i y_i / S_i over the rows up to each point
@@ -203,7 +227,10 @@ class EngineDistribution:
         self, part: Part, edges: Floats, terms: dict[str, nw.Expr], *, by_sample: bool = False
     ) -> list[tuple[int, dict[str, Any]]]:
         """Return sums by the interval of edges that x is in, and by sample if that is wanted."""
-        columns = with_columns({BIN: interval(self.function(part), edges), **terms})
+        place = interval(self.function(part), edges)
+        if self.inside is not None:  # rows of other domains are beyond the last edge
+            place = nw.when(self.inside).then(place).otherwise(nw.lit(len(edges), nw.Int32))
+        columns = with_columns({BIN: place, **terms})
         assert columns is not None
 
         def query(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
@@ -229,7 +256,7 @@ class EngineDistribution:
     def _numbered(self, low: float, high: float, most: int) -> Floats:
         """Return distinct values at evenly spaced places among those from low to high."""
         with answering():
-            frames = [part.rows_as_asked.select(self.function(part).alias(VALUE)) for part in self.at.parts]
+            frames = [part.rows_as_asked.select(self.function(part).alias(VALUE)) for part in self.parts]
             frame = frames[0] if len(frames) == 1 else nw.concat(frames)
             inside = frame.filter((nw.col(VALUE) >= literal(low)) & (nw.col(VALUE) <= literal(high))).unique()
             places = _evenly(int(collected(inside.select(nw.len().alias("n"))).item()), most).tolist()
@@ -248,13 +275,17 @@ def code_of(part: Part, row: dict[str, Any]) -> int:
 
 
 class _Rows:
-    """What rows are beside x, as columns: 1 / S, then x, then the gradients of their own biases."""
+    """What rows are beside x, as columns: 1 / S, then x, then the gradients of their own biases.
 
-    def __init__(self, at: EngineMoments) -> None:
-        self.at, self.active = at, at.point.active
+    Of a domain the first is its indicator over S and over its share, and 1 / S itself is the last.
+    """
+
+    def __init__(self, at: EngineMoments, inside: nw.Expr | None, scale: float) -> None:
+        self.at, self.active, self.inside, self.scale = at, at.point.active, inside, scale
         theta = at.coordinates.theta
         self.owned: Integers = np.arange(theta.start, theta.stop)
-        self.m = 1 + len(self.active) + len(self.owned)
+        self.m = 1 + len(self.active) + len(self.owned) + (inside is not None)
+        self.plain = 0 if inside is None else self.m - 1  # the place of 1 / S
 
     def asked(self, x: EngineDistribution, grid: Floats) -> tuple[Floats, Floats]:
         """Return sums of y, and of its products, by sample and by interval: (K, bins, m) and (K, bins, m, m)."""
@@ -298,19 +329,22 @@ class _Rows:
         at = self.at
         a = np.zeros((len(at.coordinates), len(over)))
         a[self.active] = over[:, 1 : 1 + len(self.active)].T
-        a[at.coordinates.epsilon] = np.outer(at.point.weight_of_epsilon, over[:, 0])
+        a[at.coordinates.epsilon] = np.outer(at.point.weight_of_epsilon, over[:, self.plain])
         return a
 
     def slopes(self, b: Floats, value: Floats) -> Floats:
         """Return beta(t), of shape (m, points)."""
         at = self.at
-        constant = at.point.weight_of_epsilon @ b[at.coordinates.epsilon] - value
-        return np.vstack([constant, b[self.active], -b[self.owned]])
+        slopes = np.zeros((self.m, len(value)))
+        slopes[: 1 + len(self.active) + len(self.owned)] = np.vstack([-value, b[self.active], -b[self.owned]])
+        slopes[self.plain] += at.point.weight_of_epsilon @ b[at.coordinates.epsilon]
+        return slopes
 
     def _columns(self, part: Part) -> dict[int, nw.Expr]:
         """Return y by place; gradients of biases that no row of the part was drawn with are left out."""
         point = self.at.point
-        y = {0: point.weight} | {1 + i: point.x(int(c)) for i, c in enumerate(self.active)}
+        y = {0: zero_elsewhere(self.inside, point.weight * self.scale if self.inside is not None else point.weight)}
+        y |= {self.plain: point.weight} | {1 + i: point.x(int(c)) for i, c in enumerate(self.active)}
         first = 1 + len(self.active)
         for k, place in self.at.model.places.items():
             for j, t in zip(range(place.start, place.stop), point.gradient(k), strict=True):

@@ -102,6 +102,11 @@ def _of(by_part: Mapping[str | None, Sequence[nw.Expr]], j: int) -> Callable[[Pa
     return lambda part: by_part[part.name][j]
 
 
+def zero_elsewhere(condition: nw.Expr | None, term: nw.Expr) -> nw.Expr:
+    """Return a term where a condition holds, and 0 elsewhere; None holds everywhere."""
+    return term if condition is None else nw.when(condition).then(term).otherwise(nw.lit(0.0))
+
+
 ZERO = EngineFunction(lambda part: nw.lit(0.0))
 ONE = EngineFunction(lambda part: nw.lit(1.0))
 

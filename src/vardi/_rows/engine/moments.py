@@ -14,13 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import combinations
 
 import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.part import PREFIX, Change, Part, with_columns
 from vardi._rows.contract import Coordinates, Deviations, Evenness, Means, Moments
-from vardi._rows.engine.functions import EngineFunction, EngineValues
+from vardi._rows.engine.functions import ZERO, EngineFunction, EngineValues
 from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.point import EnginePoint
 from vardi._rows.engine.units import evenness_over_clusters, sums_over_units
@@ -32,6 +33,7 @@ from vardi.errors._refusals import not_finite
 VALUE = f"{PREFIX}value_{{}}"
 DEVIATION = f"{PREFIX}deviation_{{}}"
 LOG, PLACE = f"{PREFIX}log", f"{PREFIX}place"
+TOGETHER = 16  # estimates whose covariances are asked for at once
 LARGE = 2.0**200  # deviations whose fourth powers, and sums of these, are still numbers
 
 
@@ -50,7 +52,7 @@ class EngineMoments:
         self.model, self.point = model, EnginePoint(model, v)
         self.parts, self.sizes, self.n = model.parts, model.sizes, model.n
         self.dependence = model.dependence
-        self._last: tuple[EngineValues, Spread, Floats] | None = None
+        self._last: tuple[EngineValues, Spread, Floats, bool] | None = None
         self._last_units: tuple[EngineValues, Units, Floats] | None = None
 
     @property
@@ -122,10 +124,17 @@ class EngineMoments:
         return EngineValues(tuple(functions), np.eye(len(functions)), eta, b)
 
     def covariance(self, influence: EngineValues) -> Floats:
-        """Return the covariance of estimates."""
-        return self.spread(influence).covariance
+        """Return the covariance of estimates; of many by several queries, of so many at once as one query takes."""
+        m = len(influence.eta)
+        if m <= TOGETHER:
+            return self.spread(influence).covariance
+        found, pieces = np.zeros((m, m)), np.array_split(np.arange(m), -(-2 * m // TOGETHER))
+        for one, other in combinations(pieces, 2):
+            both = np.concatenate([one, other])
+            found[np.ix_(both, both)] = self.spread(influence[:, both]).covariance
+        return found
 
-    def spread(self, influence: EngineValues) -> Spread:
+    def spread(self, influence: EngineValues, *, joint: bool = True) -> Spread:
         r"""Return the covariance of estimates, and what it rests on.
 
         .. math::
@@ -135,19 +144,20 @@ class EngineMoments:
 
         A sample of a single row has no deviation from its own mean; there :math:`\bar\phi_k` is the mean under the
         fitted law of the sample, and the factor is 1. Where fourth powers may be too large or too small for a number,
-        the query is asked again in other units. Rows that depend on one another are summed by cluster, or by time.
+        the query is asked again in other units. Covariances are NaN where they are not asked for: each takes a sum.
+        Rows that depend on one another are summed by cluster, or by time.
         """
         if self.dependence is not None and self.dependence.in_units:
             units, sums = self._over_units(influence)
             return units.spread(sums, self.n)
-        if self._last is None or self._last[0] is not influence:
+        if self._last is None or self._last[0] is not influence or self._last[3] < joint:
             scale = np.ones(len(influence.eta))
-            found, centres = self._from_means(influence)
+            found, centres = self._from_means(influence, joint=joint)
             largest = np.abs(np.where(np.isfinite(found.low), [found.low, found.high], 0.0)).max(axis=(0, 1))
             if ((largest > LARGE) | ((largest > 0) & (largest < 1.0 / LARGE))).any():
                 scale = unit_of(largest)
-                found, centres = self._from_means(influence @ np.diag(1.0 / scale))
-            self._last = influence, self.spread_of(found, scale), (centres + self._means(found)) * scale
+                found, centres = self._from_means(influence @ np.diag(1.0 / scale), joint=joint)
+            self._last = influence, self.spread_of(found, scale), (centres + self._means(found)) * scale, joint
         return self._last[1]
 
     def tail(self, influence: EngineValues, j: int) -> float:
@@ -155,7 +165,7 @@ class EngineMoments:
         if self.dependence is not None and self.dependence.in_units:
             units, sums = self._over_units(influence)
             return units.tail(sums[:, [j]])
-        spread = self.spread(influence)
+        spread = self.spread(influence, joint=False)
         assert self._last is not None
         centres, unit = self._last[2][:, [j]], float(spread.scale[j]) * self.n
         unit *= math.sqrt(spread.squares[j] / self.n)
@@ -182,10 +192,10 @@ class EngineMoments:
             self._last_units = influence, found.units, found.totals
         return self._last_units[1:]
 
-    def _from_means(self, influence: EngineValues) -> tuple[Deviations, Floats]:
+    def _from_means(self, influence: EngineValues, *, joint: bool) -> tuple[Deviations, Floats]:
         """Return sums of deviations from what the means of the samples are but for rounding, and these centres."""
         centres = self._centres(influence)
-        return self.deviations_of(influence, centres), centres
+        return self.deviations_of(influence, centres, joint=joint), centres
 
     def _centres(self, influence: EngineValues) -> Floats:
         """Return the means under the fitted laws, but for rounding; those of single rows in full."""
@@ -270,10 +280,10 @@ class EngineMoments:
             self.influence(functions, eta, b), b[self.coordinates.u] if centres is None else centres
         )
 
-    def deviations_of(self, influence: EngineValues, centres: Floats) -> Deviations:
-        """Return sums of powers and products of influence values less centres, within samples."""
+    def deviations_of(self, influence: EngineValues, centres: Floats, *, joint: bool = True) -> Deviations:
+        """Return sums of powers and, as NaN unless they are asked for, products of influence values less centres."""
         K, m = self.coordinates.samples, len(influence.eta)
-        upper = [(i, j) for i in range(m) for j in range(i, m)]
+        upper = [(i, j) for i in range(m) for j in range(i, m if joint else i + 1)]
         totals, products = np.zeros((K, m)), np.zeros((K, m, m))
         cubes, fourths = np.zeros((K, m)), np.zeros((K, m))
         low, high = np.full((K, m), np.inf), np.full((K, m), -np.inf)
@@ -294,7 +304,9 @@ class EngineMoments:
                 high[code] = np.maximum(high[code], [row[f"high_{j}"] for j in range(m)])
                 for i, j in upper:
                     products[code, i, j] += row[f"p_{i}_{j}"]
-        products = products + np.transpose(np.triu(products, 1), (0, 2, 1))
+        if not joint:
+            products[:, ~np.eye(m, dtype=bool)] = np.nan
+        products = np.triu(products) + np.transpose(np.triu(products, 1), (0, 2, 1))
         return Deviations(totals, products, cubes, fourths, low, high)
 
     def law_means(self, influence: EngineValues) -> Floats:
@@ -324,7 +336,7 @@ class EngineMoments:
     def _phi(self, part: Part, influence: EngineValues, j: int) -> nw.Expr:
         point, b = self.point, influence.b[:, j]
         constant = float(point.weight_of_epsilon @ b[self.coordinates.epsilon]) - float(influence.eta[j])
-        used = np.flatnonzero(influence.coefficients[:, j]).tolist()
+        used = [a for a in np.flatnonzero(influence.coefficients[:, j]).tolist() if influence.functions[a] is not ZERO]
         terms = [_times(influence.functions[a](part), float(influence.coefficients[a, j])) for a in used]
         f = total([*terms, nw.lit(constant)]) if terms else nw.lit(constant)
         moved = [point.x(i) * float(b[i]) for i in point.active.tolist() if b[i]]

@@ -1,0 +1,271 @@
+"""Means, shares and totals of domains: a mapping from each domain to its estimate, with all their errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from vardi._estimate.estimates import Estimate, Estimates, with_digits_of
+from vardi._estimate.intervals import REFUSED, Affine, Declared, Law, Share, Student, Transformed
+from vardi._estimate.tangent import Influence, Tangent, estimates_with
+from vardi._inputs.domains import By
+from vardi._rows.domains import DomainSums
+from vardi._types import Floats, Integers
+from vardi.errors import MismatchError, suggest
+from vardi.errors._texts import SHOWN, WIDTH, cut, more, show, width_of
+
+T = TypeVar("T")
+
+
+class RowsByDomain(Protocol):
+    """Domains of rows and a function of these, in memory or in an engine."""
+
+    at_once: int
+
+    @property
+    def sums(self) -> DomainSums: ...
+    def functions(self, places: Integers) -> Any: ...
+    def against(self, places: Integers, functions: Any) -> Floats: ...
+    def naive(self, places: Integers, functions: Any) -> Floats: ...
+
+
+class ByDomain(Mapping[Any, T], Generic[T]):
+    """A mapping from each domain to what was asked of it.
+
+    Parameters
+    ----------
+    by : By
+        What tells the domains apart.
+    keys : sequence of tuple
+        The value of each domain in each column.
+    found : callable
+        Returns the answer for the domain at a place.
+    """
+
+    def __init__(self, by: By, keys: Sequence[tuple[Any, ...]], found: Callable[[int], T]) -> None:
+        self.by = by.columns
+        self._places = {by.called(key): j for j, key in enumerate(keys)}
+        self._found = found
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._places)
+
+    def __contains__(self, domain: object) -> bool:
+        return domain in self._places
+
+    def get(self, domain: Any, default: Any = None) -> Any:
+        """Return the answer for a domain, or something else where there is none."""
+        return default if domain not in self._places else self[domain]
+
+    def __getitem__(self, domain: Any) -> T:
+        if domain not in self._places:
+            raise MismatchError(
+                f"No row of the pool is in the domain {domain!r} of {show(self.by)}, so nothing is said of it. The "
+                f"domains are {show(self._places)}.{suggest(domain, self._places)}",
+                expected=self._places,
+                got=(domain,),
+            )
+        return self._found(self._places[domain])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} by {show(self.by)})"
+
+
+class Domains(ByDomain[Estimate]):
+    """The estimates of all domains: a mapping that prints as a table.
+
+    Differences and ratios of two domains carry their errors along, as those of any two estimates of a fit do.
+
+    Attributes
+    ----------
+    by : tuple of str
+        The columns that tell the domains apart. A domain is called by its value, or by a tuple of values where several
+        columns were given.
+    what : str
+        What the numbers are: "mean of width by kind".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> import vardi
+    >>> rng = np.random.default_rng(0)
+    >>> trees = pd.DataFrame({"width": rng.gamma(4.0, size=300), "kind": rng.choice(["fir", "larch"], 300)})
+    >>> fit = vardi.debias({"transect": trees}, {"transect": "width"})  # drawn by width
+    >>> widths = fit.expectation("width", by="kind")
+    >>> print(widths)
+    mean of width by kind
+    kind   estimate  error  95% interval
+    fir        2.92   0.18  2.53 to 3.31
+    larch      3.09   0.14  2.80 to 3.38
+    >>> print(widths["fir"] - widths["larch"])
+    -0.17 ± 0.23 (95%: -0.64 to 0.29)
+    """
+
+    def __init__(
+        self,
+        what: str,
+        by: By,
+        keys: Sequence[tuple[Any, ...]],
+        estimates: Found,
+    ) -> None:
+        super().__init__(by, keys, estimates.estimate)
+        self.what, self._estimates = what, estimates
+
+    @cached_property
+    def joint(self) -> Estimates:
+        """All estimates in the order of the domains, with their covariance."""
+        return self._estimates.joint()
+
+    def table(self) -> str:
+        """Return value, error and interval of each domain, as text of at most 80 columns."""
+        heads, rows = self._cells(SHOWN)
+        widths = [max(len(row[j]) for row in [heads, *rows]) for j in range(len(heads))]
+        numbers = sum(widths[-3:]) + 6
+        room = (WIDTH - numbers) // len(self.by) - 2
+        names = [width_of(head, (row[j] for row in rows), room) for j, head in enumerate(heads[:-3])]
+        lines = [
+            "  ".join(
+                [*(cut(cell, w).ljust(w) for cell, w in zip(row, names, strict=False))]
+                + [cell.rjust(w) for cell, w in zip(row[-3:], widths[-3:], strict=True)]
+            ).rstrip()
+            for row in [heads, *rows]
+        ]
+        return "\n".join([cut(self.what, WIDTH), *lines, *more(list(self), SHOWN)])
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        heads, rows = self._cells(len(self))
+        head = "".join(f"<th>{escape(cell)}</th>" for cell in heads)
+        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+        caption = f"<caption>{escape(self.what)}</caption>"
+        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def _cells(self, most: int) -> tuple[list[str], list[list[str]]]:
+        """Return the cells of the heading, and those of the first domains."""
+        found, rows = self._estimates, []
+        for domain, j in list(self._places.items())[:most]:
+            one = found.plain(j)
+            names = [str(value) for value in (domain if isinstance(domain, tuple) else (domain,))]
+            if isinstance(one.law, Declared):
+                numbers = [f"{one.value:.6g}", "-", "known"]
+            elif math.isnan(one.stderr) or not one.stderr:
+                numbers = [f"{one.value:.4g}", "-" if one.stderr else "0", "-"]
+            else:
+                value, stderr, low, high = with_digits_of(one.stderr, one.value, one.stderr, *one.interval)
+                numbers = [value, stderr, f"{low} to {high}"]
+            rows.append([*names, *numbers])
+        return [*self.by, "estimate", "error", f"{100 * found.level:g}% interval"], rows
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The numbers of all domains; the influence on one is computed where it is asked for.
+
+    Attributes
+    ----------
+    values, stderr : ndarray of shape (G,)
+        The estimates and their errors.
+    laws : list of Law
+        What each interval is made by.
+    level : float
+        Nominal coverage of these.
+    influence : callable
+        Returns the influence on the estimates at some places.
+    """
+
+    values: Floats
+    stderr: Floats
+    laws: list[Law]
+    level: float
+    influence: Callable[[Integers], Influence]
+
+    def plain(self, j: int) -> Estimate:
+        """Return an estimate without the influence of each row on it."""
+        return Estimate(float(self.values[j]), float(self.stderr[j]), self.level, law=self.laws[j])
+
+    def estimate(self, j: int) -> Estimate:
+        """Return an estimate."""
+        influence = self.influence(np.array([j]))
+        return Estimate(float(self.values[j]), float(self.stderr[j]), self.level, influence=influence, law=self.laws[j])
+
+    def joint(self) -> Estimates:
+        """Return all of them with their covariance."""
+        influence = self.influence(np.arange(len(self.values)))
+        return estimates_with(self.values, influence, influence.covariance(), self.stderr, self.laws, self.level)
+
+
+def found_in_domains(
+    tangent: Tangent, domains: RowsByDomain, level: float, factor: float | Estimate | None = None
+) -> Found:
+    """Return the numbers of all domains, or these times a factor, with their errors.
+
+    Parameters
+    ----------
+    tangent : Tangent
+        The solution.
+    domains : RowsByDomain
+        The domains and the function.
+    level : float
+        Coverage of the intervals.
+    factor : float or Estimate, optional
+        The size of the population, or what a total is relative to; an Estimate is of the same rows, or apart from them.
+    """
+    sums = domains.sums
+    times = 1.0 if factor is None else float(factor)
+
+    def influence(places: Integers, functions: Any = None) -> Influence:
+        functions = domains.functions(places) if functions is None else functions
+        b = tangent.jacobian.solve(domains.against(places, functions))
+        own = Influence(tangent.measure, tangent.measure.influence(functions, np.zeros(len(places)), b), b)
+        if not isinstance(factor, Estimate):
+            return own if factor is None else own @ (times * np.eye(len(places)))
+        assert factor.influence is not None
+        return own @ (times * np.eye(len(places))) + factor.influence @ sums.mean[None, places]
+
+    laws: list[Law] = []
+    stderr = np.zeros(len(sums))
+    for start in range(0, len(sums), domains.at_once):
+        places = np.arange(start, min(start + domains.at_once, len(sums)))
+        functions = domains.functions(places)
+        moved = influence(places, functions)
+        spread = moved.spread(joint=False)
+        students = moved.laws(spread, tails=False)  # the largest values are those of its few rows, which is no tail
+        fixed = np.zeros(len(places), bool)
+        if tangent.measure.coordinates.known and not isinstance(factor, Estimate):
+            fixed = tangent.is_fixed(spread, domains.naive(places, functions) * times**2)
+        for j, student, error, is_fixed in zip(places.tolist(), students, spread.stderr.tolist(), fixed, strict=True):
+            law, stderr[j] = _law(sums, j, student, error, factor, is_fixed=bool(is_fixed))
+            laws.append(law)
+    return Found(sums.mean * times, stderr, laws, level, influence)
+
+
+def _law(
+    sums: DomainSums, j: int, student: Student, error: float, factor: float | Estimate | None, *, is_fixed: bool
+) -> tuple[Law, float]:
+    """Return what an interval is made by, and the standard error: as for a ratio of two expectations."""
+    if isinstance(factor, Estimate):
+        return student, math.nan if student.df < REFUSED else error
+    times = 1.0 if factor is None else factor
+    if sums.is_constant(j) and not sums.is_share(j):
+        return (Student(), 0.0) if sums.rows[j] > 1 else (Student(0.0), math.nan)  # one row says nothing of others
+    if is_fixed:
+        return Declared(), error
+    if not sums.is_share(j):
+        return student, math.nan if student.df < REFUSED else error
+    value, own = float(sums.mean[j]), error / abs(times) if times else 0.0
+    share = Share.of(value, own, float(sums.events[j]), sums.others(j), lambda: sums.evenness(j))
+    own = share.least_error if share.is_one_sided else own
+    law = share if factor is None else Transformed(Estimate(value, own, law=share), Affine(times, 0.0))
+    return law, own * abs(times)

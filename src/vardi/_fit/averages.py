@@ -1,0 +1,287 @@
+"""What a fit says of columns: means, shares, totals and distributions, of the population or of its domains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, overload
+
+from vardi._estimate.cdf import DebiasedCdf
+from vardi._estimate.domains import ByDomain, Domains, found_in_domains
+from vardi._estimate.estimates import Estimate, Estimates
+from vardi._estimate.reliability import warn_of_doubt
+from vardi._fit.weighted import Weighted
+from vardi._inputs.domains import By
+from vardi._inputs.frames.functions import is_function, name_of
+from vardi._inputs.given import Domain, Function, Functions, Size
+from vardi._inputs.known_numbers import value_of
+from vardi.errors import MismatchError
+
+
+class Averages(Weighted):
+    """Rows with weights, asked about columns; :class:`DebiasedSample` answers further questions."""
+
+    @overload
+    def expectation(self, values: Function, level: float = ..., *, by: None = None) -> Estimate: ...
+    @overload
+    def expectation(self, values: Function, level: float = ..., *, by: Domain) -> Domains: ...
+    def expectation(self, values: Function, level: float = 0.95, *, by: Domain | None = None) -> Estimate | Domains:
+        r"""Return the mean of something over the population, :math:`E_P f = \sum_i \pi_i f(z_i)`, with its error.
+
+        Parameters
+        ----------
+        values : str, expression or array
+            A column, an expression of columns (``"price > 30"`` is a share), one of Polars or narwhals, or a value for
+            each row of the pool.
+        level : float
+            Coverage of the interval.
+        by : str, list of str, or array, optional
+            A column whose values tell domains of the population apart; several columns, which are crossed; or a label
+            for each row of the pool.
+
+        Returns
+        -------
+        Estimate, or Domains with ``by``
+            Its error includes that of the normalisers. Differences and ratios of estimates carry theirs along. The mean
+            in a domain is the ratio :math:`E_P[f\,1_g] / E_P[1_g]`, with the error of that ratio.
+
+        Examples
+        --------
+        >>> import vardi
+        >>> design = vardi.datasets.house_prices(seed=0)
+        >>> fit = vardi.debias(design.samples, design.biases)
+        >>> print(fit.expectation("MEDV"))
+        23.22 ± 0.97 (95%: 21.27 to 25.17)
+        >>> print(fit.expectation("MEDV * (RM > 6)") / fit.expectation("RM > 6"))  # of houses with many rooms
+        25.8 ± 1.2 (95%: 23.4 to 28.2)
+        """
+        if by is not None:
+            return self._in_domains(values, By.of(by), "mean", level)
+        return self._means(self.held.functions(values), [values], level)[0]
+
+    def expectations(self, matrix: Functions, level: float = 0.95) -> Estimates:
+        """Return the means of several functions over the population, with their covariance.
+
+        Parameters
+        ----------
+        matrix : array of shape (n, m), column, expression (text, Polars or narwhals), or list of these two
+            The functions.
+        level : float
+            Coverage of each interval.
+        """
+        matrix = [matrix] if is_function(matrix) else matrix
+        named = matrix if isinstance(matrix, list | tuple) and any(map(is_function, matrix)) else ()
+        return self._means(self.held.matrix(matrix), named, level)
+
+    def proportions(self, column: Domain, level: float = 0.95, *, by: Domain | None = None) -> Domains:
+        r"""Return the share of each value of a column in the population, :math:`P(s) = E_P 1\{z = s\}`.
+
+        Intervals are Wilson's. With ``by`` they are shares within each domain, :math:`E_P 1_{gs} / E_P 1_g`, for every
+        pair of a domain and a value: where a domain has no row with some value, the share is 0 with a bound from above.
+
+        Parameters
+        ----------
+        column : str, list of str, or array
+            A column of text, or of few numbers; several columns, which are crossed; or a label for each row.
+        level : float
+            Coverage of each interval.
+        by : str or list of str, optional
+            Columns that tell domains apart, which come first in the names of the pairs.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> import vardi
+        >>> rng = np.random.default_rng(0)
+        >>> trees = pd.DataFrame({"width": rng.gamma(4.0, size=300), "kind": rng.choice(["fir", "larch"], 300)})
+        >>> fit = vardi.debias({"transect": trees}, {"transect": "width"})  # drawn by width
+        >>> print(fit.proportions("kind"))
+        share of kind
+        kind   estimate  error    95% interval
+        fir       0.514  0.035  0.447 to 0.581
+        larch     0.486  0.035  0.419 to 0.553
+        """
+        within = By.of(by)
+        if within.labels is not None:
+            raise MismatchError(
+                "by= of proportions came as labels. Name a column, or cross the two labels and ask for the proportions "
+                "of the pairs.",
+                expected=("column", "list of columns"),
+                got=(type(by).__name__,),
+            )
+        of = By.of(column)
+        twice = [name for name in of.columns if name in within.columns]
+        if twice:
+            raise MismatchError(
+                f"The proportions of {twice[0]!r} are asked by {twice[0]!r} itself, in whose domains they are 0 and 1. "
+                "Leave it out of one of the two.",
+                expected=("other columns",),
+                got=tuple(twice),
+            )
+        both = within + of
+        return self._in_domains(None, both, "share", level, base=len(within.columns), whole=True)
+
+    @overload
+    def total(
+        self, values: Function, level: float = ..., *, size: Size = ..., relative_to: Any = ..., by: None = None
+    ) -> Estimate: ...
+    @overload
+    def total(
+        self, values: Function, level: float = ..., *, size: Size = ..., relative_to: Any = ..., by: Domain
+    ) -> Domains: ...
+    def total(
+        self,
+        values: Function,
+        level: float = 0.95,
+        *,
+        size: Size | None = None,
+        relative_to: tuple[Function, Size] | None = None,
+        by: Domain | None = None,
+    ) -> Estimate | Domains:
+        r"""Return the total of something over the population, from its size or from the total of something else.
+
+        With N the size it is :math:`N\,E_P f`; with X the known total of a column x it is :math:`X\,E_P f / E_P x`.
+        Of a single sample that was drawn by x, so that x is its bias, the latter is
+        :math:`\frac{X}{n} \sum_i f_i / x_i`: the estimator of Hansen and Hurwitz with its usual variance, that of draws
+        with replacement, and that of Horvitz and Thompson, :math:`\sum_i f_i / \pi_i` with
+        :math:`\pi_i = n x_i / X` the chance to be drawn.
+
+        Parameters
+        ----------
+        values : str, expression or array
+            As for ``expectation``.
+        level : float
+            Coverage of the interval.
+        size : float, (float, float) or Estimate
+            How many units the population has: a number, with or without its standard error. What was measured apart
+            from these rows adds its error; an estimate of the same fit keeps its covariance with what is asked.
+        relative_to : (column, total)
+            Something whose total over the population is known, and that total, given as ``size`` is.
+        by : str, list of str, or array, optional
+            As for ``expectation``: the total of each domain.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> import vardi
+        >>> rng = np.random.default_rng(0)
+        >>> acres = rng.gamma(4.0, 50.0, size=100)
+        >>> farms = pd.DataFrame({"acres": acres, "cows": rng.poisson(acres / 4.0)})
+        >>> fit = vardi.debias({"by acres": farms}, {"by acres": "acres"})
+        >>> cows = fit.total("cows", relative_to=("acres", 50_000))
+        >>> print(cows)
+        12779 ± 196 (95%: 12379 to 13179)
+        >>> print(round((farms["cows"] / farms["acres"]).mean() * 50_000))  # Hansen and Hurwitz
+        12779
+        """
+        if (size is None) == (relative_to is None):
+            given = "neither was given" if size is None else "both were given"
+            raise MismatchError(
+                f"A total needs size=, how many units the population has, or relative_to=, a column and its known "
+                f"total, and {given}. Give one of them.",
+                expected=("size", "relative_to"),
+                got=() if size is None else ("size", "relative_to"),
+            )
+        known, mean = (
+            (self._known_number(size, "size", level), None)
+            if relative_to is None
+            else self._known_total(relative_to, level)
+        )
+        if by is not None:
+            factor = known if mean is None else known / mean
+            return self._in_domains(values, By.of(by), "total", level, base=0, factor=factor)
+        found = self._mean(values, level)
+        found = (found if mean is None else found / mean) * known
+        warn_of_doubt(self.names, [f"the total of {_called(values)!r}"], [found.law])
+        return found
+
+    @overload
+    def cdf(self, column: Function, *, by: None = None) -> DebiasedCdf: ...
+    @overload
+    def cdf(self, column: Function, *, by: Domain) -> ByDomain[DebiasedCdf]: ...
+    def cdf(self, column: Function, *, by: Domain | None = None) -> DebiasedCdf | ByDomain[DebiasedCdf]:
+        """Return the debiased distribution function of a column, an expression, or a value for each row.
+
+        With ``by``, given as for ``expectation``, it is a mapping from each domain to the function there.
+        """
+        tangent = self.held.tangent
+        if by is None:
+            return DebiasedCdf(tangent, self.held.steps(column))
+        told = By.of(by)
+        keys, steps = self.held.steps_by_domain(column, told)
+        return ByDomain(told, keys, lambda j: DebiasedCdf(tangent, steps(j)))
+
+    def _mean(self, values: Function, level: float) -> Estimate:
+        """Return a mean, of which nothing is said."""
+        return self.held.tangent.estimates(self.held.functions(values), level)[0]
+
+    def _means(self, functions: Any, named: Sequence[Any], level: float) -> Estimates:
+        """Return means of functions, of which some are named, with a word where errors rest on few rows."""
+        declared = [isinstance(one, str) and self.held.is_declared(one) for one in named]
+        estimates = self.held.tangent.estimates(functions, level, declared)
+        called = [f"the mean of {name_of(one)!r}" if is_function(one) else "the mean" for one in named]
+        called = called or [f"mean {j}" for j in range(len(estimates))]
+        warn_of_doubt(self.names, called, estimates.laws)
+        return estimates
+
+    def _in_domains(
+        self,
+        values: Function | None,
+        by: By,
+        what: str,
+        level: float,
+        *,
+        base: int | None = None,
+        whole: bool = False,
+        factor: float | Estimate | None = None,
+    ) -> Domains:
+        """Return numbers of all domains, within bases that so many of the columns, the first ones, tell apart."""
+        base = len(by.columns) if base is None else base
+        keys, domains = self.held.domains(values, by, base, whole=whole)
+        found = found_in_domains(self.held.tangent, domains, level, factor)
+        warn_of_doubt(self.names, [f"the {what} where {by.said(key)}" for key in keys], found.laws)
+        told = by.columns if values is not None else by.columns[:base]
+        of = _called(values) if values is not None else ", ".join(by.columns[base:])
+        within = f" by {', '.join(told)}" if told else ""
+        return Domains(f"{what} of {of}{within}", by, keys, found)
+
+    def _known_total(self, relative_to: Any, level: float) -> tuple[float | Estimate, Estimate]:
+        """Return the known total of a column, and its mean."""
+        if not isinstance(relative_to, tuple | list) or len(relative_to) != 2:
+            raise MismatchError(
+                f"relative_to is {relative_to!r}. Give a column and its total over the population, as in "
+                'relative_to=("votes", 116.2e6).',
+                expected=("(column, total)",),
+                got=(type(relative_to).__name__,),
+            )
+        column, total = relative_to
+        mean = self._mean(column, level)
+        if not mean.value:
+            raise MismatchError(
+                f"The mean of {_called(column)!r} is 0, so nothing can be told relative to its total. Give a column "
+                "that is positive.",
+                expected=("a mean other than 0",),
+                got=(0.0,),
+            )
+        return self._known_number(total, f"total of {_called(column)}", level), mean
+
+    def _known_number(self, given: Any, what: str, level: float) -> float | Estimate:
+        """Return a known size or total: a number, or an estimate of this fit or apart from it."""
+        tangent = self.held.tangent
+        if isinstance(given, Estimate) and given.influence is not None and given.influence.measure is tangent.measure:
+            return given.at(level)
+        value, stderr = value_of(given, what)
+        if value <= 0:
+            raise MismatchError(
+                f"The {what} is {value:g}. It is more than 0: give how much there is in the population.",
+                expected=("more than 0",),
+                got=(value,),
+            )
+        if not stderr:
+            return value
+        return tangent.apart((what, value, stderr), value, stderr, self.held.nothing(1), level)
+
+
+def _called(values: Any) -> str:
+    return name_of(values) if is_function(values) else "values"

@@ -1,0 +1,233 @@
+"""Domains: the groups that columns, or labels, put rows in; in their order, or a refusal that says what is missing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._inputs.pool import Pool, in_order, is_missing, no_labels
+from vardi._types import Floats, Integers
+from vardi.biases._values import as_array
+from vardi.errors import MismatchError, MissingValuesError, TooLargeError, number_of_rows, suggest
+from vardi.errors._texts import listed, show
+
+MOST_DOMAINS = 1000  # that one question is answered for
+LABELS = "label"  # what an array of labels is called
+
+
+@dataclass(frozen=True)
+class By:
+    """What tells domains apart.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        The columns; none where all rows are one domain.
+    labels : array or None
+        The domain of each row, where it is no column.
+    several : bool
+        Whether columns were given as a list, so that a domain is called by a tuple.
+    """
+
+    columns: tuple[str, ...] = ()
+    labels: Any = None
+    several: bool = False
+
+    @classmethod
+    def of(cls, by: Any) -> By:
+        """Return a column, a list of columns or an array of labels as what it is."""
+        if by is None:
+            return cls()
+        if isinstance(by, str):
+            return cls((by,))
+        if isinstance(by, list | tuple) and by and all(isinstance(name, str) for name in by):
+            return cls(tuple(dict.fromkeys(by)), several=True)
+        return cls((LABELS,), by)
+
+    def __add__(self, other: By) -> By:
+        """Return the domains of both, crossed; labels are of the second only."""
+        if not self.columns:
+            return other
+        return By((*self.columns, *other.columns), other.labels, several=True)
+
+    def said(self, key: tuple[Any, ...]) -> str:
+        """Return a domain as messages call it: ``region = 'N' and year = 2020``."""
+        return " and ".join(f"{name} = {value!r}" for name, value in zip(self.columns, key, strict=True))
+
+    def called(self, key: tuple[Any, ...]) -> Any:
+        """Return the name of a domain from its value in each column."""
+        return key if self.several else key[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Grouping:
+    """Domains in their order, and the domain of each row.
+
+    Attributes
+    ----------
+    keys : tuple of tuple
+        The value of each domain in each column.
+    codes : ndarray of int
+        The place of the domain of each row; -1 for a row that does not count.
+    """
+
+    keys: tuple[tuple[Any, ...], ...]
+    codes: Integers
+
+
+def grouping(
+    pool: Pool, by: By, kept: NDArray[np.bool_] | None, counts: Floats | None, *, whole: bool = False
+) -> Grouping:
+    """Return the domains of the rows of a pool that a fit rests on.
+
+    Parameters
+    ----------
+    pool : Pool
+        The rows.
+    by : By
+        What tells domains apart.
+    kept : ndarray of bool or None
+        Which rows the fit rests on.
+    counts : ndarray or None
+        How many rows each of these stands for.
+    whole : bool
+        Whether every combination of values is a domain, and not only those that some row has.
+    """
+    n = len(pool) if kept is None else int(kept.sum())
+    codes, values = np.zeros(n, np.int64), []
+    for name in by.columns:
+        labels, categories = _labels(pool, by, name)
+        own, found = _coded(labels if kept is None else labels[kept], categories, counts, name)
+        codes = np.where((codes < 0) | (own < 0), -1, codes * len(found) + own)
+        values.append(found)
+    if whole:
+        there = np.arange(math.prod(len(found) for found in values))
+    else:
+        there = np.unique(codes[codes >= 0])
+        codes = np.where(codes < 0, -1, np.searchsorted(there, codes))
+    require_few(by, len(there))
+    return Grouping(tuple(_key(code, values) for code in there.tolist()), codes)
+
+
+def bases(keys: Sequence[tuple[Any, ...]], columns: int) -> Integers:
+    """Return the place of the base of each domain: those that are equal in so many of the first columns share one.
+
+    >>> bases([("N", 1), ("N", 2), ("S", 1)], 1)
+    array([0, 0, 1])
+    """
+    places: dict[tuple[Any, ...], int] = {}
+    return np.array([places.setdefault(key[:columns], len(places)) for key in keys])
+
+
+def _labels(pool: Pool, by: By, name: str) -> tuple[NDArray[Any], Sequence[Any] | None]:
+    """Return the value of each row of a pool in a column, or its label, and the order of a categorical."""
+    if by.labels is not None and name == by.columns[-1]:
+        labels = as_array(in_order(by.labels, pool.frames, "by"), "by")
+        if labels.shape != (len(pool),):
+            raise MismatchError(
+                f"by has shape {labels.shape}, but the pool has {len(pool)} rows. Give a column, a list of columns, or "
+                "a label for each row.",
+                expected=(len(pool),),
+                got=labels.shape,
+            )
+        return labels, None
+    require_column(name, [frame.columns for frame in pool.frames], pool.mixed if len(pool.frames) > 1 else {})
+    pieces = [frame.column(name) for frame in pool.frames]
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces), pool.frames[0].categories(name)
+
+
+def require_column(name: str, columns: Sequence[Iterable[str]], mixed: Mapping[str, str]) -> None:
+    """Refuse domains by a column that not all samples have, or that is of different kinds in them."""
+    known = list(dict.fromkeys(one for own in columns for one in own))
+    if not columns or not all(name in own for own in columns):
+        there = f"The columns are {show(known)}." if known else "The fit knows biases only: give a label for each row."
+        raise MismatchError(
+            f"No column {name!r} in every sample, so it tells no domains apart. {there}{suggest(name, known)}",
+            expected=known,
+            got=(name,),
+        )
+    if name in mixed:
+        raise MismatchError(
+            f"{name!r} is {mixed[name]}, so equal domains have different names. Convert it to one kind.",
+            expected=("one kind",),
+            got=(mixed[name],),
+        )
+
+
+def require_labelled(name: str, missing: float) -> None:
+    """Refuse rows of which it is unknown which domain they are in."""
+    if missing:
+        raise MissingValuesError(
+            f"{name!r} is missing in {number_of_rows(missing)}, so it is unknown which domain they belong to. Fill it "
+            "in, or give these rows a value of their own.",
+            columns={name: int(missing)},
+        )
+
+
+def require_few(by: By, count: int) -> None:
+    """Refuse more domains than anyone reads, each of which has an error of its own."""
+    if count > MOST_DOMAINS:
+        raise TooLargeError(
+            f"{show(by.columns)} {'tells' if len(by.columns) == 1 else 'tell'} more than {MOST_DOMAINS:,} domains "
+            "apart, and each is asked for with its error. Use a column of fewer values, such as bins of this one.",
+            bytes=8 * count,
+        )
+
+
+def in_domains(
+    error: MissingValuesError, by: By, keys: Sequence[tuple[Any, ...]], counts: Floats
+) -> MissingValuesError:
+    """Return a refusal of missing values that says in which domains these are."""
+    where = [f"{by.said(key)} ({count:g})" for key, count in zip(keys, counts.tolist(), strict=True) if count]
+    return MissingValuesError(f"{error} They are in {listed(where)}.", columns=error.columns) if where else error
+
+
+def ordered(values: Iterable[Any], categories: Sequence[Any] | None) -> list[Any]:
+    """Return values in the order of a categorical, or else sorted.
+
+    >>> ordered(["b", "a"], None), ordered(["b", "a"], ["c", "b", "a"])
+    (['a', 'b'], ['b', 'a'])
+    """
+    if categories is not None:
+        there = set(values)
+        return [value for value in categories if value in there]
+    every = list(values)
+    try:
+        return sorted(every)
+    except TypeError:  # of several kinds
+        return sorted(every, key=lambda value: (type(value).__name__, str(value)))
+
+
+def _coded(
+    labels: NDArray[Any], categories: Sequence[Any] | None, counts: Floats | None, name: str
+) -> tuple[Integers, list[Any]]:
+    """Return the place of each label among those that count, and these in order."""
+    if labels.dtype.kind == "M":
+        labels = labels.astype("datetime64[us]")  # nanoseconds are numbers to Python
+    every = labels.tolist()
+    try:
+        different = dict.fromkeys(every)
+    except TypeError as error:
+        raise no_labels(repr(name)) from error
+    if any(is_missing(value) for value in different):
+        require_labelled(name, sum(is_missing(value) for value in every))
+    require_few(By((name,)), len(different))
+    found = ordered(different, categories)
+    place = {value: j for j, value in enumerate(found)}
+    codes = np.fromiter((place[value] for value in every), np.int64, len(every))
+    counted = np.bincount(codes, counts, len(found)) > 0
+    return np.where(counted, np.cumsum(counted) - 1, -1)[codes], [found[j] for j in np.flatnonzero(counted)]
+
+
+def _key(code: int, values: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
+    """Return the values that a number in mixed radix stands for."""
+    key: list[Any] = []
+    for found in reversed(values):
+        code, own = divmod(code, len(found))
+        key.append(found[own])
+    return tuple(reversed(key))

@@ -1,0 +1,303 @@
+"""What a model is fitted to: features and outcome of every row, given as arrays, columns or a formula."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from vardi._fit.sample import DebiasedSample
+from vardi._inputs.frames import as_frame
+from vardi._inputs.pool import is_missing
+from vardi._types import Floats
+from vardi.errors import MismatchError, MissingValuesError, number_of_rows, suggest
+from vardi.errors._texts import show
+
+Missing: TypeAlias = Literal["refuse", "drop"]
+
+INTERCEPT = "Intercept"  # what formulaic calls it
+QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
+UNKNOWN = re.compile(r"NameError: (?:name )?['`]([^'`]+)['`] is not")  # as formulaic, and Python, say it
+NAME = re.compile(r"`([^`]+)`|(?<![\w.])([^\W\d]\w*)(?!\w|\s*\()")
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Features and outcome of the rows that a fit rests on.
+
+    Attributes
+    ----------
+    features : array or frame
+        Of the complete rows, as the model is to see them.
+    Z : ndarray of shape (n, p)
+        Of all rows, as numbers; zero on those that are left out.
+    names : tuple of str
+        Of the features.
+    outcome : ndarray of shape (n,)
+        Numbers or labels; of rows that are left out, those of another one.
+    complete : ndarray of bool
+        Which rows have no missing value.
+    intercept : bool or None
+        Whether a formula has one; None where the model decides.
+    missing : mapping from name to int
+        How many rows were left out for want of a feature, or of the outcome.
+    """
+
+    features: Any
+    Z: Floats
+    names: tuple[str, ...]
+    outcome: NDArray[Any]
+    complete: NDArray[np.bool_]
+    intercept: bool | None = None
+    missing: Mapping[str, int] = field(default_factory=dict)
+
+
+def as_design(fit: DebiasedSample, X: Any, y: Any, missing: Missing) -> Design:
+    """Bring features and outcome together, or say what does not fit."""
+    if missing not in ("refuse", "drop"):
+        raise MismatchError(
+            f"missing is {missing!r}. Write 'refuse', or 'drop' to leave out rows with missing values.",
+            expected=("refuse", "drop"),
+            got=(missing,),
+        )
+    if isinstance(X, str) and "~" in X:
+        return _of_formula(fit, X, y, missing)
+    if y is None:
+        raise MismatchError(
+            "There is no outcome. Give y, or a formula such as 'y ~ x + region' in place of X.",
+            expected=("outcome",),
+            got=(None,),
+        )
+    native, matrix, names = _features(fit, X, missing)
+    outcome = _outcome(fit, y)
+    kept = np.arange(len(fit)) if fit.held.kept is None else np.flatnonzero(fit.held.kept)
+    matrix, outcome = matrix[kept], outcome[kept]
+    gaps = {name: ~np.isfinite(column) for name, column in zip(names, matrix.T, strict=True)}
+    complete, left_out = _complete({**gaps, "y" if not isinstance(y, str) else y: _gaps(outcome)}, missing)
+    rows = kept[complete]
+    features = native if len(rows) == len(fit) else _taken(native, rows)
+    return Design(features, *_zeroed(matrix, names, outcome, complete), complete, None, left_out)
+
+
+def _zeroed(
+    matrix: Floats, names: Sequence[str], outcome: NDArray[Any], complete: NDArray[np.bool_]
+) -> tuple[Floats, tuple[str, ...], NDArray[Any]]:
+    """Return features that are zero, and outcomes that are another row's, where a row is left out."""
+    first = int(np.argmax(complete))
+    return (
+        np.where(complete[:, None], matrix, 0.0),
+        tuple(names),
+        outcome[np.where(complete, np.arange(len(outcome)), first)],
+    )
+
+
+def _complete(gaps: Mapping[str, NDArray[np.bool_]], missing: Missing) -> tuple[NDArray[np.bool_], dict[str, int]]:
+    """Return which rows have all values, and of those that have not what they lack; or refuse them."""
+    counts = {name: int(own.sum()) for name, own in gaps.items() if own.any()}
+    complete = ~np.any(list(gaps.values()), axis=0)
+    said = ", ".join(f"{name!r} ({count})" for name, count in counts.items())
+    if counts and missing == "refuse":
+        raise MissingValuesError(
+            f"{number_of_rows(int((~complete).sum()))} have missing or infinite values: {said}. Fill them in, or write "
+            "missing='drop' to leave these rows out; the model is then of the part of the population that has all.",
+            columns=counts,
+        )
+    if not complete.any():
+        raise MissingValuesError(f"No row has all values: {said} are missing. Leave a feature out.", columns=counts)
+    return complete, counts
+
+
+# ---------------------------------------------------------------- formulas
+
+
+def _of_formula(fit: DebiasedSample, formula: str, y: Any, missing: Missing) -> Design:
+    """Return the design of a formula: what y may be on its left, and formulaic's language on its right."""
+    left, right = (side.strip() for side in formula.split("~", 1))
+    left = left[1:-1] if re.fullmatch("`[^`]+`", left) else left
+    if bool(left) == (y is not None):
+        raise MismatchError(
+            f"The formula {formula!r} has {'an' if left else 'no'} outcome, and y is {'given' if left else 'not'}. "
+            "Give the outcome once, on the left of the formula.",
+            expected=("one outcome",),
+            got=(formula,),
+        )
+    formulaic, pandas = _formulaic()
+    kept = slice(None) if fit.held.kept is None else fit.held.kept
+    columns = {name: values[kept] for name, values in _columns_in(fit, right).items()}
+    outcome = _outcome(fit, left or y)[kept]
+    gaps = {name: _gaps(values) for name, values in columns.items()}
+    complete, left_out = _complete({**gaps, left or "y": _gaps(outcome)}, missing)
+    frame = pandas.DataFrame({name: values[complete] for name, values in columns.items()})
+    for name in columns:
+        order = fit.held.pool.frames[0].categories(name)
+        if order is not None:
+            there = set(frame[name])
+            frame[name] = pandas.Categorical(frame[name], [value for value in order if value in there])
+    with _answering(formula, [name for own in fit.held.pool.frames for name in own.columns]):
+        found = formulaic.Formula(right).get_model_matrix(
+            frame if len(frame.columns) else pandas.DataFrame(index=range(int(complete.sum()))),
+            context={"np": np},
+            output="pandas",
+            na_action="ignore",
+        )
+    intercept = INTERCEPT in found.columns
+    features = pandas.DataFrame(found).drop(columns=INTERCEPT, errors="ignore").astype(np.float64)
+    _require_finite(features)
+    matrix = np.zeros((len(complete), len(features.columns)))
+    matrix[complete] = features.to_numpy()
+    names = [str(name) for name in features.columns]
+    return Design(features, *_zeroed(matrix, names, outcome, complete), complete, intercept, left_out)
+
+
+def _formulaic() -> tuple[Any, Any]:
+    try:
+        import formulaic
+        import pandas
+    except ImportError as error:
+        raise ImportError("Formulas need formulaic: pip install 'vardi[formula]'. Or give X and y.") from error
+    return formulaic, pandas
+
+
+@contextmanager
+def _answering(formula: str, known: Sequence[str]) -> Iterator[None]:
+    """Turn what formulaic raises into an error of ours."""
+    from formulaic.errors import FormulaicError
+
+    try:
+        with np.errstate(all="ignore"):  # what is not finite is found by our checks
+            yield
+    except FormulaicError as error:
+        first = re.sub(r"\x1b?\[[\d;]*m|[⧛⧚]", "", str(error)).strip().splitlines()[0]
+        name = UNKNOWN.search(str(error))
+        if name is None:
+            raise MismatchError(
+                f"The formula {formula!r} cannot be read: {first.rstrip('.')}. Write it in the language of formulaic, "
+                "such as 'y ~ x + C(region)'.",
+                expected=("formula",),
+                got=(formula,),
+            ) from error
+        raise MismatchError(
+            f"The formula {formula!r} has {name[1]!r}, which is no column of every sample. The columns are "
+            f"{show(dict.fromkeys(known))}.{suggest(name[1], known)}",
+            expected=known,
+            got=(name[1],),
+        ) from error
+
+
+def _columns_in(fit: DebiasedSample, text: str) -> dict[str, NDArray[Any]]:
+    """Return the columns of the pool that a text names."""
+    frames = fit.held.pool.frames
+    named = dict.fromkeys(quoted or plain for quoted, plain in NAME.findall(QUOTED.sub("", text)))
+    there = [name for name in named if frames and all(name in frame.columns for frame in frames)]
+    return {name: np.concatenate([np.asarray(frame.column(name)) for frame in frames]) for name in there}
+
+
+def _require_finite(features: Any) -> None:
+    """Refuse terms of a formula that are no numbers on some rows, such as the logarithm of 0."""
+    counts = {str(name): int(np.count_nonzero(~np.isfinite(features[name]))) for name in features.columns}
+    bad = {name: count for name, count in counts.items() if count}
+    if bad:
+        said = ", ".join(f"{name!r} ({count})" for name, count in bad.items())
+        raise MissingValuesError(
+            f"Terms of the formula are infinite or no numbers on some rows: {said}. Write terms that are finite on all "
+            "rows.",
+            columns=bad,
+        )
+
+
+# ---------------------------------------------------------------- arrays and columns
+
+
+def _features(fit: DebiasedSample, X: Any, missing: Missing) -> tuple[Any, Floats, tuple[str, ...]]:
+    """Return the features as the model is to see them, as a matrix, and their names."""
+    if isinstance(X, list | tuple) and X and all(isinstance(name, str) for name in X):
+        return _of_pool(fit, X, missing)
+    if sparse.issparse(X):
+        native, matrix, names = X, X.toarray(), None
+    elif _is_frame(X):
+        frame = as_frame(X)
+        native, names = X, frame.columns
+        matrix = _matrix([frame.column(name) for name in names], names)
+    else:
+        native = matrix = np.asarray(X)
+        names = None
+    if matrix.ndim != 2 or len(matrix) != len(fit) or not matrix.shape[1]:
+        raise MismatchError(
+            f"X has shape {matrix.shape}, but the pool has {len(fit)} rows. Give a matrix or frame with a row for "
+            "each, in pool order, a list of columns of the pool, or a formula.",
+            expected=(len(fit),),
+            got=matrix.shape,
+        )
+    names = tuple(f"x{j}" for j in range(matrix.shape[1])) if names is None else names
+    return native, _matrix(list(matrix.T), names), tuple(names)
+
+
+def _of_pool(fit: DebiasedSample, names: Sequence[str], missing: Missing) -> tuple[Any, Floats, tuple[str, ...]]:
+    """Return columns of the pool, in the user's library if it has named columns."""
+    matrix = np.column_stack([_column(fit, name, missing) for name in names])
+    whole = fit.held.pool.whole()
+    native: Any = matrix
+    if whole is not None and _is_frame(whole.native) and all(name in whole.columns for name in names):
+        native = nw.from_native(whole.native).select(*names).to_native()
+    return native, matrix, tuple(names)
+
+
+def _column(fit: DebiasedSample, name: str, missing: Missing = "refuse") -> Floats:
+    if missing == "drop" and name in (columns := _columns_in(fit, f"`{name}`")):
+        return _matrix([columns[name]], [name])[:, 0]
+    if fit.held.kept is None:
+        return fit.held.values(name)
+    values = np.zeros(len(fit))
+    values[fit.held.kept] = fit.held.values(name)
+    return values
+
+
+def _outcome(fit: DebiasedSample, y: Any) -> NDArray[Any]:
+    """Return the outcome of every row of the pool: numbers or labels."""
+    if isinstance(y, str) and fit.held.pool.frames and all(y in frame.columns for frame in fit.held.pool.frames):
+        values = np.concatenate([np.asarray(frame.column(y)) for frame in fit.held.pool.frames])
+    elif isinstance(y, str):
+        values = _column(fit, y)
+    else:
+        values = np.asarray(y)
+    if values.shape != (len(fit),):
+        raise MismatchError(
+            f"y has shape {values.shape}, but the pool has {len(fit)} rows. Give one outcome for each, in pool order.",
+            expected=(len(fit),),
+            got=values.shape,
+        )
+    return values
+
+
+def _gaps(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Tell where a value is missing."""
+    if values.dtype.kind in "fiub":
+        return ~np.isfinite(values)
+    return np.fromiter((is_missing(value) for value in values.tolist()), bool, len(values))
+
+
+def _is_frame(X: Any) -> bool:
+    return not isinstance(X, np.ndarray | list | tuple) and hasattr(X, "columns")
+
+
+def _matrix(columns: Sequence[NDArray[Any]], names: Sequence[str]) -> Floats:
+    for column, name in zip(columns, names, strict=True):
+        if column.dtype.kind not in "fiub":
+            raise MismatchError(
+                f"Feature {name!r} holds {column.dtype}, and a linear model needs numbers. Encode it as numbers, "
+                f"one column for each category, or write a formula, such as 'y ~ {name}', which does.",
+                expected=("numbers",),
+                got=(str(column.dtype),),
+            )
+    return np.column_stack([np.asarray(column, np.float64) for column in columns])
+
+
+def _taken(features: Any, rows: NDArray[np.int64]) -> Any:
+    return as_frame(features).take(rows) if _is_frame(features) else features[rows]
