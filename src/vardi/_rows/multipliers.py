@@ -1,10 +1,12 @@
 r"""How often a row, or a cluster of rows, counts in a replicate: by a hash, so the same in memory and in every engine.
 
-With U uniform, a hash of the seed, the replicate and what identifies the unit (a row or a cluster), and never of its
-values:
+What identifies a unit (a row or a cluster, never its values) has a hash of two halves l and r below a prime P; in a
+replicate :math:`U = (l + a r + 1/2) / P \bmod 1`, with a random factor a of the replicate. Then the U of two units are
+independent of one another, and so are those of a unit in two replicates, exactly as far as the halves are random. With
+
 
 - *bayesian*: :math:`-\log U`, exponential (Rubin 1981);
-- *rows*: the Poisson count of mean 1 whose distribution function U reaches (Efron 1979, for each unit on its own);
+- *rows*: the Poisson count of mean 1 at which the distribution function passes U (Efron 1979, each unit on its own);
 - *jackknife*: units are put into as many groups as there are replicates, and replicate r is without group r.
 
 Then samples are brought to their sizes. With g units in a sample, exponential multipliers have :math:`(g - 1)/(g + 1)`
@@ -16,22 +18,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from vardi._rows.hashing import PRIME, Number, constants, feistel
+from vardi._rows.hashing import PRIME
 from vardi._types import Floats, Integers
 
 SMALL = 30  # units of a sample up to which exponential multipliers are spread a little more: beyond, it is 3%
 FEWEST = 0.1  # g - 2, at least: of two units one has nearly all, and a third cannot be told
 
+Number = TypeVar("Number", bound=Any)  # an array of floats, or an expression of narwhals
 ReplicateKind: TypeAlias = Literal["bayesian", "rows", "jackknife"]
 
-# Hashes from which on a Poisson count is 1, 2, ...
-POISSON: Integers = np.unique(np.ceil(stats.poisson(1).cdf(np.arange(12)) * PRIME).astype(np.int64))
+POISSON: Floats = stats.poisson(1).cdf(np.arange(11))  # from which on a count is 1, 2, ...; U never passes the next
+MOST_FACTOR = 2**20  # so that l + a r is exact, and what is left of it modulo P has 32 bits
 
 
 @dataclass(frozen=True)
@@ -62,16 +65,17 @@ class Multipliers:
         return np.where(few, 1.0 + 1.0 / np.maximum(self.units - 2.0, FEWEST), 1.0)
 
     @cached_property
-    def _constants(self) -> list[int]:
-        return constants(self.seed, 0, 1, rounds=self.n)  # frames have keys of one number
+    def factors(self) -> list[float]:
+        """The factor of each replicate: different ones, the first of which are the same however many there are."""
+        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(0, 1)))  # frames have keys of one
+        drawn = rng.integers(1, MOST_FACTOR, size=2 * self.n + 100)
+        _, first = np.unique(drawn, return_index=True)
+        found: list[float] = drawn[np.sort(first)][: self.n].astype(np.float64).tolist()
+        return found
 
-    def hashed(self, left: Number, right: Number, r: int) -> Number:
-        """Return the hash of units in replicate r, below the prime.
-
-        Of units whose halves are random, the hashes in two replicates are independent of one another: one round is
-        enough for that.
-        """
-        return feistel(left, right, self._constants[r])[1]
+    def phase(self, left: Number, right: Number, r: int) -> Number:
+        """Return what U of replicate r is the fractional part of, for arrays and expressions of floats."""
+        return (left + right * self.factors[r] + 0.5) / float(PRIME)
 
     def of_rows(
         self, halves: tuple[Integers, Integers], sample: Integers, replicates: range, counts: Floats | None
@@ -80,15 +84,16 @@ class Multipliers:
 
         Rows that stand for several, by counts, have the mean of as many multipliers.
         """
-        left, right = halves
         if self.kind == "jackknife":
-            return ((right % self.n)[:, None] != np.arange(replicates.start, replicates.stop)).astype(np.float64)
-        drawn = np.column_stack([self.hashed(left, right, r) for r in replicates])
+            return ((halves[1] % self.n)[:, None] != np.arange(replicates.start, replicates.stop)).astype(np.float64)
+        left, right = (half.astype(np.float64) for half in halves)
+        uniform = np.column_stack([self.phase(left, right, r) for r in replicates])
+        uniform -= np.floor(uniform)
         if counts is not None:
-            return _of_counts(self.kind, (drawn + 0.5) / PRIME, counts[:, None])
+            return _of_counts(self.kind, uniform, counts[:, None])
         if self.kind == "rows":
-            return np.searchsorted(POISSON, drawn, side="right").astype(np.float64)
-        found: Floats = -np.log((drawn + 0.5) / PRIME)
+            return np.searchsorted(POISSON, uniform, side="right").astype(np.float64)
+        found: Floats = -np.log(uniform)
         powers = self.powers[sample]
         return found if (powers == 1.0).all() else found ** powers[:, None]
 

@@ -16,17 +16,18 @@ import numpy as np
 from vardi._inputs.engine.asking import answering
 from vardi._inputs.engine.part import PREFIX, Part, with_columns
 from vardi._rows.engine.hashing import LEFT, RIGHT, hashed
+from vardi._rows.engine.joint import largest
 from vardi._rows.engine.moments import EngineMoments, total
 from vardi._rows.engine.weights import with_added
-from vardi._rows.hashing import PRIME
 from vardi._rows.multipliers import POISSON, Multipliers, ReplicateKind, names_of
 from vardi._types import Floats
 from vardi.errors._refusals import needs_rows
 
 AT_ONCE = 25  # replicates of a query: a few hundred sums
-NUMBERS_AT_ONCE = 5 * 10**7  # multipliers of a query that an engine which does not stream may hold
+NUMBERS_AT_ONCE = 125 * 10**6  # multipliers of a query that an engine which does not stream may hold
 WHAT = "Making replicate weights"
 TIMES, SCORE, MEMBER, CHANGE = (f"{PREFIX}{what}_{{}}" for what in ("times", "score", "member", "change"))
+GROUP, ALL = f"{PREFIX}group", "all rows"
 
 
 class EngineReplicates:
@@ -51,7 +52,7 @@ class EngineReplicates:
             raise needs_rows(f"{WHAT}, where rows stand for several of their like,")
         if clusters is not None and len(at.parts) > 1 and not all(p.schema[clusters].is_integer() for p in at.parts):
             raise needs_rows(f"{WHAT} of clusters in several frames that are no whole numbers")
-        parts = tuple(_with_hash(part, place, seed, identity, clusters) for place, part in enumerate(at.parts))
+        parts = tuple(_with_hash(part, place, n, seed, identity, clusters) for place, part in enumerate(at.parts))
         self.at = EngineMoments(replace(at.model, parts=parts), at.point.v)
         self.law = Multipliers(kind, n, seed, at.sizes if clusters is None else self._units(clusters))
 
@@ -72,15 +73,16 @@ class EngineReplicates:
         for part in at.parts:
             scores, places = self._scores(part)
             times = {TIMES.format(r): part.times_count(self._times(part, r)) for r in replicates}
-            asked = {f"all {j}": part.times_count(nw.col(name)).sum() for j, name in enumerate(scores)}
-            for name in times:
-                asked[name] = nw.col(name).sum()
-                asked |= {f"{name} {j}": (nw.col(name) * nw.col(score)).sum() for j, score in enumerate(scores)}
+            asked = {ALL: part.rows, **{name: nw.col(name).sum() for name in times}}
+            for j, score in enumerate(scores, 1):
+                asked[f"{ALL} {j}"] = part.times_count(nw.col(score)).sum()
+                asked |= {f"{name} {j}": (nw.col(name) * nw.col(score)).sum() for name in times}
             for code, row in part.by_sample(asked, at.point, with_columns(scores), with_columns(times)):
                 for i, name in enumerate(times):
                     factors[i, code] = at.sizes[code] / row[name] if row[name] else 0.0
-                    found = [row[f"{name} {j}"] * factors[i, code] if row[name] else row[f"all {j}"] for j in range(len(scores))]
-                    drawn[:, i] += np.array(found, np.float64) @ places
+                    key, factor = (name, factors[i, code]) if row[name] else (ALL, 1.0)
+                    found = [row[key], *(row[f"{key} {j}"] for j in range(1, len(places)))]
+                    drawn[:, i] += factor * np.array(found, np.float64) @ places
         return factors, drawn
 
     def moved(self, replicates: range, factors: Floats, deltas: Floats) -> tuple[Floats, Floats]:
@@ -112,11 +114,12 @@ class EngineReplicates:
         """Return the multiplier of a row, before its sample is brought to its size."""
         law = self.law
         if law.kind == "jackknife":
-            return (nw.col(RIGHT) % law.n != r).cast(nw.Float64)
-        drawn = law.hashed(nw.col(LEFT), nw.col(RIGHT), r)
+            return (nw.col(GROUP) != r).cast(nw.Float64)
+        phase = law.phase(nw.col(LEFT), nw.col(RIGHT), r)
+        uniform = phase - phase.floor()
         if law.kind == "rows":
-            return total([(drawn >= least).cast(nw.Float64) for least in POISSON.tolist()])
-        found = ((drawn.cast(nw.Float64) + 0.5) / float(PRIME)).log() * -1.0
+            return total([(uniform >= least).cast(nw.Float64) for least in POISSON.tolist()])
+        found = uniform.log() * -1.0
         powers = [(code, float(law.powers[code])) for code in part.codes.values()]
         if all(power == 1.0 for _, power in powers):
             return found
@@ -146,17 +149,24 @@ class EngineReplicates:
         return total(terms)
 
     def _scores(self, part: Part) -> tuple[dict[str, nw.Expr], Floats]:
-        """Return columns of which q is made, and the coordinates of q that each stands for, of shape (columns, d)."""
-        point, at = self.at.point, self.at.coordinates
+        r"""Return columns of which q is made, and what 1 and each of them are of q, of shape (1 + columns, d).
+
+        By :math:`\sum_l p_{il} + \mu'(g_i - R\varepsilon)/S_i = 1` the largest sample follows from the others.
+        """
+        point, at, last = self.at.point, self.at.coordinates, largest(self.at.sizes)
         own = {
             at.theta.start + place.start + j: part.only(k, t)
             for k, place in self.at.model.places.items()
             for j, t in enumerate(point.gradient(k))
         }
-        columns, places = {}, [*np.eye(len(at))[point.active]]
-        for i in point.active.tolist():
+        less = np.zeros(len(at))  # of the last for each of the others
+        less[at.u], less[at.mu] = 1.0, point.mu
+        unit = np.eye(len(at))
+        columns, places = {}, [unit[last]]
+        for i in point.active[point.active != last].tolist():
             mine = own.get(i)
             columns[SCORE.format(i)] = point.x(i) if mine is None else point.x(i) - mine
+            places.append(unit[i] - less[i] * unit[last])
         if at.uncertain:
             columns[SCORE.format("r")] = point.weight
             places.append(np.zeros(len(at)))
@@ -172,21 +182,21 @@ class EngineReplicates:
         return found
 
 
-def _with_hash(part: Part, place: int, seed: Any, identity: str | None, clusters: str | None) -> Part:
+def _with_hash(part: Part, place: int, n: int, seed: Any, identity: str | None, clusters: str | None) -> Part:
     """Return a part with the hash of each row; rows that have no part in the fit are numbered too."""
     if clusters is None:
         halves = hashed(part, place, seed, identity, WHAT)
     else:
         halves = hashed(part, 0, seed, clusters, WHAT, clusters=True)
+    floats = {GROUP: nw.col(RIGHT) % n, LEFT: nw.col(LEFT).cast(nw.Float64), RIGHT: nw.col(RIGHT).cast(nw.Float64)}
     members = {
         MEMBER.format(code): nw.when(nw.col(str(part.label)) == label).then(nw.lit(1.0)).otherwise(nw.lit(0.0))
         for label, code in part.codes.items()
         if len(part.codes) > 1
     }
-    labelled = with_columns(members)
 
     def change(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        return halves(frame) if labelled is None else labelled(halves(frame))
+        return halves(frame).with_columns(**floats, **members)
 
     if part.whole is None or part.belongs is None:
         return part.map(change)
