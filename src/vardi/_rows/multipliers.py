@@ -105,6 +105,6 @@ def names_of(n: int) -> list[str]:
 
 def _of_counts(kind: ReplicateKind, uniform: Floats, counts: Floats) -> Floats:
     found: NDArray[Any] = (
-        stats.poisson.ppf(uniform, counts) if kind == "rows" else special.gammaincinv(counts, uniform)
+        stats.poisson.ppf(uniform, counts) if kind == "rows" else special.gammainccinv(counts, uniform)
     )
     return np.asarray(found / np.where(counts > 0, counts, 1.0))
