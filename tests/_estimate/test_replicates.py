@@ -153,11 +153,11 @@ def test_multipliers_look_random(halves):
 def test_rows_that_stand_for_several_have_the_mean_of_as_many_multipliers(halves):
     zeros, counts = np.zeros(20_000, int), np.repeat([1.0, 4.0], 10_000)
     for kind in ("bayesian", "rows"):
-        found = law(kind).of_rows(halves, zeros, range(50), counts)
+        found = law(kind).of_rows(halves, zeros, range(10), counts)
         of_one, of_four = found[:10_000], found[10_000:]
-        assert_allclose([of_one.mean(), of_four.mean()], 1, atol=0.01)
-        assert_allclose([of_one.var(), of_four.var()], [1, 0.25], rtol=0.02)
-        assert_allclose(of_one, law(kind).of_rows(halves, zeros, range(50), None)[:10_000], rtol=1e-6)
+        assert_allclose([of_one.mean(), of_four.mean()], 1, atol=0.01)  # three deviations
+        assert_allclose([of_one.var(), of_four.var()], [1, 0.25], rtol=0.03)  # three deviations of 100,000 numbers
+        assert_allclose(of_one, law(kind).of_rows(halves, zeros, range(10), None)[:10_000], rtol=1e-6)
 
 
 @pytest.mark.parametrize("g", [3, 5, 8, 15, 30])
@@ -206,7 +206,9 @@ def test_multipliers_hash_what_identifies_a_row_and_never_its_values(samples):
     sorted_by_text = {name: frame.sort("name") for name, frame in texts.items()}
     by_text = np.asarray(fitted(texts).replicate_weights(5, id="name"))
     expected = np.asarray(fitted(sorted_by_text).replicate_weights(5))
-    order = np.concatenate([frame["name"].arg_sort().to_numpy() + at for frame, at in zip(texts.values(), (0, 300))])
+    order = np.concatenate(
+        [frame["name"].arg_sort().to_numpy() + at for frame, at in zip(texts.values(), (0, 300), strict=True)]
+    )
     assert_allclose(by_text[order], expected, rtol=1e-9)
 
 
@@ -250,7 +252,7 @@ def test_counts(samples, pool):
     fit = fitted(samples, counts={"plain": counts[:300], "seen": counts[300:]})
     y = pool["y"].to_numpy()
     for kind in ("bayesian", "rows"):
-        made = np.asarray(fit.replicate_weights(1000, kind=kind))
+        made = np.asarray(fit.replicate_weights(500, kind=kind))
         assert_allclose(counts @ made / counts.sum(), 1.0)
         found = error(lambda w: (w * counts) @ y / (w @ counts), fit.weights, made, kind)
         assert_allclose(found, fit.expectation("y").stderr, rtol=MONTE_CARLO[kind])

@@ -22,7 +22,11 @@ def rows():
     sizes = {"plain": 12, "seen": 200, "other": 90}  # the first so few that its multipliers are spread more
     pieces = [
         pl.DataFrame(
-            {"x": rng.gamma(4 if name == "seen" else 3, size=n), "s": [name] * n, "cluster": np.arange(n) // 4 + 100 * k}
+            {
+                "x": rng.gamma(4 if name == "seen" else 3, size=n),
+                "s": [name] * n,
+                "cluster": np.arange(n) // 4 + 100 * k,
+            }
         )
         for k, (name, n) in enumerate(sizes.items())
     ]

@@ -245,7 +245,9 @@ def test_replicate_weights_follow_the_row_wherever_it_stands(seed, kind):
     named = {name: rows.assign(id=np.arange(len(rows))) for name, rows in one.samples.items()}
     order = {name: np.random.default_rng(seed).permutation(len(rows)) for name, rows in named.items()}
     moved = {name: rows.iloc[order[name]] for name, rows in named.items()}
-    first, second = (vardi.debias(rows, one.biases).replicate_weights(8, seed, kind=kind, id="id") for rows in (named, moved))
+    first, second = (
+        vardi.debias(rows, one.biases).replicate_weights(8, seed, kind=kind, id="id") for rows in (named, moved)
+    )
     starts = np.cumsum([0, *map(len, named.values())])
     places = np.concatenate([start + order[name] for start, name in zip(starts, named, strict=False)])
     close(second, first.to_numpy()[places])

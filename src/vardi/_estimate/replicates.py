@@ -196,7 +196,9 @@ def _halves(held: Any, seed: Any, identity: str | None) -> tuple[Integers, Integ
         if not numbers:
             raise _no_identity(identity, ())
     ends = np.cumsum(lengths)
-    kept = [slice(None) if held.kept is None else held.kept[end - n : end] for n, end in zip(lengths, ends, strict=True)]
+    kept = [
+        slice(None) if held.kept is None else held.kept[end - n : end] for n, end in zip(lengths, ends, strict=True)
+    ]
     own = [one[rows] for one, rows in zip(numbers, kept, strict=True)]
     with_rows = [one for one in own if len(one)]  # frames that were left out have no place
     halves = [hashed_numbers(one, seed, place) for place, one in enumerate(with_rows)]

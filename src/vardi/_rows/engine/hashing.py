@@ -73,4 +73,3 @@ def _halves() -> dict[str, nw.Expr]:
     high = ((size - low).cast(nw.Float64) / float(PRIME) + 0.5).floor().cast(nw.Int64) * 2
     sign = nw.when(nw.col(ROW) < 0).then(nw.lit(1, nw.Int64)).otherwise(nw.lit(0, nw.Int64))
     return {LEFT: low, RIGHT: (high + sign) % PRIME}
-
