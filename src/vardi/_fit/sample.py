@@ -20,7 +20,7 @@ from vardi._estimate.estimates import Estimate, Estimates
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.likelihood_ratio import LikelihoodRatio
 from vardi._estimate.reliability import Trust, warn_of_doubt
-from vardi._estimate.replicates import ReplicateKind, replicate_weights
+from vardi._estimate.replicates import replicate_weights
 from vardi._estimate.resampling import Kind
 from vardi._estimate.sensitivity import GAMMAS, Mean, Question, Sensitivity
 from vardi._estimate.sensitivity import Kind as ErrorKind
@@ -35,6 +35,7 @@ from vardi._inputs.given import Function, Functions, Labels
 from vardi._inputs.old_names import shares_attribute
 from vardi._inputs.pool import Name
 from vardi._machine.atomic_write import require_writable, whole_file
+from vardi._rows.multipliers import ReplicateKind
 from vardi._solve.identify import Verdict
 from vardi._types import Floats
 from vardi.biases import Bias
@@ -288,7 +289,7 @@ class DebiasedSample(Weighted):
         >>> price = np.concatenate([sample["MEDV"] for sample in design.samples.values()])
         >>> means = np.average(np.tile(price, (500, 1)), axis=1, weights=np.asarray(replicates).T)
         >>> float(np.sqrt(np.mean((means - fit.expectation("MEDV").value) ** 2)).round(2))
-        0.97
+        0.96
         """
         return replicate_weights(self.held, n, kind, seed, identity=id, progress=progress)
 
