@@ -2,8 +2,8 @@ r"""How often a row, or a cluster of rows, counts in a replicate: by a hash, so 
 
 What identifies a unit (a row or a cluster, never its values) has a hash of two halves l and r below a prime P; in a
 replicate :math:`U = (l + a r + 1/2) / P \bmod 1`, with a random factor a of the replicate. Then the U of two units are
-independent of one another, and so are those of a unit in two replicates, exactly as far as the halves are random. With
-
+independent of one another, and so are those of a unit in two replicates, exactly as far as the halves are random. Of it
+are made:
 
 - *bayesian*: :math:`-\log U`, exponential (Rubin 1981);
 - *rows*: the Poisson count of mean 1 at which the distribution function passes U (Efron 1979, each unit on its own);
@@ -21,8 +21,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import special, stats
+from scipy import special
 
 from vardi._rows.hashing import PRIME
 from vardi._types import Floats, Integers
@@ -33,7 +32,7 @@ FEWEST = 0.1  # g - 2, at least: of two units one has nearly all, and a third ca
 Number = TypeVar("Number", bound=Any)  # an array of floats, or an expression of narwhals
 ReplicateKind: TypeAlias = Literal["bayesian", "rows", "jackknife"]
 
-POISSON: Floats = stats.poisson(1).cdf(np.arange(11))  # from which on a count is 1, 2, ...; U never passes the next
+POISSON: Floats = special.pdtr(np.arange(11), 1.0)  # from which on a count is 1, 2, ...; U never passes the next
 MOST_FACTOR = 2**20  # so that l + a r is exact, and what is left of it modulo P has 32 bits
 
 
@@ -104,7 +103,11 @@ def names_of(n: int) -> list[str]:
 
 
 def _of_counts(kind: ReplicateKind, uniform: Floats, counts: Floats) -> Floats:
-    found: NDArray[Any] = (
-        stats.poisson.ppf(uniform, counts) if kind == "rows" else special.gammainccinv(counts, uniform)
-    )
+    """Return the mean of as many multipliers as each row counts: of the same law in U as that of one."""
+    if kind == "bayesian":
+        found = special.gammainccinv(counts, uniform)
+    else:
+        above = np.ceil(special.pdtrik(uniform, counts))
+        below = np.maximum(above - 1.0, 0.0)
+        found = np.where(special.pdtr(below, counts) >= uniform, below, above)  # the root may be off by rounding
     return np.asarray(found / np.where(counts > 0, counts, 1.0))
