@@ -318,6 +318,19 @@ def bootstrap_of_functions(asked):
     return numbers(asked.fit.bootstrap(lambda weights: weights.max(), n=3).value)
 
 
+def replicate_weights(asked):
+    named = "id" if asked.fit.held.pool.frames or not asked.fit.held.in_memory else None
+    columns = [f"replicate_{r + 1}" for r in range(4)]
+    found = []
+    for kind in ("bayesian", "rows", "jackknife"):
+        made = asked.fit.replicate_weights(4, 2, kind=kind, id=named)
+        if isinstance(made, pl.DataFrame | np.ndarray):
+            found.append(np.asarray(made).T)
+        else:
+            found += [_column(made, name) for name in columns]
+    return numbers(*found)
+
+
 def draws(asked):
     engine = not asked.fit.held.in_memory
     drawn = asked.fit.sample(30, seed=3, replace=False, id="id" if engine else None)
@@ -367,6 +380,7 @@ ANSWERS = {
     "bounds": bounds,
     "bootstrap": bootstrap,
     "bootstrap of functions": bootstrap_of_functions,
+    "replicate weights": replicate_weights,
     "draws": draws,
     "draws with replacement": draws_with_replacement,
     "new rows": new_rows,

@@ -287,6 +287,36 @@ def test_lazy_engines_print_the_same_summary(folder, engine):
     np.testing.assert_allclose(lazy["weight"], memory["weight"], rtol=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["bayesian", "jackknife"])
+def test_replicate_weights_are_columns_beside_the_weights(folder, kind):
+    options = ["--replicates", "30", "--kind", kind, "--seed", "4", "--with-data"]
+    assert run("fit", "study.toml", "-o", "memory.csv", *options).exit_code == 0
+    memory = pl.read_csv("memory.csv")
+    names = [f"replicate_{r + 1}" for r in range(30)]
+    assert memory.columns[: 3 + 30] == ["source", "row", "weight", *names]
+    fit = vardi.study.read("study.toml").fit()
+    np.testing.assert_allclose(memory.select(names), fit.replicate_weights(30, 4, kind=kind), rtol=1e-12)
+    for engine, file in (("polars", "lazy.parquet"), ("duckdb", "lazy.csv")):
+        (folder / "study.toml").write_text(f'engine = "{engine}"\n{STUDY}')
+        result = run("fit", "study.toml", "-o", file, *options, "--force")
+        assert result.exit_code == 0, result.stderr
+        lazy = pl.read_parquet(file) if file.endswith("parquet") else pl.read_csv(file)
+        assert lazy.columns == memory.columns
+        np.testing.assert_allclose(lazy.select(names), memory.select(names), rtol=1e-8)
+
+
+def test_replicates_need_a_file_and_names_of_their_own(folder):
+    result = run("fit", "study.toml", "--replicates", "30")
+    assert result.exit_code == 2
+    assert "--replicates are written beside the weights. Name their file" in result.stderr
+    (folder / "agency.csv").write_text((folder / "agency.csv").read_text().replace("CRIM", "replicate_7", 1))
+    before = contents(folder)
+    result = run("fit", "study.toml", "-o", "weights.csv", "--with-data", "--replicates", "30")
+    assert result.exit_code == 1
+    assert "The data have a column 'replicate_7', and so has a file of weights" in result.stderr
+    assert contents(folder) == before
+
+
 @pytest.mark.parametrize("engine", ["memory", "polars", "duckdb"])
 def test_rows_without_count_are_among_the_weights(small, engine):
     (small / "low.csv").write_text("x,times\n1,1\n2,2\n4,0\n")

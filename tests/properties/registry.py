@@ -31,6 +31,7 @@ _LEVELS = ESTIMATE + "test_intervals_grow_with_their_level"
 _CDF = ESTIMATE + "test_a_cdf_rises_from_0_to_1_and_its_quantile_is_the_inverse"
 _BAND = ESTIMATE + "test_a_band_holds_its_function_and_grows_with_the_level"
 _NORMALISERS = ESTIMATE + "test_normalisers_and_their_logs_agree"
+_REPLICATES = ESTIMATE + "test_replicate_weights_follow_the_row_wherever_it_stands"
 _BOOTSTRAP = ESTIMATE + "test_a_bootstrap_repeats_by_its_seed_on_any_number_of_threads"
 _BOUNDS = ESTIMATE + "test_bounds_are_wider_for_a_smaller_risk"
 _SENSITIVITY = ESTIMATE + "test_sensitivity_is_nested_in_its_factor_and_mirrored_by_the_sign"
@@ -116,6 +117,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         (_NORMALISERS,),
     ),
     "DebiasedSample.bootstrap": (_BOOTSTRAP,),
+    "DebiasedSample.replicate_weights": (_REPLICATES,),
     "DebiasedSample.bounds": (_BOUNDS, ESTIMATE + "test_bounds_refuse_what_is_no_probability"),
     "DebiasedSample.sensitivity": (_SENSITIVITY,),
     "DebiasedSample.check_biases": (_CHECK,),

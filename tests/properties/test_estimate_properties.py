@@ -256,3 +256,22 @@ def test_diagnostics_count_what_there_is(one):
     assert str(found.summary())
     assert found.to_frame().query("measure == 'effective'")["value"].iloc[0] == found.effective
     assert isinstance(found.warnings, tuple | list)
+
+
+@given(seeds, st.sampled_from(["bayesian", "rows", "jackknife"]))
+@examples(6)
+def test_replicate_weights_follow_the_row_wherever_it_stands(seed, kind):
+    one = case(seed)
+    named = {name: rows.assign(id=np.arange(len(rows))) for name, rows in one.samples.items()}
+    order = {name: np.random.default_rng(seed).permutation(len(rows)) for name, rows in named.items()}
+    moved = {name: rows.iloc[order[name]] for name, rows in named.items()}
+    first, second = (
+        vardi.debias(rows, one.biases).replicate_weights(8, seed, kind=kind, id="id") for rows in (named, moved)
+    )
+    starts = np.cumsum([0, *map(len, named.values())])
+    places = np.concatenate([start + order[name] for start, name in zip(starts, named, strict=False)])
+    close(second, first.to_numpy()[places])
+    close(first.mean(), 1.0)
+    assert (first.to_numpy() >= 0).all()
+    by_place = vardi.debias(named, one.biases).replicate_weights(8, seed, kind=kind)
+    close(by_place, first)  # ids count the rows

@@ -44,6 +44,7 @@ QUESTIONS = {
     "bounds": "bounds",
     "bootstrap": "bootstrap of means and of normalisers",
     "bootstrap of functions": "bootstrap of a function of the weights",
+    "replicate weights": "replicate_weights",
     "draws": "sample without replacement",
     "draws with replacement": "sample(replace=True), torch_sampler, torch_weights",
     "new rows": "weigh",

@@ -101,18 +101,18 @@ class InEngine(Held):
     @property
     def weights(self) -> Any:
         """The user's lazy frames with a column of weights."""
-        return self._by_name(weights_column(self.measure, self.pool.dropped))
+        return self.by_name(weights_column(self.measure, self.pool.dropped))
 
     @property
     def probabilities(self) -> Any:
         """The user's lazy frames with a column of probabilities."""
-        return self._by_name(probabilities_column(self.measure, self.pool.dropped))
+        return self.by_name(probabilities_column(self.measure, self.pool.dropped))
 
     def column(self, frames: Any, name: str) -> Any:
         """Return frames as they are: they have the column."""
         return frames
 
-    def _by_name(self, frames: Mapping[int | None, Any]) -> Any:
+    def by_name(self, frames: Mapping[int | None, Any]) -> Any:
         """Return the one frame of all samples, or frames by the name of their sample."""
         return (
             frames[None] if None in frames else {self.names[k]: frame for k, frame in frames.items() if k is not None}
@@ -337,7 +337,7 @@ class InEngine(Held):
         """Draw rows by weight and without replacement, as lazy frames."""
         if replace:
             raise refusal("draws with replacement", "engine")
-        return self._by_name(drawn_rows(self.measure, n, seed, identity))
+        return self.by_name(drawn_rows(self.measure, n, seed, identity))
 
     def drawing(self) -> NoReturn:
         """Refuse the probabilities of rows for batches, whose positions are drawn in memory."""

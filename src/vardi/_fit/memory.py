@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -133,6 +133,10 @@ class InMemory(Held):
     def column(self, values: Floats, name: str) -> Any:
         """Return values, one for each row, in the user's library."""
         return self.pool.series(values, name)
+
+    def table(self, values: Floats, names: Sequence[str]) -> Any:
+        """Return columns, with a number for each row, in the user's library."""
+        return self.pool.table(values, names)
 
     @cached_property
     def log_omegas(self) -> Floats:

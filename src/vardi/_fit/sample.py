@@ -19,6 +19,7 @@ from vardi._estimate.estimates import Estimate
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.likelihood_ratio import LikelihoodRatio
 from vardi._estimate.reliability import Trust, warn_of_doubt
+from vardi._estimate.replicates import replicate_weights
 from vardi._estimate.resampling import Kind
 from vardi._estimate.sensitivity import GAMMAS, Mean, Question, Sensitivity
 from vardi._estimate.sensitivity import Kind as ErrorKind
@@ -33,6 +34,7 @@ from vardi._inputs.given import Function, Functions, Labels
 from vardi._inputs.old_names import shares_attribute
 from vardi._inputs.pool import Name
 from vardi._machine.atomic_write import require_writable, whole_file
+from vardi._rows.multipliers import ReplicateKind
 from vardi._solve.identify import Verdict
 from vardi._types import Floats
 from vardi.biases import Bias
@@ -176,6 +178,64 @@ class DebiasedSample(Averages):
             )
         options: dict[str, Any] = {"kind": kind, "groups": groups, "level": level, "jobs": jobs, "progress": progress}
         return bootstrap(self.held, statistic, n, seed, **options, identity=id)
+
+    def replicate_weights(
+        self,
+        n: int = 500,
+        seed: int | np.random.Generator | None = 0,
+        *,
+        kind: ReplicateKind = "bayesian",
+        id: str | None = None,
+        progress: Progress | None = None,
+    ) -> Any:
+        r"""Return the weights of n replicates, with which R, Stata or svy make standard errors of anything.
+
+        .. math::
+
+            w_i^{(r)} \propto m_i^{(r)} e^{-x_i'\delta_r} / S_i,\qquad
+            \delta_r = -J^{-1}\Big(\sum_i m_i^{(r)} q_i - n\Big),\qquad
+            V = c \sum_r (\hat\theta_r - \hat\theta)^2.
+
+        Each replicate counts the rows of a sample :math:`m^{(r)}` times, is refitted by one Newton step from the
+        solution, and has mean 1 over the (counted) rows. What the step leaves out is of second order: with samples of
+        40 and 80 rows errors of means were within 0.5% of those of full refits of the same draws, and within 3% with
+        parameters or known values. c is 1/n; for a jackknife (n - 1)/n.
+
+        Parameters
+        ----------
+        n : int
+            How many replicates; for a jackknife how many groups.
+        seed : int, Generator or None
+            Multipliers hash the seed, the replicate and what identifies the row, never its values; so a replicate is
+            the same whatever n is (but for a jackknife), in memory and in every engine.
+        kind : {"bayesian", "rows", "jackknife"}
+            Exponential multipliers of mean 1 (every row stays); Poisson counts (rows drawn with replacement); or
+            rows put into n random groups, each left out in one replicate.
+        id : str, optional
+            The column that identifies a row. By default it is the row's place in its frame; engines other than Polars
+            have none, and need the column.
+        progress : callable, optional
+            Called as ``progress(done, n)`` as replicates are done.
+
+        Returns
+        -------
+        array or frame
+            In memory n columns ``replicate_1``, ... in pool order and in the user's library. Of lazy frames the frames
+            themselves with a column ``weight`` and these, which the engine computes as they are written.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import vardi
+        >>> design = vardi.datasets.house_prices(seed=0)
+        >>> fit = vardi.debias(design.samples, design.biases)
+        >>> replicates = fit.replicate_weights(500)
+        >>> price = np.concatenate([sample["MEDV"] for sample in design.samples.values()])
+        >>> means = np.average(np.tile(price, (500, 1)), axis=1, weights=np.asarray(replicates).T)
+        >>> float(np.sqrt(np.mean((means - fit.expectation("MEDV").value) ** 2)).round(2))
+        0.96
+        """
+        return replicate_weights(self.held, n, kind, seed, identity=id, progress=progress)
 
     def check_biases(
         self,

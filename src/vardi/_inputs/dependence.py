@@ -27,7 +27,7 @@ class Dependence:
     Attributes
     ----------
     clusters : ndarray of int or None
-        Number of each row's cluster, the same in all samples that it spans.
+        Number of each row's cluster, the same in all samples that it spans: its label, where that is a whole number.
     order : ndarray of int or None
         Place of each row in time, within its sample.
     strata : ndarray of int or None
@@ -89,7 +89,7 @@ def as_dependence(pool: Pool, clusters: Any, series: Any, strata: Any, populatio
     if not named:
         return None
     refuse_together(named, counted=pool.counts is not None)
-    codes = None if clusters is None else numbered(labels_of(pool, clusters, "clusters"), "clusters")
+    codes = None if clusters is None else _numbers_of(labels_of(pool, clusters, "clusters"))
     order = None if series is None else _order(pool, series)
     cells = None
     if strata is not None:
@@ -222,11 +222,15 @@ def numbered(labels: NDArray[Any], what: str) -> Integers:
         raise no_labels(what) from error
 
 
+def _numbers_of(labels: NDArray[Any]) -> Integers:
+    """Return whole numbers as they are, by which engines know clusters too, and other labels numbered."""
+    return labels.astype(np.int64) if labels.dtype.kind in "iu" else numbered(labels, "clusters")
+
+
 def _within_strata(clusters: Integers, cells: Integers, labels: NDArray[Any]) -> Integers:
     """Return the clusters, or refuse one that lies in several strata."""
-    first = np.full(int(clusters.max()) + 1, -1)
-    first[clusters[::-1]] = cells[::-1]
-    astray = np.flatnonzero(first[clusters] != cells)
+    _, first, place = np.unique(clusters, return_index=True, return_inverse=True)
+    astray = np.flatnonzero(cells[first][place] != cells)
     if len(astray):
         label = labels.tolist()[astray[0]]
         raise MismatchError(

@@ -86,6 +86,11 @@ class Pool:
         whole = self.whole()
         return read_only(values) if whole is None else whole.series(values, name)
 
+    def table(self, values: Floats, names: Sequence[str]) -> Any:
+        """Return columns, with a number for each row, in the user's library (pandas: with the user's index)."""
+        whole = self.whole()
+        return read_only(values) if whole is None else whole.table(values, names)
+
     def whole(self) -> Frame | None:
         """Return all rows in one frame; None where there is none, or samples are held by different libraries.
 

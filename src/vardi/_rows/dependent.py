@@ -78,7 +78,8 @@ class DependentRows(Strata):
         """Return how evenly weights are spread over clusters: all of one may have what none of another has."""
         if self.dependence.clusters is None:
             return super().evenness(r)
-        masses = np.bincount(self.dependence.clusters, r if self.counts is None else r * self.counts)
+        unit = np.unique(self.dependence.clusters, return_inverse=True)[1]
+        masses = np.bincount(unit, r if self.counts is None else r * self.counts)
         return Evenness(float(masses.sum()), float((masses**2).sum()), float(masses.max()))
 
     def covariance_of_blocks(self, block: Callable[[slice], Floats], n: int, m: int) -> Floats:

@@ -67,6 +67,7 @@ app.command(
         "vardi fit study.toml",
         "vardi fit study.toml -o weights.parquet --report report.html",
         "vardi fit study.toml -o weights.csv --with-data --force --json",
+        "vardi fit study.toml -o weights.csv --with-data --replicates 500",
     ),
 )(fit)
 app.command(

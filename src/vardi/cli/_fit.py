@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -18,6 +21,11 @@ if TYPE_CHECKING:
     from vardi.study import OpenStudy
 
 WEIGHTS_HELP = "Write source, row, id, weight and count of every row; .parquet, .csv or .jsonl."
+REPLICATES_HELP = "Write as many columns of replicate weights too, for R, Stata or svy."
+KIND_HELP = "Of the replicates: every row with a random weight, rows drawn with replacement, or groups left out."
+NONE: Mapping[str, Any] = MappingProxyType({})
+
+Kind = Literal["bayesian", "rows", "jackknife"]
 
 
 @dataclass(frozen=True)
@@ -35,13 +43,20 @@ def fit(
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help=WEIGHTS_HELP)] = None,
     report: Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write a report, .html.")] = None,
     with_data: Annotated[bool, typer.Option("--with-data", help="All columns of the data beside the weights.")] = False,
+    replicates: Annotated[int, typer.Option("--replicates", min=2, metavar="N", help=REPLICATES_HELP)] = 0,
+    kind: Annotated[Kind, typer.Option("--kind", help=KIND_HELP)] = "bayesian",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the replicates.")] = 0,
     force: Force = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Debias a study: print a summary, and write the weights and a report."""
     targets = _named(output, report)
-    fitted = run_fit(study, targets, with_data=with_data, force=force, hidden=as_json or quiet)
+    if replicates and output is None:
+        raise typer.BadParameter("--replicates are written beside the weights. Name their file: -o weights.parquet")
+    asked = {"n": replicates, "kind": kind, "seed": seed} if replicates else {}
+    options: dict[str, Any] = {"with_data": with_data, "replicates": asked}
+    fitted = run_fit(study, targets, **options, force=force, hidden=as_json or quiet)
     if as_json or not quiet:
         show_fit(fitted, targets, as_json=as_json)
 
@@ -51,10 +66,14 @@ def run_fit(
     targets: dict[str, Path],
     *,
     with_data: bool = False,
+    replicates: Mapping[str, Any] = NONE,
     force: bool = False,
     hidden: bool = False,
 ) -> Fitted:
-    """Read a study, fit it, and write its ``"weights"`` and ``"report"`` where they were asked for."""
+    """Read a study, fit it, and write its ``"weights"`` and ``"report"`` where they were asked for.
+
+    ``replicates`` are what `DebiasedSample.replicate_weights` takes; none where it is empty.
+    """
     from vardi import study as studies
     from vardi.cli._files import require_outputs, together
     from vardi.cli._summary import study_account
@@ -71,7 +90,7 @@ def run_fit(
     with warnings_as_lines(told=told) as said, progress(hidden=hidden) as stage:
         stage("Reading the data" if study.engine == "memory" else f"Opening the data with {study.engine}")
         opened = study.open()
-        weights_columns(opened, with_data=with_data)
+        weights_columns(opened, with_data=with_data, replicates=replicates.get("n", 0))
         stage("Solving")
         fitted = opened.fit()
         stage("Estimating errors")
@@ -80,7 +99,8 @@ def run_fit(
             for what, place in zip(targets, temporary, strict=True):
                 stage(f"Writing {targets[what]}")
                 if what == "weights":
-                    write_weights(opened, fitted, place, with_data=with_data)
+                    said_so = partial(stage, "Making replicates")
+                    write_weights(opened, fitted, place, with_data=with_data, replicates=replicates, progress=said_so)
                 else:
                     variables = list(study.variables) or None
                     fitted.report(place, title=study.title, variables=variables, overwrite=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,9 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
+from vardi._estimate.bootstrap import Progress
 from vardi._fit.sample import DebiasedSample
+from vardi._rows.multipliers import names_of
 from vardi.errors import MismatchError, OutputError
 from vardi.study._engines import ROW, first_line, package
 from vardi.study._study import OpenStudy
@@ -26,9 +28,9 @@ def require_suffix(path: Path) -> None:
         raise OutputError(f"{path} does not say what kind of file to write. End its name in {kinds}.", path=str(path))
 
 
-def weights_columns(opened: OpenStudy, *, with_data: bool) -> list[str]:
+def weights_columns(opened: OpenStudy, *, with_data: bool, replicates: int = 0) -> list[str]:
     """Return the columns of a file of weights, or refuse data that have columns of those names."""
-    ours = [*_own_columns(opened), *(["count"] if is_counted(opened) else [])]
+    ours = [*_own_columns(opened), *(["count"] if is_counted(opened) else []), *names_of(replicates)]
     return _beside_data(opened, ours) if with_data else ours
 
 
@@ -56,19 +58,33 @@ def _beside_data(opened: OpenStudy, ours: list[str]) -> list[str]:
     return [*ours, *(name for name in theirs if name not in ours)]
 
 
-def write_weights(opened: OpenStudy, fit: DebiasedSample, path: Path, *, with_data: bool = False) -> None:
-    """Write source, row, id, weight and count of every row, in the order of the data; with them all their columns."""
-    columns = weights_columns(opened, with_data=with_data)
+def write_weights(
+    opened: OpenStudy,
+    fit: DebiasedSample,
+    path: Path,
+    *,
+    with_data: bool = False,
+    replicates: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Write source, row, id, weight and count of every row, in the order of the data; with them all their columns.
+
+    Replicate weights, as `DebiasedSample.replicate_weights` takes them, are columns more.
+    """
+    columns = weights_columns(opened, with_data=with_data, replicates=replicates["n"] if replicates else 0)
     if not opened.is_lazy:
         added = [*_own_series(opened, fit), *([_counts(opened)] if is_counted(opened) else [])]
+        if replicates:
+            added += fit.replicate_weights(**replicates, progress=progress).get_columns()
         frame = opened.pool.with_columns(added) if with_data else package("polars").DataFrame(added)
         write_frame(frame.select(columns), path)
-    elif opened.study.engine == "polars":
-        frames = [nw.to_native(part) for part in _lazy_parts(opened, fit.weights, columns)]
-        pl = package("polars")
-        _sink(pl.concat(frames, how="diagonal_relaxed").select(columns), path)
+        return
+    weights = fit.replicate_weights(**replicates, id=ROW, progress=progress) if replicates else fit.weights
+    frames = [nw.to_native(part) for part in _lazy_parts(opened, weights, columns)]
+    if opened.study.engine == "polars":
+        _sink(package("polars").concat(frames, how="diagonal_relaxed").select(columns), path)
     else:
-        _write_batches([nw.to_native(part) for part in _lazy_parts(opened, fit.weights, columns)], columns, path)
+        _write_batches(frames, columns, path)
 
 
 def weights_frame(opened: OpenStudy, fit: DebiasedSample) -> Any:

@@ -24,6 +24,7 @@ from vardi._types import Floats
 from vardi.errors import MismatchError, TooLargeError
 
 MAX_UNITS = 1_000_000  # whose sums are held in memory
+SERIES_APART = 2**32  # between the numbers that batches of two series have
 UNIT, CELL = f"{PREFIX}unit", f"{PREFIX}cell"
 
 

@@ -101,6 +101,10 @@ class Frame(ABC):
         """Return values, one for each row, as a series of the user's library that is aligned to the rows."""
 
     @abstractmethod
+    def table(self, values: np.ndarray, names: Sequence[str]) -> Any:
+        """Return columns, with a value for each row, as a frame of the user's library that is aligned to the rows."""
+
+    @abstractmethod
     def drop(self, name: str) -> Frame:
         """Return the frame without one column."""
 
@@ -253,6 +257,9 @@ class NumpyFrame(Frame):
     def series(self, values: np.ndarray, name: str) -> np.ndarray:
         return read_only(np.asarray(values))
 
+    def table(self, values: np.ndarray, names: Sequence[str]) -> np.ndarray:
+        return read_only(values)
+
     def drop(self, name: str) -> Frame:
         require_columns((name,), self._arrays)
         if self.native.dtype.names:
@@ -319,6 +326,12 @@ class NarwhalsFrame(Frame):
         if index_of(self.native) is not None:
             series.index = self.native.index
         return series
+
+    def table(self, values: np.ndarray, names: Sequence[str]) -> Any:
+        frame = nw.from_numpy(values, list(names), backend=self._data.implementation).to_native()
+        if index_of(self.native) is not None:
+            frame.index = self.native.index
+        return frame
 
     def drop(self, name: str) -> Frame:
         require_columns((name,), self.columns)

@@ -1,33 +1,34 @@
-"""A hash of a seed and of what identifies a row, in whole numbers below 2^53: the same in every engine."""
+"""A hash of a seed and of what identifies a row, or a cluster of rows: the same in every engine, and in memory."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import narwhals as nw
-import numpy as np
 
 from vardi._inputs.engine.part import PREFIX, Change, Part
+from vardi._rows.hashing import PRIME, constants, feistel
 from vardi.errors import MismatchError
 from vardi.errors._refusals import needs_rows
 
-PRIME = 67_108_859  # the largest below 2^26, so that squares are whole numbers below 2^53
-ROUNDS = 8
 ROW, LEFT, RIGHT = (f"{PREFIX}{what}" for what in ("row", "left", "right"))
 
 
-def hashed(part: Part, place: int, seed: int | None, identity: str | None, what: str) -> Change:
+def hashed(
+    part: Part, place: int, seed: int | None, identity: str | None, what: str, *, clusters: bool = False
+) -> Change:
     """Return what puts the two halves of a hash on the rows of a part, ``LEFT`` and ``RIGHT``, each below the prime.
 
     Rows are identified by a column, or else by the engine's own row number; where it has none, ``what`` is refused.
+    With clusters, rows that have the same value of the column have the same hash.
     """
-    constants = np.random.SeedSequence(seed, spawn_key=(place,)).generate_state(ROUNDS) % PRIME
-    number = _numbered(part, identity, what)
+    number = _numbered(part, identity, what, clusters=clusters)
 
     def change(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         mixed = number(frame).with_columns(**_halves())
-        for constant in constants.tolist():
-            mixed = mixed.with_columns(**_mixed(constant))
+        for constant in constants(seed, place):
+            left, right = feistel(nw.col(LEFT), nw.col(RIGHT), constant)
+            mixed = mixed.with_columns(**{LEFT: left, RIGHT: right})
         return mixed
 
     return change
@@ -38,12 +39,14 @@ def uniform() -> nw.Expr:
     return (nw.col(LEFT).cast(nw.Float64) + (nw.col(RIGHT).cast(nw.Float64) + 0.5) / PRIME) / PRIME
 
 
-def _numbered(part: Part, identity: str | None, what: str) -> Change:
+def _numbered(part: Part, identity: str | None, what: str, *, clusters: bool) -> Change:
     """Return what puts a whole number on each row of a part."""
     if identity is None:
         if not part.frame.implementation.is_polars():
             raise needs_rows(f"{what} without a column that identifies rows (id=)")
         return _in_their_order
+    if identity.startswith(PREFIX):  # a column of ours, of whole numbers
+        return lambda frame: frame.with_columns(**{ROW: nw.col(identity)})
     schema = part.schema
     if identity not in schema:
         raise MismatchError(
@@ -53,6 +56,8 @@ def _numbered(part: Part, identity: str | None, what: str) -> Change:
         )
     if schema[identity].is_integer():
         return lambda frame: frame.with_columns(**{ROW: nw.col(identity).cast(nw.Int64)})
+    if clusters:
+        return lambda frame: frame.with_columns(**{ROW: nw.col(identity).rank("dense").cast(nw.Int64) - 1})
     # Texts and dates are numbered in their order.
     return lambda frame: frame.with_row_index(ROW, order_by=identity).with_columns(**{ROW: nw.col(ROW).cast(nw.Int64)})
 
@@ -70,9 +75,3 @@ def _halves() -> dict[str, nw.Expr]:
     high = ((size - low).cast(nw.Float64) / float(PRIME) + 0.5).floor().cast(nw.Int64) * 2
     sign = nw.when(nw.col(ROW) < 0).then(nw.lit(1, nw.Int64)).otherwise(nw.lit(0, nw.Int64))
     return {LEFT: low, RIGHT: (high + sign) % PRIME}
-
-
-def _mixed(constant: int) -> dict[str, nw.Expr]:
-    """Return a round of a Feistel network: (l, r) -> (r, l + (r + constant)^2), all modulo the prime."""
-    moved = (nw.col(RIGHT) + constant) % PRIME
-    return {LEFT: nw.col(RIGHT), RIGHT: (nw.col(LEFT) + moved * moved) % PRIME}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,10 +86,13 @@ def pooled_means(at: EngineMoments, functions: Sequence[EngineFunction]) -> Floa
     return total / at.n
 
 
-def with_column(
-    at: EngineMoments, name: str, value: Callable[[Part], nw.Expr], dropped: Sequence[Part] = ()
+def with_added(
+    at: EngineMoments,
+    names: Sequence[str],
+    values: Callable[[Part], Mapping[str, nw.Expr]],
+    dropped: Sequence[Part] = (),
 ) -> dict[int | None, Any]:
-    """Return the user's frames, lazy as they are, with a column more; zero for a row that has no part in the fit.
+    """Return the user's frames, lazy as they are, with columns more; zero for a row that has no part in the fit.
 
     They are by the position of their sample, by None where one frame holds all. ``dropped`` are those of samples that
     were left out.
@@ -97,17 +100,20 @@ def with_column(
     frames = {}
     for part in (*at.parts, *dropped):
         rows = part.frame if part.whole is None else part.whole
-        if name in schema_of(rows, part.name):
+        taken = schema_of(rows, part.name)
+        if lost := [name for name in names if name in taken]:
             raise MismatchError(
-                f"There is a column {name!r} already, and it would be lost. Rename it in the frame before the fit.",
-                expected=(name,),
-                got=(name,),
+                f"There is a column {lost[0]!r} already, and it would be lost. Rename it in the frame before the fit.",
+                expected=(lost[0],),
+                got=(lost[0],),
             )
-        column = nw.lit(0.0) if part in dropped else value(part)
+        columns = dict.fromkeys(names, nw.lit(0.0)) if part in dropped else dict(values(part))
         if part not in dropped and part.belongs is not None:
-            column = nw.when(part.belongs).then(column).otherwise(nw.lit(0.0))
+            columns = {
+                name: nw.when(part.belongs).then(column).otherwise(nw.lit(0.0)) for name, column in columns.items()
+            }
         with answering(part.name):
-            frame = (rows if part in dropped else at.point(rows)).with_columns(column.alias(name))
+            frame = (rows if part in dropped else at.point(rows)).with_columns(**columns)
             ours = [one for one in schema_of(frame, part.name) if one.startswith(PREFIX)]
             frames[None if part.label is not None else part.codes[None]] = frame.drop(*ours).to_native()
     return frames
@@ -115,9 +121,10 @@ def with_column(
 
 def weights_column(at: EngineMoments, dropped: Sequence[Part] = ()) -> dict[int | None, Any]:
     """Return the user's frames with their weights, of mean 1 over the counted rows."""
-    return with_column(at, "weight", lambda part: at.point.weight, dropped)
+    return with_added(at, ("weight",), lambda part: {"weight": at.point.weight}, dropped)
 
 
 def probabilities_column(at: EngineMoments, dropped: Sequence[Part] = ()) -> dict[int | None, Any]:
     """Return the user's frames with probabilities that sum to 1."""
-    return with_column(at, "probability", lambda part: part.times_count(at.point.weight) / at.n, dropped)
+    name = "probability"
+    return with_added(at, (name,), lambda part: {name: part.times_count(at.point.weight) / at.n}, dropped)

@@ -1,0 +1,282 @@
+r"""Replicate weights: columns of weights of draws, from whose spread any software makes standard errors.
+
+A replicate counts row i :math:`m_i` times (:mod:`vardi._rows.multipliers`). From the solution v one Newton step leads
+to that of the replicate, with J at the solution, and weights move along it:
+
+.. math::
+
+    \delta = -J^{-1} g_m,\qquad g_m = \sum_i m_i q_i - n,\qquad
+    w_i \propto m_i\,e^{-x_i'\delta} / S_i,
+
+since x is the gradient of log S. So all replicates need of the rows is a sum of q each, linear in m: in an engine a
+query has many. What is left out is of second order in the draw. Against :math:`m_i / S_i(v + \delta)`, which leaves out
+as much, no weight falls below zero where known values move S, nor explodes where parameters move a curve.
+"""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import numpy as np
+from scipy import sparse
+
+from vardi._estimate.bootstrap import Progress, _entropy
+from vardi._estimate.resampling import effective_rows
+from vardi._inputs.engine.dependence import SERIES_APART
+from vardi._machine.memory import require_memory
+from vardi._rows.engine.replicates import EngineReplicates
+from vardi._rows.hashing import hashed_numbers
+from vardi._rows.multipliers import Multipliers, ReplicateKind, names_of
+from vardi._rows.series import batch_lengths
+from vardi._types import Floats, Integers
+from vardi.errors import MismatchError, WeakOverlapWarning
+from vardi.errors._refusals import needs_rows
+from vardi.errors._warn import warn
+
+FAR = 0.5  # deviation of the change of log weights from which one step does not do
+NUMBERS = 2**22  # multipliers of rows in memory that are held at once
+
+
+def replicate_weights(
+    held: Any,
+    n: int = 500,
+    kind: ReplicateKind = "bayesian",
+    seed: int | np.random.Generator | None = 0,
+    *,
+    identity: str | None = None,
+    progress: Progress | None = None,
+) -> Any:
+    """Return the weights of replicates of a fit; see :meth:`vardi.DebiasedSample.replicate_weights`.
+
+    Whole clusters are drawn, and batches of successive rows of series, as the fit knows them; within strata, and spread
+    less where a sample is a good part of a finite population.
+
+    Parameters
+    ----------
+    held : Any
+        The fit's rows and solution.
+    n, kind, seed, identity, progress
+        As there.
+    """
+    _check(n, kind)
+    if held.in_memory:
+        return held.table(_in_memory(held, n, kind, _entropy(seed), identity, progress), names_of(n))
+    return _in_engine(held, n, kind, _entropy(seed), identity, progress)
+
+
+class _Steps:
+    """The step of each replicate from the solution."""
+
+    def __init__(self, held: Any, law: Multipliers) -> None:
+        self.jacobian, self.coordinates = held.tangent.jacobian, held.tangent.measure.coordinates
+        self.epsilon, self.law = held.point[self.coordinates.epsilon], law
+        _require_units(law)
+
+    def __call__(self, replicates: range, drawn: Floats, rows: Floats) -> Floats:
+        """Return delta, (d, R), given the sums of m q, (d, R), and of m by sample, (K, R)."""
+        at, gradient = self.coordinates, drawn.copy()
+        gradient[at.u] -= rows
+        gradient[at.epsilon] += (self.epsilon - self._known(replicates)).T
+        return np.asarray(-self.jacobian.solve(gradient))
+
+    def _known(self, replicates: range) -> Floats:
+        """Return by how much known values with an error are off in each replicate, in standard deviations: (R, r).
+
+        For a jackknife, whose variances are sums of squares, by as much less.
+        """
+        rng = np.random.default_rng(np.random.SeedSequence(self.law.seed, spawn_key=(0, 2)))
+        drawn = rng.standard_normal((self.law.n, self.coordinates.uncertain))[replicates.start : replicates.stop]
+        return drawn / np.sqrt(self.law.n - 1.0) if self.law.kind == "jackknife" else drawn
+
+
+def _in_engine(held: Any, n: int, kind: ReplicateKind, seed: Any, identity: str | None, progress: Any) -> Any:
+    """Return the user's lazy frames with a column for each replicate."""
+    given, lengths = held.dependence, None
+    if given is not None and (given.strata or (given.remaining < 1.0).any()):
+        raise needs_rows("Making replicate weights within strata, or of finite populations,")
+    if given is not None and given.series:
+        lengths = batch_lengths(held.rows.sizes, effective_rows(held, None))
+    rows = EngineReplicates(held.measure, kind, n, seed, identity, lengths)
+    steps, sizes = _Steps(held, rows.law), held.measure.sizes[:, None]
+    factors, deltas, totals, far = np.empty((n, len(sizes))), np.empty((len(steps.coordinates), n)), np.empty(n), 0
+    for chunk in rows.chunks():
+        place = slice(chunk.start, chunk.stop)
+        factors[place], drawn = rows.sums(chunk)
+        deltas[:, place] = steps(chunk, drawn, sizes)
+        totals[place], moved = rows.moved(chunk, factors[place], deltas[:, place])
+        far += int((moved > FAR).sum())
+        if progress is not None:
+            progress(chunk.stop, n)
+    _warn_of_far(far, n)
+    return held.by_name(rows.frames(factors, deltas, totals, held.pool.dropped))
+
+
+def _in_memory(held: Any, n: int, kind: ReplicateKind, seed: Any, identity: str | None, progress: Any) -> Floats:
+    """Return the weights of replicates, a column each, for every row of the pool."""
+    require_memory(
+        16 * len(held) * n,
+        f"{n} replicate weights of {len(held):,} rows",
+        "Take fewer, or give lazy frames, whose replicates are columns that their engine computes.",
+    )
+    rows = _MemoryRows(held, kind, n, seed, identity)
+    weights = np.zeros((len(held), n), order="F")
+    size = max(NUMBERS // max(len(rows.source), 1), 1)
+    far = 0
+    for low in range(0, n, size):
+        chunk = range(low, min(low + size, n))
+        found, moved = rows.weights(chunk)
+        weights[slice(None) if held.kept is None else held.kept, chunk.start : chunk.stop] = found
+        far += int((moved > FAR).sum())
+        if progress is not None:
+            progress(chunk.stop, n)
+    _warn_of_far(far, n)
+    return weights
+
+
+class _MemoryRows:
+    """Rows in memory, each with a hash of what identifies it or its cluster."""
+
+    def __init__(self, held: Any, kind: ReplicateKind, n: int, seed: Any, identity: str | None) -> None:
+        self.measure, self.source, self.counts = held.tangent.measure, held.source, held.counts
+        sizes, given, clusters = held.rows.sizes, held.dependence, _clusters(held)
+        self.remaining = None if given is None or (given.remaining == 1.0).all() else given.remaining
+        # Where every sample is a single row, rows are drawn from the pool, with their biases.
+        whole = clusters is None and len(self.source) > 1 and bool((sizes <= 1).all())
+        self.stratum = np.zeros_like(self.source) if whole else self.source
+        self.sizes = np.array([sizes.sum()]) if whole else sizes
+        if given is not None and given.strata is not None:
+            self.stratum = np.unique(given.strata, return_inverse=True)[1]
+            self.sizes = np.bincount(self.stratum, self.counts).astype(np.float64)
+        self.halves = _halves(held, seed, identity) if clusters is None else hashed_numbers(clusters, seed, 0)
+        self.shared = self.counts if clusters is None else None  # rows that stand for several have multipliers of each
+        units = self.sizes if clusters is None else _units(clusters, self.stratum, len(self.sizes))
+        self.law = Multipliers(kind, n, seed, units)
+        self.steps = _Steps(held, self.law)
+        x, q = self.measure.rows.beside(self.measure.v)
+        p = self.measure.coordinates.parameters
+        self.own = self.measure.rows.spread(x[:, :p] - q[:, :p])  # the gradient of the own bias in theta
+
+    def weights(self, replicates: range) -> tuple[Floats, Floats]:
+        """Return the weights of replicates, of mean 1, and how far each moves them: the deviation of x'delta."""
+        measure, at = self.measure, self.measure.coordinates
+        times = self._times(replicates)
+        counted = times if self.counts is None else times * self.counts[:, None]
+        drawn = measure.project(times)
+        drawn[at.theta] -= self.own.T @ counted
+        deltas = self.steps(replicates, drawn, _summed(counted, self.source, at.samples))
+        change = measure.mix(deltas) + self.own @ deltas[at.theta]
+        weights = times * measure.weights[:, None] * np.exp(-change)
+        share = measure.counts / measure.n
+        spread = share @ change**2 - (share @ change) ** 2
+        return weights / (share @ weights), np.sqrt(np.maximum(spread, 0.0))
+
+    def _times(self, replicates: range) -> Floats:
+        """Return how often each row counts; a sample without units in a replicate has all of them there."""
+        times = self.law.of_rows(self.halves, self.stratum, replicates, self.shared)
+        counted = times if self.counts is None else times * self.counts[:, None]
+        sums = _summed(counted, self.stratum, len(self.sizes))
+        for stratum, place in np.argwhere((sums == 0) & (self.sizes > 0)[:, None]):
+            times[self.stratum == stratum, place] = 1.0
+            sums[stratum, place] = self.sizes[stratum]
+        factors = self.sizes[:, None] / np.where(sums > 0, sums, 1.0)
+        times *= factors[self.stratum]
+        if self.remaining is None:
+            return times
+        return 1.0 + (times - 1.0) * np.sqrt(self.remaining)[self.source][:, None]
+
+
+def _clusters(held: Any) -> Integers | None:
+    """Return a number for what is drawn with each row: its cluster, or the batch of its series."""
+    given = held.dependence
+    if given is None or given.order is None:
+        return None if given is None else given.clusters
+    lengths = np.array(batch_lengths(held.rows.sizes, effective_rows(held, None)))
+    order = np.lexsort((given.order, held.source))
+    sizes = np.bincount(held.source, minlength=len(lengths))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return np.asarray(place // lengths[held.source] + held.source * SERIES_APART)
+
+
+def _summed(values: Floats, stratum: Integers, strata: int) -> Floats:
+    """Return the sums of columns within strata."""
+    members = sparse.csr_array((np.ones(len(stratum)), (stratum, np.arange(len(stratum)))), (strata, len(stratum)))
+    return np.asarray(members @ values)
+
+
+def _units(clusters: Integers, source: Integers, samples: int) -> Floats:
+    """Return how many clusters each sample has."""
+    pairs = np.unique(np.column_stack([source, clusters]), axis=0)
+    return np.bincount(pairs[:, 0], minlength=samples).astype(np.float64)
+
+
+def _halves(held: Any, seed: Any, identity: str | None) -> tuple[Integers, Integers]:
+    """Return the hash of each row that the fit rests on: of its place in its frame, or of a column."""
+    lengths = [len(frame) for frame in held.pool.frames] or [len(held)]
+    numbers = [np.arange(length) for length in lengths]
+    if identity is not None:
+        numbers = [_identity(frame, identity) for frame in held.pool.frames]
+        if not numbers:
+            raise _no_identity(identity, ())
+    ends = np.cumsum(lengths)
+    kept = [
+        slice(None) if held.kept is None else held.kept[end - n : end] for n, end in zip(lengths, ends, strict=True)
+    ]
+    own = [one[rows] for one, rows in zip(numbers, kept, strict=True)]
+    with_rows = [one for one in own if len(one)]  # frames that were left out have no place
+    halves = [hashed_numbers(one, seed, place) for place, one in enumerate(with_rows)]
+    left, right = (np.concatenate(half) for half in zip(*halves, strict=True))
+    return left, right
+
+
+def _identity(frame: Any, column: str) -> Integers:
+    """Return the whole numbers that identify rows; texts and dates are numbered in their order."""
+    if column not in frame.columns:
+        raise _no_identity(column, frame.columns)
+    values = np.asarray(frame.column(column))
+    if values.dtype.kind in "iu":
+        return values.astype(np.int64)
+    return np.unique(values, return_inverse=True)[1].astype(np.int64)
+
+
+def _no_identity(column: str, known: Any) -> MismatchError:
+    named = f"Name one of {', '.join(map(repr, known))}." if known else "Leave it out: rows have their places."
+    return MismatchError(f"There is no column {column!r} that identifies rows. {named}", expected=known, got=(column,))
+
+
+def _check(n: int, kind: ReplicateKind) -> None:
+    if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 2:
+        raise MismatchError(
+            f"{n!r} replicates have no spread. Give a whole number of 2 or more; 500 is a good one.",
+            expected=("int",),
+            got=(n,),
+        )
+    if kind not in get_args(ReplicateKind):
+        raise MismatchError(
+            f"kind is {kind!r}. Give 'bayesian' (every row stays, with a random weight), 'rows' (rows are drawn with "
+            "replacement) or 'jackknife' (rows are left out, a group at a time).",
+            expected=get_args(ReplicateKind),
+            got=(kind,),
+        )
+
+
+def _require_units(law: Multipliers) -> None:
+    units = int(law.units.sum())
+    if law.kind == "jackknife" and law.n > units:
+        raise MismatchError(
+            f"{law.n} groups cannot be made of {units} units (rows, or clusters of them), so most replicates would "
+            f"leave nothing out. Give {units} or fewer, or kind='bayesian'.",
+            expected=(units,),
+            got=(law.n,),
+        )
+
+
+def _warn_of_far(far: int, n: int) -> None:
+    if far:
+        warn(
+            WeakOverlapWarning(
+                f"{far} of {n} replicates move the weights so far (by more than {FAR} on the log scale) that the one "
+                "step by which they are refitted is rough: few rows join the samples. Compare with fit.bootstrap, "
+                "which solves each draw anew, or add rows where the samples overlap."
+            )
+        )

@@ -1,0 +1,367 @@
+"""Replicate weights: what R, Stata and svy make of them, against refits and against the errors of the fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from numpy.testing import assert_allclose
+from scipy.signal import lfilter
+from scipy.stats import chisquare, kstest, poisson
+
+import vardi
+from vardi._estimate import replicates
+from vardi._estimate.replicates import _MemoryRows
+from vardi._rows.hashing import hashed_numbers
+from vardi._rows.multipliers import Multipliers
+
+PARTS = {
+    "none": ("x", None),
+    "known values": ("x", {"x > 4": 0.24, "y": (3.1, 0.1)}),
+    "parameters": (vardi.power("x"), None),
+    "both": (vardi.power("x"), {"x > 4": (0.24, 0.01)}),
+}
+KINDS = {"bayesian": 1000, "rows": 1000, "jackknife": 200}
+# Of an error by n replicates: 1 / sqrt(2n); of those of 1,000 and of 1,000 draws three deviations are 9.5%, of 200
+# groups of rows, more of whose rows are in some than in others, about 20%.
+MONTE_CARLO = {"bayesian": 0.095, "rows": 0.095, "jackknife": 0.2}
+
+
+def frames(n=300):
+    rng = np.random.default_rng(0)
+    found = {}
+    for place, (name, size, shape) in enumerate([("plain", n, 3.0), ("seen", 5 * n // 3, 4.0)]):
+        x = rng.gamma(shape, size=size)
+        cluster = np.arange(size) // 10
+        y = x + rng.normal(size=size) + rng.normal(size=cluster[-1] + 1)[cluster]
+        ids = rng.permutation(size) - size // 3
+        found[name] = pl.DataFrame({"x": x, "y": y, "id": ids, "cluster": cluster + 1000 * place})
+    return found
+
+
+def fitted(samples, part="none", **options):
+    bias, known = PARTS[part]
+    return vardi.debias(samples, {"plain": 1, "seen": bias}, known=known, **options)
+
+
+@pytest.fixture(scope="module")
+def samples():
+    return frames()
+
+
+@pytest.fixture(scope="module")
+def pool(samples):
+    return pl.concat(samples.values())
+
+
+def error(statistic, weights, of_replicates, kind):
+    """Return what survey software does: squares about the estimate, with the scale of the kind."""
+    of_replicates = np.asarray(of_replicates)
+    n = of_replicates.shape[1]
+    found = np.array([statistic(of_replicates[:, r]) for r in range(n)]) - statistic(np.asarray(weights))
+    return np.sqrt((found**2).sum(axis=0) * ((n - 1) / n if kind == "jackknife" else 1 / n))
+
+
+def statistics(pool):
+    x, y = pool["x"].to_numpy(), pool["y"].to_numpy()
+    design, order = np.column_stack([np.ones(len(x)), x]), np.argsort(y)
+
+    def slope(w):
+        return np.linalg.solve(design.T @ (w[:, None] * design), design.T @ (w * y))[1]
+
+    def median(w):
+        mass = np.cumsum(w[order])
+        return y[order][np.searchsorted(mass, mass[-1] / 2)]
+
+    return {
+        "mean": lambda w: w @ y / w.sum(),
+        "ratio": lambda w: (w @ y) / (w @ x),
+        "slope": slope,
+        "median": median,
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_errors_are_those_of_refits_and_of_the_fit(samples, pool, kind):
+    fit = fitted(samples)
+    made = fit.replicate_weights(KINDS[kind], kind=kind)
+    for name, statistic in statistics(pool).items():
+        if kind == "jackknife" and name == "median":
+            continue  # for which it is known to fail
+        found = error(statistic, fit.weights, made, kind)
+        assert_allclose(found, fit.bootstrap(statistic, n=1000).stderr, rtol=MONTE_CARLO[kind], err_msg=name)
+    found = error(statistics(pool)["mean"], fit.weights, made, kind)
+    assert_allclose(found, fit.expectation("y").stderr, rtol=MONTE_CARLO[kind])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("part", ["known values", "parameters", "both"])
+def test_errors_know_of_parameters_and_of_known_values(samples, pool, part, kind):
+    fit = fitted(samples, part)
+    y = pool["y"].to_numpy()
+    found = error(lambda w: w @ y / w.sum(), fit.weights, fit.replicate_weights(KINDS[kind], kind=kind), kind)
+    assert_allclose(found, fit.expectation("y").stderr, rtol=MONTE_CARLO[kind])
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_one_step_is_a_refit_but_for_what_is_of_second_order(samples, part, monkeypatch):
+    """Half as far, a quarter as wrong."""
+    fit = fitted(samples, part)
+    held = fit.held
+    rows = _MemoryRows(held, "bayesian", 2, 0, None, None)
+    monkeypatch.setattr(rows.steps, "_known", lambda chunk: np.zeros((len(chunk), rows.steps.coordinates.uncertain)))
+    drawn = np.random.default_rng(1).standard_exponential(len(held.source)) - 1.0
+    values = held.values("y")
+    wrong, moved = [], []
+    for far in (0.1, 0.05):
+        times = 1.0 + far * drawn
+        times *= (np.bincount(held.source) / np.bincount(held.source, times))[held.source]
+        monkeypatch.setattr(rows, "_times", lambda chunk, times=times: times[:, None])
+        weights, _ = rows.weights(range(1))
+        refit = held.refit(times, tol=1e-12, may_part=False).weights * times
+        wrong.append(abs(np.average(values, weights=weights[:, 0]) - np.average(values, weights=refit)))
+        moved.append(abs(np.average(values, weights=refit) - fit.expectation("y").value))
+    assert wrong[0] < 0.05 * moved[0]
+    assert wrong[1] < 0.35 * wrong[0]
+
+
+def law(kind="bayesian", n=50, units=(20_000,)):
+    return Multipliers(kind, n, 7, np.array(units, float))
+
+
+@pytest.fixture(scope="module")
+def halves():
+    return hashed_numbers(np.arange(20_000), 7, 0)
+
+
+def test_multipliers_look_random(halves):
+    zeros = np.zeros(20_000, int)
+    found = law().of_rows(halves, zeros, range(50), None)
+    assert all(kstest(found[:, r], "expon").pvalue > 1e-4 for r in range(50))
+    between = np.corrcoef(found.T) - np.eye(50)
+    assert np.abs(between).max() < 5 / np.sqrt(20_000)
+    assert np.abs(np.corrcoef((found**2).T) - np.eye(50)).max() < 5 / np.sqrt(20_000)
+    for lag in (1, 2, 100):
+        assert abs(np.corrcoef(found[:-lag, 0], found[lag:, 0])[0, 1]) < 4 / np.sqrt(20_000)
+    counts = law("rows").of_rows(halves, zeros, range(50), None)
+    seen = np.bincount(counts.astype(int).ravel(), minlength=9)
+    expected = poisson(1).pmf(np.arange(8))
+    assert chisquare([*seen[:8], seen[8:].sum()], 10**6 * np.append(expected, 1 - expected.sum())).pvalue > 1e-4
+
+
+def test_rows_that_stand_for_several_have_the_mean_of_as_many_multipliers(halves):
+    zeros, counts = np.zeros(20_000, int), np.repeat([1.0, 4.0], 10_000)
+    for kind in ("bayesian", "rows"):
+        found = law(kind).of_rows(halves, zeros, range(10), counts)
+        of_one, of_four = found[:10_000], found[10_000:]
+        assert_allclose([of_one.mean(), of_four.mean()], 1, atol=0.01)  # three deviations
+        assert_allclose([of_one.var(), of_four.var()], [1, 0.25], rtol=0.03)  # three deviations of 100,000 numbers
+        assert_allclose(of_one, law(kind).of_rows(halves, zeros, range(10), None)[:10_000], rtol=1e-6)
+
+
+@pytest.mark.parametrize("g", [3, 5, 8, 15, 30])
+def test_few_units_have_the_variance_that_is_due(g):
+    """Of m = g e / sum e it has to be 1: within 3%, and within 1% from 8 on, and 3 deviations of this simulation."""
+    n = 2 * 10**5 // g
+    left, right = hashed_numbers(np.arange(g), 3, 0)
+    found = Multipliers("bayesian", n, 3, np.array([float(g)])).of_rows((left, right), np.zeros(g, int), range(n), None)
+    found *= g / found.sum(axis=0)
+    assert_allclose(found.var(), 1.0, atol=(0.03 if g < 8 else 0.01) + 0.012)
+
+
+def test_a_jackknife_leaves_every_row_out_once(samples):
+    fit = fitted(samples)
+    made = np.asarray(fit.replicate_weights(20, kind="jackknife"))
+    assert ((made == 0).sum(axis=1) == 1).all()
+    assert ((made == 0).sum(axis=0) > 0).all()
+
+
+def test_weights_have_mean_1_and_samples_their_sizes(samples):
+    fit = fitted(samples)
+    rows = _MemoryRows(fit.held, "rows", 30, 0, None, None)
+    times = rows._times(range(30))
+    assert_allclose([times[:300].sum(axis=0), times[300:].sum(axis=0)], [[300.0] * 30, [500.0] * 30])
+    assert_allclose(np.asarray(fit.replicate_weights(30, kind="rows")).mean(axis=0), 1.0)
+
+
+def test_a_replicate_depends_on_the_seed_and_its_number_alone(samples, monkeypatch):
+    fit = fitted(samples)
+    done = []
+    whole = np.asarray(fit.replicate_weights(40, progress=lambda i, n: done.append((i, n))))
+    assert done == [(40, 40)]
+    assert_allclose(np.asarray(fit.replicate_weights(10)), whole[:, :10], rtol=1e-12)
+    monkeypatch.setattr(replicates, "NUMBERS", 3 * 800)  # three at a time
+    assert_allclose(np.asarray(fit.replicate_weights(40)), whole, rtol=1e-12)
+    assert (np.abs(np.asarray(fit.replicate_weights(40, 1)) / whole - 1) > 1e-6).mean() > 0.99
+
+
+def test_multipliers_hash_what_identifies_a_row_and_never_its_values(samples):
+    other = {name: frame.with_columns(y=-pl.col("y")) for name, frame in samples.items()}
+    first, second = (np.asarray(fitted(one).replicate_weights(5, id="id")) for one in (samples, other))
+    assert_allclose(first, second)
+    by_place = np.asarray(fitted(samples).replicate_weights(5))
+    assert (np.abs(by_place / first - 1) > 1e-6).mean() > 0.99
+    texts = {name: frame.with_columns(name=(pl.col("id") + 500).cast(str)) for name, frame in samples.items()}
+    sorted_by_text = {name: frame.sort("name") for name, frame in texts.items()}
+    by_text = np.asarray(fitted(texts).replicate_weights(5, id="name"))
+    expected = np.asarray(fitted(sorted_by_text).replicate_weights(5))
+    order = np.concatenate(
+        [frame["name"].arg_sort().to_numpy() + at for frame, at in zip(texts.values(), (0, 300), strict=True)]
+    )
+    assert_allclose(by_text[order], expected, rtol=1e-9)
+
+
+def test_they_come_in_the_user_s_library(samples):
+    names = [f"replicate_{r}" for r in (1, 2, 3)]
+    expected = fitted(samples).replicate_weights(3)
+    assert isinstance(expected, pl.DataFrame)
+    assert expected.columns == names
+    as_pandas = {name: frame.to_pandas().set_index("cluster") for name, frame in samples.items()}
+    found = fitted(as_pandas).replicate_weights(3)
+    assert isinstance(found, pd.DataFrame)
+    assert (found.index == pd.concat(as_pandas.values()).index).all()
+    assert_allclose(found, expected)
+    arrow = fitted({name: frame.to_arrow() for name, frame in samples.items()}).replicate_weights(3)
+    assert isinstance(arrow, pa.Table)
+    assert arrow.column_names == names
+    x = np.concatenate([frame["x"] for frame in samples.values()])
+    source = np.repeat([0, 1], [300, 500])
+    matrix = vardi.debias_matrix(np.column_stack([np.ones(800), x]), source).replicate_weights(3)
+    assert isinstance(matrix, np.ndarray)
+    assert matrix.shape == (800, 3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_clusters_count_whole(samples, pool, kind):
+    fit, clusters = fitted(samples, clusters="cluster"), pool["cluster"].to_numpy()
+    n = 80 if kind == "jackknife" else 1000
+    made = np.asarray(fit.replicate_weights(n, 0, kind=kind))
+    rows = _MemoryRows(fit.held, kind, n, 0, None)
+    times = rows._times(range(2))
+    firsts = np.unique(clusters, return_index=True, return_inverse=True)
+    assert_allclose(times, times[firsts[1]][firsts[2]])
+    found = error(statistics(pool)["mean"], fit.weights, made, kind)
+    assert_allclose(found, fit.bootstrap("y", n=1000).stderr, rtol=0.25 if kind == "jackknife" else MONTE_CARLO[kind])
+    assert_allclose(found, fit.expectation("y").stderr, rtol=0.25 if kind == "jackknife" else MONTE_CARLO[kind])
+    assert found > 1.2 * fitted(samples).expectation("y").stderr
+
+
+@pytest.mark.parametrize("kind", ["bayesian", "rows"])
+def test_series_count_in_batches(kind):
+    rng = np.random.default_rng(0)
+    runs = {name: lfilter([1], [1, -0.8], rng.normal(size=2000) * 0.6) + 0.5 * (name == "b") for name in "ab"}
+    fit = vardi.debias(runs, {"a": 1, "b": "exp(x / 2)"}, series=True)
+    x = np.concatenate(list(runs.values()))
+    found = error(lambda w: w @ x / w.sum(), fit.weights, fit.replicate_weights(1000, kind=kind), kind)
+    assert_allclose(found, fit.expectation("x").stderr, rtol=0.15)
+
+
+@pytest.mark.parametrize("depends", [{"strata": "half"}, {"population": 1200}], ids=str)
+def test_strata_and_finite_populations(samples, pool, depends):
+    split = {name: frame.with_columns(half=pl.col("x") > 3) for name, frame in samples.items()}
+    fit = fitted(split, **depends)
+    for kind in ("bayesian", "rows"):
+        made = np.asarray(fit.replicate_weights(1000, kind=kind))
+        found = error(statistics(pool)["mean"], fit.weights, made, kind)
+        assert_allclose(found, fit.expectation("y").stderr, rtol=MONTE_CARLO[kind])
+    lazy = fitted({name: frame.lazy() for name, frame in split.items()}, **{**depends, "strata": None})
+    if "population" in depends:
+        with pytest.raises(vardi.NeedsRowsError, match="within strata, or of finite populations, needs rows in memory"):
+            lazy.replicate_weights(3)
+
+
+def test_counts(samples, pool):
+    counts = np.random.default_rng(2).integers(1, 6, 800)
+    fit = fitted(samples, counts={"plain": counts[:300], "seen": counts[300:]})
+    y = pool["y"].to_numpy()
+    for kind in ("bayesian", "rows"):
+        made = np.asarray(fit.replicate_weights(500, kind=kind))
+        assert_allclose(counts @ made / counts.sum(), 1.0)
+        found = error(lambda w: (w * counts) @ y / (w @ counts), fit.weights, made, kind)
+        assert_allclose(found, fit.expectation("y").stderr, rtol=MONTE_CARLO[kind])
+
+
+def test_windows_of_single_rows_are_drawn_from_the_pool():
+    rng = np.random.default_rng(0)
+    x, low = rng.gamma(3, size=120), rng.gamma(2, size=120)
+    x, low = x[x >= low], low[x >= low]
+    windows = vardi.Windows(x, low, np.full(len(x), np.inf))
+    fit = vardi.debias_matrix(windows, np.arange(len(x)))
+    for kind in ("bayesian", "rows"):
+        found = error(lambda w: w @ x / w.sum(), fit.weights, fit.replicate_weights(1000, kind=kind), kind)
+        assert_allclose(found, fit.expectation(x).stderr, rtol=0.12)  # the first order alone, with 90 rows
+
+
+@pytest.mark.filterwarnings("ignore::vardi.VardiWarning")
+@pytest.mark.parametrize("labels", [False, True])
+def test_samples_that_are_left_out_weigh_nothing(labels):
+    rng = np.random.default_rng(0)
+    tables = {
+        "far": pl.DataFrame({"x": rng.uniform(7, 9, 5)}),
+        "a": pl.DataFrame({"x": rng.uniform(0, 3, 40)}),
+        "b": pl.DataFrame({"x": rng.uniform(0, 5, 30)}),
+    }
+    biases = {"a": "x <= 3", "b": "x <= 5", "far": "x > 7"}
+    options = {"source": "s"} if labels else {}
+    given = pl.concat([t.with_columns(s=pl.lit(name)) for name, t in tables.items()]) if labels else tables
+    memory = vardi.debias(given, biases, on_unidentified="largest", **options)
+    made = np.asarray(memory.replicate_weights(4))
+    assert (made[:5] == 0).all()
+    assert_allclose(made[5:].mean(axis=0), 1.0)
+    lazy = given.lazy() if labels else {name: table.lazy() for name, table in tables.items()}
+    found = vardi.debias(lazy, biases, on_unidentified="largest", **options).replicate_weights(4)
+    found = found.collect() if labels else pl.concat([found[name].collect() for name in tables])
+    assert_allclose(found.select("^replicate_.*$").to_numpy(), made, rtol=1e-9)
+
+
+def test_a_sample_that_a_replicate_leaves_out_is_left_as_it_is():
+    samples = {"plain": pl.DataFrame({"x": [2.0]}), "seen": pl.DataFrame({"x": np.linspace(1.0, 4.0, 60)})}
+    fit = fitted(samples)
+    times = _MemoryRows(fit.held, "jackknife", 10, 0, None)._times(range(10))
+    assert_allclose(times[0], 1.0)
+    lazy = fitted({name: frame.lazy() for name, frame in samples.items()})
+    for kind in ("rows", "jackknife"):
+        found = pl.concat([frame.collect() for frame in lazy.replicate_weights(10, kind=kind).values()])
+        made = fit.replicate_weights(10, kind=kind)
+        assert_allclose(found.select(made.columns).to_numpy(), made.to_numpy(), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"n": 1}, "1 replicates have no spread. Give a whole number of 2 or more"),
+        ({"n": 2.5}, "2.5 replicates have no spread"),
+        ({"kind": "brr"}, "kind is 'brr'. Give 'bayesian' .*, 'rows' .* or 'jackknife'"),
+        ({"n": 801, "kind": "jackknife"}, "801 groups cannot be made of 800 units .*Give 800 or fewer"),
+        ({"id": "key"}, "There is no column 'key' that identifies rows. Name one of 'x', 'y', 'id'"),
+    ],
+)
+def test_what_is_refused(samples, options, said):
+    with pytest.raises(vardi.MismatchError, match=said):
+        fitted(samples).replicate_weights(**{"n": 10, **options})
+
+
+def test_a_matrix_has_no_column_that_identifies_rows():
+    fit = vardi.debias_matrix(np.ones((4, 1)), np.zeros(4, int))
+    with pytest.raises(vardi.MismatchError, match="no column 'id' that identifies rows. Leave it out"):
+        fit.replicate_weights(3, id="id")
+
+
+def test_more_than_the_memory_holds_is_refused(samples, monkeypatch):
+    monkeypatch.setattr("vardi._machine.memory.available_memory", lambda: 2**26)
+    with pytest.raises(vardi.TooLargeError, match="10000 replicate weights of 800 rows need .*give lazy frames"):
+        fitted(samples).replicate_weights(10_000)
+
+
+def test_a_thin_bridge_is_told():
+    rng = np.random.default_rng(0)
+    low, high = rng.uniform(0, 1, 300), rng.uniform(1, 2, 300)
+    samples = {"low": pl.DataFrame({"x": low}), "high": pl.DataFrame({"x": np.append(high, [0.5, 0.6])})}
+    fit = vardi.debias(samples, {"low": "x <= 1", "high": 1})
+    with pytest.warns(vardi.WeakOverlapWarning, match="of 50 replicates move the weights so far"):
+        fit.replicate_weights(50)
+    lazy = vardi.debias({name: frame.lazy() for name, frame in samples.items()}, {"low": "x <= 1", "high": 1})
+    with pytest.warns(vardi.WeakOverlapWarning, match="of 50 replicates move the weights so far"):
+        lazy.replicate_weights(50)

@@ -1,0 +1,120 @@
+"""Replicate weights of rows in an engine: columns that stay there, equal to those of memory."""
+
+from __future__ import annotations
+
+import duckdb
+import numpy as np
+import polars as pl
+import pytest
+from numpy.testing import assert_allclose
+
+import vardi
+from vardi._estimate.replicates import replicate_weights
+from vardi._inputs.engine import part
+from vardi._rows.engine import replicates
+
+KINDS = ("bayesian", "rows", "jackknife")
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    sizes = {"plain": 12, "seen": 200, "other": 90}  # the first so few that its multipliers are spread more
+    pieces = [
+        pl.DataFrame(
+            {
+                "x": rng.gamma(4 if name == "seen" else 3, size=n),
+                "s": [name] * n,
+                "cluster": np.arange(n) // 4 + 100 * k,
+            }
+        )
+        for k, (name, n) in enumerate(sizes.items())
+    ]
+    return pl.concat(pieces).with_columns(id=pl.int_range(pl.len()) * 7 - 400).sample(fraction=1, shuffle=True, seed=1)
+
+
+BIASES = {"plain": 1, "seen": "x", "other": vardi.power("x")}
+
+
+def weights(frame):
+    return frame.select("^replicate_.*$").to_numpy()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_frame_with_labels(rows, kind):
+    expected = vardi.debias(rows, BIASES, source="s").replicate_weights(6, 3, kind=kind).to_numpy()
+    found = vardi.debias(rows.lazy(), BIASES, source="s").replicate_weights(6, 3, kind=kind)
+    assert isinstance(found, pl.LazyFrame)
+    found = found.collect()
+    assert found.columns == [*rows.columns, "weight", *(f"replicate_{r + 1}" for r in range(6))]
+    assert_allclose(weights(found), expected, rtol=1e-8)
+    table = duckdb.from_arrow(rows.to_arrow())
+    made = vardi.debias(table, BIASES, source="s").replicate_weights(6, 3, kind=kind, id="id")
+    assert isinstance(made, duckdb.DuckDBPyRelation)
+    by_id = vardi.debias(rows, BIASES, source="s").replicate_weights(6, 3, kind=kind, id="id").to_numpy()
+    assert_allclose(weights(made.pl().sort("id")), by_id[rows["id"].arg_sort().to_numpy()], rtol=1e-8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("counted", [False, True])
+def test_clusters_count_whole(rows, kind, counted):
+    rows = rows.with_columns(n=pl.col("id").abs() % 3) if counted else rows
+    options = {"source": "s", **({"counts": "n"} if counted else {})}
+    memory, lazy = (vardi.debias(one, BIASES, **options) for one in (rows, rows.lazy()))
+    codes = rows["cluster"].to_numpy()
+    codes = codes if memory.held.kept is None else codes[memory.held.kept]
+    expected = replicate_weights(memory.held, 5, kind, 0, clusters=codes)
+    found = replicate_weights(lazy.held, 5, kind, 0, clusters="cluster").collect()
+    belongs = (rows["n"] > 0).to_numpy() if counted else slice(None)
+    assert_allclose(weights(found)[belongs], expected.to_numpy()[belongs], rtol=1e-8)
+
+
+def test_clusters_that_are_texts_are_numbered_in_one_frame_and_refused_in_several(rows):
+    named = rows.with_columns(c=pl.format("c{}", pl.col("cluster") + 1000))
+    fit = vardi.debias(named.lazy(), BIASES, source="s")
+    found = replicate_weights(fit.held, 3, "bayesian", 0, clusters="c").collect()
+    ratios = found.with_columns(pl.col("replicate_1") / pl.col("replicate_2")).group_by("c").len()
+    assert len(ratios) == named["c"].n_unique()
+    codes = np.unique(named["c"].to_numpy(), return_inverse=True)[1]
+    memory = vardi.debias(named, BIASES, source="s")
+    assert_allclose(weights(found), replicate_weights(memory.held, 3, "bayesian", 0, clusters=codes), rtol=1e-8)
+    apart = {name: named.filter(s=name).lazy() for name in BIASES}
+    with pytest.raises(vardi.NeedsRowsError, match="clusters in several frames that are no whole numbers"):
+        replicate_weights(vardi.debias(apart, BIASES).held, 3, clusters="c")
+
+
+def test_a_few_queries_ask_for_many_replicates_and_nothing_is_collected(rows, monkeypatch):
+    """25 at a time: a query for their sums and one for their scale, for each frame. Answers are a row a sample."""
+    fit = vardi.debias({name: rows.filter(s=name).lazy() for name in ("seen", "plain")}, {"plain": 1, "seen": "x"})
+    asked = []
+    collected = part.collected
+
+    def watched(*arguments):
+        answer = collected(*arguments)
+        asked.append(len(answer))
+        return answer
+
+    assert fit.held.tangent.jacobian is not None
+    fit.held.tangent.jacobian.solve(np.ones((2, 1)))  # which asks for the overlaps once
+    monkeypatch.setattr(part, "collected", watched)
+    done = []
+    found = fit.replicate_weights(60, progress=lambda i, n: done.append(i))
+    assert asked == [1] * (2 * 2 * 3)
+    assert done == [25, 50, 60]
+    assert all(isinstance(frame, pl.LazyFrame) for frame in found.values())
+    monkeypatch.setattr(replicates, "NUMBERS_AT_ONCE", 10 * 212)
+    again = fit.replicate_weights(60)
+    assert len(asked) == 12 + 2 * 2 * 6
+    assert_allclose(weights(again["seen"].collect()), weights(found["seen"].collect()), rtol=1e-9)
+
+
+def test_what_is_refused(rows):
+    table = duckdb.from_arrow(rows.to_arrow())
+    with pytest.raises(vardi.NeedsRowsError, match=r"Making replicate weights without a column that identifies rows"):
+        vardi.debias(table, BIASES, source="s").replicate_weights(5)
+    counted = vardi.debias(rows.with_columns(n=pl.lit(2)).lazy(), BIASES, source="s", counts="n")
+    with pytest.raises(vardi.NeedsRowsError, match="Making replicate weights, where rows stand for several"):
+        counted.replicate_weights(5)
+    taken = vardi.debias(rows.with_columns(replicate_2=pl.lit(0)).lazy(), BIASES, source="s")
+    with pytest.raises(vardi.MismatchError, match="There is a column 'replicate_2' already"):
+        taken.replicate_weights(5)
