@@ -32,8 +32,10 @@ from vardi.biases import (
     parametric,
     power,
     proportional_to,
+    smoothed,
     steps,
     where,
+    window,
 )
 from vardi.errors import (
     ContradictedKnownWarning,
@@ -145,6 +147,8 @@ __all__ = [
     "plots",
     "power",
     "proportional_to",
+    "smoothed",
     "steps",
     "where",
+    "window",
 ]

@@ -12,12 +12,21 @@ from typing import Literal, TypeAlias
 from vardi.errors import NeedsRowsError, VardiError
 
 Part: TypeAlias = Literal["none", "known values", "parameters", "both"]
-Holder: TypeAlias = Literal["rows in memory", "distinct rows", "sparse", "windows", "blocks", "engine"]
+Holder: TypeAlias = Literal["rows in memory", "distinct rows", "truncated rows", "sparse", "windows", "blocks", "engine"]
 
 PARTS: tuple[Part, ...] = ("none", "known values", "parameters", "both")
-HOLDERS: tuple[Holder, ...] = ("rows in memory", "distinct rows", "sparse", "windows", "blocks", "engine")
+HOLDERS: tuple[Holder, ...] = (
+    "rows in memory",
+    "distinct rows",
+    "truncated rows",
+    "sparse",
+    "windows",
+    "blocks",
+    "engine",
+)
 
 MATRICES: tuple[Holder, ...] = ("sparse", "windows", "blocks")
+TRUNCATED: tuple[Holder, ...] = ("truncated rows",)
 ENGINE: tuple[Holder, ...] = ("engine",)
 ESTIMATED: tuple[Part, ...] = ("parameters", "both")
 
@@ -31,7 +40,7 @@ QUESTIONS = {
     "parameters": "parameters, estimated_biases",
     "known": "known",
     "tests of parameters": "test_no_bias, test_parameters",
-    "score test": "check_biases",
+    "score test": "check_biases; of truncated rows the test of quasi-independence",
     "ks tests": "check_biases(method='ks') and 'ks-bootstrap'",
     "sensitivity": "sensitivity",
     "bounds": "bounds",
@@ -80,8 +89,23 @@ LAW = (
     "The law of the ks tests is for biases that are known, and these have parameters that were fitted to the same "
     "rows. Use method='score', which knows of them, or fix the parameters with .at(...)."
 )
+WINDOW = (
+    "vardi.window is the bias of one sample alone, with nothing beside it. For known values beside windows give "
+    "vardi.debias_matrix vardi.Windows; families of biases with parameters need samples to be compared with."
+)
+CHANCE = (
+    "The chance to be seen is estimated from the windows themselves, and the finite-sample bounds are for biases that "
+    "are known. fit.bootstrap() draws rows with their windows."
+)
+BY_PAIRS = (
+    "The ks tests compare samples with one another, and truncated rows are one. check_biases() without a method tests "
+    "whether their windows depend on their values."
+)
 
 NOES = (
+    *(No(question, WINDOW, TRUNCATED, ("known values", "parameters", "both")) for question in QUESTIONS),
+    No("bounds", CHANCE, TRUNCATED),
+    No("ks tests", BY_PAIRS, TRUNCATED),
     *(No(question, MATRIX, MATRICES, ESTIMATED) for question in QUESTIONS),
     No("tests of parameters", "No bias has parameters.", parts=("none", "known values")),
     No("means of arrays", f"An expectation of values that are not columns {IN_ENGINE}", ENGINE),

@@ -12,6 +12,7 @@ from scipy import sparse
 from vardi._fit.opened import EngineFrames, MemoryRows
 from vardi._fit.pipeline import OnUnidentified, Opened, fit, verdict_of
 from vardi._fit.sample import DebiasedSample
+from vardi._fit.truncation import TruncatedRows, window_of
 from vardi._inputs.engine.pool import any_lazy, open_frames
 from vardi._inputs.given import Biases, Counts, Known, Labels, Samples
 from vardi._inputs.old_names import shares_argument
@@ -213,7 +214,8 @@ def _opened(samples: Any, biases: Any, source: Any, counts: Any, known: Any) -> 
     """Return samples as the pipeline takes them: in an engine where one of them is a lazy frame, else in memory."""
     if any_lazy(samples):
         return EngineFrames.of(open_frames(samples, biases, source=source, counts=counts), known)
-    return MemoryRows.of(as_pool(samples, biases, source=source, counts=counts), known)
+    pool = as_pool(samples, biases, source=source, counts=counts)
+    return MemoryRows.of(pool, known) if window_of(pool) is None else TruncatedRows.of(pool, known)
 
 
 def _refuse_shares(shares: Any) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.frames import Frame, as_frame, concat, mixed_columns
+from vardi._inputs.smoothed import with_smoothed
 from vardi._machine.memory import require_memory
 from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias, ProductBias, ValuesBias, as_bias
@@ -57,6 +58,8 @@ class Pool:
 
     def evaluate(self, biases: Sequence[Bias], names: Sequence[Name], called: str = "bias") -> list[NDArray[Any]]:
         """Return the values of any functions on all rows; the names, and what they are called, are for messages."""
+        if called == "bias":
+            self.require_columns(biases, names)
         factors = [bias.factors if isinstance(bias, ProductBias) else (bias,) for bias in biases]
         functions = list(dict.fromkeys(part for parts in factors for part in parts if not isinstance(part, ValuesBias)))
         self._require_memory(functions)
@@ -67,6 +70,16 @@ class Pool:
             _product([self._given(part, name) if isinstance(part, ValuesBias) else known[part] for part in parts])
             for name, parts in zip(names, factors, strict=True)
         ]
+
+    def require_columns(self, biases: Sequence[Bias], names: Sequence[Name]) -> None:
+        """Refuse a bias that reads a column which some samples lack."""
+        for name, bias in zip(names, biases, strict=True):
+            for column in bias.columns:
+                has = [own for own, frame in zip(self.names, self.frames, strict=False) if column in frame.columns]
+                if 0 < len(has) < len(self.frames):
+                    lacks = [own for own in self.names[: len(self.frames)] if own not in has]
+                    shared = [one for one in self.frames[0].columns if all(one in frame.columns for frame in self.frames)]
+                    raise refusals.bias_of_some(name, bias, column, lacks, shared)
 
     def _require_memory(self, functions: Sequence[Bias]) -> None:
         """Refuse more values than memory holds: a byte for a condition, and for a number eight, and eight as omega."""
@@ -186,7 +199,7 @@ def as_pool(samples: Any, biases: Any, *, source: Any = None, counts: Any = None
         counts = _joined(_counts_by_name(counts, dict(zip(named, frames, strict=True))))
     by_name = {name: in_order(bias, frames, f"The bias of {str(name)!r}") for name, bias in by_name.items()}
     counts = _counts(in_order(counts, frames, "counts"), frames, len(codes))
-    return _with_rows(Pool(names, as_biases(by_name, names), frames, codes, counts))
+    return with_smoothed(_with_rows(Pool(names, as_biases(by_name, names), frames, codes, counts)))
 
 
 def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
@@ -207,7 +220,7 @@ def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
     codes = _codes(labels, by_name, source if isinstance(source, str) else "source")
     by_name = {name: in_order(bias, (frame,), f"The bias of {str(name)!r}") for name, bias in by_name.items()}
     counts = _counts(in_order(counts, (frame,), "counts"), (frame,), len(frame))
-    return _with_rows(Pool(tuple(by_name), as_biases(by_name, tuple(by_name)), (frame,), codes, counts))
+    return with_smoothed(_with_rows(Pool(tuple(by_name), as_biases(by_name, tuple(by_name)), (frame,), codes, counts)))
 
 
 def _with_rows(pool: Pool) -> Pool:
