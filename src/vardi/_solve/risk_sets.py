@@ -1,6 +1,6 @@
 """Whether rows that each brought a window can be weighed, in the language of risk sets.
 
-At a value x the rows at risk are those whose window holds x. Rows can be weighed where each can be reached from each
+At a value x the rows at risk are those that could have been seen there. Rows can be weighed where each can be reached from each
 other by steps from a row to one that its window holds; else values fall into parts of which nothing tells how common
 one is beside the other.
 """
@@ -32,14 +32,21 @@ class Row(int):
 
 
 def at_risk(windows: Windows, counts: Floats | None) -> Floats:
-    """Return how many rows are at risk at the value of each row."""
-    counts = np.ones(len(windows.low)) if counts is None else counts
-    totals = []
-    for ends, side in ((windows.low, "right"), (windows.high, "left")):  # begun by x, and ended before it
-        order = np.argsort(ends)
-        before = np.concatenate([[0.0], np.cumsum(counts[order])])
-        totals.append(before[np.searchsorted(ends[order], windows.x, side)])  # type: ignore[call-overload]
-    return np.asarray(totals[0] - totals[1])
+    """Return how many rows are at risk at the value of each row.
+
+    Of rows truncated on the left these are those that had entered and were not yet seen, as in the product-limit
+    estimate; on the right the same backwards; and of windows with two ends those whose window holds the value.
+    """
+    low, high = windows.low, windows.high
+    if np.isinf(high).all():
+        high = windows.x
+    elif np.isinf(low).all():
+        low = windows.x
+    weights = np.ones(len(low)) if counts is None else counts
+    begun, ended = np.argsort(low), np.argsort(high)
+    sums = [np.concatenate([[0.0], np.cumsum(weights[order])]) for order in (begun, ended)]
+    entered = sums[0][np.searchsorted(low[begun], windows.x, "right")]
+    return np.asarray(entered - sums[1][np.searchsorted(high[ended], windows.x, "left")])
 
 
 def one_sample(name: Any, windows: Windows, counts: Floats | None) -> Verdict:
