@@ -159,7 +159,9 @@ def test_a_bootstrap_draws_rows_with_their_windows():
 
 def test_a_draw_that_falls_apart_says_it_of_risk_sets():
     fit = debias(left(n=12), LEFT)
-    with pytest.warns(vardi.WeakOverlapWarning, match="draws have no fit: too few of their rows are at risk together. St"):
+    with pytest.warns(
+        vardi.WeakOverlapWarning, match="draws have no fit: too few of their rows are at risk together. St"
+    ):
         found = fit.bootstrap("x", n=60, kind="rows")
     assert 0 < found.failed <= 6
 
@@ -188,14 +190,22 @@ def test_an_error_of_the_chance_moves_a_mean_as_the_weights_say():
 
 
 GAP = pd.DataFrame({"x": [1, 2, 3.2, 3.9, 5, 6], "u": [0, 0.5, 1, 3.5, 3.6, 4], "v": [2.5, 3.3, 3.4, 5.5, 6, 7]})
-LATE = pd.DataFrame({"x": [1, 2, 3.2, 5, 6, 5.5], "u": [0, 0, 2.5, 3.5, 4, 3.9]})
+LATE = pd.DataFrame({"x": [1, 2, 3.2, 5, 6, 5.5], "u": [0, 0, 0.5, 3.5, 4, 3.9]})
 
 
 @pytest.mark.parametrize(
     ("frame", "biases", "message"),
     [
-        (GAP, WINDOW, r"Between 3.2 and 3.9 the values fall apart: no row seen from 3.9 on was at risk at 3.2 or below"),
-        (LATE, LEFT, r"At 3.2 the row seen there is the only one at risk, and no window of 3 rows seen from 5 to 6 holds"),
+        (
+            GAP,
+            WINDOW,
+            r"Between 3.2 and 3.9 the values fall apart: no row seen from 3.9 on was at risk at 3.2 or below",
+        ),
+        (
+            LATE,
+            LEFT,
+            r"At 3.2 the row seen there is the only one at risk, and no window of 3 rows seen from 5 to 6 holds",
+        ),
     ],
 )
 def test_what_cannot_be_weighed_is_said_of_risk_sets(frame, biases, message):
@@ -226,8 +236,18 @@ STATUS = {"seen": vardi.window("x", "u", "v", status="died")}
 @pytest.mark.parametrize(
     ("frame", "biases", "error", "message"),
     [
-        (ROWS.assign(u=[0, 2.5, 2]), WINDOW, vardi.ImpossibleRowError, r"row 1: x is 2, and its window reaches from 2.5"),
-        (ROWS.assign(x=[1, np.nan, 3]), WINDOW, vardi.MissingValuesError, r"'x' \(1\). A value that was not seen is cens"),
+        (
+            ROWS.assign(u=[0, 2.5, 2]),
+            WINDOW,
+            vardi.ImpossibleRowError,
+            r"row 1: x is 2, and its window reaches from 2.5",
+        ),
+        (
+            ROWS.assign(x=[1, np.nan, 3]),
+            WINDOW,
+            vardi.MissingValuesError,
+            r"'x' \(1\). A value that was not seen is cens",
+        ),
         (ROWS.assign(v=[9, np.nan, 9]), WINDOW, vardi.MissingValuesError, r"an end that is open is -inf or inf"),
         (ROWS, STATUS, vardi.InvalidBiasError, r"1 of 3 rows of 'seen' are censored \(died is 0, first at row 1\)"),
         (ROWS.assign(died=2), STATUS, vardi.InvalidBiasError, r"write a condition, such as died == 2"),
@@ -272,7 +292,10 @@ def test_text_reads_back(text):
     [
         (lambda: vardi.where("window(x, u)"), "window takes the column of the value and the two ends"),
         (lambda: vardi.where("1 + window(x, u, v)"), "stands alone or as a factor and nowhere else"),
-        (lambda: vardi.where("window(x, u, v) * logistic(x)"), "one factor such as window.x, u, v., and here is a second"),
+        (
+            lambda: vardi.where("window(x, u, v) * logistic(x)"),
+            "one factor such as window.x, u, v., and here is a second",
+        ),
         (lambda: vardi.window("x", None, np.inf), "has no end"),
         (lambda: vardi.window("x", 1, 2), "Declare a condition, such as vardi.between"),
         (lambda: vardi.window(3, "u", None), "is named by a text, not by 3"),

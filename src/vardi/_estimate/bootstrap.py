@@ -465,7 +465,11 @@ def _report_failures(failures: Sequence[Refit], n: int, kind: Kind, held: Any) -
     groups = [[names[k] for k in np.flatnonzero(labels == label)] for label in dict.fromkeys(labels.tolist())]
     fact = (
         f"{len(failures)} of {n} draws have no fit: {held.apart}."
-        + (f" In the first such draw {' and '.join(map(group_text, groups[:6]))} cannot be compared." if groups[1:] else "")
+        + (
+            f" In the first such draw {' and '.join(map(group_text, groups[:6]))} cannot be compared."
+            if groups[1:]
+            else ""
+        )
         if held.joint is None
         else f"{len(failures)} of {n} draws have no fit: their rows do not determine the parameters of the biases, or "
         "cannot meet the known values."

@@ -1,7 +1,8 @@
 r"""Whether the windows of truncated rows say nothing of their values, beyond that these lie in them.
 
-Two rows are comparable where each would have been seen through the other's window. If windows and values are independent
-in the population (quasi-independence), then of two comparable rows each is as likely to have brought either window, so that
+Two rows are comparable where each would have been seen through the other's window. If windows and values are
+independent in the population (quasi-independence), then of two comparable rows each is as likely to have brought either
+window, so that
 
 .. math::
 
@@ -22,6 +23,7 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import chdtrc
 
 from vardi._estimate.bias_check import BiasCheck
@@ -90,20 +92,22 @@ def _sums(windows: Windows, ends: list[Floats], columns: list[Floats], c: Floats
         i = slice(start, min(start + step, n))
         own = x[i, None]
         comparable = (low <= own) & (own <= high) & (low[i, None] <= x) & (x <= high[i, None])
-        partners[i] = comparable @ c - c[i]
-        concordant = [
-            np.where(comparable, _signs(column, i) * _signs(end, i), 0).astype(np.float64)
-            for column in columns
-            for end in ends
-        ]
+        partners[i] = _summed(comparable.view(np.int8), c) - c[i]
+        signs = [_signs(end, i) * comparable for end in ends]
+        concordant = [_signs(column, i) * sign for column in columns for sign in signs]
         for a, h in enumerate(concordant):
-            first[i, a] = h @ c
+            first[i, a] = _summed(h, c)
             for b in range(a + 1):
-                second[a, b] = second[b, a] = second[a, b] + c[i] @ ((h * concordant[b]) @ c)
+                second[a, b] = second[b, a] = second[a, b] + c[i] @ _summed(h * concordant[b], c)
     return first, second, partners
 
 
-def _signs(values: Floats, i: slice) -> np.ndarray:
+def _summed(h: NDArray[np.int8], c: Floats) -> Floats:
+    """Return sum_j c_j h_ij; of rows that all count once without an array of floats."""
+    return h.sum(axis=1, dtype=np.int64).astype(np.float64) if (c == 1.0).all() else np.asarray(h @ c)
+
+
+def _signs(values: Floats, i: slice) -> NDArray[np.int8]:
     """Return the signs of the differences of some values from all."""
     return (values[i, None] > values).astype(np.int8) - (values[i, None] < values).astype(np.int8)
 

@@ -12,7 +12,7 @@ from vardi._facts.choice import MOST_NUMERIC
 from vardi._facts.numbers import pvalue
 from vardi._facts.parts import Fit
 from vardi.biases import WindowBias
-from vardi.biases._window import tested_columns
+from vardi.biases._window import columns_to_test
 from vardi.errors import NeedsRowsError
 from vardi.errors._texts import Outcome, outcome
 
@@ -20,6 +20,7 @@ Level: TypeAlias = Literal["bad", "doubt", "good", "fact"]
 
 LEVELS: dict[Outcome, Level] = {"contradicted": "bad", "doubtful": "doubt", "not contradicted": "good"}
 WORK = 1e9  # products, from which the test takes longer than a reader waits
+PAIRS = 5e7  # of truncated rows, from which their comparison does too
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def check_of(fit: Fit, variables: Mapping[str, Any] | None) -> Check:
 
 
 def _columns(fit: Fit, variables: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    numeric = tested_columns(fit.parts.given().biases, fit.numeric_columns) or fit.numeric_columns[:MOST_NUMERIC]
+    numeric = columns_to_test(fit.parts.given().biases, fit.numeric_columns) or fit.numeric_columns[:MOST_NUMERIC]
     if not numeric and variables is not None:
         return variables
     return {name: name for name in numeric}
@@ -104,7 +105,7 @@ def _columns(fit: Fit, variables: Mapping[str, Any] | None) -> Mapping[str, Any]
 def _feasible(fit: Fit, columns: int) -> int:
     """Return how many columns can be compared in bounded time."""
     if any(isinstance(bias, WindowBias) for bias in fit.parts.given().biases):
-        return columns if 2 * columns**2 * min(len(fit), MOST_ROWS) ** 2 <= WORK else 0
+        return columns if columns * min(len(fit), MOST_ROWS) ** 2 <= PAIRS else 0
     K = sum(rows > 0 for rows in fit.sizes.values())
     return next((m for m in range(columns, 0, -1) if 2 * m**2 * len(fit) * K**2 <= WORK), 0)
 

@@ -12,7 +12,9 @@ from typing import Literal, TypeAlias
 from vardi.errors import NeedsRowsError, VardiError
 
 Part: TypeAlias = Literal["none", "known values", "parameters", "both"]
-Holder: TypeAlias = Literal["rows in memory", "distinct rows", "truncated rows", "sparse", "windows", "blocks", "engine"]
+Holder: TypeAlias = Literal[
+    "rows in memory", "distinct rows", "truncated rows", "sparse", "windows", "blocks", "engine"
+]
 
 PARTS: tuple[Part, ...] = ("none", "known values", "parameters", "both")
 HOLDERS: tuple[Holder, ...] = (

@@ -37,7 +37,7 @@ from vardi._machine.atomic_write import require_writable, whole_file
 from vardi._solve.identify import Verdict
 from vardi._types import Floats
 from vardi.biases import Bias
-from vardi.biases._window import tested_columns
+from vardi.biases._window import columns_to_test
 from vardi.errors import MismatchError, number_of_rows
 from vardi.errors._texts import listed
 
@@ -246,8 +246,8 @@ class DebiasedSample(Weighted):
         """Test whether the samples agree with their declared biases where they overlap.
 
         Truncated rows (:func:`vardi.window`) are one sample: there it is tested whether their windows depend on their
-        values beyond holding them (quasi-independence), by a conditional Kendall's tau over pairs of rows that would have
-        been seen through each other's window.
+        values beyond holding them (quasi-independence), by a conditional Kendall's tau over pairs of rows that would
+        have been seen through each other's window.
 
         Parameters
         ----------
@@ -269,7 +269,7 @@ class DebiasedSample(Weighted):
         True
         """
         if columns is None:
-            columns = tested_columns(self.held.pool.biases, self.numeric_columns) or self.numeric_columns
+            columns = columns_to_test(self.held.pool.biases, self.numeric_columns) or self.numeric_columns
             if not columns and self.held.mixed:
                 said = listed(f"{name} is {where}" for name, where in self.held.mixed.items())
                 return untested(f"{said}, and no other column is of numbers alone. Convert it to one kind.")

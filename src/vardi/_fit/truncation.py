@@ -1,7 +1,7 @@
-"""Truncated rows of one sample, each with its window: what the pipeline asks, and the fit that it gives.
+r"""Truncated rows of one sample, each with its window: what the pipeline asks, and the fit that it gives.
 
 Inside, each row is a sample of its own, whose bias is its window; to the user there is one sample, whose bias is the
-chance to be seen, :math:`\\alpha S(x)`, with S the sum over windows that the weights are one over.
+chance to be seen, :math:`\alpha S(x)`, with S the sum over windows that the weights are one over.
 """
 
 from __future__ import annotations
@@ -194,8 +194,9 @@ class InWindows(InMemory):
             ends = [name for name in bias_of(values, self.pool.frames[0].columns).columns if name in self.of_windows]
             if ends:
                 raise MismatchError(
-                    f"{ends[0]!r} is of the window of a row, and weights are those of the units' values: wide windows are seen "
-                    "more often whatever the value is, which the weights do not mend. Ask for columns of the units.",
+                    f"{ends[0]!r} is of the window of a row, and weights are those of the units' values: wide windows "
+                    "are seen more often whatever the value is, which the weights do not mend. Ask for columns of the "
+                    "units.",
                     expected=self.numeric_columns,
                     got=tuple(ends),
                 )
@@ -218,7 +219,9 @@ class InWindows(InMemory):
             raise refusal("ks tests", HOLDER)
         bias = window_of(self.pool)
         assert bias is not None
-        ends = {to_text(end): getattr(self.windows, side) for side, end in (("low", bias.low), ("high", bias.high)) if end}
+        ends = {
+            to_text(end): getattr(self.windows, side) for side, end in (("low", bias.low), ("high", bias.high)) if end
+        }
         values = {name: self.values(value) for name, value in asked.items()}
         return quasi_independence(self.names[0], self.windows, ends, values, self.counts)
 
@@ -248,8 +251,8 @@ class InWindows(InMemory):
         if len(outside):
             raise ImpossibleRowError(
                 f"No window holds the value of {len(outside)} of the new rows (the first is row {outside[0]}, where "
-                f"{to_text(bias.x)} is {x[outside[0]]:g}), so that nothing is known of their weight. The debiased sample "
-                "speaks for values at which some row was at risk.",
+                f"{to_text(bias.x)} is {x[outside[0]]:g}), so that nothing is known of their weight. The debiased "
+                "sample speaks for values at which some row was at risk.",
                 sample=None,
                 rows=outside[:LISTED],
             )
@@ -270,9 +273,9 @@ def _require_alone(pool: Pool, bias: WindowBias, known: Any) -> None:
         name = next(name for name, one in zip(pool.names, pool.biases, strict=True) if one is bias)
         raise MismatchError(
             f"{str(name)!r} has the bias {bias}, a window for each of its rows, and stands beside "
-            f"{show(other for other in pool.names if other != name)}. A window belongs to the row that brought it, and rows of "
-            "other samples brought none. Debias it alone; to pool both, give vardi.debias_matrix a matrix with a column "
-            "for each window and one for each other sample.",
+            f"{show(other for other in pool.names if other != name)}. A window belongs to the row that brought it, and "
+            "rows of other samples brought none. Debias it alone; to pool both, give vardi.debias_matrix a matrix with "
+            "a column for each window and one for each other sample.",
             expected=(name,),
             got=pool.names,
         )
@@ -289,18 +292,19 @@ def _require_seen(pool: Pool, bias: WindowBias) -> None:
     text = to_text(bias.status)
     if len(strange):
         raise InvalidBiasError(
-            f"The status {text} is {status[strange[0]]:g} at row {strange[0]}. It is 1 where the value was seen, and 0 where "
-            f"not: write a condition, such as {text} == {status[strange[0]]:g}.",
+            f"The status {text} is {status[strange[0]]:g} at row {strange[0]}. It is 1 where the value was seen, and 0 "
+            f"where not: write a condition, such as {text} == {status[strange[0]]:g}.",
             sample=str(pool.names[0]),
             rows=strange[:LISTED],
         )
     censored = np.flatnonzero(status == 0.0)
     if len(censored):
         raise InvalidBiasError(
-            f"{len(censored)} of {number_of_rows(len(pool))} of {str(pool.names[0])!r} are censored ({text} is 0, first at "
-            f"row {censored[0]}): only a bound of {to_text(bias.x)} is known there, and weights need the value. Without these "
-            "rows estimates would be biased. Use a survival package that takes entry times, such as lifelines "
-            "(KaplanMeierFitter().fit(durations, event_observed, entry=...)); windows do where every value was seen.",
+            f"{len(censored)} of {number_of_rows(len(pool))} of {str(pool.names[0])!r} are censored ({text} is 0, "
+            f"first at row {censored[0]}): only a bound of {to_text(bias.x)} is known there, and weights need the "
+            "value. Without these rows estimates would be biased. Use a survival package that takes entry times, such "
+            "as lifelines (KaplanMeierFitter().fit(durations, event_observed, entry=...)); windows do where every "
+            "value was seen.",
             sample=str(pool.names[0]),
             rows=censored[:LISTED],
         )
@@ -314,16 +318,16 @@ def _numbers(pool: Pool, node: Node) -> Floats:
     except MissingValuesError as error:
         raise MissingValuesError(
             f"{text}, of the window of {str(pool.names[0])!r}, is missing in some rows: "
-            f"{', '.join(f'{name!r} ({count})' for name, count in error.columns.items())}. A value that was not seen is "
-            "censored or lost, and an end that is open is -inf or inf. Fill the ends in, and take rows without a value out "
-            "if they were lost at random.",
+            f"{', '.join(f'{name!r} ({count})' for name, count in error.columns.items())}. A value that was not seen "
+            "is censored or lost, and an end that is open is -inf or inf. Fill the ends in, and take rows without a "
+            "value out if they were lost at random.",
             columns=error.columns,
         ) from error
     bad = np.flatnonzero(np.isnan(values))
     if len(bad):
         raise InvalidBiasError(
-            f"{text}, of the window of {str(pool.names[0])!r}, has no value at row {bad[0]}: a logarithm, root or quotient "
-            "has none there. Correct it, or take such rows out.",
+            f"{text}, of the window of {str(pool.names[0])!r}, has no value at row {bad[0]}: a logarithm, root or "
+            "quotient has none there. Correct it, or take such rows out.",
             sample=str(pool.names[0]),
             rows=bad[:LISTED],
         )
@@ -338,9 +342,9 @@ def _require_inside(
         row = int(bad[0])
         raise ImpossibleRowError(
             f"{number_of_rows(len(bad))} of {str(pool.names[0])!r} {'lies' if len(bad) == 1 else 'lie'} outside "
-            f"{'its' if len(bad) == 1 else 'their'} own window (the first is row {row}: {to_text(bias.x)} is {x[row]:g}, and its "
-            f"window reaches from {low[row]:g} to {high[row]:g}). Such a unit was not at risk, and could not have been seen. "
-            "Correct the ends of the window, or take these rows out.",
+            f"{'its' if len(bad) == 1 else 'their'} own window (the first is row {row}: {to_text(bias.x)} is "
+            f"{x[row]:g}, and its window reaches from {low[row]:g} to {high[row]:g}). Such a unit was not at risk, and "
+            "could not have been seen. Correct the ends of the window, or take these rows out.",
             sample=str(pool.names[0]),
             rows=bad[:LISTED],
         )

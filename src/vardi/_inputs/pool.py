@@ -78,7 +78,9 @@ class Pool:
                 has = [own for own, frame in zip(self.names, self.frames, strict=False) if column in frame.columns]
                 if 0 < len(has) < len(self.frames):
                     lacks = [own for own in self.names[: len(self.frames)] if own not in has]
-                    shared = [one for one in self.frames[0].columns if all(one in frame.columns for frame in self.frames)]
+                    shared = [
+                        one for one in self.frames[0].columns if all(one in frame.columns for frame in self.frames)
+                    ]
                     raise refusals.bias_of_some(name, bias, column, lacks, shared)
 
     def _require_memory(self, functions: Sequence[Bias]) -> None:

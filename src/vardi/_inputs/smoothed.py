@@ -31,7 +31,9 @@ def with_smoothed(pool: Pool) -> Pool:
         frame = pool.frames[0 if len(pool.frames) == 1 else k]
         weights = frame.column(bias.weight)
         weights = weights[own] if len(pool.frames) == 1 else weights
-        return bias.fitted(lambda column: np.concatenate([one.column(column) for one in pool.frames]), own, weights, name)
+        return bias.fitted(
+            lambda column: np.concatenate([one.column(column) for one in pool.frames]), own, weights, name
+        )
 
     if not any(isinstance(part, SmoothedBias) for bias in pool.biases for part in _parts(bias)):
         return pool

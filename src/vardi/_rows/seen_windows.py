@@ -1,8 +1,8 @@
 r"""Rows that each brought a window, as one sample of independent units: a value and its window.
 
-Inside, each row is a sample of its own, with influence values :math:`\phi_i` and their mean :math:`b_i` under the fitted
-law of the row's window. Given its window a row has :math:`E[\phi_i - b_i] = 0`, so that the same difference is the
-influence of the unit, value and window together, and units are independent of one another.
+Inside, each row is a sample of its own, with influence values :math:`\phi_i` and their mean :math:`b_i` under the
+fitted law of the row's window. Given its window a row has :math:`E[\phi_i - b_i] = 0`, so that the same difference is
+the influence of the unit, value and window together, and units are independent of one another.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """Whether rows that each brought a window can be weighed, in the language of risk sets.
 
-At a value x the rows at risk are those that could have been seen there. Rows can be weighed where each can be reached from each
-other by steps from a row to one that its window holds; else values fall into parts of which nothing tells how common
-one is beside the other.
+At a value x the rows at risk are those that could have been seen there. Rows can be weighed where each can be reached
+from each other by steps from a row to one that its window holds; else values fall into parts of which nothing tells how
+common one is beside the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -64,17 +65,24 @@ def in_risk_sets(verdict: Verdict, windows: Windows, counts: Floats | None, rows
     place = {row: j for j, row in enumerate(rows)}
     groups = [np.array([place[row] for row in group]) for group in verdict.groups]  # type: ignore[index]
     spans = sorted(groups, key=lambda group: float(windows.x[group].min()))
-    for lower, upper in zip(spans[:-1], spans[1:], strict=True):
-        below, above = np.flatnonzero(windows.x <= windows.x[lower].max()), np.flatnonzero(windows.x >= windows.x[upper].min())
-        if len(below) + len(above) == len(windows.x) and not _reach(windows, below, above) and not _reach(windows, above, below):
+    for lower, upper in pairwise(spans):
+        below, above = (
+            np.flatnonzero(windows.x <= windows.x[lower].max()),
+            np.flatnonzero(windows.x >= windows.x[upper].min()),
+        )
+        if (
+            len(below) + len(above) == len(windows.x)
+            and not _reach(windows, below, above)
+            and not _reach(windows, above, below)
+        ):
             return replace(verdict, message=_gap(windows, below, above))
     for group in spans:
         others = np.setdiff1d(np.arange(len(windows.x)), group)
         if not _reach(windows, group, others):
             return replace(verdict, message=_one_way(windows, counts, group, others))
     message = (
-        f"The windows of {' and '.join(number_of_rows(len(group)) for group in spans)} join them so weakly that how common "
-        f"one part is beside the other is lost in rounding. {REMEDY}"
+        f"The windows of {' and '.join(number_of_rows(len(group)) for group in spans)} join them so weakly that how "
+        f"common one part is beside the other is lost in rounding. {REMEDY}"
     )
     return replace(verdict, message=message)
 
@@ -89,25 +97,23 @@ def _reach(windows: Windows, of: Integers, to: Integers) -> bool:
 def _gap(windows: Windows, below: Integers, above: Integers) -> str:
     low, high = windows.x[below].max(), windows.x[above].min()
     return (
-        f"Between {low:.6g} and {high:.6g} the values fall apart: no row seen from {high:.6g} on was at risk at {low:.6g} or "
-        f"below, and none seen up to {low:.6g} was at risk at {high:.6g} or above. So nothing tells how common values below "
-        f"are ({number_of_rows(len(below))}) beside those above ({number_of_rows(len(above))}). {REMEDY}"
+        f"Between {low:.6g} and {high:.6g} the values fall apart: no row seen from {high:.6g} on was at risk at "
+        f"{low:.6g} or below, and none seen up to {low:.6g} was at risk at {high:.6g} or above. So nothing tells how "
+        f"common values below are ({number_of_rows(len(below))}) beside those above ({number_of_rows(len(above))}). "
+        f"{REMEDY}"
     )
 
 
 def _one_way(windows: Windows, counts: Floats | None, group: Integers, others: Integers) -> str:
     risk = at_risk(windows, counts)
     alone = others[risk[others] <= (1.0 if counts is None else counts[others])]
-    at = (
-        f"At {windows.x[alone[0]]:.6g} the row seen there is the only one at risk, and "
-        if len(alone)
-        else ""
-    )
     low, high = windows.x[group].min(), windows.x[group].max()
+    nearest = windows.x[alone[np.abs(windows.x[alone] - low).argmin()]] if len(alone) else np.nan
+    at = f"At {nearest:.6g} the row seen there is the only one at risk, and " if len(alone) else ""
     spanned = f"seen at {low:.6g}" if low == high else f"seen from {low:.6g} to {high:.6g}"
     text = (
-        f"{at}no window of {number_of_rows(len(group))} {spanned} holds the value of any other row, while windows of the "
-        f"others hold theirs: the risk sets lead from the other {number_of_rows(len(others))} to these and not back, so "
-        f"that the likelihood leaves them no weight. {REMEDY}"
+        f"{at}no window of {number_of_rows(len(group))} {spanned} holds the value of any other row, while windows of "
+        f"the others hold theirs: the risk sets lead from the other {number_of_rows(len(others))} to these and not "
+        f"back, so that the likelihood leaves them no weight. {REMEDY}"
     )
     return text[0].upper() + text[1:]

@@ -324,8 +324,8 @@ def _product(left: Bias, right: Bias) -> Bias:
     for bias in (left, right):
         if not bias._is_factor:
             raise InvalidBiasError(
-                f"{bias} is no factor of another bias: it is that of one row, and a further factor would be that of the "
-                "rows in all windows. For both, give vardi.debias_matrix a matrix with a column for each row.",
+                f"{bias} is no factor of another bias: it is that of one row, and a further factor would be that of "
+                "the rows in all windows. For both, give vardi.debias_matrix a matrix with a column for each row.",
                 sample="",
             )
     if isinstance(left, ParametricBias) or isinstance(right, ParametricBias):

@@ -113,15 +113,15 @@ class SmoothedBias(Bias):
         missing = int(np.isnan(y).sum())
         if missing:
             raise MissingValuesError(
-                f"The weights {self.weight!r} of {sample!r} are missing in {missing} of its rows, so that nothing tells how "
-                "likely these were drawn. Fill them in, or take these rows out.",
+                f"The weights {self.weight!r} of {sample!r} are missing in {missing} of its rows, so that nothing "
+                "tells how likely these were drawn. Fill them in, or take these rows out.",
                 columns={self.weight: missing},
             )
         bad = np.flatnonzero(~((y > 0) & (y < np.inf)))
         if len(bad):
             raise InvalidBiasError(
-                f"The weight {self.weight!r} of row {bad[0]} of {sample!r} is {y[bad[0]]:g}. A design weight is one over "
-                "the chance to be drawn: a number above zero.",
+                f"The weight {self.weight!r} of row {bad[0]} of {sample!r} is {y[bad[0]]:g}. A design weight is one "
+                "over the chance to be drawn: a number above zero.",
                 sample=sample,
                 rows=bad[:10],
             )
@@ -150,8 +150,8 @@ class SmoothedBias(Bias):
         bad = np.flatnonzero(~((found > 0) & (found < np.inf)))
         if len(bad):
             raise InvalidBiasError(
-                f"The regression of the weight {self.weight!r} of {sample!r} predicts {found[bad[0]]:g}, and a mean weight is "
-                "above zero. Leave regressor out, or give one with a log link.",
+                f"The regression of the weight {self.weight!r} of {sample!r} predicts {found[bad[0]]:g}, and a mean "
+                "weight is above zero. Leave regressor out, or give one with a log link.",
                 sample=sample,
             )
         return found
@@ -206,8 +206,8 @@ class Encoding:
             missing = sum(value is None or value != value for value in column.tolist())
             if missing:
                 raise MissingValuesError(
-                    f"The weight is regressed on {name!r}, which is missing in {missing} rows. Fill it in, take these rows "
-                    "out, or leave this column out of the regression.",
+                    f"The weight is regressed on {name!r}, which is missing in {missing} rows. Fill it in, take these "
+                    "rows out, or leave this column out of the regression.",
                     columns={name: missing},
                 )
             if levels is None:
@@ -234,8 +234,8 @@ def smoothed(
     one over the mean weight of the sample's rows with features c. For the rows with features c the sample holds a share
     :math:`E_P[\pi \mid c]` of the population; and since the sample's law is :math:`\pi\,dP` up to a constant,
     :math:`E_s[1/\pi \mid c] = E_P[\pi/\pi \mid c] / E_P[\pi \mid c]`. It is exact where the other samples' biases are
-    functions of c too. The mean is a regression, fitted in folds: rows of the sample get the prediction of models that have
-    not seen them, other rows the mean over the models. Errors of estimates do not include that of the regression.
+    functions of c too. The mean is a regression, fitted in folds: rows of the sample get the prediction of models that
+    have not seen them, other rows the mean over the models. Errors of estimates do not include that of the regression.
 
     Parameters
     ----------

@@ -262,8 +262,8 @@ def bias_of_some(
 def no_rows_to_regress(sample: object, bias: object) -> InvalidBiasError:
     """Refuse to smooth the weights of a sample without rows."""
     return InvalidBiasError(
-        f"No row was drawn with the bias of {str(sample)!r}, {bias}, so there are no weights to regress. Give its rows, or "
-        "leave it out.",
+        f"No row was drawn with the bias of {str(sample)!r}, {bias}, so there are no weights to regress. Give its "
+        "rows, or leave it out.",
         sample=str(sample),
     )
 

@@ -61,13 +61,15 @@ class Columns:
                 self.problems.add(key, f"The bias of {name!r} has parameters, {remedy}")
 
     def _require_of_rows(self, key: Key, name: str, bias: Bias, biases: Biases) -> None:
-        """Note windows beside other samples, weights that their own sample lacks, and both where rows are in an engine."""
+        """Note windows beside other samples, weights that their own sample lacks, and both in an engine."""
         kinds = [part for part in getattr(bias, "factors", (bias,)) if isinstance(part, SmoothedBias | WindowBias)]
         if kinds and self.engine != "memory":
             remedy = f'needs rows in memory, and these are left to {self.engine}: engine = "memory".'
             self.problems.add(key, f"The bias of {name!r}, {bias}, {remedy}")
         if isinstance(bias, WindowBias) and len(biases) > 1:
-            remedy = "A window belongs to the row that brought it, and rows of other samples brought none. Debias it alone."
+            remedy = (
+                "A window belongs to the row that brought it, and rows of other samples brought none. Debias it alone."
+            )
             self.problems.add(key, f"The bias of {name!r} is a window for each row, beside other samples. {remedy}")
         for part in kinds:
             own = next((found for data, found in self.schemas.items() if data.name in (name, None)), None)
@@ -192,7 +194,8 @@ class Columns:
             near = suggest(column, self.schemas[lacking[0]])
             hint = f"which {lacking[0]} lacks.{near} It is computed on the rows of every sample."
             if what.startswith("The bias"):
-                hint += f" A design weight that only its own sample has is smoothed({_ticked(column)}, columns that all have)."
+                own = f"smoothed({_ticked(column)}, columns that all have)"
+                hint += f" A design weight that only its own sample has is {own}."
         self.problems.add(key, f"{what} reads column {column!r}, {hint}")
 
     def _require_number(self, key: Key, name: str) -> None:
