@@ -128,6 +128,12 @@ def test_what_is_no_design_weight_is_refused(change, bias, error, message):
         vardi.debias(given, {"survey": bias, "web": web})
 
 
+def test_a_column_that_another_lazy_sample_lacks_is_said_alike():
+    given = {name: pl.from_pandas(rows).lazy() for name, rows in samples().items()}
+    with pytest.raises(vardi.MismatchError, match="which 'web' lacks. A bias is asked for the rows of all samples"):
+        vardi.debias(given, {"survey": "1 / pw", "web": WEB})
+
+
 class Negative(LinearRegression):
     """A regression that predicts what no weight can be."""
 

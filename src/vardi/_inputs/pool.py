@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.frames import Frame, as_frame, concat, mixed_columns
-from vardi._inputs.smoothed import with_smoothed
+from vardi._inputs.smoothed import require_shared_columns, with_smoothed
 from vardi._machine.memory import require_memory
 from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias, ProductBias, ValuesBias, as_bias
 from vardi.biases._expressions import is_condition
 from vardi.biases._values import as_array, belongs_elsewhere, index_of, read_only
+from vardi.biases._values import is_missing as is_missing  # where others take it from
 from vardi.errors import EmptySampleError, InvalidBiasError, MismatchError, number_of_rows, suggest
 from vardi.errors import _refusals as refusals
 from vardi.errors._texts import LISTED, show
@@ -73,15 +74,8 @@ class Pool:
 
     def require_columns(self, biases: Sequence[Bias], names: Sequence[Name]) -> None:
         """Refuse a bias that reads a column which some samples lack."""
-        for name, bias in zip(names, biases, strict=True):
-            for column in bias.columns:
-                has = [own for own, frame in zip(self.names, self.frames, strict=False) if column in frame.columns]
-                if 0 < len(has) < len(self.frames):
-                    lacks = [own for own in self.names[: len(self.frames)] if own not in has]
-                    shared = [
-                        one for one in self.frames[0].columns if all(one in frame.columns for frame in self.frames)
-                    ]
-                    raise refusals.bias_of_some(name, bias, column, lacks, shared)
+        columns = {name: frame.columns for name, frame in zip(self.names, self.frames, strict=False)}
+        require_shared_columns(biases, names, columns)
 
     def _require_memory(self, functions: Sequence[Bias]) -> None:
         """Refuse more values than memory holds: a byte for a condition, and for a number eight, and eight as omega."""
@@ -358,10 +352,6 @@ def _as_names(labels: NDArray[Any]) -> NDArray[Any]:
         str(label) if isinstance(label, int) and not isinstance(label, bool) else label for label in labels.tolist()
     ]
     return np.fromiter(whole, dtype=object, count=len(whole))
-
-
-def is_missing(label: Any) -> bool:
-    return label is None or type(label).__name__ == "NAType" or label != label
 
 
 def _counts_by_name(counts: Mapping[Name, Any], frames: Mapping[Name, Frame]) -> list[NDArray[Any]]:

@@ -1,7 +1,8 @@
-"""Design weights that only their own sample has -> a bias on all rows of the pool."""
+"""What biases read of the rows of all samples; design weights that only one has -> a bias on all rows of the pool."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,18 @@ from vardi.errors import _refusals as refusals
 
 if TYPE_CHECKING:
     from vardi._inputs.pool import Pool
+
+
+def require_shared_columns(
+    biases: Sequence[Bias], names: Sequence[Hashable], columns: Mapping[Hashable, Sequence[str]]
+) -> None:
+    """Refuse a bias that reads a column which some of several samples have and others lack."""
+    for name, bias in zip(names, biases, strict=True):
+        for column in bias.columns:
+            lacks = [sample for sample, own in columns.items() if column not in own]
+            if 0 < len(lacks) < len(columns):
+                shared = [one for one in next(iter(columns.values())) if all(one in own for own in columns.values())]
+                raise refusals.bias_of_some(name, bias, column, lacks, shared)
 
 
 def with_smoothed(pool: Pool) -> Pool:

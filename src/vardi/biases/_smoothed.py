@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from vardi.biases._constants import column_named
 from vardi.biases._expressions.nodes import to_text
 from vardi.biases._kinds import Bias, ValuesBias
-from vardi.biases._values import as_numbers
+from vardi.biases._values import as_numbers, is_missing
 from vardi.errors import InvalidBiasError, MissingValuesError
 
 Read = Callable[[str], NDArray[Any]]
@@ -203,7 +203,7 @@ class Encoding:
         parts: list[NDArray[np.float64]] = []
         for name, levels in self.values.items():
             column = read(name)
-            missing = sum(value is None or value != value for value in column.tolist())
+            missing = sum(map(is_missing, column.tolist())) if column.dtype.kind in "fOM" else 0
             if missing:
                 raise MissingValuesError(
                     f"The weight is regressed on {name!r}, which is missing in {missing} rows. Fill it in, take these "
