@@ -24,7 +24,7 @@ from vardi._fit.parts import MemoryParts
 from vardi._fit.prepare import Prepared
 from vardi._inputs.frames import concat
 from vardi._inputs.frames.functions import bias_of, evaluated, is_function, name_of
-from vardi._inputs.pool import Name, Pool, in_order, is_missing
+from vardi._inputs.pool import Name, Pool, in_order
 from vardi._machine.memory import require_memory
 from vardi._rows import Rows
 from vardi._rows.blocks import ANSWER, Blocks
@@ -39,7 +39,7 @@ from vardi._solve.newton import newton
 from vardi._solve.parameters import held_of
 from vardi._types import Floats, Integers
 from vardi.biases import Bias
-from vardi.biases._values import as_array
+from vardi.biases._values import as_array, is_missing
 from vardi.errors import MismatchError, TooLargeError
 from vardi.errors._refusals import column_of_some, not_finite
 

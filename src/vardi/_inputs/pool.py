@@ -15,8 +15,7 @@ from vardi._machine.memory import require_memory
 from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias, ProductBias, ValuesBias, as_bias
 from vardi.biases._expressions import is_condition
-from vardi.biases._values import as_array, belongs_elsewhere, index_of, read_only
-from vardi.biases._values import is_missing as is_missing  # where others take it from
+from vardi.biases._values import as_array, belongs_elsewhere, index_of, is_missing, read_only
 from vardi.errors import EmptySampleError, InvalidBiasError, MismatchError, number_of_rows, suggest
 from vardi.errors import _refusals as refusals
 from vardi.errors._texts import LISTED, show

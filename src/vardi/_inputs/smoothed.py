@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def require_shared_columns(
-    biases: Sequence[Bias], names: Sequence[Hashable], columns: Mapping[Hashable, Sequence[str]]
+    biases: Sequence[Bias], names: Sequence[Hashable], columns: Mapping[Any, Sequence[str]]
 ) -> None:
     """Refuse a bias that reads a column which some of several samples have and others lack."""
     for name, bias in zip(names, biases, strict=True):
