@@ -143,6 +143,7 @@ def test_any_frame_in_memory_will_do(library):
     assert len(fit.sample(7, seed=0)) == 7
 
 
+@pytest.mark.long
 def test_a_bootstrap_draws_rows_with_their_windows():
     fit = debias(double(n=300))
     found = fit.bootstrap("x", n=60, kind="rows")

@@ -29,7 +29,7 @@ from vardi._estimate.intervals import Declared, Law, Share, quantile_of_normal
 from vardi._estimate.resampling import Kind, Plan, group_codes, make_plan
 from vardi._inputs.frames.functions import is_function, name_of
 from vardi._rows import Rows
-from vardi._solve.identify import Name, group_text
+from vardi._solve.identify import Name
 from vardi._solve.refit import Refit
 from vardi._types import Floats
 from vardi.errors import (
@@ -463,13 +463,10 @@ def _report_failures(failures: Sequence[Refit], n: int, kind: Kind, held: Any) -
     names = [name for name, size in zip(held.names, held.rows.sizes, strict=True) if size > 0]
     labels = failures[0].labels if held.joint is None else held.groups[held.rows.sizes > 0]
     groups = [[names[k] for k in np.flatnonzero(labels == label)] for label in dict.fromkeys(labels.tolist())]
+    parts = " and ".join(f"({show(group)})" for group in groups[:6])
+    parted = f" In the first such draw {parts} cannot be compared." if len(groups) > 1 else ""
     fact = (
-        f"{len(failures)} of {n} draws have no fit: {held.apart}."
-        + (
-            f" In the first such draw {' and '.join(map(group_text, groups[:6]))} cannot be compared."
-            if groups[1:]
-            else ""
-        )
+        f"{len(failures)} of {n} draws have no fit: {held.apart}.{parted}"
         if held.joint is None
         else f"{len(failures)} of {n} draws have no fit: their rows do not determine the parameters of the biases, or "
         "cannot meet the known values."

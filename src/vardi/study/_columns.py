@@ -154,7 +154,7 @@ class Columns:
         """Note columns that are not there, and comparisons of a column with another kind of value."""
         before = len(self.problems)
         for column in bias.columns:
-            self._require_column(key, what, column)
+            self._require_column(key, what, column, is_weight=f"/ {_ticked(column)}" in str(bias))
         if len(self.problems) > before:
             return False
         for data, found in self._kinds_of_rows():
@@ -182,7 +182,7 @@ class Columns:
             remedy = "A bias says how much likelier a unit is to be drawn: a number above zero; 1 is at random."
             self.problems.add(key, f"The bias of {name!r} is {value:g} everywhere. {remedy}")
 
-    def _require_column(self, key: Key, what: str, column: str) -> None:
+    def _require_column(self, key: Key, what: str, column: str, *, is_weight: bool = False) -> None:
         lacking = [data for data, found in self.schemas.items() if column not in found]
         if not lacking:
             return
@@ -193,7 +193,7 @@ class Columns:
         else:
             near = suggest(column, self.schemas[lacking[0]])
             hint = f"which {lacking[0]} lacks.{near} It is computed on the rows of every sample."
-            if what.startswith("The bias"):
+            if is_weight:
                 own = f"smoothed({_ticked(column)}, columns that all have)"
                 hint += f" A design weight that only its own sample has is {own}."
         self.problems.add(key, f"{what} reads column {column!r}, {hint}")
