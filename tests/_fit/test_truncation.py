@@ -252,7 +252,9 @@ STATUS = {"seen": vardi.window("x", "u", "v", status="died")}
         (ROWS.assign(v=[9, np.nan, 9]), WINDOW, vardi.MissingValuesError, r"an end that is open is -inf or inf"),
         (ROWS, STATUS, vardi.InvalidBiasError, r"1 of 3 rows of 'seen' are censored \(died is 0, first at row 1\)"),
         (ROWS.assign(died=2), STATUS, vardi.InvalidBiasError, r"write a condition, such as died == 2"),
-        (ROWS, {"seen": "window(x, y, v)"}, vardi.MismatchError, "'y'"),
+        (ROWS, {"seen": "window(x, y, v)"}, vardi.MismatchError, "There is no column 'y'"),
+        (ROWS.assign(u=["a", "b", "c"]), WINDOW, vardi.MismatchError, "u, of the window of 'seen', is no number"),
+        (ROWS.assign(x=pd.to_datetime("2020-01-01")), WINDOW, vardi.MismatchError, "count dates from a first day"),
     ],
 )
 def test_rows_that_cannot_be_are_refused(frame, biases, error, message):

@@ -315,6 +315,15 @@ def _numbers(pool: Pool, node: Node) -> Floats:
     text = to_text(node)
     try:
         values = np.asarray(pool.evaluate([ExpressionBias(node)], pool.names[:1], "column")[0], np.float64)
+    except MismatchError as error:
+        if any(name not in frame.columns for name in columns_of(node) for frame in pool.frames):
+            raise
+        raise MismatchError(
+            f"{text}, of the window of {str(pool.names[0])!r}, is no number. Values and ends of windows are numbers: "
+            "count dates from a first day, as by (dates - first).dt.days.",
+            expected=("numbers",),
+            got=(text,),
+        ) from error
     except MissingValuesError as error:
         raise MissingValuesError(
             f"{text}, of the window of {str(pool.names[0])!r}, is missing in some rows: "
