@@ -13,7 +13,10 @@ from scipy import sparse
 from scipy.stats import gamma
 
 import vardi
+from vardi._fit.prepare import Prepared
+from vardi._fit.truncation import TruncatedRows
 from vardi._rows import blocks, choose
+from vardi._rows.dense import Dense
 
 EQUAL = 1e-8
 KNOWN = {"x > 4": float(gamma(3).sf(4.0)), "y": (2.6, 0.1)}
@@ -133,8 +136,30 @@ def of_matrix(data, part, form, depends, monkeypatch=None):
     return Asked(fit, x, y, new, g)
 
 
+def truncated(data, depends):
+    """All rows as one sample, each seen from an entry of its own on."""
+    rng = np.random.default_rng(1)
+    frame = data.drop("s").with_columns((pl.col("x") * pl.Series(rng.uniform(0.0, 0.8, len(data)))).alias("entry"))
+    fit = vardi.debias({"seen": frame}, {"seen": vardi.window("x", "entry", None)}, **depending(depends))
+    return Asked(fit, "x", "y", pl.DataFrame({"x": [0.7, 2.0, 3.1], "y": [1.0, 2.0, 3.0]}))
+
+
+def densely_truncated(data, depends, monkeypatch):
+    """The same with the matrix of windows written out."""
+
+    def prepare(opened):
+        matrix = opened.inside.toarray().astype(float)
+        return Prepared(Dense(matrix, np.arange(len(matrix)), opened.counts, moderate=True))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TruncatedRows, "prepare", prepare)
+        return truncated(data, depends)
+
+
 def build(holder, data, part, monkeypatch, depends="independent"):
     """Return what is asked, and the same held densely in memory."""
+    if holder == "truncated rows":
+        return truncated(data, depends), densely_truncated(data, depends, monkeypatch)
     if holder == "rows in memory":
         return in_memory(data, part, depends), in_memory(data, part, depends)
     if holder == "distinct rows":

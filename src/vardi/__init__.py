@@ -33,8 +33,10 @@ from vardi.biases import (
     parametric,
     power,
     proportional_to,
+    smoothed,
     steps,
     where,
+    window,
 )
 from vardi.errors import (
     ContradictedKnownWarning,
@@ -147,6 +149,8 @@ __all__ = [
     "plots",
     "power",
     "proportional_to",
+    "smoothed",
     "steps",
     "where",
+    "window",
 ]

@@ -11,7 +11,7 @@ import questions
 from questions import ANSWERS, EQUAL, build
 
 import vardi
-from vardi._fit.capabilities import DEPENDS, HOLDERS, MATRICES, PARTS, QUESTIONS, reasons, refused, table
+from vardi._fit.capabilities import DEPENDS, HOLDERS, MATRICES, PARTS, QUESTIONS, TRUNCATED, reasons, refused, table
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +34,11 @@ def test_every_cell_is_the_dense_answer_or_a_declared_no(case, part, depends, da
     if holder in MATRICES and part in ("parameters", "both"):
         with pytest.raises(vardi.VardiError):  # a matrix takes no bias with parameters at all
             vardi.debias_matrix(vardi.logistic("x"), [0])
+        return
+    if holder in TRUNCATED and part != "none":
+        text = "window(x, y, None)" if part == "known values" else "logistic(x) * window(x, y, None)"
+        with pytest.raises(vardi.VardiError, match="is the bias of one sample alone|and here is a second"):
+            vardi.debias({"seen": data}, {"seen": text}, known={"x": 3.0})
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # small samples: errors are doubtful, and the same everywhere

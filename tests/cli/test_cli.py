@@ -93,6 +93,22 @@ def contents(folder):
 # --- fit
 
 
+def test_truncated_rows_are_checked_fitted_and_drawn_from(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    design = vardi.datasets.truncation(n=150, seed=0)
+    low, high = design.truth["windows"].T
+    pl.DataFrame({"x": design.rows, "u": low, "v": high}).write_csv("seen.csv")
+    Path("study.toml").write_text('[sources.seen]\ndata = "seen.csv"\nbias = "window(x, u, v)"\n')
+    checked = " ".join(run("check", "study.toml").stdout.split())
+    assert "'seen' is weighed by the windows of its rows" in checked
+    assert "quasi-independence test of x" in checked
+    assert "window(x, u, v)" in run("fit", "study.toml", "-o", "weights.csv", "--report", "report.html").stdout
+    fit = vardi.debias({"seen": pl.read_csv("seen.csv")}, {"seen": vardi.window("x", "u", "v")})
+    np.testing.assert_allclose(pl.read_csv("weights.csv")["weight"], fit.weights)
+    assert run("sample", "study.toml", "-n", "20", "-o", "drawn.csv").exit_code == 0
+    assert pl.read_csv("drawn.csv").height == 20
+
+
 def test_fit_names_columns_that_are_left_out(small):
     (small / "low.csv").write_text("x,y,z\n1,1,\n2,,\n4,3,\n")
     (small / "high.csv").write_text("x,y,z\n2,1,\n5,inf,\n8,3,\n")

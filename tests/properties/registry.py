@@ -22,6 +22,7 @@ _IDENTIFY = FIT + "test_identify_agrees_with_a_search_by_hand"
 _DRAWS = FIT + "test_draws_repeat_and_come_from_rows_with_weight"
 _KNOWN = FIT + "test_known_values_are_met_exactly"
 _WINDOWS = FIT + "test_windows_stand_for_their_matrix"
+_TRUNCATED = FIT + "test_truncated_rows_are_one_sample_with_the_weights_of_their_windows"
 _PARAMETERS = FIT + "test_parameters_follow_the_unit_of_their_column"
 _AFFINE = ESTIMATE + "test_a_mean_follows_an_affine_map"
 _SEVERAL = ESTIMATE + "test_several_means_at_once_are_those_means"
@@ -89,6 +90,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(["everywhere", "proportional_to", "between", "isin", "at_most", "class_shift"], (_CONSTRUCTORS,)),
     **dict.fromkeys(["logistic", "exponential_tilt", "power", "steps", "parametric"], (_FAMILIES,)),
     "cells": (BIAS + "test_cells_at_their_parameters_are_a_factor_for_each_value",),
+    **dict.fromkeys(["window", "biases.WindowBias"], (_TRUNCATED,)),
+    **dict.fromkeys(["smoothed", "biases.SmoothedBias"], (BIAS + "test_smoothed_weights_are_one_over_their_mean",)),
     "where": (_ANY_TEXT, _READS_BACK, "biases/test_expressions.py::test_round_trip"),
     "biases.as_bias": (_ALGEBRA,),
     "biases.FrameExpressionBias": (EXPRESSIONS + "test_values", EXPRESSIONS + "test_missing_values_are_never_false"),

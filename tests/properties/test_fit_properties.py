@@ -247,3 +247,36 @@ def test_windows_stand_for_their_matrix(seed, n, K):
         assert {frozenset(group) for group in refusal.value.groups} == {frozenset(group) for group in verdict.groups}
         return
     close(vardi.debias_matrix(windows, source).weights, vardi.debias_matrix(seen.astype(float), source).weights)
+
+
+@given(seeds, st.integers(3, 40), st.sampled_from(["both", "low", "high"]))
+@examples(25)
+def test_truncated_rows_are_one_sample_with_the_weights_of_their_windows(seed, n, ends):
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 12, n).astype(float)  # with ties, and windows that end on a row
+    low, high = x - rng.integers(0, 6, n), x + rng.integers(0, 6, n)
+    frame = pd.DataFrame({"x": x, "u": low, "v": high, "z": rng.normal(size=n)})
+    bias = vardi.window("x", None if ends == "high" else "u", None if ends == "low" else "v")
+    assert vardi.where(str(bias)) == bias
+    low, high = np.full(n, -np.inf) if ends == "high" else low, np.full(n, np.inf) if ends == "low" else high
+    windows = vardi.Windows(x, low, high)
+    try:
+        matrix = vardi.debias_matrix(windows, np.arange(n))
+    except vardi.NotIdentifiableError:
+        with pytest.raises(vardi.NotIdentifiableError, match="at risk|in rounding|risk sets"):
+            vardi.debias({"seen": frame}, {"seen": bias})
+        assert not vardi.identify({"seen": frame}, {"seen": bias})
+        return
+    fit = vardi.debias({"seen": frame}, {"seen": bias})
+    assert (fit.names, fit.sizes, vardi.identify({"seen": frame}, {"seen": bias}).identified) == (
+        ("seen",),
+        {"seen": n},
+        True,
+    )
+    close(fit.weights, matrix.weights)
+    close(fit.omegas["seen"], n / np.sum(1 / np.array(list(matrix.omegas.values()))))
+    close(fit.weigh(frame), fit.weights)
+    order = rng.permutation(n)
+    shuffled = vardi.debias({"seen": frame.iloc[order]}, {"seen": bias})
+    close(shuffled.weights, np.asarray(fit.weights)[order])
+    close(shuffled.check_biases().pvalue, fit.check_biases().pvalue)

@@ -971,3 +971,59 @@ def test_a_quote_that_is_not_closed(tmp_path, text, line):
 def test_a_text_without_quotes(tmp_path):
     (problem,) = problems(tmp_path, '[sources.a]\ndata = "a.csv"\nbias = x <= 5\n')
     assert problem == 'line 3: Invalid value. A text stands in quotes, as in bias = "x <= 5".'
+
+
+TRUNCATED = '[sources.seen]\ndata = "seen.csv"\nbias = "window(x, u, v)"\n'
+
+
+@pytest.fixture
+def truncated(tmp_path):
+    design = vardi.datasets.truncation(n=150, seed=0)
+    low, high = design.truth["windows"].T
+    pl.DataFrame({"x": design.rows, "u": low, "v": high}).write_csv(tmp_path / "seen.csv")
+    (tmp_path / "study.toml").write_text(TRUNCATED)
+    return tmp_path
+
+
+def test_a_window_is_a_bias_of_a_study(truncated):
+    study = read(truncated / "study.toml")
+    fit = study.fit()
+    assert (fit.names, fit.sizes) == (("seen",), {"seen": 150})
+    assert study.verdict().identified
+    assert str(fit.held.pool.biases[0]) == "window(x, u, v)"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (TRUNCATED.replace("u, v", "u, w"), "reads column 'w', which no file has"),
+        (TRUNCATED + '[states.other]\nbias = "x > 1"\n', "a window for each row, beside other samples"),
+        ('engine = "polars"\n' + TRUNCATED, 'needs rows in memory, and these are left to polars: engine = "memory"'),
+        ('variables = ["window(x, u, v)"]\n' + TRUNCATED, "a bias that rows bring with them, and has no mean"),
+        (TRUNCATED.replace("u, v", "u"), "window takes the column of the value and the two ends"),
+    ],
+)
+def test_windows_that_a_study_cannot_have(truncated, text, problem):
+    (truncated / "study.toml").write_text(text)
+    with pytest.raises(vardi.StudyError) as caught:
+        read(truncated / "study.toml")
+    assert problem in " ".join(str(caught.value).split())
+
+
+def test_design_weights_of_one_source(tmp_path):
+    rng = np.random.default_rng(0)
+    pl.DataFrame({"x": rng.normal(size=60), "pw": rng.uniform(1, 5, 60)}).write_csv(tmp_path / "survey.csv")
+    pl.DataFrame({"x": rng.normal(size=60)}).write_csv(tmp_path / "web.csv")
+    text = (
+        '[sources.survey]\ndata = "survey.csv"\nbias = "smoothed(pw, x)"\n[sources.web]\ndata = "web.csv"\nbias = 1\n'
+    )
+    (tmp_path / "study.toml").write_text(text)
+    assert read(tmp_path / "study.toml").fit().sizes == {"survey": 60, "web": 60}
+    for wrong, problem in (
+        ("1 / pw", "A design weight that only its own sample has is smoothed(pw, columns that all have)."),
+        ("smoothed(pww, x)", "regresses column 'pww', which it lacks. Did you mean 'pw'?"),
+    ):
+        (tmp_path / "study.toml").write_text(text.replace("smoothed(pw, x)", wrong))
+        with pytest.raises(vardi.StudyError) as caught:
+            read(tmp_path / "study.toml")
+        assert problem in " ".join(str(caught.value).split())

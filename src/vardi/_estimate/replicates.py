@@ -138,6 +138,8 @@ class _MemoryRows:
 
     def __init__(self, held: Any, kind: ReplicateKind, n: int, seed: Any, identity: str | None) -> None:
         self.measure, self.source, self.counts = held.tangent.measure, held.source, held.counts
+        solved = self.measure.rows  # in which truncated rows are a sample each
+        self.solved = solved.source if solved.inverse is None else self.source
         sizes, given, clusters = held.rows.sizes, held.dependence, _clusters(held)
         self.remaining = None if given is None or (given.remaining == 1.0).all() else given.remaining
         # Where every sample is a single row, rows are drawn from the pool, with their biases.
@@ -163,7 +165,7 @@ class _MemoryRows:
         counted = times if self.counts is None else times * self.counts[:, None]
         drawn = measure.project(times)
         drawn[at.theta] -= self.own.T @ counted
-        deltas = self.steps(replicates, drawn, _summed(counted, self.source, at.samples))
+        deltas = self.steps(replicates, drawn, _summed(counted, self.solved, at.samples))
         change = measure.mix(deltas) + self.own @ deltas[at.theta]
         weights = times * measure.weights[:, None] * np.exp(-change)
         share = measure.counts / measure.n

@@ -7,10 +7,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.pool import in_order, is_missing, no_labels
+from vardi._inputs.pool import in_order, no_labels
 from vardi._rows import Rows
 from vardi._types import Floats, Integers
-from vardi.biases._values import as_array
+from vardi.biases._values import as_array, is_missing
 from vardi.errors import MismatchError
 from vardi.errors._refusals import missing_groups, needs_rows, no_groups, spanning_group
 

@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from vardi._estimate.bias_check import BiasCheck
+from vardi._estimate.quasi_independence import METHOD, MOST_ROWS
 from vardi._facts.choice import MOST_NUMERIC
 from vardi._facts.numbers import pvalue
 from vardi._facts.parts import Fit
+from vardi.biases import WindowBias
+from vardi.biases._window import columns_to_test
 from vardi.errors import NeedsRowsError
 from vardi.errors._texts import Outcome, outcome
 
@@ -17,6 +20,7 @@ Level: TypeAlias = Literal["bad", "doubt", "good", "fact"]
 
 LEVELS: dict[Outcome, Level] = {"contradicted": "bad", "doubtful": "doubt", "not contradicted": "good"}
 WORK = 1e9  # products, from which the test takes longer than a reader waits
+PAIRS = 5e7  # of truncated rows, from which their comparison does too
 
 
 @dataclass(frozen=True)
@@ -79,17 +83,20 @@ def check_of(fit: Fit, variables: Mapping[str, Any] | None) -> Check:
     rows = tuple(CheckRow(str(name), check.by_sample[name], check.untested[name]) for name in check.worst_first)
     if check.reason:
         return Check("fact", f"The declared biases cannot be tested: {check.reason}", rows=rows, found=check)
-    detail = f"Score test of {', '.join(check.columns)}: chi-square {check.statistic:.4g}, "
+    test = "Score test" if check.method != METHOD else "Test of quasi-independence"
+    detail = f"{test} of {', '.join(check.columns)}: chi-square {check.statistic:.4g}, "
     detail += "1 degree of freedom." if check.df == 1 else f"{check.df} degrees of freedom."
     if check.worst is not None:
         detail += f" Most apart: {check.worst}."
-    text = f"Where the samples overlap, the declared biases are {check.outcome} (p {_equals(check.pvalue)})."
+    said = "Where the samples overlap, the declared biases are"
+    if check.method == METHOD:
+        said = "That windows say no more of the values than that they hold them (quasi-independence) is"
+    text = f"{said} {check.outcome} (p {_equals(check.pvalue)})."
     return Check(LEVELS[check.outcome], text, detail, rows, check)
 
 
 def _columns(fit: Fit, variables: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    read = {name for bias in fit.parts.given().biases for name in bias.columns}
-    numeric = [name for name in fit.numeric_columns if name in read] or fit.numeric_columns[:MOST_NUMERIC]
+    numeric = columns_to_test(fit.parts.given().biases, fit.numeric_columns) or fit.numeric_columns[:MOST_NUMERIC]
     if not numeric and variables is not None:
         return variables
     return {name: name for name in numeric}
@@ -97,6 +104,8 @@ def _columns(fit: Fit, variables: Mapping[str, Any] | None) -> Mapping[str, Any]
 
 def _feasible(fit: Fit, columns: int) -> int:
     """Return how many columns can be compared in bounded time."""
+    if any(isinstance(bias, WindowBias) for bias in fit.parts.given().biases):
+        return columns if columns * min(len(fit), MOST_ROWS) ** 2 <= PAIRS else 0
     K = sum(rows > 0 for rows in fit.sizes.values())
     return next((m for m in range(columns, 0, -1) if 2 * m**2 * len(fit) * K**2 <= WORK), 0)
 

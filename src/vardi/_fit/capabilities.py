@@ -12,17 +12,28 @@ from typing import Literal, TypeAlias
 from vardi.errors import NeedsRowsError, VardiError
 
 Part: TypeAlias = Literal["none", "known values", "parameters", "both"]
-Holder: TypeAlias = Literal["rows in memory", "distinct rows", "sparse", "windows", "blocks", "engine"]
+Holder: TypeAlias = Literal[
+    "rows in memory", "distinct rows", "truncated rows", "sparse", "windows", "blocks", "engine"
+]
 
 Depends: TypeAlias = Literal["independent", "clusters", "series"]
 
 PARTS: tuple[Part, ...] = ("none", "known values", "parameters", "both")
-HOLDERS: tuple[Holder, ...] = ("rows in memory", "distinct rows", "sparse", "windows", "blocks", "engine")
+HOLDERS: tuple[Holder, ...] = (
+    "rows in memory",
+    "distinct rows",
+    "truncated rows",
+    "sparse",
+    "windows",
+    "blocks",
+    "engine",
+)
 
 DEPENDS: tuple[Depends, ...] = ("independent", "clusters", "series")
 DEPENDENT: tuple[Depends, ...] = ("clusters", "series")
 
 MATRICES: tuple[Holder, ...] = ("sparse", "windows", "blocks")
+TRUNCATED: tuple[Holder, ...] = ("truncated rows",)
 ENGINE: tuple[Holder, ...] = ("engine",)
 ESTIMATED: tuple[Part, ...] = ("parameters", "both")
 
@@ -38,7 +49,7 @@ QUESTIONS = {
     "parameters": "parameters, estimated_biases",
     "known": "known",
     "tests of parameters": "test_no_bias, test_parameters",
-    "score test": "check_biases",
+    "score test": "check_biases; of truncated rows the test of quasi-independence",
     "ks tests": "check_biases(method='ks') and 'ks-bootstrap'",
     "sensitivity": "sensitivity",
     "bounds": "bounds",
@@ -89,10 +100,25 @@ LAW = (
     "The law of the ks tests is for biases that are known, and these have parameters that were fitted to the same "
     "rows. Use method='score', which knows of them, or fix the parameters with .at(...)."
 )
+WINDOW = (
+    "vardi.window is the bias of one sample alone, with nothing beside it. For known values beside windows give "
+    "vardi.debias_matrix vardi.Windows; families of biases with parameters need samples to be compared with."
+)
+CHANCE = (
+    "The chance to be seen is estimated from the windows themselves, and the finite-sample bounds are for biases that "
+    "are known. fit.bootstrap() draws rows with their windows."
+)
+BY_PAIRS = (
+    "The ks tests compare samples with one another, and truncated rows are one. check_biases() without a method tests "
+    "whether their windows depend on their values."
+)
 
 APART = "takes rows for independent, and these were declared to depend on one another."
 
 NOES = (
+    *(No(question, WINDOW, TRUNCATED, ("known values", "parameters", "both")) for question in QUESTIONS),
+    No("bounds", CHANCE, TRUNCATED),
+    No("ks tests", BY_PAIRS, TRUNCATED),
     *(No(question, MATRIX, MATRICES, ESTIMATED) for question in QUESTIONS),
     No("tests of parameters", "No bias has parameters.", parts=("none", "known values")),
     No("means of arrays", f"An expectation of values that are not columns {IN_ENGINE}", ENGINE),
@@ -107,6 +133,7 @@ NOES = (
         f"A likelihood ratio {APART} Look at fit.parameters: an estimate over its error is nearly normal.",
         depends=DEPENDENT,
     ),
+    No("score test", f"The test of quasi-independence {APART} Leave clusters out of it.", TRUNCATED, depends=DEPENDENT),
     No("bounds", f"The theory of bounds {APART} Look at standard errors, which know how.", depends=DEPENDENT),
     No("draws with replacement", f"Drawing rows with replacement {IN_ENGINE}", ENGINE),
 )

@@ -13,6 +13,7 @@ from scipy import sparse
 from vardi._fit.opened import EngineFrames, MemoryRows
 from vardi._fit.pipeline import OnUnidentified, Opened, fit, verdict_of
 from vardi._fit.sample import DebiasedSample
+from vardi._fit.truncation import TruncatedRows, window_of
 from vardi._inputs.dependence import as_dependence
 from vardi._inputs.engine.pool import any_lazy, open_frames
 from vardi._inputs.given import Biases, ByRow, Counts, Known, Labels, Population, Samples
@@ -238,7 +239,8 @@ def _opened(samples: Any, biases: Any, source: Any, counts: Any, known: Any, dep
     if any_lazy(samples):
         return EngineFrames.of(open_frames(samples, biases, source=source, counts=counts), known, depends)
     pool = as_pool(samples, biases, source=source, counts=counts)
-    return MemoryRows.of(replace(pool, dependence=as_dependence(pool, *depends)) if depends else pool, known)
+    pool = replace(pool, dependence=as_dependence(pool, *depends)) if depends else pool
+    return MemoryRows.of(pool, known) if window_of(pool) is None else TruncatedRows.of(pool, known)
 
 
 def _refuse_shares(shares: Any) -> None:

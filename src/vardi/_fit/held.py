@@ -31,6 +31,8 @@ class Held:
         How: the solution, the point that the samples give on their own, and groups that known values join.
     """
 
+    apart = "too few of their rows join the samples"  # why a draw of rows has no fit
+
     def __init__(self, pool: Pool, prepared: Prepared, found: JointFit) -> None:
         self.pool: Any = pool if prepared.pool is None else prepared.pool
         self.prepared, self.solution = prepared, found.solution

@@ -26,7 +26,7 @@ from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By, Grouping, bases, grouping, in_domains
 from vardi._inputs.frames import concat
 from vardi._inputs.frames.functions import bias_of, evaluated, is_function, name_of
-from vardi._inputs.pool import Name, Pool, in_order, is_missing
+from vardi._inputs.pool import Name, Pool, in_order
 from vardi._machine.memory import require_memory
 from vardi._rows import Rows
 from vardi._rows.blocks import ANSWER, Blocks
@@ -42,7 +42,7 @@ from vardi._solve.newton import newton
 from vardi._solve.parameters import held_of
 from vardi._types import Floats, Integers
 from vardi.biases import Bias
-from vardi.biases._values import as_array
+from vardi.biases._values import as_array, is_missing
 from vardi.errors import MismatchError, MissingValuesError, TooLargeError
 from vardi.errors._refusals import column_of_some, not_finite
 

@@ -38,6 +38,7 @@ from vardi._rows.multipliers import ReplicateKind
 from vardi._solve.identify import Verdict
 from vardi._types import Floats
 from vardi.biases import Bias
+from vardi.biases._window import columns_to_test
 from vardi.errors import MismatchError, number_of_rows
 from vardi.errors._texts import listed
 
@@ -248,6 +249,10 @@ class DebiasedSample(Averages):
     ) -> BiasCheck:
         """Test whether the samples agree with their declared biases where they overlap.
 
+        Truncated rows (:func:`vardi.window`) are one sample: there it is tested whether their windows depend on their
+        values beyond holding them (quasi-independence), by a conditional Kendall's tau over pairs of rows that would
+        have been seen through each other's window.
+
         Parameters
         ----------
         columns : str, sequence of str, or mapping from name to values, optional
@@ -268,8 +273,7 @@ class DebiasedSample(Averages):
         True
         """
         if columns is None:
-            read = {name for bias in self.held.pool.biases for name in bias.columns}
-            columns = [name for name in self.numeric_columns if name in read] or self.numeric_columns
+            columns = columns_to_test(self.held.pool.biases, self.numeric_columns) or self.numeric_columns
             if not columns and self.held.mixed:
                 said = listed(f"{name} is {where}" for name, where in self.held.mixed.items())
                 return untested(f"{said}, and no other column is of numbers alone. Convert it to one kind.")

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.pool import Name, Pool, in_order, is_missing, no_labels
+from vardi._inputs.pool import Name, Pool, in_order, no_labels
 from vardi._types import Floats, Integers
-from vardi.biases._values import as_array
+from vardi.biases._values import as_array, is_missing
 from vardi.errors import MismatchError, MissingValuesError, VardiWarning, number_of_rows, suggest
 from vardi.errors._texts import show
 from vardi.errors._warn import warn

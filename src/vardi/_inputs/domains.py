@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.pool import Pool, in_order, is_missing, no_labels
+from vardi._inputs.pool import Pool, in_order, no_labels
 from vardi._types import Floats, Integers
-from vardi.biases._values import as_array
+from vardi.biases._values import as_array, is_missing
 from vardi.errors import MismatchError, MissingValuesError, TooLargeError, number_of_rows, suggest
 from vardi.errors._texts import listed, show
 

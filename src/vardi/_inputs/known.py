@@ -25,12 +25,12 @@ from vardi._inputs.known_numbers import (
     value_of,
     without_sum,
 )
-from vardi._inputs.pool import Name, Pool, is_missing, no_labels
+from vardi._inputs.pool import Name, Pool, no_labels
 from vardi._types import Floats
 from vardi.biases import Bias, ExpressionBias, ParametricBias, isin, where
 from vardi.biases._expressions import is_condition
 from vardi.biases._expressions.nodes import Column, IsIn
-from vardi.biases._values import as_numbers
+from vardi.biases._values import as_numbers, is_missing
 from vardi.errors import ExpressionError, InvalidKnownError, MismatchError, MissingValuesError, number_of_rows, suggest
 from vardi.errors._texts import show
 

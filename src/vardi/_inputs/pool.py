@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.frames import Frame, as_frame, concat, mixed_columns
+from vardi._inputs.smoothed import require_shared_columns, with_smoothed
 from vardi._machine.memory import require_memory
 from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias, ProductBias, ValuesBias, as_bias
 from vardi.biases._expressions import is_condition
-from vardi.biases._values import as_array, belongs_elsewhere, index_of, read_only
+from vardi.biases._values import as_array, belongs_elsewhere, index_of, is_missing, read_only
 from vardi.errors import EmptySampleError, InvalidBiasError, MismatchError, number_of_rows, suggest
 from vardi.errors import _refusals as refusals
 from vardi.errors._texts import LISTED, show
@@ -60,6 +61,8 @@ class Pool:
 
     def evaluate(self, biases: Sequence[Bias], names: Sequence[Name], called: str = "bias") -> list[NDArray[Any]]:
         """Return the values of any functions on all rows; the names, and what they are called, are for messages."""
+        if called == "bias":
+            self.require_columns(biases, names)
         factors = [bias.factors if isinstance(bias, ProductBias) else (bias,) for bias in biases]
         functions = list(dict.fromkeys(part for parts in factors for part in parts if not isinstance(part, ValuesBias)))
         self._require_memory(functions)
@@ -70,6 +73,11 @@ class Pool:
             _product([self._given(part, name) if isinstance(part, ValuesBias) else known[part] for part in parts])
             for name, parts in zip(names, factors, strict=True)
         ]
+
+    def require_columns(self, biases: Sequence[Bias], names: Sequence[Name]) -> None:
+        """Refuse a bias that reads a column which some samples lack."""
+        columns = {name: frame.columns for name, frame in zip(self.names, self.frames, strict=False)}
+        require_shared_columns(biases, names, columns)
 
     def _require_memory(self, functions: Sequence[Bias]) -> None:
         """Refuse more values than memory holds: a byte for a condition, and for a number eight, and eight as omega."""
@@ -194,7 +202,7 @@ def as_pool(samples: Any, biases: Any, *, source: Any = None, counts: Any = None
         counts = _joined(_counts_by_name(counts, dict(zip(named, frames, strict=True))))
     by_name = {name: in_order(bias, frames, f"The bias of {str(name)!r}") for name, bias in by_name.items()}
     counts = _counts(in_order(counts, frames, "counts"), frames, len(codes))
-    return _with_rows(Pool(names, as_biases(by_name, names), frames, codes, counts))
+    return with_smoothed(_with_rows(Pool(names, as_biases(by_name, names), frames, codes, counts)))
 
 
 def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
@@ -215,7 +223,7 @@ def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
     codes = _codes(labels, by_name, source if isinstance(source, str) else "source")
     by_name = {name: in_order(bias, (frame,), f"The bias of {str(name)!r}") for name, bias in by_name.items()}
     counts = _counts(in_order(counts, (frame,), "counts"), (frame,), len(frame))
-    return _with_rows(Pool(tuple(by_name), as_biases(by_name, tuple(by_name)), (frame,), codes, counts))
+    return with_smoothed(_with_rows(Pool(tuple(by_name), as_biases(by_name, tuple(by_name)), (frame,), codes, counts)))
 
 
 def _with_rows(pool: Pool) -> Pool:
@@ -351,10 +359,6 @@ def _as_names(labels: NDArray[Any]) -> NDArray[Any]:
         str(label) if isinstance(label, int) and not isinstance(label, bool) else label for label in labels.tolist()
     ]
     return np.fromiter(whole, dtype=object, count=len(whole))
-
-
-def is_missing(label: Any) -> bool:
-    return label is None or type(label).__name__ == "NAType" or label != label
 
 
 def _counts_by_name(counts: Mapping[Name, Any], frames: Mapping[Name, Frame]) -> list[NDArray[Any]]:

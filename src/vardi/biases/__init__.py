@@ -16,6 +16,8 @@ from vardi.biases._kinds import (
     ValuesBias,
 )
 from vardi.biases._known import at_most, between, class_shift, everywhere, isin, proportional_to, where
+from vardi.biases._smoothed import SmoothedBias, smoothed
+from vardi.biases._window import WindowBias, window
 from vardi.biases._with_parameters import cells, exponential_tilt, logistic, parametric, power, steps
 
 __all__ = [
@@ -26,7 +28,9 @@ __all__ = [
     "FunctionFamily",
     "ParametricBias",
     "ProductBias",
+    "SmoothedBias",
     "ValuesBias",
+    "WindowBias",
     "as_bias",
     "at_most",
     "between",
@@ -39,6 +43,8 @@ __all__ = [
     "parametric",
     "power",
     "proportional_to",
+    "smoothed",
     "steps",
     "where",
+    "window",
 ]

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import narwhals as nw
 import numpy as np
@@ -46,6 +46,8 @@ class Bias(ABC):
     columns : tuple of str
         The columns that the bias reads; empty where that is not known.
     """
+
+    _is_factor: ClassVar[bool] = True  # whether it may be a factor of another bias
 
     @property
     @abstractmethod
@@ -319,6 +321,13 @@ def _product(left: Bias, right: Bias) -> Bias:
         return right
     if right == EVERYWHERE:
         return left
+    for bias in (left, right):
+        if not bias._is_factor:
+            raise InvalidBiasError(
+                f"{bias} is no factor of another bias: it is that of one row, and a further factor would be that of "
+                "the rows in all windows. For both, give vardi.debias_matrix a matrix with a column for each row.",
+                sample="",
+            )
     if isinstance(left, ParametricBias) or isinstance(right, ParametricBias):
         return _parametric_product(left, right)
     if isinstance(left, ExpressionBias) and isinstance(right, ExpressionBias):

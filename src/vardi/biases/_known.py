@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from vardi.biases._constants import Scalar, column_named, constant
-from vardi.biases._expressions.nodes import Comparison, IsIn, Node, arithmetic
-from vardi.biases._expressions.parse import parse_bias
+from vardi.biases._expressions.nodes import Column, Comparison, IsIn, Node, arithmetic
+from vardi.biases._expressions.parse import OfRows, parse_bias
 from vardi.biases._kinds import EVERYWHERE, Bias, ExpressionBias, ParametricBias
+from vardi.biases._smoothed import SmoothedBias
+from vardi.biases._window import WindowBias, as_end
 from vardi.errors import InvalidBiasError, MismatchError, suggest
 
 
@@ -54,7 +56,26 @@ def where(text: str) -> Bias:
         raise InvalidBiasError(f"where takes an expression in text, not {type(text).__name__}: {text!r}.", sample="")
     node, family = parse_bias(text)
     known = EVERYWHERE if node is None else ExpressionBias(node)
+    if isinstance(family, OfRows):
+        own = _of_rows(family)
+        return own if node is None else known * own
     return known if family is None else ParametricBias(family, known)
+
+
+def _of_rows(written: OfRows) -> Bias:
+    """Return a bias that rows bring with them, or refuse what stands in its parentheses."""
+    kind, arguments = written.kind, written.arguments
+    if kind == "window" and len(arguments) in (3, 4) and arguments[0] is not None:
+        return WindowBias(arguments[0], as_end(arguments[1]), as_end(arguments[2]), *arguments[3:])
+    if kind == "smoothed" and len(arguments) > 1 and all(isinstance(argument, Column) for argument in arguments):
+        weight, *columns = [argument.name for argument in arguments if isinstance(argument, Column)]
+        return SmoothedBias(weight, tuple(columns))
+    wanted = {
+        "window": "the column of the value and the two ends of its window, None for one that is open, such as "
+        "window(age, entry, None)",
+        "smoothed": "the column of weights and those it is regressed on, such as smoothed(pw, age, region)",
+    }
+    raise InvalidBiasError(f"{kind} takes {wanted[kind]}.", sample="")
 
 
 def proportional_to(column: str) -> Bias:

@@ -61,6 +61,11 @@ def as_numbers(values: np.ndarray) -> np.ndarray | None:
         return None
 
 
+def is_missing(value: Any) -> bool:
+    """Tell whether a value is None, NaN, or missing in pandas."""
+    return value is None or type(value).__name__ == "NAType" or value != value
+
+
 def read_only(values: np.ndarray) -> np.ndarray:
     """Return a view that cannot be written to: what a fit hands out is what it computes with."""
     view = values.view()

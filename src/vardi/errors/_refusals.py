@@ -243,6 +243,31 @@ def column_of_some(column: str, has: Sequence[object], lacks: Sequence[object]) 
     )
 
 
+def bias_of_some(
+    sample: object, bias: object, column: str, lacks: Sequence[object], shared: Sequence[str]
+) -> MismatchError:
+    """Refuse a bias that reads a column which some samples lack."""
+    columns = f"[{', '.join(map(repr, shared[:3]))}{', ...' if len(shared) > 3 else ''}]"
+    offered = f", such as vardi.smoothed({column!r}, {columns})" if shared else f": vardi.smoothed({column!r}, columns)"
+    return MismatchError(
+        f"The bias of {str(sample)!r}, {bias}, reads column {column!r}, which {show(lacks)} "
+        f"{'lacks' if len(lacks) == 1 else 'lack'}. A bias is asked for the rows of all samples: how likely would "
+        f"{str(sample)!r} have drawn those of {show(lacks)}? So it is a function of columns that all have. If "
+        f"{column!r} is a design weight, regress it on columns that all samples have{offered}.",
+        expected=(column,),
+        got=tuple(map(str, lacks)),
+    )
+
+
+def no_rows_to_regress(sample: object, bias: object) -> InvalidBiasError:
+    """Refuse to smooth the weights of a sample without rows."""
+    return InvalidBiasError(
+        f"No row was drawn with the bias of {str(sample)!r}, {bias}, so there are no weights to regress. Give its "
+        "rows, or leave it out.",
+        sample=str(sample),
+    )
+
+
 def _nothing_in(lacking: Sequence[object]) -> str:
     return (
         f"{show(lacking)} {'has' if len(lacking) == 1 else 'have'} none at all, so that a mean over the rest is biased."

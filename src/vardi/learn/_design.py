@@ -15,8 +15,8 @@ from scipy import sparse
 
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.frames import as_frame
-from vardi._inputs.pool import is_missing
 from vardi._types import Floats
+from vardi.biases._values import is_missing
 from vardi.errors import MismatchError, MissingValuesError, number_of_rows, suggest
 from vardi.errors._texts import show
 

@@ -13,7 +13,17 @@ import narwhals as nw
 
 from vardi._inputs.frames.names import misread_names
 from vardi._inputs.known import ROUNDING
-from vardi.biases import Bias, ExpressionBias, FunctionFamily, ParametricBias, as_bias, where
+from vardi.biases import (
+    Bias,
+    ExpressionBias,
+    FunctionFamily,
+    ParametricBias,
+    ProductBias,
+    SmoothedBias,
+    WindowBias,
+    as_bias,
+    where,
+)
 from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.compile import NarwhalsTarget, compile_node
 from vardi.biases._expressions.nodes import Column, Node, is_condition
@@ -45,6 +55,24 @@ class Columns:
             if bias is not None:
                 self._require_columns(key, f"The bias of {name!r}", bias)
                 self._require_positive(key, name, bias)
+                self._require_of_rows(key, name, bias, biases)
+
+    def _require_of_rows(self, key: Key, name: str, bias: Bias, biases: Biases) -> None:
+        """Note windows beside other samples, weights that their own sample lacks, and both in an engine."""
+        kinds = [part for part in getattr(bias, "factors", (bias,)) if isinstance(part, SmoothedBias | WindowBias)]
+        if kinds and self.engine != "memory":
+            remedy = f'needs rows in memory, and these are left to {self.engine}: engine = "memory".'
+            self.problems.add(key, f"The bias of {name!r}, {bias}, {remedy}")
+        if isinstance(bias, WindowBias) and len(biases) > 1:
+            remedy = (
+                "A window belongs to the row that brought it, and rows of other samples brought none. Debias it alone."
+            )
+            self.problems.add(key, f"The bias of {name!r} is a window for each row, beside other samples. {remedy}")
+        for part in kinds:
+            own = next((found for data, found in self.schemas.items() if data.name in (name, None)), None)
+            if isinstance(part, SmoothedBias) and own is not None and part.weight not in own:
+                near = suggest(part.weight, own)
+                self.problems.add(key, f"The bias of {name!r} regresses column {part.weight!r}, which it lacks.{near}")
 
     def require_own(self, places: dict[Data, Key], label: str | None) -> None:
         """Note columns of labels, counts and ids that are not there, or are of no use as such."""
@@ -151,7 +179,7 @@ class Columns:
         """Note columns that are not there, and comparisons of a column with another kind of value."""
         before = len(self.problems)
         for column in bias.columns:
-            self._require_column(key, what, column)
+            self._require_column(key, what, column, is_weight=f"/ {_ticked(column)}" in str(bias))
         if len(self.problems) > before:
             return False
         for data, found in self._kinds_of_rows():
@@ -179,7 +207,7 @@ class Columns:
             remedy = "A bias says how much likelier a unit is to be drawn: a number above zero; 1 is at random."
             self.problems.add(key, f"The bias of {name!r} is {value:g} everywhere. {remedy}")
 
-    def _require_column(self, key: Key, what: str, column: str) -> None:
+    def _require_column(self, key: Key, what: str, column: str, *, is_weight: bool = False) -> None:
         lacking = [data for data, found in self.schemas.items() if column not in found]
         if not lacking:
             return
@@ -190,6 +218,9 @@ class Columns:
         else:
             near = suggest(column, self.schemas[lacking[0]])
             hint = f"which {lacking[0]} lacks.{near} It is computed on the rows of every sample."
+            if is_weight:
+                own = f"smoothed({_ticked(column)}, columns that all have)"
+                hint += f" A design weight that only its own sample has is {own}."
         self.problems.add(key, f"{what} reads column {column!r}, {hint}")
 
     def _require_number(self, key: Key, name: str) -> None:
@@ -199,6 +230,8 @@ class Columns:
             bias = self._parsed(key, f"The variable {name!r}", name)
             if isinstance(bias, ParametricBias):
                 self.problems.add(key, f"The variable {name!r} has parameters, which only a bias can have.")
+            elif isinstance(bias, SmoothedBias | WindowBias):
+                self.problems.add(key, f"The variable {name!r} is a bias that rows bring with them, and has no mean.")
             elif bias is not None and not bias.columns:
                 self.problems.add(key, f"The variable {name!r} reads no column, so it is the same everywhere.")
             elif bias is not None:
@@ -300,8 +333,11 @@ def _nodes(bias: Bias) -> tuple[Node, ...]:
             terms = [term for group in bias.family.groups for term in group if not isinstance(term, Column)]
             return (*_nodes(bias.known), *terms)
         return (*_nodes(bias.known), *bias.family.terms)
-    assert isinstance(bias, ExpressionBias)
-    return (bias.node,)
+    if isinstance(bias, WindowBias):
+        return (bias.x, *bias.ends, *(() if bias.status is None else (bias.status,)))
+    if isinstance(bias, ProductBias):
+        return tuple(node for factor in bias.factors for node in _nodes(factor))
+    return (bias.node,) if isinstance(bias, ExpressionBias) else ()  # columns of smoothed weights may be texts
 
 
 def _as_kind(text: str, kinds: Sequence[Any]) -> Any:

@@ -14,6 +14,7 @@ from vardi._estimate.sensitivity.targets import Mean, Target
 from vardi._estimate.tangent import Tangent
 from vardi._machine.threads import single_threaded_blas
 from vardi._rows.dense import Dense
+from vardi._rows.weighted import Weighed
 from vardi._solve.laplacian import Laplacian, SingularError
 from vardi._solve.newton import newton
 from vardi._types import Floats
@@ -97,7 +98,8 @@ class Reweighed:
             return before
         rg = (r * g)[:, None]
         measure = self.influence.measure
-        return End(value, rg + measure.mix(self.influence.jacobian.solve(measure.project(rg))))
+        b = self.influence.jacobian.solve(measure.project(rg))
+        return End(value, measure.influence(Weighed(rg), np.zeros(1), b))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from vardi._inputs.engine.survey import COUNTED, Draft, Survey, in_part, survey
 from vardi._inputs.engine.table import EngineTable
 from vardi._inputs.frames.names import require_read_as_names
 from vardi._inputs.pool import Name, Pool, as_biases, as_named, require_biases_for
+from vardi._inputs.smoothed import require_shared_columns
 from vardi._types import Floats
 from vardi.biases import Bias, ExpressionBias
 from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
@@ -118,6 +119,8 @@ class OpenFrames:
         Where all of it is made of conditions the query brings the distinct rows as well.
         """
         declared = Declared(tuple(map(str, self.names)), self.biases, tuple(functions))
+        columns = {part.name: tuple(schema_of(part.frame, part.name)) for part in self.parts}
+        require_shared_columns(self.biases, self.names, columns)
         limit = most_cells(len(declared.columns))
         found = [_surveyed(part, declared, self.counts, limit) for part in self.parts]
         parts = tuple(part for part, _ in found)

@@ -22,12 +22,12 @@ from vardi._inputs.domains import (
     require_labelled,
 )
 from vardi._inputs.engine.part import PREFIX, Change, Part, with_columns
-from vardi._inputs.pool import is_missing
 from vardi._rows.domains import DomainSums
 from vardi._rows.engine.functions import EngineFunction, zero_elsewhere
 from vardi._rows.engine.moments import EngineMoments, is_endless
 from vardi._types import Floats, Integers
 from vardi.biases._expressions.targets import NarwhalsTarget, literal
+from vardi.biases._values import is_missing
 from vardi.errors._refusals import needs_rows, not_finite
 
 AT_ONCE = 50  # domains whose deviations are columns of one query

@@ -15,7 +15,6 @@ import numpy as np
 from vardi._inputs.engine.columns import expression, missing_values
 from vardi._inputs.engine.expressions import on_frame
 from vardi._inputs.engine.part import PREFIX, Part
-from vardi._inputs.pool import is_missing
 from vardi._rows.cells import (
     MOST_VALUES,
     in_order,
@@ -31,6 +30,7 @@ from vardi.biases import ExpressionBias, ParametricBias
 from vardi.biases._expressions.cells import Cells, Level, Value
 from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
 from vardi.biases._expressions.nodes import Column, Node, columns, is_condition
+from vardi.biases._values import is_missing
 from vardi.errors._refusals import untold_parameters
 
 if TYPE_CHECKING:

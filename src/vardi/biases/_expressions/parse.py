@@ -31,6 +31,7 @@ from vardi.biases._expressions.nodes import (
 from vardi.errors import ExpressionError, InvalidBiasError, suggest
 
 WITH_PARAMETERS = (*FAMILIES, "cells")
+OF_ROWS = ("smoothed", "window")  # biases that rows bring with them
 WORDS = frozenset(("and", "or", "not", "in", "is", "missing"))  # of the language itself
 MAX_LENGTH = 100_000
 MAX_DEPTH = 50
@@ -43,6 +44,14 @@ ALLOWED = (
 _ARITHMETIC = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
 _LEVELS = {"+": "sum", "-": "sum", "*": "product", "/": "product", "**": "power"}
 _COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
+
+
+@dataclass(frozen=True, slots=True)
+class OfRows:
+    """A bias that rows bring with them, as it is written: one of `OF_ROWS`, and what stands in its parentheses."""
+
+    kind: str
+    arguments: tuple[Node | None, ...]
 
 
 def parse(text: str) -> Node:
@@ -60,7 +69,7 @@ def parse(text: str) -> Node:
     return _Reader(text).read()
 
 
-def parse_bias(text: str) -> tuple[Node | None, Family | Cells | None]:
+def parse_bias(text: str) -> tuple[Node | None, Family | Cells | OfRows | None]:
     """Read an expression that may have a family of biases among its factors: what is known, and the family.
 
     Examples
@@ -136,14 +145,16 @@ class _Reader:
     def read(self) -> Node:
         return self._whole(self._tree())
 
-    def read_bias(self) -> tuple[Node | None, Family | Cells | None]:
+    def read_bias(self) -> tuple[Node | None, Family | Cells | OfRows | None]:
         tree = self._tree()
         factors = _factors(tree)
         families = [factor for factor in factors if self._is_family(factor)]
         if not families:
             return self._whole(tree), None
         if len(families) > 1:
-            raise self._refusal("A bias has one factor with parameters, and here is a second.", families[1])
+            both = all(self._written(family.func) in WITH_PARAMETERS for family in families)  # type: ignore[attr-defined]
+            what = "with parameters" if both else f"such as {self._written(families[0])}"
+            raise self._refusal(f"A bias has one factor {what}, and here is a second.", families[1])
         node: Node | None = None
         for factor in factors:
             if factor is not families[0]:
@@ -358,12 +369,9 @@ class _Reader:
 
     def _call(self, tree: ast.Call, arguments: list[ast.expr], depth: int) -> Call:
         name = self._written(tree.func)
-        if name in WITH_PARAMETERS:
-            raise self._refusal(
-                f"{name}(...) has parameters that are yet to be estimated, so it stands alone or as a factor of a bias "
-                "and nowhere else.",
-                tree.func,
-            )
+        if name in WITH_PARAMETERS or name in OF_ROWS:
+            what = "has parameters that are yet to be estimated" if name in WITH_PARAMETERS else "is a bias of its own"
+            raise self._refusal(f"{name}(...) {what}, so it stands alone or as a factor and nowhere else.", tree.func)
         if name not in FUNCTIONS:
             known = ", ".join(sorted(FUNCTIONS))
             families = ", ".join(sorted(WITH_PARAMETERS))
@@ -379,10 +387,14 @@ class _Reader:
         return Call(name, tuple(self._number(argument, depth) for argument in arguments))
 
     def _is_family(self, tree: ast.expr) -> bool:
-        return isinstance(tree, ast.Call) and self._written(tree.func) in WITH_PARAMETERS
+        return isinstance(tree, ast.Call) and self._written(tree.func) in (*WITH_PARAMETERS, *OF_ROWS)
 
-    def _family(self, tree: ast.Call) -> Family | Cells:
+    def _family(self, tree: ast.Call) -> Family | Cells | OfRows:
         name = self._written(tree.func)
+        if name in OF_ROWS:
+            open_end = [isinstance(term, ast.Constant) and term.value is None for term in tree.args]
+            terms = zip(tree.args, open_end, strict=True)
+            return OfRows(name, tuple(None if is_open else self._number(term, 1) for term, is_open in terms))
         try:
             return Cells(tuple(self._group(term) for term in tree.args)) if name == "cells" else self._curve(tree, name)
         except InvalidBiasError as error:

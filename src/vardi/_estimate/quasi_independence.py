@@ -1,0 +1,124 @@
+r"""Whether the windows of truncated rows say nothing of their values, beyond that these lie in them.
+
+Two rows are comparable where each would have been seen through the other's window. If windows and values are
+independent in the population (quasi-independence), then of two comparable rows each is as likely to have brought either
+window, so that
+
+.. math::
+
+    h_{ij} = 1\{i, j \text{ comparable}\}\,\mathrm{sign}(x_i - x_j)\,\mathrm{sign}(u_i - u_j)
+
+has mean zero: Tsai's (1990) conditional Kendall's tau for left truncation, and that of Martin and Betensky (2005) for
+windows with two ends, where the upper ones :math:`v` are compared as well. Any column of the rows may stand for x. The
+mean over pairs is a U-statistic; with :math:`h_i` the mean of :math:`h_{ij}` over j its covariance is
+
+.. math:: V = \frac4n\,\overline{h_i h_i'} - \frac{2}{n (n - 1)}\,\overline{h_{ij} h_{ij}'}
+
+and :math:`U'V^+U` is chi-square with rank V degrees of freedom. Values that are tied add nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtrc
+
+from vardi._estimate.bias_check import BiasCheck
+from vardi._inputs.pool import Name
+from vardi._rows.windows import Windows
+from vardi._types import Floats
+
+METHOD = "quasi-independence"
+MOST_ROWS = 20_000  # whose pairs are all compared; of more, a random part is
+BLOCK = 2**20  # pairs at once
+RANK = 1e-8  # relative size of an eigenvalue of the covariance from which a direction counts
+
+
+def quasi_independence(
+    name: Name, windows: Windows, ends: Mapping[str, Floats], columns: Mapping[str, Floats], counts: Floats | None
+) -> BiasCheck:
+    """Test columns of truncated rows against the ends of their windows.
+
+    Parameters
+    ----------
+    name : hashable
+        Of the sample.
+    windows : Windows
+        The value and the window of each row.
+    ends : mapping of str to ndarray
+        The ends that there are.
+    columns : mapping of str to ndarray
+        What to compare with them: the value, or anything else that the rows hold.
+    counts : ndarray or None
+        How many rows each stands for.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> x, u = rng.exponential(size=(2, 400))
+    >>> seen = x >= u
+    >>> windows = Windows(x[seen], u[seen], np.full(seen.sum(), np.inf))
+    >>> bool(quasi_independence("seen", windows, {"u": u[seen]}, {"x": x[seen]}, None).pvalue > 0.05)
+    True
+    """
+    if len(windows.x) > MOST_ROWS:
+        rows = np.sort(np.random.default_rng(0).choice(len(windows.x), MOST_ROWS, replace=False))
+        windows = Windows(windows.x[rows], windows.low[rows], windows.high[rows])
+        ends, columns = ({key: values[rows] for key, values in part.items()} for part in (ends, columns))
+        counts = None if counts is None else counts[rows]
+    c = np.ones(len(windows.x)) if counts is None else counts
+    first, second, partners = _sums(windows, list(ends.values()), list(columns.values()), c)
+    n = c.sum()
+    U = c @ first / (n * (n - 1.0)) if n > 1 else np.zeros(first.shape[1])
+    means = first / max(n - 1.0, 1.0)
+    V = 4.0 * (means.T * c) @ means / n**2 - 2.0 * second / (n * max(n - 1.0, 1.0)) ** 2
+    statistic, df = _chi_square(U, V)
+    pvalue = float(chdtrc(df, statistic)) if df else math.nan
+    reason = "" if df else "no two rows would have been seen through each other's window and differ."
+    untested = {name: float(c @ (partners == 0) / n)}
+    return BiasCheck(pvalue, statistic, df or None, METHOD, tuple(columns), {name: pvalue}, None, untested, reason)
+
+
+def _sums(windows: Windows, ends: list[Floats], columns: list[Floats], c: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return sum_j c_j h_ij of every row, sum_ij c_i c_j h_ij h_ij', and how many rows each is compared with."""
+    n, m = len(windows.x), len(ends) * len(columns)
+    first, second, partners = np.zeros((n, m)), np.zeros((m, m)), np.zeros(n)
+    x, low, high = windows.x, windows.low, windows.high
+    step = max(BLOCK // n, 1)
+    for start in range(0, n, step):
+        i = slice(start, min(start + step, n))
+        own = x[i, None]
+        comparable = (low <= own) & (own <= high) & (low[i, None] <= x) & (x <= high[i, None])
+        partners[i] = _summed(comparable.view(np.int8), c) - c[i]
+        signs = [_signs(end, i) * comparable for end in ends]
+        concordant = [_signs(column, i) * sign for column in columns for sign in signs]
+        for a, h in enumerate(concordant):
+            first[i, a] = _summed(h, c)
+            for b in range(a + 1):
+                second[a, b] = second[b, a] = second[a, b] + c[i] @ _summed(h * concordant[b], c)
+    return first, second, partners
+
+
+def _summed(h: NDArray[np.int8], c: Floats) -> Floats:
+    """Return sum_j c_j h_ij; of rows that all count once without an array of floats."""
+    return h.sum(axis=1, dtype=np.int64).astype(np.float64) if (c == 1.0).all() else np.asarray(h @ c)
+
+
+def _signs(values: Floats, i: slice) -> NDArray[np.int8]:
+    """Return the signs of the differences of some values from all."""
+    return (values[i, None] > values).astype(np.int8) - (values[i, None] < values).astype(np.int8)
+
+
+def _chi_square(U: Floats, V: Floats) -> tuple[float, int]:
+    """Return U'V^+U and the rank of V, scaled to a unit diagonal."""
+    varies = np.flatnonzero(np.diag(V) > 0)
+    if not len(varies):
+        return math.nan, 0
+    root = np.sqrt(np.diag(V)[varies])
+    values, vectors = np.linalg.eigh(V[np.ix_(varies, varies)] / np.outer(root, root))
+    kept = values > RANK * values.max()
+    along = (vectors.T @ (U[varies] / root))[kept]
+    return float((along**2 / values[kept]).sum()), int(kept.sum())

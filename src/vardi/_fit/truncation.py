@@ -1,0 +1,361 @@
+r"""Truncated rows of one sample, each with its window: what the pipeline asks, and the fit that it gives.
+
+Inside, each row is a sample of its own, whose bias is its window; to the user there is one sample, whose bias is the
+chance to be seen, :math:`\alpha S(x)`, with S the sum over windows that the weights are one over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._estimate.bias_check import BiasCheck
+from vardi._estimate.bounds import Bounds
+from vardi._estimate.cdf import PoolSteps
+from vardi._estimate.estimates import Estimate
+from vardi._estimate.quasi_independence import quasi_independence
+from vardi._estimate.sensitivity.errors_of_biases import Errors
+from vardi._estimate.tangent import Hessian, Influence, Tangent
+from vardi._fit.capabilities import Holder, refusal
+from vardi._fit.memory import InMemory
+from vardi._fit.prepare import Prepared, counted
+from vardi._inputs.frames import as_frame
+from vardi._inputs.frames.functions import bias_of, is_function
+from vardi._inputs.pool import Name, Pool
+from vardi._rows.dense import Dense
+from vardi._rows.seen_windows import SeenRows
+from vardi._rows.weighted import Weighed
+from vardi._rows.windows import Intervals, Windows
+from vardi._solve.identify import Verdict, judge
+from vardi._solve.model import JointFit
+from vardi._solve.refit import Refit, refit_plain
+from vardi._solve.risk_sets import Row, in_risk_sets, one_sample
+from vardi._types import Floats
+from vardi.biases import ExpressionBias, WindowBias
+from vardi.biases._expressions.nodes import Node, to_text
+from vardi.biases._expressions.nodes import columns as columns_of
+from vardi.errors import ImpossibleRowError, InvalidBiasError, MismatchError, MissingValuesError, number_of_rows
+from vardi.errors._texts import LISTED, show
+
+HOLDER: Holder = "truncated rows"
+
+
+@dataclass(frozen=True, eq=False)
+class TruncatedRows:
+    """A pool of one sample, whose rows each brought a window.
+
+    Attributes
+    ----------
+    pool : Pool
+        What the user gave.
+    windows : Windows
+        The value and the window of each row.
+    kept : ndarray of bool
+        Which rows of the pool the fit rests on.
+    """
+
+    pool: Pool
+    windows: Windows
+    kept: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, pool: Pool, known: Any) -> TruncatedRows:
+        """Read values and windows, or refuse what these cannot be."""
+        bias = window_of(pool)
+        assert bias is not None
+        _require_alone(pool, bias, known)
+        _require_seen(pool, bias)
+        x = _numbers(pool, bias.x)
+        low, high = (
+            np.full(len(pool), sign * np.inf) if end is None else _numbers(pool, end)
+            for end, sign in ((bias.low, -1.0), (bias.high, 1.0))
+        )
+        kept = counted(pool)
+        _require_inside(pool, bias, x, low, high, kept)
+        return cls(pool, Windows(x, low, high), kept)
+
+    @property
+    def names(self) -> tuple[Name, ...]:
+        """One for each row that counts, as it is solved."""
+        return tuple(Row(row) for row in np.flatnonzero(self.kept))
+
+    @property
+    def inside(self) -> Windows:
+        """The windows of the rows that count."""
+        w = self.windows
+        return Windows(w.x[self.kept], w.low[self.kept], w.high[self.kept])
+
+    @property
+    def counts(self) -> Floats | None:
+        """How many rows each of these stands for."""
+        return None if self.pool.counts is None else self.pool.counts[self.kept]
+
+    def prepare(self) -> Prepared:
+        """Return the rows to solve: each is a sample of its own."""
+        inside = self.inside
+        return Prepared(Intervals(inside, np.arange(len(inside.x)), self.counts, moderate=True))
+
+    def overlap(self, prepared: Prepared) -> Verdict:
+        """Judge whether risk sets join the rows."""
+        found = judge(prepared.rows, self.names)
+        return one_sample(self.pool.names[0], self.inside, self.counts) if found else self.explained(found)
+
+    def explained(self, verdict: Verdict) -> Verdict:
+        """Return a verdict in the language of risk sets."""
+        return in_risk_sets(verdict, self.inside, self.counts, self.names)  # type: ignore[arg-type]
+
+    def of_samples(self, names: set[Name]) -> TruncatedRows:
+        """Return some rows, with their windows."""
+        kept = np.zeros(len(self.kept), bool)
+        kept[[int(name) for name in names]] = True  # type: ignore[call-overload]
+        return replace(self, kept=kept)
+
+    def held(self, prepared: Prepared, found: JointFit) -> InWindows:
+        """Return the rows with their weights."""
+        return InWindows(self, prepared, found)
+
+
+def window_of(pool: Pool) -> WindowBias | None:
+    """Return the window of truncated rows; None where no bias is one."""
+    return next((bias for bias in pool.biases if isinstance(bias, WindowBias)), None)
+
+
+class InWindows(InMemory):
+    """Truncated rows with their weights: one sample outside, and inside a sample for each row.
+
+    Parameters
+    ----------
+    opened : TruncatedRows
+        What the user gave.
+    prepared : Prepared
+        What was solved.
+    found : JointFit
+        How.
+    """
+
+    apart = "too few of their rows are at risk together"
+
+    def __init__(self, opened: TruncatedRows, prepared: Prepared, found: JointFit) -> None:
+        self.windows, self.inner, self.inner_u = opened.inside, prepared.rows, found.solution.u
+        weights = found.solution.weights
+        assert weights is not None
+        self.through = np.exp(np.log(self.inner.sizes / self.inner.sizes.sum()) - self.inner_u)
+        log_chance = self._log_chance(self.inner.sizes, np.log(self.through))
+        chance = Dense(np.exp(log_chance) / weights[:, None], np.zeros(len(weights), np.int64), opened.counts)
+        solution = replace(found.solution, u=np.array([-log_chance]), cut=np.ones(1))
+        kept = None if opened.kept.all() else opened.kept
+        super().__init__(opened.pool, kept, Prepared(chance), replace(found, solution=solution))
+
+    @staticmethod
+    def _log_chance(counts: Floats, log_omegas: Floats) -> float:
+        r"""Return the log of :math:`\alpha = n / \sum_i c_i / \Omega_i`."""
+        sampled = counts > 0
+        return float(-np.log(np.average(np.exp(-log_omegas[sampled]), weights=counts[sampled])))
+
+    @cached_property
+    def tangent(self) -> Tangent:
+        """The solution as a map from functions on rows to estimates, by the windows that were solved."""
+        measure = SeenRows(self.inner, self.inner_u, self.row_weights, self.dependence)
+        return Tangent(measure, Hessian(self.inner, self.inner_u), Hessian(self.rows, self.solution.u))
+
+    def bias_influence(self) -> Influence:
+        r"""Return the influence on :math:`\log\alpha`: by the law of the values, and by which windows were seen.
+
+        With :math:`f = \frac1n\sum_k\omega_k / \Omega_k^2` it is :math:`1 - \alpha/\Omega_i + \alpha\phi^f_i`.
+        """
+        measure, alpha = self.tangent.measure, float(np.exp(self.log_omegas[0]))
+        _, through = self.tangent.influence(Weighed(measure.mix(1.0 / self.through[:, None])))
+        return replace(through, values=1.0 - alpha / self.through[:, None] + alpha * through.values)
+
+    def log_omega_covariance(self) -> Floats:
+        """Return the variance of the log of the chance to be seen."""
+        return self.bias_influence().covariance()
+
+    @cached_property
+    def of_windows(self) -> tuple[str, ...]:
+        """The columns that only the windows read, of which the weights, being those of values, say nothing."""
+        bias = window_of(self.pool)
+        assert bias is not None
+        return tuple(name for name in bias.columns if name not in columns_of(bias.x))
+
+    @cached_property
+    def numeric_columns(self) -> tuple[str, ...]:
+        """The numeric columns without missing values, the value first, and the ends of windows left out."""
+        return tuple(name for name in super().numeric_columns if name not in self.of_windows)
+
+    def values(self, values: Any) -> Floats:
+        """Return a column, an expression or an array as numbers, or refuse what is of the windows."""
+        if is_function(values):
+            ends = [name for name in bias_of(values, self.pool.frames[0].columns).columns if name in self.of_windows]
+            if ends:
+                raise MismatchError(
+                    f"{ends[0]!r} is of the window of a row, and weights are those of the units' values: wide windows "
+                    "are seen more often whatever the value is, which the weights do not mend. Ask for columns of the "
+                    "units.",
+                    expected=self.numeric_columns,
+                    got=tuple(ends),
+                )
+        return super().values(values)
+
+    def steps(self, values: Any) -> PoolSteps:
+        """Return where the distribution function of something steps."""
+        return _Steps(self.tangent.measure, self.values(values))
+
+    def sensitivity(self, estimate: Estimate, errors: Errors) -> float:
+        """Return what an estimate moves at worst, for each unit of log Gamma in the chance to be seen."""
+        assert estimate.influence is not None
+        measure = self.tangent.measure
+        moved = measure.along_rows(estimate.influence.values, estimate.influence.b)[:, 0]
+        return float(measure.counts @ np.abs(moved) / measure.n)
+
+    def check_biases(self, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
+        """Test whether columns depend on the windows beyond lying in them."""
+        if options.get("method", "score") != "score":
+            raise refusal("ks tests", HOLDER)
+        if self.depends:
+            raise refusal("score test", HOLDER, depends="clusters")
+        bias = window_of(self.pool)
+        assert bias is not None
+        ends = {
+            to_text(end): getattr(self.windows, side) for side, end in (("low", bias.low), ("high", bias.high)) if end
+        }
+        values = {name: self.values(value) for name, value in asked.items()}
+        return quasi_independence(self.names[0], self.windows, ends, values, self.counts)
+
+    def bounds(self, delta: float) -> Bounds:
+        """Refuse bounds, whose theory is of biases that are known."""
+        raise refusal("bounds", HOLDER)
+
+    def judge(self) -> Verdict:
+        """Return the verdict in the language of risk sets."""
+        return one_sample(self.names[0], self.windows, self.counts)
+
+    def refit(self, counts: Floats, *, tol: float, may_part: bool, rng: np.random.Generator | None = None) -> Refit:
+        """Solve again for other counts of the rows, each with its window."""
+        found = refit_plain(self.inner.with_counts(counts), self.inner_u, tol=tol, may_part=bool((counts == 0).any()))
+        if found.weights is None:
+            return replace(found, labels=np.zeros(1, np.int64))
+        return replace(found, log_omegas=np.array([self._log_chance(counts, found.log_omegas)]))
+
+    def weigh(self, rows: Any) -> Any:
+        r"""Return :math:`1 / S(x)`, S the sum over the windows that hold x, of rows that need not be of the pool."""
+        frame, bias = as_frame(rows), window_of(self.pool)
+        assert bias is not None
+        x = np.asarray(frame.evaluate([ExpressionBias(bias.x)], called="value")[0], np.float64)
+        new = Intervals(Windows(x, self.windows.low, self.windows.high), np.zeros(len(x), np.int64))
+        S, top = new.row_mass(self.inner_u)
+        outside = np.flatnonzero(~(S > 0))
+        if len(outside):
+            raise ImpossibleRowError(
+                f"No window holds the value of {len(outside)} of the new rows (the first is row {outside[0]}, where "
+                f"{to_text(bias.x)} is {x[outside[0]]:g}), so that nothing is known of their weight. The debiased "
+                "sample speaks for values at which some row was at risk.",
+                sample=None,
+                rows=outside[:LISTED],
+            )
+        assert top is not None
+        return frame.series(np.exp(-np.log(S) - top), "weight")
+
+
+class _Steps(PoolSteps):
+    """The steps of a function over rows with a window each, of which the n x n matrix is never made."""
+
+    def covariance(self, grid: Floats, value: Floats, tangent: Tangent) -> Floats:
+        """Return the covariance of F at the grid."""
+        return tangent.influence(self.below(grid))[1].covariance()
+
+
+def _require_alone(pool: Pool, bias: WindowBias, known: Any) -> None:
+    if len(pool.names) > 1:
+        name = next(name for name, one in zip(pool.names, pool.biases, strict=True) if one is bias)
+        raise MismatchError(
+            f"{str(name)!r} has the bias {bias}, a window for each of its rows, and stands beside "
+            f"{show(other for other in pool.names if other != name)}. A window belongs to the row that brought it, and "
+            "rows of other samples brought none. Debias it alone; to pool both, give vardi.debias_matrix a matrix with "
+            "a column for each window and one for each other sample.",
+            expected=(name,),
+            got=pool.names,
+        )
+    if known is not None:
+        raise refusal("weights", HOLDER, "known values")
+
+
+def _require_seen(pool: Pool, bias: WindowBias) -> None:
+    """Refuse rows that are censored: of these no value is there to be weighed."""
+    if bias.status is None:
+        return
+    status = np.asarray(_numbers(pool, bias.status), np.float64)
+    strange = np.flatnonzero((status != 0.0) & (status != 1.0))
+    text = to_text(bias.status)
+    if len(strange):
+        raise InvalidBiasError(
+            f"The status {text} is {status[strange[0]]:g} at row {strange[0]}. It is 1 where the value was seen, and 0 "
+            f"where not: write a condition, such as {text} == {status[strange[0]]:g}.",
+            sample=str(pool.names[0]),
+            rows=strange[:LISTED],
+        )
+    censored = np.flatnonzero(status == 0.0)
+    if len(censored):
+        raise InvalidBiasError(
+            f"{len(censored)} of {number_of_rows(len(pool))} of {str(pool.names[0])!r} are censored ({text} is 0, "
+            f"first at row {censored[0]}): only a bound of {to_text(bias.x)} is known there, and weights need the "
+            "value. Without these rows estimates would be biased. Use a survival package that takes entry times, such "
+            "as lifelines (KaplanMeierFitter().fit(durations, event_observed, entry=...)); windows do where every "
+            "value was seen.",
+            sample=str(pool.names[0]),
+            rows=censored[:LISTED],
+        )
+
+
+def _numbers(pool: Pool, node: Node) -> Floats:
+    """Return the value or an end of the window of each row."""
+    text = to_text(node)
+    try:
+        values = np.asarray(pool.evaluate([ExpressionBias(node)], pool.names[:1], "column")[0], np.float64)
+    except MismatchError as error:
+        if any(name not in frame.columns for name in columns_of(node) for frame in pool.frames):
+            raise
+        raise MismatchError(
+            f"{text}, of the window of {str(pool.names[0])!r}, is no number. Values and ends of windows are numbers: "
+            "count dates from a first day, as by (dates - first).dt.days.",
+            expected=("numbers",),
+            got=(text,),
+        ) from error
+    except MissingValuesError as error:
+        raise MissingValuesError(
+            f"{text}, of the window of {str(pool.names[0])!r}, is missing in some rows: "
+            f"{', '.join(f'{name!r} ({count})' for name, count in error.columns.items())}. A value that was not seen "
+            "is censored or lost, and an end that is open is -inf or inf. Fill the ends in, and take rows without a "
+            "value out if they were lost at random.",
+            columns=error.columns,
+        ) from error
+    bad = np.flatnonzero(np.isnan(values))
+    if len(bad):
+        raise InvalidBiasError(
+            f"{text}, of the window of {str(pool.names[0])!r}, has no value at row {bad[0]}: a logarithm, root or "
+            "quotient has none there. Correct it, or take such rows out.",
+            sample=str(pool.names[0]),
+            rows=bad[:LISTED],
+        )
+    return values
+
+
+def _require_inside(
+    pool: Pool, bias: WindowBias, x: Floats, low: Floats, high: Floats, kept: NDArray[np.bool_]
+) -> None:
+    bad = np.flatnonzero(kept & ~((low <= x) & (x <= high) & np.isfinite(x)))
+    if len(bad):
+        row = int(bad[0])
+        raise ImpossibleRowError(
+            f"{number_of_rows(len(bad))} of {str(pool.names[0])!r} {'lies' if len(bad) == 1 else 'lie'} outside "
+            f"{'its' if len(bad) == 1 else 'their'} own window (the first is row {row}: {to_text(bias.x)} is "
+            f"{x[row]:g}, and its window reaches from {low[row]:g} to {high[row]:g}). Such a unit was not at risk, and "
+            "could not have been seen. Correct the ends of the window, or take these rows out.",
+            sample=str(pool.names[0]),
+            rows=bad[:LISTED],
+        )

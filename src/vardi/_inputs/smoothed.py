@@ -1,0 +1,59 @@
+"""What biases read of the rows of all samples; design weights that only one has -> a bias on all rows of the pool."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vardi.biases import Bias, ParametricBias, ProductBias, SmoothedBias
+from vardi.errors import _refusals as refusals
+
+if TYPE_CHECKING:
+    from vardi._inputs.pool import Pool
+
+
+def require_shared_columns(
+    biases: Sequence[Bias], names: Sequence[Hashable], columns: Mapping[Any, Sequence[str]]
+) -> None:
+    """Refuse a bias that reads a column which some of several samples have and others lack."""
+    for name, bias in zip(names, biases, strict=True):
+        for column in bias.columns:
+            lacks = [sample for sample, own in columns.items() if column not in own]
+            if 0 < len(lacks) < len(columns):
+                shared = [one for one in next(iter(columns.values())) if all(one in own for own in columns.values())]
+                raise refusals.bias_of_some(name, bias, column, lacks, shared)
+
+
+def with_smoothed(pool: Pool) -> Pool:
+    """Return the pool with the weights of samples that bring their own regressed on columns that all rows have."""
+
+    def fitted(bias: Bias, k: int) -> Bias:
+        if isinstance(bias, ProductBias):
+            return replace(bias, factors=tuple(fitted(factor, k) for factor in bias.factors))
+        if isinstance(bias, ParametricBias):
+            return replace(bias, known=fitted(bias.known, k))
+        if not isinstance(bias, SmoothedBias):
+            return bias
+        pool.require_columns([bias], [pool.names[k]])
+        own, name = pool.source == k, str(pool.names[k])
+        if not own.any():
+            raise refusals.no_rows_to_regress(name, bias)
+        frame = pool.frames[0 if len(pool.frames) == 1 else k]
+        weights = frame.column(bias.weight)
+        weights = weights[own] if len(pool.frames) == 1 else weights
+        return bias.fitted(
+            lambda column: np.concatenate([one.column(column) for one in pool.frames]), own, weights, name
+        )
+
+    if not any(isinstance(part, SmoothedBias) for bias in pool.biases for part in _parts(bias)):
+        return pool
+    return replace(pool, biases=tuple(fitted(bias, k) for k, bias in enumerate(pool.biases)))
+
+
+def _parts(bias: Bias) -> tuple[Bias, ...]:
+    """Return the factors of a bias that have no parameters."""
+    known = bias.known if isinstance(bias, ParametricBias) else bias
+    return known.factors if isinstance(known, ProductBias) else (known,)

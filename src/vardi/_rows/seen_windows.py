@@ -1,0 +1,45 @@
+r"""Rows that each brought a window, as one sample of independent units: a value and its window.
+
+Inside, each row is a sample of its own, with influence values :math:`\phi_i` and their mean :math:`b_i` under the
+fitted law of the row's window. Given its window a row has :math:`E[\phi_i - b_i] = 0`, so that the same difference is
+the influence of the unit, value and window together, and units are independent of one another.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vardi._inputs.dependence import Dependence
+from vardi._rows.dependent import strata_of
+from vardi._rows.weighted import Weighed, WeightedRows
+from vardi._rows.windows import Intervals
+from vardi._types import Floats
+
+
+class SeenRows(WeightedRows):
+    """Rows at a solution, each in its window, that are one sample to whoever asks.
+
+    Parameters
+    ----------
+    rows : Intervals
+        A sample for each row.
+    u : ndarray
+        The dual point, in the gauge in which weights have mean 1.
+    weights : ndarray
+        Weight of each row.
+    dependence : Dependence, optional
+        How rows depend on one another.
+    """
+
+    def __init__(self, rows: Intervals, u: Floats, weights: Floats, dependence: Dependence | None = None) -> None:
+        super().__init__(rows, u, weights, rows.source, rows.counts)
+        self.sizes = np.array([self.n])
+        self.strata = strata_of(np.zeros(len(rows), np.int64), self.sizes, rows.counts, self, dependence)
+
+    def influence(self, functions: Floats | Weighed, eta: Floats, b: Floats) -> Floats:
+        """Return phi_i - b_i for every row: its influence less what its window lets expect."""
+        return super().influence(functions, eta, b) - b
+
+    def along_rows(self, influence: Floats, b: Floats) -> Floats:
+        """Return r_i (f_i - eta) of influence values."""
+        return influence + b - self.mix(b)

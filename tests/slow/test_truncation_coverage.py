@@ -1,0 +1,136 @@
+"""Intervals of truncated rows, and with smoothed design weights, cover as they say; size and power of the test."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import integrate, special, stats
+
+import vardi
+from vardi._estimate.quasi_independence import quasi_independence
+
+REPEATS = 500  # fixed before the first run
+
+pytestmark = pytest.mark.filterwarnings("ignore::vardi.errors.WeakOverlapWarning")
+LAW = stats.gamma(3.0)
+
+
+def left(rng, n):
+    """Values with law gamma(3), seen from an entry on that is uniform on (-0.5, 3.5)."""
+    x, u = rng.gamma(3.0, 1.0, 8 * n), rng.uniform(-0.5, 3.5, 8 * n)
+    seen = np.flatnonzero(x >= u)[:n]
+    return pd.DataFrame({"x": x[seen], "u": u[seen]}), vardi.window("x", "u", None)
+
+
+def double(rng, n):
+    """Uniform values, seen through windows of width a half around a centre with law Beta(1, 2)."""
+    x, b = rng.uniform(size=8 * n), rng.beta(1, 2, 8 * n)
+    seen = np.flatnonzero(np.abs(x - b) <= 0.25)[:n]
+    return pd.DataFrame({"x": x[seen], "u": b[seen] - 0.25, "v": b[seen] + 0.25}), vardi.window("x", "u", "v")
+
+
+LEFT = [3.0, *LAW.cdf([1.5, 2.7, 4.5]), integrate.quad(lambda u: LAW.sf(u) / 4, -0.5, 3.5)[0]]
+DOUBLE = [
+    0.5,
+    0.25,
+    0.5,
+    0.75,
+    integrate.quad(lambda b: (min(b + 0.25, 1) - max(b - 0.25, 0)) * 2 * (1 - b), 0, 1)[0],
+]
+
+
+@pytest.mark.parametrize(
+    ("draw", "n", "points", "truth"),
+    [(left, 200, [1.5, 2.7, 4.5], LEFT), (double, 300, [0.25, 0.5, 0.75], DOUBLE)],
+    ids=["left", "double"],
+)
+def test_a_mean_a_cdf_and_the_chance_to_be_seen_are_covered(draw, n, points, truth):
+    hits, values, errors = [], [], []
+    for seed in range(REPEATS):
+        frame, bias = draw(np.random.default_rng(seed), n)
+        fit = vardi.debias({"seen": frame}, {"seen": bias})
+        found = [fit.expectation("x"), *fit.cdf("x")(points), fit.normalisers()["seen"]]
+        hits.append([one.interval[0] <= true <= one.interval[1] for one, true in zip(found, truth, strict=True)])
+        values.append([one.value for one in found])
+        errors.append([one.stderr for one in found])
+    print(draw.__name__, "coverage", np.mean(hits, axis=0), "sd", np.std(values, axis=0), "se", np.mean(errors, axis=0))
+    assert np.mean(hits, axis=0) == pytest.approx(0.95, abs=0.03)  # three standard errors of 500 repeats
+    assert np.std(values, axis=0) == pytest.approx(np.mean(errors, axis=0), rel=0.15)
+
+
+@pytest.mark.parametrize("draw", [left, double])
+def test_errors_are_those_of_a_bootstrap_of_whole_rows(draw):
+    ratios = []
+    for seed in range(10):
+        frame, bias = draw(np.random.default_rng(seed), 250)
+        fit = vardi.debias({"seen": frame}, {"seen": bias})
+        means, logs = fit.bootstrap("x", n=200), fit.bootstrap(n=200)
+        ratios.append(
+            [means.stderr / fit.expectation("x").stderr, logs.stderr[0] / fit.log_normalisers()["seen"].stderr]
+        )
+    print(draw.__name__, "bootstrap / influence", np.mean(ratios, axis=0))
+    assert np.mean(ratios, axis=0) == pytest.approx(1.0, abs=0.1)
+
+
+def weighted(rng, n):
+    """Return a survey with design weights that also follow what no column holds, and a panel of young people."""
+    N = 40 * n
+    age, region, hidden = rng.uniform(20, 80, N), rng.choice(["N", "S"], N), rng.normal(size=N)
+    y = age / 10 + (region == "N") + rng.normal(size=N)
+    chance = special.expit(-4 + 0.04 * (age - 50) + 0.8 * (region == "N") + 0.7 * hidden)
+    units = pd.DataFrame({"age": age, "region": region, "y": y})
+    survey = np.flatnonzero(rng.uniform(size=N) < chance)[:n]
+    web = np.flatnonzero(rng.uniform(size=N) < np.exp(-0.03 * (age - 20)))[:n]
+    return {"survey": units.iloc[survey].assign(pw=1 / chance[survey]), "web": units.iloc[web]}
+
+
+def test_a_mean_with_smoothed_weights_is_covered():
+    """The regression's own error is not in the interval: 500 + 500 rows say how much that matters."""
+    biases = {"survey": vardi.smoothed("pw", ["age", "region"]), "web": "exp(-0.03 * (age - 20))"}
+    found = [vardi.debias(weighted(np.random.default_rng(seed), 500), biases).expectation("y") for seed in range(200)]
+    hits = np.mean([one.interval[0] <= 5.5 <= one.interval[1] for one in found])
+    values, errors = [one.value for one in found], [one.stderr for one in found]
+    print("smoothed: coverage", hits, "bias", np.mean(values) - 5.5, "sd", np.std(values), "se", np.mean(errors))
+    assert hits == pytest.approx(0.95, abs=0.045)  # three standard errors of 200 repeats
+
+
+def dependent(rng, n, strength):
+    """Entries that grow with the value by a normal copula of some correlation."""
+    a, b = rng.multivariate_normal([0, 0], [[1, strength], [strength, 1]], 8 * n).T
+    x, u = LAW.ppf(stats.norm.cdf(a)), 4 * stats.norm.cdf(b) - 0.5
+    return x, u
+
+
+@pytest.mark.parametrize("n", [100, 400])
+@pytest.mark.parametrize("draw", [left, double])
+def test_the_size_of_the_test_of_quasi_independence(draw, n):
+    rejected = 0
+    for seed in range(1000):
+        frame, _ = draw(np.random.default_rng(seed), n)
+        rejected += pvalue(frame) < 0.05
+    print(draw.__name__, n, "size", rejected / 1000)
+    assert 0.025 <= rejected / 1000 <= 0.08
+
+
+def test_the_power_of_the_test_grows_with_dependence():
+    shares = []
+    for strength in (0.0, 0.3, 0.6):
+        rejected = 0
+        for seed in range(200):
+            x, u = dependent(np.random.default_rng(seed), 200, strength)
+            seen = np.flatnonzero(x >= u)[:200]
+            rejected += pvalue(pd.DataFrame({"x": x[seen], "u": u[seen]})) < 0.05
+        shares.append(rejected / 200)
+    print("power at correlations 0, 0.3, 0.6:", shares)
+    assert shares[0] < 0.08
+    assert shares[0] < shares[1] < shares[2]
+    assert shares[2] > 0.9
+
+
+def pvalue(frame):
+    """Return that of the test alone, without a fit."""
+    high = frame["v"] if "v" in frame else np.full(len(frame), np.inf)
+    windows = vardi.Windows(frame["x"], frame["u"], high)
+    ends = {name: frame[name].to_numpy() for name in ("u", "v") if name in frame}
+    return quasi_independence("seen", windows, ends, {"x": frame["x"].to_numpy()}, None).pvalue
