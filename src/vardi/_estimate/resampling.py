@@ -16,6 +16,7 @@ from vardi.errors._refusals import missing_groups, needs_rows, no_groups, spanni
 
 BLOCK = 2**15  # units whose counts stay in cache
 SMALL = 30  # units of a sample up to which draws are spread a little more: beyond, that is 3% of a standard error
+ROUNDING = 1e-9  # of a standard error, below which nothing moves an estimate
 LEAST_SHAPE = 0.1  # of the gamma law of a multiplicity: below, a draw may lose all units but one
 
 Kind: TypeAlias = Literal["bayesian", "rows"]
@@ -194,11 +195,11 @@ def make_plan(held: Any, groups: Integers | None, *, of_rows: bool, functions: A
 
 def effective_rows(held: Any, functions: Any) -> Floats:
     """Return how many independent rows each series is worth: the fewest over log normalisers and means of functions."""
-    tangent = held.tangent
-    found = [tangent.measure.spread(held.bias_influence().values).effective]
-    if functions is not None:
-        found.append(tangent.measure.spread(tangent.influence(functions)[1].values).effective)
-    return np.asarray(np.hstack(found).min(axis=1))
+    measure = held.tangent.measure
+    of_functions = [] if functions is None else [held.tangent.influence(functions)[1]]
+    found = [measure.spread(one.values) for one in (held.bias_influence(), *of_functions)]
+    moved = [one.effective[:, one.stderr > ROUNDING * one.stderr.max()] for one in found if one.stderr.max() > ROUNDING]
+    return np.asarray(np.hstack(moved).min(axis=1)) if moved else measure.sizes
 
 
 def group_codes(held: Any, groups: Any) -> Integers:

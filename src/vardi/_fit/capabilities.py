@@ -133,7 +133,6 @@ NOES = (
         f"A likelihood ratio {APART} Look at fit.parameters: an estimate over its error is nearly normal.",
         depends=DEPENDENT,
     ),
-    No("score test", f"The test of quasi-independence {APART} Leave clusters out of it.", TRUNCATED, depends=DEPENDENT),
     No("bounds", f"The theory of bounds {APART} Look at standard errors, which know how.", depends=DEPENDENT),
     No("draws with replacement", f"Drawing rows with replacement {IN_ENGINE}", ENGINE),
 )

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._estimate.bias_check import BiasCheck
+from vardi._estimate.bias_check import BiasCheck, untested
 from vardi._estimate.bounds import Bounds
 from vardi._estimate.cdf import PoolSteps
 from vardi._estimate.estimates import Estimate
@@ -218,7 +218,9 @@ class InWindows(InMemory):
         if options.get("method", "score") != "score":
             raise refusal("ks tests", HOLDER)
         if self.depends:
-            raise refusal("score test", HOLDER, depends="clusters")
+            return untested(
+                "the test of quasi-independence takes rows for independent, and these depend on one another."
+            )
         bias = window_of(self.pool)
         assert bias is not None
         ends = {
