@@ -60,6 +60,19 @@ def test_every_route_leads_to_the_same_weights_gap_and_errors(name, route, monke
     assert ours.stderr == pytest.approx(theirs.stderr, rel=1e-6)
 
 
+def test_where_products_do_not_solve_the_equations_the_error_is_ours(monkeypatch):
+    omega, source = along_a_line(400, 30)
+    monkeypatch.setattr(sparse_rows, "MAX_DENSE_SAMPLES", 0)
+    monkeypatch.setattr(sparse_rows, "FILLED", 0.0)
+    fit = vardi.debias_matrix(omega, source)
+    assert fit.identify().weakest is None  # the cut is that of an eigenvector, whose rows are in no gram
+    assert f"the weakest cut: {fit.bridge}" in fit.identify().message
+    assert str(fit.bridge).startswith("about ")
+    monkeypatch.setattr(_laplacian, "PATIENCE", 1)  # so that conjugate gradients give up at once
+    with pytest.raises(vardi.VardiError, match="singular to rounding, so that no error .* follows .* Add a sample"):
+        fit.expectation(np.sin(np.arange(len(source))))
+
+
 def test_counts_and_unsampled_states_by_products_with_the_rows(monkeypatch):
     omega, source = along_a_line(400, 6)
     omega = sparse.csr_array(sparse.hstack([omega, omega[:, [7]] * 3.0]))

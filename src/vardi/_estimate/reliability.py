@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vardi._estimate.bridge import Bridge
-from vardi._estimate.intervals import DOUBTED, HEAVY, REFUSED, Law, Student, Transformed
+from vardi._estimate.intervals import DOUBTED, HEAVY, RARE, REFUSED, Law, Student, Transformed
 from vardi._inputs.pool import Name
 from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import show
@@ -92,6 +92,17 @@ def warn_of_doubt(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law
     """Warn of errors that rest on few rows: one message for the worst estimate of a call."""
     for message in doubts(names, what, laws)[:1]:
         warn(WeakOverlapWarning(message))
+
+
+def warn_of_few_bridging(bridge: Bridge) -> None:
+    """Warn of a test of the biases that so few rows decide that chi-square is no law of its statistic."""
+    if bridge.rows < RARE:
+        warn(
+            WeakOverlapWarning(
+                f"The p-values rest on few rows, so that they are rough ones: {bridge}. Add rows that both sides could "
+                'draw, or draw the labels anew, as method="ks" does.'
+            )
+        )
 
 
 def _student(law: Law) -> Student | None:

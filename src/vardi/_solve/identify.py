@@ -74,7 +74,9 @@ class Verdict:
     reach : sparse array of shape (K, K)
         Rows of sample l (columns) that the bias of sample k (rows) allows, k and l different.
     weakest : Link or None
-        A link with the fewest rows that the comparison hangs on.
+        Before a fit, a link with the fewest rows that the comparison hangs on, by what the biases allow. After it, the
+        link across the smallest cut of the overlap (``fit.bridge``), in which rows count by how far they could have
+        come from either side; None for so many samples that only an approximate cut is known.
     weakest_rows : float
         Any fewer than this many rows can be lost, wherever they lie, and the samples still be compared.
     kappa : float
@@ -288,7 +290,10 @@ def _agreement(names: Sequence[Name], weakest: Link | None, rows: float) -> str:
         return f"'{names[0]}' stands alone: its rows are weighted by the inverse of its bias."
     if len(names) == 2:
         return f"'{names[0]}' and '{names[1]}' can be compared: {weakest}."
-    return f"All {len(names)} samples can be compared; the weakest link holds by {number_of_rows(rows)}: {weakest}."
+    return (
+        f"All {len(names)} samples can be compared. By rows that both biases allow, the weakest link holds by "
+        f"{number_of_rows(rows)}: {weakest}. A fit weighs these rows, and names the weakest cut."
+    )
 
 
 def _disagreement(graph: Any, names: Sequence[Name], labels: Integers, groups: Groups) -> str:
