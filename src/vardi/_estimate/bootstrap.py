@@ -70,7 +70,7 @@ class Bootstrap:
     kind : str
         What was drawn.
     laws : tuple of Law
-        What each interval is made by: shares have Wilson's, all else is normal.
+        What each interval is made by: shares have their own, all else is normal.
     """
 
     values: Floats = field(repr=False)
@@ -92,7 +92,7 @@ class Bootstrap:
 
     @property
     def interval(self) -> Any:
-        """Value plus and minus z standard errors, of shares Wilson's: (low, high), or an array of shape (..., 2)."""
+        """Value plus and minus z standard errors, of shares their own: (low, high), or an array of shape (..., 2)."""
         low, high = np.array([estimate.interval for estimate in self._estimates]).T
         return self._ends(low, high)
 
@@ -281,9 +281,9 @@ def _gathered(
 def _laws(held: Any, functions: Any, errors: Floats) -> tuple[Law, ...]:
     """Return what intervals of means are made by: a share is worth as many rows as its draws say."""
     found = held.tangent.estimates(functions, 0.95)
-    evenness = held.tangent.measure.evenness
+    measure = held.tangent.measure
     return tuple(
-        Share.of(float(value), float(error), law.events, law.others, lambda: evenness)
+        Share.of(float(value), float(error), (law.events, law.others), measure, law.holds)
         if isinstance(law, Share)
         else law
         if isinstance(law, Declared)

@@ -133,16 +133,17 @@ class WeightedRows:
     @cached_property
     def evenness(self) -> Evenness:
         """How evenly the weights are spread over all rows."""
-        return self._evenness(np.ones(len(self.source), bool))
+        return self.evenness_of(np.ones(len(self.source), bool))
 
     def among(self, holds: NDArray[np.bool_], base: NDArray[np.bool_]) -> tuple[float, float, Evenness] | None:
         """Return rows of a base on which something holds and does not, and its weights; None if it holds elsewhere."""
         if (holds & ~base).any():
             return None
         events, rows = float(self.counts @ holds), float(self.counts @ base)
-        return events, rows - events, self._evenness(base)
+        return events, rows - events, self.evenness_of(base)
 
-    def _evenness(self, rows: NDArray[np.bool_]) -> Evenness:
+    def evenness_of(self, rows: NDArray[np.bool_]) -> Evenness:
+        """Return how evenly the weights are spread over some rows."""
         counts, r = self.counts[rows], self.weights[rows]
         return Evenness(float(counts @ r), float(counts @ r**2), float(r.max(initial=0.0)))
 

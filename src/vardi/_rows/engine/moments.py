@@ -20,7 +20,7 @@ import numpy as np
 
 from vardi._inputs.engine.part import PREFIX, Change, Part, with_columns
 from vardi._rows.contract import Coordinates, Deviations, Evenness, Means, Moments
-from vardi._rows.engine.functions import EngineFunction, EngineValues
+from vardi._rows.engine.functions import ONE, EngineFunction, EngineValues
 from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.point import EnginePoint
 from vardi._rows.variance import BIN, NOTHING, Spread, hill, unit_of
@@ -80,9 +80,15 @@ class EngineMoments:
     @cached_property
     def evenness(self) -> Evenness:
         """How evenly the weights are spread over all rows."""
+        return self.evenness_of(ONE)
+
+    def evenness_of(self, holds: EngineFunction) -> Evenness:
+        """Return how evenly the weights are spread over some rows."""
         found, r = Evenness(0.0, 0.0, 0.0), self.point.weight
         for part in self.parts:
-            sums = {"mass": part.times_count(r).sum(), "squares": part.times_count(r * r).sum(), "largest": r.max()}
+            mine = holds(part) * r
+            asked = {"mass": part.times_count(mine), "squares": part.times_count(mine * r)}
+            sums = {name: term.sum() for name, term in asked.items()} | {"largest": mine.max()}
             found += Evenness(**part.aggregates(sums, self.point))
         return found
 
