@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from vardi._fit.opened import EngineFrames, MemoryRows
-from vardi._fit.pipeline import OnUnidentified, Opened, fit, verdict_of
+from vardi._fit.pipeline import OnUnidentified, Opened, fit, judged, verdict_of
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.engine.pool import any_lazy, open_frames
 from vardi._inputs.given import Biases, Counts, Known, Labels, Samples
@@ -207,6 +207,13 @@ def identify(
     """
     _refuse_shares(shares)
     return verdict_of(_opened(samples, biases, source, counts, known))
+
+
+def identify_with_notes(
+    samples: Any, biases: Any, *, source: Any, counts: Any, known: Any
+) -> tuple[Verdict, tuple[str, ...]]:
+    """Return the verdict, and what is odd about the declared biases."""
+    return judged(_opened(samples, biases, source, counts, known))
 
 
 def _opened(samples: Any, biases: Any, source: Any, counts: Any, known: Any) -> Opened:
