@@ -50,8 +50,7 @@ class Bridge:
         """Return a verdict whose weakest link is the one across the cut, with the cut in its words."""
         if not all(self.cut) or not verdict.identified or len(verdict.groups) > 1 or len(verdict.names) < 3:
             return verdict
-        across = None if self.link is None else set(self.link)
-        weakest = next((link for link in verdict.links if {link.first, link.second} == across), None)
+        weakest = None if self.link is None else verdict.link(*sorted(self.link, key=verdict.names.index))
         message = f"All {len(verdict.names)} samples can be compared; the weakest cut: {self}."
         return replace(verdict, weakest=weakest, message=message)
 

@@ -95,7 +95,7 @@ class Declared:
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    r"""The interval of a share, of so many rows as the share is worth: where many rows have it and many lack it, Wilson's.
+    r"""The interval of a share, of so many rows as the share is worth: Wilson's, where many have it and many lack it.
 
     .. math::
 
@@ -131,7 +131,7 @@ class Share:
         holds: Any,
         base: Evenness | None = None,
     ) -> Share:
-        """Return the law of a share with (events, others); what weights say is asked for only where one of these is few.
+        """Return the law of a share with (events, others); what weights say is asked for only where one is few.
 
         ``base`` has the weights of the rows that it is a share of, where these are not all. Of a share that no row has,
         or all have, nothing tells how heavy a row would be that is not so: it is taken to weigh no more than the

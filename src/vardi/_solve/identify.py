@@ -104,6 +104,11 @@ class Verdict:
         pairs = sorted({(min(k, l), max(k, l)) for k, l in rows})
         return tuple(Link(self.names[k], self.names[l], rows.get((l, k), 0.0), rows.get((k, l), 0.0)) for k, l in pairs)
 
+    def link(self, first: Name, second: Name) -> Link:
+        """Return one pair, without making them all: of thousands of samples these are millions."""
+        k, l = self.names.index(first), self.names.index(second)
+        return Link(first, second, float(self.reach[l, k]), float(self.reach[k, l]))
+
     def __bool__(self) -> bool:
         return self.identified
 
