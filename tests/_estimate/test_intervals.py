@@ -1,6 +1,7 @@
 """Intervals against formulas written out here: degrees of freedom, Wilson's ends of shares, scales, what is known."""
 
 import math
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -76,6 +77,39 @@ class TestDegreesOfFreedom:
         assert spread.known[0] > 0
         bare = loose.influence.measure.spread(loose.influence.values)
         assert_allclose(loose.df, bare.df[0] * (total / rows) ** 2)
+
+
+class TestTails:
+    """Weights of conditions have a few values: rows of the largest are the largest together, and no tail."""
+
+    def tail_of(self, fit, column):
+        with warnings.catch_warnings(record=True, action="always") as caught:
+            estimate = fit.expectation(column)
+        return estimate.law.tail, len(caught)
+
+    @pytest.mark.parametrize("lazy", [False, True])
+    def test_rows_of_a_large_weight_are_no_tail(self, lazy):
+        design = vardi.datasets.house_prices(seed=1)
+        samples = {name: pl.from_pandas(rows).lazy() if lazy else rows for name, rows in design.samples.items()}
+        fit = vardi.debias(samples, design.biases)
+        for column in ("MEDV", "RM"):
+            spread = fit.expectation(column).influence.spread()
+            assert spread.kurtosis > 15  # so that its tail is looked at
+            tail, warned = self.tail_of(fit, column)
+            assert 0 < tail < 0.2
+            assert not warned
+
+    @pytest.mark.parametrize("lazy", [False, True])
+    def test_a_function_with_a_tail_has_one_whatever_the_weights(self, lazy):
+        rng = np.random.default_rng(0)
+        z = {"plain": rng.random(150), "low": 0.6 * rng.random(250)}
+        frames = {name: pl.DataFrame({"z": own, "y": rng.pareto(1.6, len(own))}) for name, own in z.items()}
+        fit = vardi.debias(
+            {name: rows.lazy() if lazy else rows for name, rows in frames.items()}, {"plain": 1, "low": "z <= 0.6"}
+        )
+        tail, warned = self.tail_of(fit, "y")
+        assert tail > 0.5
+        assert warned
 
 
 class TestShares:

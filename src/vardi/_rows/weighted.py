@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._rows.contract import Coordinates, Evenness, Means
-from vardi._rows.variance import Spread, Strata
+from vardi._rows.variance import KINDS, Spread, Strata
 from vardi._types import Floats, Integers
 
 
@@ -178,5 +178,11 @@ class WeightedRows:
         return self.strata.spread(phi)
 
     def tail(self, phi: Floats, j: int) -> float:
-        """Return the tail index of the influence values of an estimate."""
-        return self.strata.tail(phi[:, [j]])
+        """Return the tail index of the influence values of an estimate.
+
+        Where weights have a few values only, it is that of phi over them: rows of a large weight, if few of the rows
+        have it, are the largest together, and no tail.
+        """
+        weights = self.row_weights
+        has_few = len(np.unique(weights[: KINDS + 1])) <= KINDS and len(np.unique(weights)) <= KINDS
+        return self.strata.tail(phi[:, [j]], self.weights if has_few else 1.0)

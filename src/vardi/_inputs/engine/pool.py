@@ -14,7 +14,7 @@ from vardi._inputs.engine.columns import Declared, as_floats, compiled_bias, exp
 from vardi._inputs.engine.distinct import DistinctRows
 from vardi._inputs.engine.expressions import on_frame
 from vardi._inputs.engine.memory import most_cells
-from vardi._inputs.engine.part import COUNT, PREFIX, Part
+from vardi._inputs.engine.part import COUNT, PREFIX, Change, Part
 from vardi._inputs.engine.survey import COUNTED, Draft, Survey, in_part, survey
 from vardi._inputs.engine.table import EngineTable
 from vardi._inputs.frames.names import require_read_as_names
@@ -302,10 +302,14 @@ def _refuse_counts(part: Part, counts: str, names: Sequence[Name]) -> None:
     """Refuse counts by the first sample that has such, and the smallest of these: rows of engines have no numbers."""
     count = nw.col(COUNT)
     for wrong, refusal in (((count < 0) | (count == float("inf")), invalid_counts), (in_part(count), counts_in_part)):
-        asked = part.by_sample({"least": count.min()}, lambda frame, wrong=wrong: frame.filter(wrong))
+        asked = part.by_sample({"least": count.min()}, _only(wrong))
         found = sorted((code, row["least"]) for code, row in asked if row["least"] is not None)
         if found:
             raise refusal(f"A count in {counts!r} of {str(names[found[0][0]])!r} is {found[0][1]}")
+
+
+def _only(condition: nw.Expr) -> Change:
+    return lambda frame: frame.filter(condition)
 
 
 def _require_known_labels(labels: Sequence[Any], label: str | None, codes: Mapping[Any, int]) -> None:

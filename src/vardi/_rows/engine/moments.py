@@ -23,7 +23,7 @@ from vardi._rows.contract import Coordinates, Deviations, Evenness, Means, Momen
 from vardi._rows.engine.functions import ONE, EngineFunction, EngineValues
 from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.point import EnginePoint
-from vardi._rows.variance import BIN, NOTHING, Spread, hill, unit_of
+from vardi._rows.variance import BIN, KINDS, NOTHING, Spread, hill, unit_of
 from vardi._types import Floats
 from vardi.errors._refusals import not_finite
 
@@ -146,7 +146,7 @@ class EngineMoments:
         return self._last[1]
 
     def tail(self, influence: EngineValues, j: int) -> float:
-        """Return the tail index of the influence values of an estimate, by a query for each part."""
+        """Return the tail index of the influence values of an estimate, by queries for each part."""
         spread = self.spread(influence)
         assert self._last is not None
         centres, unit = self._last[2][:, [j]], float(spread.scale[j]) * self.n
@@ -156,6 +156,7 @@ class EngineMoments:
             change = self.with_deviations(part, influence[:, [j]], centres)
             least = math.exp(BIN * NOTHING)
             size = nw.col(DEVIATION.format(0)).abs() / unit
+            size = size / self.point.weight if self._has_few_weights else size
             logs = nw.when(size > least).then(size).otherwise(nw.lit(least)).log()
             placed = with_columns({LOG: logs})
             binned = with_columns({PLACE: (nw.col(LOG) / BIN).floor().cast(nw.Int64)})
@@ -164,6 +165,12 @@ class EngineMoments:
                 found[row[PLACE]] = found.get(row[PLACE], np.zeros(2)) + np.array([row["rows"], row["logs"]], float)
         sums = np.array(list(found.values()))
         return hill(np.array(list(found), float), sums[:, 0], sums[:, 1])
+
+    @cached_property
+    def _has_few_weights(self) -> bool:
+        """Whether weights have a few values only, which are no reason for a tail: see ``WeightedRows.tail``."""
+        kinds = [part.aggregates({"kinds": self.point.weight.n_unique()}, self.point)["kinds"] for part in self.parts]
+        return bool(sum(kinds) <= KINDS)
 
     def _from_means(self, influence: EngineValues) -> tuple[Deviations, Floats]:
         """Return sums of deviations from what the means of the samples are but for rounding, and these centres."""
