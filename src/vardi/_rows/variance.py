@@ -18,7 +18,7 @@ from vardi._types import Floats, Integers
 BIN = np.log(2.0) / 16.0  # of logs: a sixteenth of an octave
 NOTHING = -160  # the bin of what is a thousandth of a standard deviation, or less
 MANY = 32.0  # rows of a tail, of which no more than four to a bin may be alike
-KINDS = 32  # different weights up to which these are no reason for a tail: they are bounded, as of conditions
+KINDS, ALIKE = 32, 10  # different weights, and rows of each, that are no reason for a tail: bounded, as of conditions
 TAIL, LEAST = 0.05, 10.0  # the share of the largest influence values that a tail is, and how many these are at least
 
 
@@ -170,12 +170,12 @@ class Strata:
         return Spread(covariance, scale, within, raw, np.zeros(len(scale)), self.sizes)
 
     def tail(self, influence: Floats, weights: Floats | float = 1.0) -> float:
-        """Return the tail index of the influence values of one estimate, over weights if such are given."""
+        """Return the tail index of the influence values of one estimate, over weights above 1 if such are given."""
         counts = np.ones(len(influence)) if self.counts is None else self.counts
         deviations = np.abs(self.centred(influence) / self._scale[:, None])[:, 0]  # of each row that is counted
         deviations /= deviations.max()
         deviations /= np.sqrt(counts @ deviations**2 / self.n)
-        deviations /= weights
+        deviations /= np.maximum(weights, 1.0)
         logs = np.log(np.maximum(deviations, np.exp(BIN * NOTHING)))
         places, place = np.unique(np.floor(logs / BIN), return_inverse=True)
         return hill(places, *(np.bincount(place, part).astype(np.float64) for part in (counts, counts * logs)))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._rows.contract import Coordinates, Evenness, Means
-from vardi._rows.variance import KINDS, Spread, Strata
+from vardi._rows.variance import ALIKE, KINDS, Spread, Strata
 from vardi._types import Floats, Integers
 
 
@@ -180,9 +180,9 @@ class WeightedRows:
     def tail(self, phi: Floats, j: int) -> float:
         """Return the tail index of the influence values of an estimate.
 
-        Where weights have a few values only, it is that of phi over them: rows of a large weight, if few of the rows
-        have it, are the largest together, and no tail.
+        Where weights have a few values only, it is that of phi over those above 1: rows of a large weight, if few of
+        the rows have it, are the largest together, and no tail.
         """
-        weights = self.row_weights
-        has_few = len(np.unique(weights[: KINDS + 1])) <= KINDS and len(np.unique(weights)) <= KINDS
+        most = min(KINDS, self.n / ALIKE)
+        has_few = len(np.unique(self.row_weights[: KINDS + 1])) <= most and len(np.unique(self.row_weights)) <= most
         return self.strata.tail(phi[:, [j]], self.weights if has_few else 1.0)

@@ -23,7 +23,7 @@ from vardi._rows.contract import Coordinates, Deviations, Evenness, Means, Momen
 from vardi._rows.engine.functions import ONE, EngineFunction, EngineValues
 from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.point import EnginePoint
-from vardi._rows.variance import BIN, KINDS, NOTHING, Spread, hill, unit_of
+from vardi._rows.variance import ALIKE, BIN, KINDS, NOTHING, Spread, hill, unit_of
 from vardi._types import Floats
 from vardi.errors._refusals import not_finite
 
@@ -156,7 +156,7 @@ class EngineMoments:
             change = self.with_deviations(part, influence[:, [j]], centres)
             least = math.exp(BIN * NOTHING)
             size = nw.col(DEVIATION.format(0)).abs() / unit
-            size = size / self.point.weight if self._has_few_weights else size
+            size = size / nw.max_horizontal(self.point.weight, nw.lit(1.0)) if self._has_few_weights else size
             logs = nw.when(size > least).then(size).otherwise(nw.lit(least)).log()
             placed = with_columns({LOG: logs})
             binned = with_columns({PLACE: (nw.col(LOG) / BIN).floor().cast(nw.Int64)})
@@ -170,7 +170,7 @@ class EngineMoments:
     def _has_few_weights(self) -> bool:
         """Whether weights have a few values only, which are no reason for a tail: see ``WeightedRows.tail``."""
         kinds = [part.aggregates({"kinds": self.point.weight.n_unique()}, self.point)["kinds"] for part in self.parts]
-        return bool(sum(kinds) <= KINDS)
+        return bool(sum(kinds) <= min(KINDS, self.n / ALIKE))
 
     def _from_means(self, influence: EngineValues) -> tuple[Deviations, Floats]:
         """Return sums of deviations from what the means of the samples are but for rounding, and these centres."""
