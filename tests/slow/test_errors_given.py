@@ -1,6 +1,6 @@
-"""How many designs of the oracle have an error by the degrees of freedom of the estimate, and had one by the rule before.
+"""Which designs of the oracle have an error by the degrees of freedom of the estimate, and had one by another rule.
 
-That rule withheld every error of a fit where fewer than five rows bridge the cut of the second eigenvector of the overlap.
+That rule withheld every error of a fit where fewer than five rows bridge the cut of the second eigenvector.
 `make slow` prints the table of docs/concepts/reliability.md.
 """
 
