@@ -96,7 +96,7 @@ class TestTails:
             spread = fit.expectation(column).influence.spread()
             assert spread.kurtosis > 15  # so that its tail is looked at
             tail, warned = self.tail_of(fit, column)
-            assert 0 < tail < 0.2
+            assert 0 < tail < 0.4  # from which it is called heavy
             assert not warned
 
     @pytest.mark.parametrize("lazy", [False, True])
@@ -262,7 +262,7 @@ class TestSmallestCut:
         with pytest.warns(vardi.WeakOverlapWarning, match=r"The p-values rest on few rows.*1 row bridges 'low' and"):
             fit.check_biases("x")
         fit.check_biases("x", method="ks")  # which asks for no law: warnings are errors here
-        with pytest.warns(vardi.WeakOverlapWarning, match="the normaliser of"):
+        with pytest.warns(vardi.WeakOverlapWarning, match=r"The covariance rests on few rows.*1 row bridges 'low' and"):
             fit.log_omega_covariance()
 
     def test_a_test_and_a_covariance_of_firm_samples_do_not(self):

@@ -94,15 +94,10 @@ def warn_of_doubt(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law
         warn(WeakOverlapWarning(message))
 
 
-def warn_of_few_bridging(bridge: Bridge) -> None:
-    """Warn of a test of the biases that so few rows decide that chi-square is no law of its statistic."""
+def warn_of_few_bridging(bridge: Bridge, what: str, remedy: str = "") -> None:
+    """Warn of what compares samples by so few rows that neither chi-square nor a normal law is its law."""
     if bridge.rows < RARE:
-        warn(
-            WeakOverlapWarning(
-                f"The p-values rest on few rows, so that they are rough ones: {bridge}. Add rows that both sides could "
-                'draw, or draw the labels anew, as method="ks" does.'
-            )
-        )
+        warn(WeakOverlapWarning(f"{what} on few rows: {bridge}. Add rows that both sides could draw{remedy}."))
 
 
 def _student(law: Law) -> Student | None:

@@ -156,9 +156,9 @@ class DebiasedSample(Weighted):
         r"""Return the covariance of the log normalisers, relative to the population.
 
         The variance of :math:`\log\Omega_k - \log\Omega_l` is ``C[k, k] + C[l, l] - 2 * C[k, l]``: the squared error
-        that MBAR gives for a difference of free energies. A warning says where it rests on few rows.
+        that MBAR gives for a difference of free energies. A warning says where few rows compare the samples.
         """
-        self.log_normalisers()  # which warns
+        warn_of_few_bridging(self.bridge, "The covariance rests")
         return self.held.log_omega_covariance()
 
     @cached_property
@@ -278,7 +278,7 @@ class DebiasedSample(Weighted):
         asked = {name: name if value is None else value for name, value in named.items()}
         found = self.held.check_biases(asked, method=method, features=features, seed=seed, draws=draws)
         if method == "score" and not found.reason:
-            warn_of_few_bridging(self.bridge)
+            warn_of_few_bridging(self.bridge, "The p-values rest", ', or draw the labels anew, as method="ks" does')
         return found
 
     def sensitivity(
