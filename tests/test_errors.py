@@ -513,9 +513,10 @@ def test_a_count_that_counts_nothing(bad, how):
         "column": lambda: vardi.debias({"a": pd.DataFrame({"x": X, "n": counts})}, {"a": 1}, counts="n"),
         "matrix": lambda: vardi.debias_matrix(np.ones((4, 1)), [0] * 4, counts=counts),
     }[how]
+    place = "the pool, of '0'" if how == "matrix" else "'a'"
     error = refused(
         vardi.InvalidCountsError,
-        f"The count of row 2 of the pool is {bad}.",
+        f"In row 2 of {place}, the count is {bad}.",
         "how many rows a row stands for",
         "a finite number, zero or more",
         call=call,
@@ -523,11 +524,26 @@ def test_a_count_that_counts_nothing(bad, how):
     assert error.rows == (2,)
 
 
+def test_a_bad_count_is_named_by_its_row_in_the_sample():
+    counts, names = [1.0] * 5 + [-2.0, 1.0, 1.0], np.array(list("aaaabbbb"))
+    rows = pd.DataFrame({"x": np.append(X, X), "s": names})
+    refused(
+        vardi.InvalidCountsError,
+        "In row 1 of 'b', the count is -2.0.",
+        call=lambda: vardi.debias({"a": X, "b": X}, {"a": 1, "b": 1}, counts=counts),
+    )
+    refused(
+        vardi.InvalidCountsError,
+        "In row 5 of the pool, of 'b', the count is -2.0.",
+        call=lambda: vardi.debias(rows, {"a": 1, "b": 1}, source="s", counts=counts),
+    )
+
+
 def test_design_weights_are_no_counts():
     weights = np.array([44.2, 44.2, 6193.99996, 15.0])
     error = refused(
         vardi.InvalidCountsError,
-        "The count of row 0 of the pool is 44.2, which is not a whole number.",
+        "In row 0 of 'a', the count is 44.2, which is not a whole number.",
         "Design weights, which say how many units of the population a row speaks for, are no counts",
         "give their sample the bias '1 / weight'",
         call=lambda: vardi.debias({"a": X}, {"a": 1}, counts=weights),

@@ -1,6 +1,7 @@
 """Intervals against formulas written out here: degrees of freedom, Wilson's ends of shares, scales, what is known."""
 
 import math
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -37,6 +38,13 @@ def wilson(p, m, z=Z):
     return (p + z**2 / (2 * m) - half) / (1 + z**2 / m), (p + z**2 / (2 * m) + half) / (1 + z**2 / m)
 
 
+def count_ends(k, m, level=0.95):
+    """Return the means of what Clopper and Pearson say of a count and of the one beside it."""
+    a = (1 - level) / 2
+    without, with_it = stats.beta(k, m - k + 1), stats.beta(k + 1, m - k)
+    return tuple((without.ppf(q) + with_it.ppf(q)) / 2 for q in (a, 1 - a))
+
+
 class TestDegreesOfFreedom:
     def test_of_means_normalisers_and_ratios(self):
         fit = skewed()
@@ -71,6 +79,39 @@ class TestDegreesOfFreedom:
         assert_allclose(loose.df, bare.df[0] * (total / rows) ** 2)
 
 
+class TestTails:
+    """Weights of conditions have a few values: rows of the largest are the largest together, and no tail."""
+
+    def tail_of(self, fit, column):
+        with warnings.catch_warnings(record=True, action="always") as caught:
+            estimate = fit.expectation(column)
+        return estimate.law.tail, len(caught)
+
+    @pytest.mark.parametrize("lazy", [False, True])
+    def test_rows_of_a_large_weight_are_no_tail(self, lazy):
+        design = vardi.datasets.house_prices(seed=1)
+        samples = {name: pl.from_pandas(rows).lazy() if lazy else rows for name, rows in design.samples.items()}
+        fit = vardi.debias(samples, design.biases)
+        for column in ("MEDV", "RM"):
+            spread = fit.expectation(column).influence.spread()
+            assert spread.kurtosis > 15  # so that its tail is looked at
+            tail, warned = self.tail_of(fit, column)
+            assert 0 < tail < 0.4  # from which it is called heavy
+            assert not warned
+
+    @pytest.mark.parametrize("lazy", [False, True])
+    def test_a_function_with_a_tail_has_one_whatever_the_weights(self, lazy):
+        rng = np.random.default_rng(0)
+        z = {"plain": rng.random(150), "low": 0.6 * rng.random(250)}
+        frames = {name: pl.DataFrame({"z": own, "y": rng.pareto(1.6, len(own))}) for name, own in z.items()}
+        fit = vardi.debias(
+            {name: rows.lazy() if lazy else rows for name, rows in frames.items()}, {"plain": 1, "low": "z <= 0.6"}
+        )
+        tail, warned = self.tail_of(fit, "y")
+        assert tail > 0.5
+        assert warned
+
+
 class TestShares:
     def share(self, text, n=200, seed=0):
         rng = np.random.default_rng(seed)
@@ -84,14 +125,50 @@ class TestShares:
         assert_allclose(estimate.interval, wilson(estimate.value, m), rtol=1e-9)
         assert estimate.df == math.inf
 
-    def test_few_events_are_worth_no_more_than_the_weights_allow(self):
-        fit, text = self.share("x > 7.5")
-        estimate, x = fit.expectation(text), fit.held.values("x")
-        assert 0 < (x > 7.5).sum() < 5
-        kish = fit.effective_rows()
-        m = min(kish, estimate.value * (1 - estimate.value) / estimate.stderr**2)
-        assert_allclose(estimate.interval, wilson(estimate.value, m), rtol=1e-9)
-        assert str(estimate).endswith(f"; {(x > 7.5).sum()} of 200 rows have it)")
+    @pytest.mark.parametrize("lazy", [False, True])
+    @pytest.mark.parametrize("counted", [False, True])
+    def test_few_events_are_counted(self, lazy, counted):
+        """By their own error as far as their weights are alike, and else by no more than Kish's effective rows."""
+        x, counts = np.random.default_rng(0).gamma(3.0, size=200), np.ones(200)
+        if counted:
+            counts[x > 7.5] = [2, 1, 1]
+        frame = pd.DataFrame({"x": x, "n": counts})
+        rows = pl.from_pandas(frame).lazy() if lazy else frame
+        fit = vardi.debias({"a": rows}, {"a": "x"}, counts="n")
+        estimate, w = fit.expectation("x > 7.5"), 1 / x
+        events, k, n = x > 7.5, counts[x > 7.5].sum(), counts.sum()
+        spread = n * (counts @ w**2) / (counts @ w) ** 2 - 1
+        own_spread = k * (counts @ (events * w**2)) / (counts @ (events * w)) ** 2 - 1
+        kish, own = n / (1 + spread), estimate.value * (1 - estimate.value) / estimate.stderr**2
+        shared = 1 / k**2 + own_spread * k / (k - 1) / spread
+        assert 0 < shared < 0.5
+        assert kish < own
+        m = 1 / (shared / kish + (1 - shared) / own)
+        assert_allclose(estimate.interval, count_ends(estimate.value * m, m), rtol=1e-8)
+        others = fit.expectation("x <= 7.5")  # the same, seen from the other side
+        assert_allclose(others.interval, 1 - np.array(estimate.interval)[::-1], rtol=1e-7)
+        assert f"; {k:g} of {n:g} rows have it)" in str(estimate)
+        assert f"; {k:g} of {n:g} rows lack it)" in str(others)
+
+    def test_one_event_does_not_tell_how_heavy_events_are(self):
+        fit, _ = self.share("")
+        estimate = fit.expectation(f"x >= {fit.held.values('x').max()}")
+        m = fit.effective_rows()
+        assert m < estimate.value * (1 - estimate.value) / estimate.stderr**2
+        assert_allclose(estimate.interval, count_ends(estimate.value * m, m), rtol=1e-9)
+
+    def test_few_events_of_equal_weight_are_a_count(self):
+        x = np.arange(50.0)
+        for k in (1, 3, 12, 19):
+            estimate = vardi.debias({"a": x}, {"a": 1}).expectation(f"x < {k}")
+            assert_allclose(estimate.at(0.9).interval, count_ends(k * 49 / 50, 49, level=0.9), rtol=1e-9)
+            assert estimate.interval[0] < k / 50 < estimate.interval[1]
+
+    def test_the_interval_holds_the_share(self):
+        """Also where one event has next to no weight."""
+        x = np.append(np.linspace(0.5, 1.0, 40), 1e9)
+        estimate = vardi.debias({"a": x}, {"a": "x"}).expectation("x > 1000")
+        assert estimate.interval[0] <= estimate.value <= estimate.interval[1]
 
     @pytest.mark.parametrize("text", ["x > 1000", "x < 1000"])
     def test_without_events_there_is_an_error(self, text):
@@ -177,6 +254,22 @@ class TestSmallestCut:
                 assert 0 < side.sum() < K
                 assert_allclose(value, smallest, atol=1e-12)
                 assert_allclose(links[side][:, ~side].sum(), smallest, atol=1e-12)
+
+    def test_a_test_and_a_covariance_that_rest_on_few_rows_warn(self):
+        samples = {"low": np.linspace(0.0, 0.5, 40), "high": np.linspace(0.48, 1.0, 40)}
+        fit = vardi.debias(samples, {"low": "x <= 0.5", "high": "x >= 0.48"})
+        assert fit.bridge.rows < 5
+        with pytest.warns(vardi.WeakOverlapWarning, match=r"The p-values rest on few rows.*1 row bridges 'low' and"):
+            fit.check_biases("x")
+        fit.check_biases("x", method="ks")  # which asks for no law: warnings are errors here
+        with pytest.warns(vardi.WeakOverlapWarning, match=r"The covariance rests on few rows.*1 row bridges 'low' and"):
+            fit.log_omega_covariance()
+
+    def test_a_test_and_a_covariance_of_firm_samples_do_not(self):
+        samples = {"low": np.linspace(0.0, 0.7, 100), "high": np.linspace(0.3, 1.0, 100)}
+        fit = vardi.debias(samples, {"low": "x <= 0.7", "high": "x >= 0.3"})
+        fit.check_biases("x")
+        fit.log_omega_covariance()
 
     def test_it_is_said_everywhere(self):
         """Eight samples in a row; between the seventh and the eighth there are few rows."""

@@ -78,3 +78,47 @@ def test_a_text_that_is_not_there_in_a_comparison(holder):
     plain, upper = schools(300, 0), schools(300, 1)
     (note,) = said({"a": holder(plain), "b": holder(upper)}, {"a": 1, "b": "2 - (kind == 'hihg')"})
     assert note == "No row has 'hihg' in kind, which the bias of 'b' names. Did you mean 'high'?"
+
+
+def times(n, seed, *, cut=np.inf, low=-np.inf):
+    """Return times until an event; those beyond a cut are recorded as the cut."""
+    return pl.DataFrame({"meals": np.clip(np.random.default_rng(seed).exponential(10.0, n), low, cut)})
+
+
+@pytest.mark.parametrize("bias", ["meals <= 12", vardi.at_most("meals", 12), "0 <= meals <= 12", "2 * (12 >= meals)"])
+def test_values_that_heap_at_the_bound_of_a_window_look_censored(holder, bias):
+    samples = {"plain": holder(times(200, 0)), "cut": holder(times(100, 1, cut=12.0))}
+    (note,) = said(samples, {"plain": 1, "cut": bias})
+    assert note == (
+        "27 of the 100 rows of 'cut' have exactly meals = 12, the bound of their bias, where the other samples have no "
+        "such heap: these values look censored, and a censored value is not a value. If it was cut off there, leave "
+        "these rows out and declare meals < 12; or declare no selection by meals, and ask for means of "
+        "min(meals, 12) only."
+    )
+
+
+def test_values_that_heap_at_a_lower_bound(holder):
+    samples = {"plain": holder(times(200, 0)), "cut": holder(times(100, 1, low=3.0))}
+    (note,) = said(samples, {"plain": 1, "cut": "meals >= 3"})
+    assert note.startswith("27 of the 100 rows of 'cut' have exactly meals = 3, the bound of their bias")
+    assert note.endswith(
+        "declare meals > 3; or declare no selection by meals, and ask for means of max(meals, 3) only."
+    )
+
+
+def test_no_heap_is_seen_where_there_is_none(holder):
+    """Rows that were truly left out, whole numbers, a heap that every sample has, too few rows to tell."""
+    plain, cut = times(200, 0), times(300, 1)
+    whole = [rows.select(pl.col("meals").floor()) for rows in (plain, cut)]
+    both = [rows.select(pl.col("meals").clip(upper_bound=12.0)) for rows in (plain, cut)]
+    few = times(8, 0)
+    for first, second in (
+        (plain, cut.filter(pl.col("meals") <= 12)),
+        (whole[0], whole[1].filter(pl.col("meals") <= 12)),
+        (whole[0], whole[1].filter(pl.col("meals") <= 1)),
+        both,
+        (few, times(100, 1, cut=12.0)),
+    ):
+        highest = 1 if second["meals"].max() == 1 else 12
+        samples = {"plain": holder(first), "cut": holder(second)}
+        assert not any("censored" in note for note in said(samples, {"plain": 1, "cut": f"meals <= {highest}"}))

@@ -10,13 +10,14 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 import vardi
+from vardi._fit import memory as _memory
 from vardi._rows import Checks
 from vardi._rows import sparse as sparse_rows
 from vardi._rows import windows as _windows
 from vardi._rows.sparse import Sparse
 from vardi._rows.windows import Intervals, Windows, window_rows
 from vardi._solve import laplacian as _laplacian
-from vardi._solve.identify import judge, strong_groups
+from vardi._solve.identify import Verdict, judge, strong_groups
 from vardi._solve.laplacian import Laplacian
 from vardi._solve.newton import solve
 
@@ -58,6 +59,31 @@ def test_every_route_leads_to_the_same_weights_gap_and_errors(name, route, monke
     ours, theirs = fit.expectation(values), dense.expectation(values)
     assert ours.value == pytest.approx(theirs.value, rel=1e-7)
     assert ours.stderr == pytest.approx(theirs.stderr, rel=1e-6)
+
+
+def test_where_products_do_not_solve_the_equations_the_error_is_ours(monkeypatch):
+    omega, source = along_a_line(400, 30)
+    monkeypatch.setattr(sparse_rows, "MAX_DENSE_SAMPLES", 0)
+    monkeypatch.setattr(sparse_rows, "FILLED", 0.0)
+    fit = vardi.debias_matrix(omega, source)
+    assert fit.identify().weakest is None  # the cut is that of an eigenvector, whose rows are in no gram
+    assert f"the weakest cut: {fit.bridge}" in fit.identify().message
+    assert str(fit.bridge).startswith("about ")
+    monkeypatch.setattr(_laplacian, "PATIENCE", 1)  # so that conjugate gradients give up at once
+    with pytest.raises(vardi.VardiError, match="singular to rounding, so that no error .* follows .* Add a sample"):
+        fit.expectation(np.sin(np.arange(len(source))))
+
+
+def test_a_summary_makes_nothing_for_every_pair_of_samples_or_every_row_and_sample(monkeypatch):
+    """Of thousands of samples these are millions: no link but the weakest, and no probability of each label."""
+    omega, source = anywhere(700, 3)
+    fit = vardi.debias_matrix(omega, source)
+    monkeypatch.setattr(Verdict, "links", property(lambda verdict: pytest.fail("all links were made")))
+    monkeypatch.setattr(_memory, "check_biases", lambda *given, **options: pytest.fail("the biases were tested"))
+    assert "the weakest cut" in " ".join(str(fit).split())
+    weakest = fit.identify().weakest
+    monkeypatch.undo()
+    assert weakest in fit.identify().links
 
 
 def test_counts_and_unsampled_states_by_products_with_the_rows(monkeypatch):

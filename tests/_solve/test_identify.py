@@ -48,7 +48,10 @@ def test_connected():
     assert verdict.weakest_rows == 1
     assert " ".join(str(verdict).split()) == verdict.message
     assert max(map(len, str(verdict).splitlines())) <= 80
-    assert verdict.message.startswith("All 3 samples can be compared; the weakest link holds by 1 row")
+    assert verdict.message.startswith(
+        "All 3 samples can be compared. By rows that both biases allow, the weakest link holds by 1 row: "
+    )
+    assert verdict.message.endswith(" A fit weighs these rows, and names the weakest cut.")
     assert verdict.require() is verdict
 
 

@@ -501,6 +501,32 @@ def test_check_of_a_lazy_study_says_what_it_left_out(folder):
     assert "The biases were not tested: that needs rows in memory" in result.stdout
 
 
+@pytest.mark.parametrize("engine", ["memory", "polars", "duckdb"])
+def test_check_notes_what_is_odd_about_biases_in_every_engine(folder, engine):
+    """Also where nothing is solved: in a study whose rows stay in their engine."""
+    pl.DataFrame({"x": np.linspace(0.0, 9.0, 80)}).write_csv("all.csv")
+    pl.DataFrame({"x": [*np.linspace(0.1, 4.9, 30), *[5.0] * 20]}).write_csv("cut.csv")
+    sources = '[sources.cut]\ndata = "cut.csv"\nbias = "x <= 5"\n[sources.all]\ndata = "all.csv"\nbias = "x < 50"\n'
+    (folder / "study.toml").write_text(f'engine = "{engine}"\n{sources}')
+    notes = json.loads(run("check", "study.toml", "--json").stdout)["notes"]
+    assert [note.split(",")[0] for note in notes] == [
+        "All rows of the other samples meet x < 50",
+        "20 of the 50 rows of 'cut' have exactly x = 5",
+    ]
+    shown = " ".join(run("check", "study.toml").stdout.split())
+    assert all(note in shown for note in notes)
+
+
+@pytest.mark.parametrize("engine", ["memory", "duckdb"])
+def test_check_notes_a_bias_that_does_nothing(folder, engine):
+    pl.DataFrame({"x": np.linspace(0.0, 9.0, 80)}).write_csv("all.csv")
+    for bias, count in (("x < 50", 1), ("x + 1", 0)):
+        (folder / "study.toml").write_text(f'engine = "{engine}"\n[sources.all]\ndata = "all.csv"\nbias = "{bias}"\n')
+        notes = json.loads(run("check", "study.toml", "--json").stdout)["notes"]
+        assert len(notes) == count
+        assert all("is the same on all rows" in note for note in notes)
+
+
 # --- studies that are wrong
 
 WRONG = {

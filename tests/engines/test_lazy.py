@@ -526,10 +526,16 @@ class TestEngineErrors:
 
 class TestCounts:
     def test_bad_counts_are_named(self, engine):
-        for bad, text in ((-1.0, "run from -1.0 to 2.0"), (np.inf, "run from 1.0 to inf")):
+        fine = engine(pd.DataFrame({"x": [1.0, 2.0], "n": [1.0, 2.0]}))
+        for bad in (-1.0, np.inf, 2.5):
             frame = engine(pd.DataFrame({"x": [1.0, 2.0, 3.0], "n": [1.0, bad, 2.0]}))
-            with pytest.raises(vardi.InvalidCountsError, match=f"The counts in 'n' {text}"):
-                vardi.debias({"a": frame}, {"a": "x > 0"}, counts="n")
+            with pytest.raises(vardi.InvalidCountsError, match=f"^A count in 'n' of 'b' is {bad}[.,]"):
+                vardi.debias({"a": fine, "b": frame}, {"a": 1, "b": "x > 0"}, counts="n")
+
+    def test_bad_counts_of_a_labelled_pool_are_those_of_a_sample(self, engine):
+        rows = pd.DataFrame({"x": [1.0, 2.0, 3.0, 4.0], "s": ["a", "a", "b", "b"], "n": [1.0, 2.0, -3.0, -2.0]})
+        with pytest.raises(vardi.InvalidCountsError, match="^A count in 'n' of 'b' is -3.0[.] A count says"):
+            vardi.debias(engine(rows), {"a": 1, "b": 1}, source="s", counts="n")
 
     def test_rows_that_count_for_nothing_may_be_impossible(self, engine, asked):
         frame = pd.DataFrame({"x": [1.0, 2.0, 3.0, -5.0], "n": [1, 2, 2, 0]})

@@ -276,7 +276,7 @@ def test_a_sound_fit_is_called_sound(strata):
 def test_a_row_that_carries_an_error_is_warned_of(houses):
     report = compute(houses)
     assert report.headline.level == "doubt"
-    assert report.headline.points[0].text.startswith("A few rows weigh most in the mean of 'ZN'")
+    assert report.headline.points[0].text.startswith("A few rows weigh most in the mean of 'CRIM'")
     assert report.headline.text == "The debiased sample can be used with care: read the warnings first."
 
 

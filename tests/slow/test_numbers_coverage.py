@@ -8,7 +8,7 @@ import pytest
 import vardi
 
 REPEATS = 4000  # the Monte Carlo error of a coverage is 0.35 points
-SHARES = (0.003, 0.01, 0.03, 0.1)
+SHARES = (0.003, 0.005, 0.01, 0.03, 0.1)
 
 
 def normal(rng, n, tilt=0.0):
@@ -38,31 +38,36 @@ def windows(rng):
     )
 
 
-def threshold(design, share):
-    """Return t with P(x > t) = share under the population of a design."""
+def law_of(design):
+    """Return the law of x in the population of a design."""
     from scipy import stats
 
-    laws = {by_length: stats.gamma(3.0), windows: stats.uniform()}
-    return float(laws.get(design, stats.norm()).isf(share))
+    return {by_length: stats.gamma(3.0), windows: stats.uniform()}.get(design, stats.norm())
 
 
-@pytest.mark.parametrize("at_the_end", [False, True], ids=["anywhere", "at the end"])
+WHERE = {  # which rows are events: any, the largest x, which samples by x draw more often, or the smallest
+    "anywhere": lambda x, law, rng: rng.random(len(x))[:, None] < SHARES,
+    "largest": lambda x, law, rng: x[:, None] > law.isf(SHARES),
+    "smallest": lambda x, law, rng: x[:, None] < law.ppf(SHARES),
+}
+MISSES = {(by_length, "smallest"): {0.005}}  # shares out of bounds: 200 rows have 0.09 such events on average
+
+
+@pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("design", [plain, two_samples, by_length, windows], ids=lambda design: design.__name__)
-def test_shares(design, at_the_end):
-    """Of events that lie anywhere, 93 to 98.5%; of the largest x, which some samples draw more often, no less."""
+def test_shares(design, where):
+    """93 to 98.5%, whichever rows are the events."""
     rng, covered, wald = np.random.default_rng(0), np.zeros(len(SHARES)), np.zeros(len(SHARES))
     for _ in range(REPEATS):
         fit = vardi.debias(*design(rng))
-        anywhere, x = rng.random(len(fit)), fit.held.values("x")
-        events = [x > threshold(design, p) if at_the_end else anywhere < p for p in SHARES]
-        estimates = fit.expectations(np.column_stack(events).astype(float))
+        events = WHERE[where](fit.held.values("x"), law_of(design), rng)
+        estimates = fit.expectations(events.astype(float))
         errors = np.sqrt(np.diag(estimates.influence.covariance()))
         covered += (estimates.interval[:, 0] <= SHARES) & (estimates.interval[:, 1] >= SHARES)
         wald += np.abs(estimates.values - SHARES) <= 1.96 * errors
-    where = "at the end" if at_the_end else "anywhere"
-    print(f"\n{design.__name__}, {where}: Wilson {covered / REPEATS}, value -+ 1.96 errors {wald / REPEATS}")
-    assert (covered / REPEATS >= (0.92 if at_the_end else 0.93)).all()
-    assert at_the_end or (covered / REPEATS <= 0.985).all()
+    print(f"\n{design.__name__}, {where}: {covered / REPEATS}, value -+ 1.96 errors {wald / REPEATS}")
+    out = (covered / REPEATS < 0.93) | (covered / REPEATS > 0.985)
+    assert set(np.array(SHARES)[out].tolist()) == MISSES.get((design, where), set())
 
 
 def lognormal(rng):
@@ -113,7 +118,7 @@ MEANS = {
 }
 
 
-LEAST = {gamma_heavy: 0.9}  # a point short: heavy rows pull the mean towards themselves, which first order leaves out
+SHORT = {gamma_heavy}  # of the bound: heavy rows pull the mean towards themselves, which first order leaves out
 
 
 @pytest.mark.parametrize("design", MEANS, ids=lambda design: design.__name__)
@@ -139,4 +144,4 @@ def test_means_of_few_rows(design):
         f"median df {np.median(degrees):.0f}, warned {np.mean(warned):.3f}, given {given.mean():.3f}"
     )
     assert (np.array(warned) | given).all()
-    assert covered[given].mean() >= LEAST.get(design, 0.92) or np.mean(warned) >= 0.9
+    assert (covered[given].mean() >= 0.92 or np.mean(warned) >= 0.9) == (design not in SHORT)

@@ -71,7 +71,7 @@ class Bootstrap:
     kind : str
         What was drawn.
     laws : tuple of Law
-        What each interval is made by: shares have Wilson's, all else is normal.
+        What each interval is made by: shares have their own, all else is normal.
     """
 
     values: Floats = field(repr=False)
@@ -93,7 +93,7 @@ class Bootstrap:
 
     @property
     def interval(self) -> Any:
-        """Value plus and minus z standard errors, of shares Wilson's: (low, high), or an array of shape (..., 2)."""
+        """Value plus and minus z standard errors, of shares their own: (low, high), or an array of shape (..., 2)."""
         low, high = np.array([estimate.interval for estimate in self._estimates]).T
         return self._ends(low, high)
 
@@ -205,7 +205,7 @@ def bootstrap(
     >>> print(bootstrap(fit.held, ["MEDV", "MEDV > 30"], n=200))
     Bayesian bootstrap: 200 refits, none failed
     MEDV       23.2 ± 1.0 (95%: 21.2 to 25.2)
-    MEDV > 30  0.190 ± 0.041 (95%: 0.122 to 0.283)
+    MEDV > 30  0.190 ± 0.041 (95%: 0.119 to 0.280)
     """
     _check(n, kind, level, jobs)
     in_engine = not held.in_memory and not (statistic is None and groups is None and held.summed_in_memory)
@@ -293,9 +293,9 @@ def _gathered(
 def _laws(held: Any, functions: Any, errors: Floats) -> tuple[Law, ...]:
     """Return what intervals of means are made by: a share is worth as many rows as its draws say."""
     found = held.tangent.estimates(functions, 0.95)
-    evenness = held.tangent.measure.evenness
+    measure = held.tangent.measure
     return tuple(
-        Share.of(float(value), float(error), law.events, law.others, lambda: evenness)
+        Share.of(float(value), float(error), (law.events, law.others), measure, law.holds)
         if isinstance(law, Share)
         else law
         if isinstance(law, Declared)

@@ -48,9 +48,9 @@ class Bridge:
 
     def within(self, verdict: Verdict) -> Verdict:
         """Return a verdict whose weakest link is the one across the cut, with the cut in its words."""
-        if self.link is None or not verdict.identified or len(verdict.groups) > 1 or len(verdict.names) < 3:
+        if not all(self.cut) or not verdict.identified or len(verdict.groups) > 1 or len(verdict.names) < 3:
             return verdict
-        weakest = next(link for link in verdict.links if {link.first, link.second} == set(self.link))
+        weakest = None if self.link is None else verdict.link(*sorted(self.link, key=verdict.names.index))
         message = f"All {len(verdict.names)} samples can be compared; the weakest cut: {self}."
         return replace(verdict, weakest=weakest, message=message)
 

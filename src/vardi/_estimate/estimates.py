@@ -170,12 +170,13 @@ class Estimate:
         if not isinstance(holds, Share) or not isinstance(base, Share) or holds.holds is None or base.holds is None:
             return self
         assert self.influence is not None
-        found = self.influence.measure.among(holds.holds, base.holds)
+        measure = self.influence.measure
+        found = measure.among(holds.holds, base.holds)
         if found is None:
             return self
         spread = self.influence.spread()
         events, others, weights = found
-        law = Share.of(self.value, float(spread.stderr[0]), events, others, lambda: weights)
+        law = Share.of(self.value, float(spread.stderr[0]), (events, others), measure, holds.holds, weights)
         stderr = law.least_error if law.is_one_sided else float(spread.stderr[0])
         return Estimate(self.value, stderr, self.level, influence=self.influence, law=law)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
+from scipy.special import betaincinv, ndtri, stdtrit
 
+from vardi._rows.contract import Evenness
 from vardi.errors import MismatchError
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ REFUSED = 3.0  # degrees of freedom below which no standard error is given
 DOUBTED = 10.0  # degrees of freedom below which it comes with a warning
 HEAVY = 0.4  # tail index from which the variance may be infinite (Hill's estimate is biased low)
 FEW = 10.0  # rows with and without an event from which a share's own error says how many rows it is worth
-RARE = 5.0  # the same, from which their number goes without saying
+COUNTED = 20.0  # the same, below which its interval is that of a count
+RARE = 5.0  # the same, from which their number goes without saying; and rows whose labels make a chi-square
 
 
 def quantile_of_normal(level: float) -> float:
@@ -37,6 +38,14 @@ def quantile_of_student(level: float, df: float) -> float:
         )
     below = 0.5 + level / 2.0
     return float(ndtri(below) if math.isinf(df) else stdtrit(df, below))
+
+
+class Weighing(Protocol):
+    """Tells how evenly weights are spread over rows: over all, and over those on which something holds."""
+
+    @property
+    def evenness(self) -> Evenness: ...
+    def evenness_of(self, holds: Any) -> Evenness: ...
 
 
 class Law(Protocol):
@@ -89,11 +98,14 @@ class Declared:
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    r"""Wilson's interval of a share, of so many rows as the share is worth.
+    r"""The interval of a share, of so many rows as the share is worth: Wilson's, where many have it and many lack it.
 
     .. math::
 
         \frac{1}{1 + z^2 / m} \Bigl(p + \frac{z^2}{2m} \pm z \sqrt{\frac{p (1 - p)}{m} + \frac{z^2}{4m^2}}\Bigr)
+
+    Where few do, it is that of a count of mp among m (Korn and Graubard 1998), each end the mean of the two that
+    Clopper and Pearson give with and without the count itself, as the mid-P interval nearly is.
 
     Attributes
     ----------
@@ -117,22 +129,28 @@ class Share:
         cls,
         p: float,
         stderr: float,
-        events: float,
-        others: float,
-        weights: Callable[[], WeightsOf],
-        holds: Any = None,
+        counts: tuple[float, float],
+        measure: Weighing,
+        holds: Any,
+        base: Evenness | None = None,
     ) -> Share:
-        """Return the law of a share; how evenly its rows are weighted is asked for only where few have it, or lack it.
+        """Return the law of a share with (events, others); what weights say is asked for only where one is few.
 
-        Of a share that no row has, or all have, nothing tells how heavy a row would be that is not so: it is taken to
-        weigh no more than the heaviest.
+        ``base`` has the weights of the rows that it is a share of, where these are not all. Of a share that no row has,
+        or all have, nothing tells how heavy a row would be that is not so: it is taken to weigh no more than the
+        heaviest.
         """
-        if not events or not others:
-            rows = min(weights().effective, 1.0 / weights().heaviest)
-        else:
-            rows = p * (1.0 - p) / stderr**2 if stderr > 0 else math.inf
-            rows = rows if min(events, others) >= FEW else min(rows, weights().effective)
-        return cls(rows, events, others, holds)
+        events, others = counts
+        rows = p * (1.0 - p) / stderr**2 if stderr > 0 else math.inf
+        if min(counts) < FEW:
+            weights = measure.evenness if base is None else base
+            if not min(counts):
+                rows = min(weights.effective, 1.0 / weights.heaviest)
+            else:
+                mine = measure.evenness_of(holds)
+                few = mine if events <= others else weights.without(mine)
+                rows = _rows_of_few(rows, weights, events + others, few, min(counts))
+        return cls(rows, events, others, holds if base is None else None)
 
     @property
     def is_one_sided(self) -> bool:
@@ -145,10 +163,9 @@ class Share:
         return 0.5 / (self.rows + 1.0)
 
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
-        p, z, m = min(max(value, 0.0), 1.0), quantile_of_normal(level), self.rows
-        centre, shrunk = p + z**2 / (2.0 * m), 1.0 + z**2 / m
-        half = z * math.sqrt(p * (1.0 - p) / m + z**2 / (4.0 * m**2))
-        low, high = max(centre - half, 0.0) / shrunk, min((centre + half) / shrunk, 1.0)
+        p, m = min(max(value, 0.0), 1.0), self.rows
+        is_few = 0.0 < min(self.events, self.others) < COUNTED and math.isfinite(m)
+        low, high = (_ends_of_count if is_few else _ends_of_share)(p, m, level)
         return (low if self.events else 0.0), (high if self.others else 1.0)
 
     def __str__(self) -> str:
@@ -163,16 +180,36 @@ class Share:
         )
 
 
-class WeightsOf(Protocol):
-    """How evenly weights are spread over rows."""
+def _rows_of_few(own: float, everywhere: Evenness, n: float, few: Evenness, k: float) -> float:
+    r"""Return how many rows a share is worth that few rows, k of n, have or lack.
 
-    @property
-    def effective(self) -> float:
-        """Kish's effective number of rows."""
+    The error of so few says by itself how heavy events are. That is right if all events have about the same weight, as
+    where a sample was drawn for them, and too many rows if these k happen to be light ones among events like all other
+    rows: then it is no more than Kish's effective number. Which of the two it is, their own spread tells, if there are
+    several: :math:`1/m = (1 - \lambda) / m_{own} + \lambda / m_{Kish}`, with :math:`\lambda` the squared coefficient of
+    variation of their weights over that of all rows, and :math:`1/k^2` besides, up to 1.
+    """
+    spread, own_spread = everywhere.unevenness(n), few.unevenness(k) * k / (k - 1.0) if k > 1.0 else 0.0
+    if not spread > 0.0:
+        return own
+    shared = min(1.0, 1.0 / k**2 + own_spread / spread)
+    return 1.0 / ((1.0 - shared) / own + shared / min(own, everywhere.effective))
 
-    @property
-    def heaviest(self) -> float:
-        """The share of the weight that the heaviest row has."""
+
+def _ends_of_share(p: float, m: float, level: float) -> tuple[float, float]:
+    """Return Wilson's ends."""
+    z = quantile_of_normal(level)
+    centre, shrunk = p + z**2 / (2.0 * m), 1.0 + z**2 / m
+    half = z * math.sqrt(p * (1.0 - p) / m + z**2 / (4.0 * m**2))
+    return max(centre - half, 0.0) / shrunk, min((centre + half) / shrunk, 1.0)
+
+
+def _ends_of_count(p: float, m: float, level: float) -> tuple[float, float]:
+    """Return the ends of a count of mp among m, which need not be whole."""
+    quantile_of_normal(level)  # refuses what is no level
+    k, beyond = m * p, 0.5 - level / 2.0
+    low, high = (0.5 * (betaincinv(k, m - k + 1.0, q) + betaincinv(k + 1.0, m - k, q)) for q in (beyond, 1.0 - beyond))
+    return min(float(low), p), max(float(high), p)
 
 
 @dataclass(frozen=True)

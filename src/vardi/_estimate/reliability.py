@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vardi._estimate.bridge import Bridge
-from vardi._estimate.intervals import DOUBTED, HEAVY, REFUSED, Law, Student, Transformed
+from vardi._estimate.intervals import DOUBTED, HEAVY, RARE, REFUSED, Law, Student, Transformed
 from vardi._inputs.pool import Name
 from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import show
@@ -116,6 +116,12 @@ def warn_of_doubt(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law
     """Warn of errors that rest on few rows: one message for the worst estimate of a call."""
     for message in doubts(names, what, laws)[:1]:
         warn(WeakOverlapWarning(message))
+
+
+def warn_of_few_bridging(bridge: Bridge, what: str, remedy: str = "") -> None:
+    """Warn of what compares samples by so few rows that neither chi-square nor a normal law is its law."""
+    if bridge.rows < RARE:
+        warn(WeakOverlapWarning(f"{what} on few rows: {bridge}. Add rows that both sides could draw{remedy}."))
 
 
 def _student(law: Law) -> Student | None:

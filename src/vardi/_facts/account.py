@@ -244,7 +244,7 @@ def account(
             gaps=given.gaps,
             mixed=given.mixed,
             unasked=given.unasked,
-            bias_notes=bias_notes(fit, given, sums, verdict),
+            bias_notes=bias_notes(parts.pool, fit.sizes, verdict, even=sums.are_even),
             known_check=fit.known,
             parameters=fit.parameters,
             solution=fit.solution,

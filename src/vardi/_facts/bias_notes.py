@@ -1,41 +1,67 @@
-"""What can be noticed of biases that do nothing, or hardly anything, or name values that no row has."""
+"""What can be noticed of biases that do nothing, or hardly anything, name values that no row has, or cut values off."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
-from vardi._facts.parts import Fit, Given, WeightSums
-from vardi._inputs.pool import Name
+from vardi._inputs.pool import Name, Pool
 from vardi._solve.identify import Verdict
+from vardi._types import Floats
 from vardi.biases import Bias, ExpressionBias
-from vardi.biases._expressions.nodes import Column, Comparison, Constant, IsIn, Node, children, is_condition, to_text
+from vardi.biases._expressions.nodes import (
+    And,
+    Column,
+    Comparison,
+    Constant,
+    IsIn,
+    Node,
+    Product,
+    children,
+    is_condition,
+    to_text,
+)
 from vardi.errors import suggest
 from vardi.errors._texts import listed
 
 NEARLY = 0.98  # share of the rows of the other samples that meet a condition, or fail it, from which that is said
 LEAST_ROWS = 50  # of the other samples from which a share says something
-EVEN = 1e-12  # by how much weights may differ, relative to them, and be all the same
+HEAP, HEAPED = 5, 0.05  # rows, and share of its sample, from which a single value at a bound is a heap
+EXPECTED = 3.0  # rows of other samples that should have that value too, from which it says something that few have
+RARER = 4.0  # how many times as often it should be, to be called rare there
 SURPRISE = "If that is a surprise, look at the unit of the column, and at the direction of the comparison."
 
 
-def bias_notes(fit: Fit, given: Given, sums: WeightSums, verdict: Verdict) -> tuple[str, ...]:
-    """Return what is odd about the declared biases, and may be meant."""
-    biases = dict(zip(fit.names, given.biases, strict=False))
+def bias_notes(pool: Pool, sizes: Mapping[Name, float], verdict: Verdict, *, even: bool) -> tuple[str, ...]:
+    """Return what is odd about the declared biases, and may be meant.
+
+    Parameters
+    ----------
+    pool : Pool
+        The rows, in memory or in an engine, of which at most a query for each part is asked.
+    sizes : mapping from name to number
+        Rows of each sample that are looked at.
+    verdict : Verdict
+        Who could have drawn whose rows.
+    even : bool
+        Whether the bias of the only sample is the same on all rows.
+    """
+    biases = dict(zip(pool.names, pool.biases, strict=False))
     return (
-        *_without_effect(fit.sizes, biases, sums),
-        *_hardly_telling(fit.sizes, biases, verdict),
-        *_absent_values(fit, biases),
+        *(_without_effect(sizes, biases) if even else ()),
+        *_hardly_telling(sizes, biases, verdict),
+        *_absent_values(pool, biases),
+        *_cut_off(pool, sizes, biases),
     )
 
 
-def _without_effect(sizes: Mapping[Name, float], biases: Mapping[Name, Bias], sums: WeightSums) -> Iterator[str]:
+def _without_effect(sizes: Mapping[Name, float], biases: Mapping[Name, Bias]) -> Iterator[str]:
     sampled = [name for name, rows in sizes.items() if rows]
-    rows = sum(sizes.values())
-    if len(sampled) == 1 and sampled[0] in biases and abs(sums.effective - rows) <= EVEN * rows:
+    if len(sampled) == 1 and sampled[0] in biases:
         name, bias = sampled[0], biases[sampled[0]]
-        if bias.columns and rows > 1:
+        if bias.columns and sizes[name] > 1:
             yield (
                 f"The bias {bias} of {str(name)!r} is the same on all rows, and there is no other sample, so all "
                 "weights are the same and nothing is debiased. Look at the unit of the column."
@@ -43,8 +69,8 @@ def _without_effect(sizes: Mapping[Name, float], biases: Mapping[Name, Bias], su
 
 
 def _hardly_telling(sizes: Mapping[Name, float], biases: Mapping[Name, Bias], verdict: Verdict) -> Iterator[str]:
-    met = np.asarray(verdict.reach.sum(axis=1)).ravel() - verdict.reach.diagonal()
-    for k, (name, bias) in enumerate(biases.items()):
+    met = dict(zip(verdict.names, np.asarray(verdict.reach.sum(axis=1)).ravel().tolist(), strict=True))
+    for name, bias in biases.items():
         others = sum(sizes.values()) - sizes[name]
         if (
             not sizes[name]
@@ -52,7 +78,7 @@ def _hardly_telling(sizes: Mapping[Name, float], biases: Mapping[Name, Bias], ve
             or others < LEAST_ROWS
         ):
             continue
-        share = met[k] / others
+        share = met[name] / others
         of_others = f"of the other samples meet {bias}"
         if share >= NEARLY:
             rows = "All rows" if share == 1 else f"{share:.1%} of the rows"
@@ -61,12 +87,12 @@ def _hardly_telling(sizes: Mapping[Name, float], biases: Mapping[Name, Bias], ve
             yield f"Only {share:.1%} of the rows {of_others}, the bias of {str(name)!r}. {SURPRISE}"
 
 
-def _absent_values(fit: Fit, biases: Mapping[Name, Bias]) -> Iterator[str]:
+def _absent_values(pool: Pool, biases: Mapping[Name, Bias]) -> Iterator[str]:
     for name, bias in biases.items():
         if not isinstance(bias, ExpressionBias):
             continue
         for column, asked in _texts_asked_for(bias.node):
-            there = fit.parts.values_of(column)
+            there = pool.values_of(column)
             absent = [] if there is None else [value for value in asked if value not in there]
             if absent and there:
                 near = suggest(absent[0], there)
@@ -86,3 +112,53 @@ def _texts_asked_for(node: Node) -> Iterator[tuple[str, Sequence[str]]]:
         case _:
             for child in children(node):
                 yield from _texts_asked_for(child)
+
+
+def _cut_off(pool: Pool, sizes: Mapping[Name, float], biases: Mapping[Name, Bias]) -> Iterator[str]:
+    """Give bounds at which rows of a sample heap that other samples, where they allow both sides, do not have."""
+    windows = [
+        (k, bound)
+        for k, (name, bias) in enumerate(biases.items())
+        if sizes[name] and isinstance(bias, ExpressionBias)
+        for bound in dict.fromkeys(_bounds_in(bias.node))
+    ]
+    if len([rows for rows in sizes.values() if rows]) < 2 or not windows:
+        return
+    sampled = np.array([sizes[name] > 0 for name in pool.names])
+    found = pool.sides([(column, bound) for _, (column, _, bound) in windows])
+    for (k, (column, sign, bound)), sides in zip(windows, found, strict=True):
+        rows = sizes[pool.names[k]]
+        if _is_heap(sides, k, rows, sampled, above=sign == ">="):
+            name, where, value = str(pool.names[k]), to_text(Column(column)), to_text(Constant(bound))
+            kept = "min" if sign == "<=" else "max"
+            yield (
+                f"{sides[1, k]:,.0f} of the {rows:,.0f} rows of {name!r} have exactly {where} = {value}, the bound of "
+                f"their bias, where the other samples have no such heap: these values look censored, and a censored "
+                f"value is not a value. If it was cut off there, leave these rows out and declare {where} {sign[0]} "
+                f"{value}; or declare no selection by {where}, and ask for means of {kept}({where}, {value}) only."
+            )
+
+
+def _is_heap(sides: Floats, k: int, rows: float, sampled: Floats, *, above: bool) -> bool:
+    """Tell whether a sample has a bound far more often than the rows of others that its window allows."""
+    below, at, beyond = sides
+    others = sampled & (below > 0) & (beyond > 0) & (np.arange(len(at)) != k)
+    allowed = at[others].sum() + (beyond if above else below)[others].sum()
+    share = at[k] / rows
+    expected = share * allowed
+    return bool(at[k] >= HEAP and share >= HEAPED and expected >= EXPECTED and RARER * at[others].sum() <= expected)
+
+
+def _bounds_in(node: Node) -> Iterator[tuple[str, str, float]]:
+    """Give the columns that a window is made of, each with a bound that lies within it and on which side that is."""
+    match node:
+        case Comparison(first, rest):
+            for (_, left), (sign, right) in pairwise([("", first), *rest]):
+                match left, right:
+                    case (Column(name), Constant(int() | float() as bound)) if sign in ("<=", ">="):
+                        yield name, sign, bound
+                    case (Constant(int() | float() as bound), Column(name)) if sign in ("<=", ">="):
+                        yield name, ">=" if sign == "<=" else "<=", bound
+        case And() | Product():
+            for child in children(node):
+                yield from _bounds_in(child)

@@ -73,8 +73,8 @@ UNASKED = Check("fact", "The declared biases were not checked: fit.check_biases(
 def check_of(fit: Fit, variables: Mapping[str, Any] | None) -> Check:
     """Run the check on the columns that the biases read, or on all there are."""
     columns = _columns(fit, variables)
-    feasible = _feasible(fit, len(columns))
-    if columns and not feasible:
+    feasible = _feasible(fit, max(len(columns), 1))
+    if not feasible:
         return Check("fact", "The declared biases were not checked: fit.check_biases() would take long here.")
     try:
         check = fit.check_biases(dict(list(columns.items())[:feasible]))

@@ -17,12 +17,14 @@ from vardi._estimate.estimates import Estimate
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust
 from vardi._facts.columns import Column, ColumnFacts
-from vardi._inputs.pool import Name
+from vardi._inputs.pool import Name, Pool
 from vardi._rows.contract import Gram
 from vardi._solve.identify import Verdict
 from vardi._solve.newton import Solution
 from vardi._types import Floats, Integers
 from vardi.biases import Bias
+
+EVEN = 1e-12  # by how much weights may differ, relative to them, and be all the same
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +39,12 @@ class WeightSums:
     def effective(self) -> float:
         """Kish's effective number of all rows."""
         return float(self.mass.sum() ** 2 / self.squares.sum())
+
+    @property
+    def are_even(self) -> bool:
+        """Whether all weights are the same, which have mean 1."""
+        rows = self.mass.sum()
+        return bool(abs(self.effective - rows) <= EVEN * rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +112,10 @@ class Given:
 class Parts(Protocol):
     """What only the holder of the rows can tell."""
 
+    @property
+    def pool(self) -> Pool:
+        """The rows as they came."""
+
     def given(self) -> Given:
         """Return what the fit was given."""
 
@@ -127,9 +139,6 @@ class Parts(Protocol):
 
     def describe(self, columns: Sequence[Column], *, gains: bool = False) -> tuple[ColumnFacts, ...]:
         """Return means before and after of columns, and what their errors rest on."""
-
-    def values_of(self, column: str) -> Collection[Any] | None:
-        """Return the different values of a column; None where it is no column of all samples, or they are many."""
 
     def value_table(self, column: Column, centre: float, scale: float) -> ValueTable:
         """Return the distribution of a column; an engine has its bins finest around the centre."""

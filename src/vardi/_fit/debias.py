@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from vardi._fit.opened import EngineFrames, MemoryRows
-from vardi._fit.pipeline import OnUnidentified, Opened, fit, verdict_of
+from vardi._fit.pipeline import OnUnidentified, Opened, fit, judged, verdict_of
 from vardi._fit.sample import DebiasedSample
 from vardi._fit.truncation import TruncatedRows, window_of
 from vardi._inputs.dependence import as_dependence
@@ -232,6 +232,13 @@ def identify(
     """
     _refuse_shares(shares)
     return verdict_of(_opened(samples, biases, source, counts, known))
+
+
+def identify_with_notes(
+    samples: Any, biases: Any, *, source: Any, counts: Any, known: Any
+) -> tuple[Verdict, tuple[str, ...]]:
+    """Return the verdict, and what is odd about the declared biases."""
+    return judged(_opened(samples, biases, source, counts, known))
 
 
 def _opened(samples: Any, biases: Any, source: Any, counts: Any, known: Any, depends: Sequence[Any] = ()) -> Opened:

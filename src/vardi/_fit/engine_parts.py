@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
 
 VALUE = f"{PREFIX}column_{{}}"
-MOST_VALUES = 10_000  # different values of a column that are brought into memory
 
 
 class EngineParts(MemoryParts):
@@ -62,16 +61,6 @@ class EngineParts(MemoryParts):
         if not is_function(values):
             raise needs_rows("An expectation of values that are not columns")
         return Column(name, values)
-
-    def values_of(self, column: str) -> Collection[Any] | None:
-        """Ask for the different values by one query for each frame, as long as there are few."""
-        found: set[Any] = set()
-        for part in self._parts:
-            if column not in part.schema:
-                return None
-            values = part.ask(lambda frame: frame.select(column).unique().head(MOST_VALUES + 1))
-            found.update(values.get_column(column).to_list())
-        return found if len(found) <= MOST_VALUES else None
 
     def choose(self) -> tuple[tuple[Column, ...], str]:
         numeric, conditions = self._held.columns["numeric"], self._held.columns["conditions"]

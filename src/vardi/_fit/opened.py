@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vardi._facts.bias_notes import bias_notes
 from vardi._fit.engine import InEngine
 from vardi._fit.memory import InMemory
 from vardi._fit.prepare import Prepared, counted, independent, prepare, require_told
@@ -79,6 +80,10 @@ class MemoryRows:
         hint = "" if verdict.identified else self.pool.nearest(verdict.groups)
         return replace(verdict, message=f"{verdict.message} {hint}") if hint else verdict
 
+    def notes(self, verdict: Verdict, sizes: Mapping[Name, float]) -> tuple[str, ...]:
+        """Return what is odd about the declared biases; whether one does nothing at all is for the weights to say."""
+        return bias_notes(self.pool, sizes, verdict, even=False)
+
     def of_samples(self, names: set[Name]) -> MemoryRows:
         """Return the rows of some samples only."""
         codes = [k for k, name in enumerate(self.names) if name in names]
@@ -137,6 +142,11 @@ class EngineFrames:
     def explained(self, verdict: Verdict) -> Verdict:
         """Return the verdict as it is: which samples are nearest would take all rows."""
         return verdict
+
+    def notes(self, verdict: Verdict, sizes: Mapping[Name, float]) -> tuple[str, ...]:
+        """Return what is odd about the declared biases."""
+        pool, even = self.pool, self.pool.lows == self.pool.highs
+        return bias_notes(pool, sizes, verdict, even=bool(even[: len(pool.names)][pool.sizes > 0].all()))
 
     def of_samples(self, names: set[Name]) -> EngineFrames:
         """Return the rows of some samples only."""

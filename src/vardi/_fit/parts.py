@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from vardi._estimate.cdf import Band
 from vardi._facts.choice import choose
 from vardi._facts.columns import Column, ColumnFacts, describe
 from vardi._facts.parts import Given, ValueTable, WeightSums, WeightTable
-from vardi._inputs.pool import Name
+from vardi._inputs.pool import Name, Pool
 from vardi._rows.contract import Gram
 from vardi._types import Floats
 
@@ -25,6 +25,11 @@ class MemoryParts:
     def __init__(self, fit: DebiasedSample) -> None:
         self._fit, self._held = fit, fit.held
         self._pool, self._rows = fit.held.pool, fit.held.rows
+
+    @property
+    def pool(self) -> Pool:
+        pool: Pool = self._pool
+        return pool
 
     def given(self) -> Given:
         pool, rows = self._pool, self._rows
@@ -76,11 +81,6 @@ class MemoryParts:
         fit, influence = self._fit, self._held.tangent
         laws = self._held.tilts() * (self._counts / influence.n)[:, None] if gains else None
         return describe(influence, columns, fit.sizes, laws)
-
-    def values_of(self, column: str) -> Collection[Any] | None:
-        if not all(column in frame.columns for frame in self._pool.frames):
-            return None
-        return {value for frame in self._pool.frames for value in frame.distinct(column)}
 
     def value_table(self, column: Column, centre: float, scale: float) -> ValueTable:
         x, place = np.unique(column.values, return_inverse=True)

@@ -36,6 +36,9 @@ class Opened(Protocol):
     def explained(self, verdict: Verdict) -> Verdict:
         """Return a verdict with what the rows say of it."""
 
+    def notes(self, verdict: Verdict, sizes: Mapping[Name, float]) -> tuple[str, ...]:
+        """Return what is odd about the declared biases, and may be meant."""
+
     def of_samples(self, names: set[Name]) -> Opened:
         """Return the rows of some samples only."""
 
@@ -74,9 +77,19 @@ def _fit_joint(
     return fitted
 
 
+def judged(opened: Opened) -> tuple[Verdict, tuple[str, ...]]:
+    """Judge samples without solving for more than it takes; and say what is odd about the declared biases."""
+    prepared = opened.prepare()
+    verdict = _verdict(opened, prepared)
+    return verdict, opened.notes(verdict, dict(zip(opened.names, prepared.rows.sizes.tolist(), strict=True)))
+
+
 def verdict_of(opened: Opened) -> Verdict:
     """Judge samples without solving for more than it takes."""
-    prepared = opened.prepare()
+    return _verdict(opened, opened.prepare())
+
+
+def _verdict(opened: Opened, prepared: Prepared) -> Verdict:
     verdict, joint = opened.overlap(prepared), prepared.joint
     if joint is None:
         return verdict

@@ -18,7 +18,7 @@ from vardi._estimate.bridge import Bridge, bridge_of
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.likelihood_ratio import LikelihoodRatio
-from vardi._estimate.reliability import Trust, warn_of_doubt
+from vardi._estimate.reliability import Trust, warn_of_doubt, warn_of_few_bridging
 from vardi._estimate.replicates import replicate_weights
 from vardi._estimate.resampling import Kind
 from vardi._estimate.sensitivity import GAMMAS, Mean, Question, Sensitivity
@@ -103,8 +103,9 @@ class DebiasedSample(Averages):
         r"""Return the covariance of the log normalisers, relative to the population.
 
         The variance of :math:`\log\Omega_k - \log\Omega_l` is ``C[k, k] + C[l, l] - 2 * C[k, l]``: the squared error
-        that MBAR gives for a difference of free energies.
+        that MBAR gives for a difference of free energies. A warning says where few rows compare the samples.
         """
+        warn_of_few_bridging(self.bridge, "The covariance rests")
         return self.held.log_omega_covariance()
 
     @cached_property
@@ -283,7 +284,10 @@ class DebiasedSample(Averages):
             else dict.fromkeys([columns] if isinstance(columns, str) else columns)
         )
         asked = {name: name if value is None else value for name, value in named.items()}
-        return self.held.check_biases(asked, method=method, features=features, seed=seed, draws=draws)
+        found = self.held.check_biases(asked, method=method, features=features, seed=seed, draws=draws)
+        if method == "score" and not found.reason:
+            warn_of_few_bridging(self.bridge, "The p-values rest", ', or draw the labels anew, as method="ks" does')
+        return found
 
     def sensitivity(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,14 +117,15 @@ class Pool:
         """Columns that are of different kinds in different samples, with where they are what."""
         return {name: kinds_in_words(kinds, self.names) for name, kinds in mixed_columns(self.frames).items()}
 
-    def place(self, row: int, k: int) -> str:
-        """Say which row it is at a position of the pool, and what the bias k reads there."""
+    def place(self, row: int, k: int | None = None) -> str:
+        """Say which row it is at a position of the pool, and what the bias k, if any, reads there."""
+        own = int(self.source[row])
         if not self.frames:
-            return f"row {row} of the pool"
-        own, labelled = int(self.source[row]), len(self.frames) == 1 and np.ptp(self.source) > 0
+            return f"row {row} of the pool" if k is not None else f"row {row} of the pool, of {str(self.names[own])!r}"
+        labelled = len(self.frames) == 1 and np.ptp(self.source) > 0
         within = row if labelled else row - int(np.searchsorted(self.source, own))  # samples one after the other
         frame = self.frames[0] if len(self.frames) == 1 else self.frames[own]
-        there = [name for name in self.biases[k].columns if name in frame.columns]
+        there = [name for name in (() if k is None else self.biases[k].columns) if name in frame.columns]
         read = ", ".join(f"{name} is {_plain(frame.column(name)[within])}" for name in there[:LISTED])
         sample = repr(str(self.names[own]))
         said = f"row {row} of the pool, of {sample}" if labelled else f"row {within} of {sample}"
@@ -153,6 +154,23 @@ class Pool:
         column = list(columns)[widest]
         nearest = f"'{self.names[a]}' and '{self.names[b]}'"
         return f"The nearest are {nearest}: their rows are {gap[widest]:.4g} apart in {column}."
+
+    def values_of(self, column: str) -> Collection[Any] | None:
+        """Return the different values of a column; None where it is no column of all samples, or they are many."""
+        if not all(column in frame.columns for frame in self.frames):
+            return None
+        return {value for frame in self.frames for value in frame.distinct(column)}
+
+    def sides(self, bounds: Sequence[tuple[str, float]]) -> Floats:
+        """Return how many rows of each sample have a column below, at and above a bound, of shape (m, 3, K)."""
+        found = np.zeros((len(bounds), 3, len(self.names)))
+        for j, (name, bound) in enumerate(bounds):
+            column = _joined([frame.column(name) for frame in self.frames])
+            if column.dtype.kind in "fiu":
+                for side, holds in enumerate((column < bound, column == bound, column > bound)):
+                    counts = None if self.counts is None else self.counts[holds]
+                    found[j, side] = np.bincount(self.source[holds], counts, minlength=len(self.names))
+        return found
 
     def _read_columns(self) -> dict[str, Floats]:
         names = dict.fromkeys(name for bias in self.biases for name in bias.columns)
@@ -227,8 +245,9 @@ def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
 
 
 def _with_rows(pool: Pool) -> Pool:
-    """Return the pool, or refuse a sample whose counts are all zero: it is empty."""
+    """Return the pool, or refuse what is no count, and a sample whose counts are all zero: it is empty."""
     if pool.counts is not None:
+        _require_counts(pool, pool.counts)
         there = np.bincount(pool.source, minlength=len(pool.names)) > 0
         counted = np.bincount(pool.source, pool.counts, minlength=len(pool.names)) > 0
         if (there & ~counted).any():
@@ -408,15 +427,18 @@ def _counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats | None:
         raise refusals.counts_of_a_kind(values.dtype)
     values = values.astype(np.float64)
     _require_length("counts", values, n, "count")
-    bad = np.flatnonzero(~((values >= 0) & (values < np.inf)))
-    if len(bad):
-        raise refusals.invalid_counts(f"The count of row {bad[0]} of the pool is {values[bad[0]]}", bad[:LISTED])
-    parts = np.flatnonzero(np.abs(values - np.rint(values)) > refusals.WHOLE * values)
-    if len(parts):
-        raise refusals.counts_in_part(f"The count of row {parts[0]} of the pool is {values[parts[0]]}", parts[:LISTED])
-    if values.sum() > refusals.MOST:
-        raise refusals.too_many(values.sum())
     return values
+
+
+def _require_counts(pool: Pool, counts: Floats) -> None:
+    """Refuse counts that are no whole numbers, by the sample, the row and the value."""
+    bad = np.flatnonzero(~((counts >= 0) & (counts < np.inf)))
+    parts = np.flatnonzero(np.abs(counts - np.rint(counts)) > refusals.WHOLE * counts) if not len(bad) else bad[:0]
+    for rows, refusal in ((bad, refusals.invalid_counts), (parts, refusals.counts_in_part)):
+        if len(rows):
+            raise refusal(f"In {pool.place(int(rows[0]))}, the count is {counts[rows[0]]}", rows[:LISTED])
+    if counts.sum() > refusals.MOST:
+        raise refusals.too_many(counts.sum())
 
 
 def _counts_of_column(name: str, frames: Sequence[Frame]) -> NDArray[Any]:

@@ -181,6 +181,9 @@ class Means:
     events: Floats
 
 
+EVEN = 1e-9  # squared coefficient of variation that rounding of sums may make of equal weights
+
+
 @dataclass(frozen=True)
 class Evenness:
     """Sums over some rows of their weights and of the squares of these, and the largest; additive over rows."""
@@ -198,6 +201,15 @@ class Evenness:
     def heaviest(self) -> float:
         """The share of the weight that the heaviest row has."""
         return self.largest / self.mass
+
+    def unevenness(self, rows: float) -> float:
+        """Return the squared coefficient of variation of the weights of so many rows, zero but for rounding if even."""
+        found = rows * self.squares / self.mass**2 - 1.0
+        return found if found > EVEN else 0.0
+
+    def without(self, part: Evenness) -> Evenness:
+        """Return it without some of its rows; the largest may be one of these."""
+        return Evenness(self.mass - part.mass, self.squares - part.squares, self.largest)
 
     def __add__(self, other: Evenness) -> Evenness:
         return Evenness(self.mass + other.mass, self.squares + other.squares, max(self.largest, other.largest))

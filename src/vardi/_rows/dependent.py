@@ -70,8 +70,8 @@ class DependentRows(Strata):
         """Return V, and what it rests on."""
         return self.units.spread(self._sums(influence), self.n)
 
-    def tail(self, influence: Floats) -> float:
-        """Return the tail index of sums over units."""
+    def tail(self, influence: Floats, weights: Floats | float = 1.0) -> float:
+        """Return the tail index of sums over units, whatever the weights."""
         return self.units.tail(self._sums(influence))
 
     def evenness(self, r: Floats) -> Evenness:

@@ -3,7 +3,7 @@ r"""Errors of normalisers by one pass over the rows, where a number for each row
 Row i has weight :math:`t_{ik} = r_i\omega_k(z_i) / \Omega_k` under state k, sampled or not, and at a solution
 :math:`p_i = \Lambda t_i`. So what a row is at the point is linear in :math:`y_i = (t_i, r_i)` and its few numbers of
 parameters and known moments, and so is each of its influence values: :math:`\phi_i = M'y_i`. The sums of products of y
-are then enough for every covariance.
+are then enough for every covariance; how many rows an error rests on takes fourth powers, and so a second pass.
 """
 
 from __future__ import annotations
@@ -60,23 +60,23 @@ class TiltedRows:
         self.coordinates: Coordinates = measure.coordinates
         self._factors = factors_of(self.sizes) * measure.strata.remaining / self.n**2
         x, q = measure.rows.beside(measure.v)
-        self._products = self._summed(rows, measure.row_weights, log_omegas, np.column_stack([q, x]))
+        self._rows, self._r, self._beside = rows, measure.row_weights, np.column_stack([q, x])
+        self._counts = np.ones(len(rows)) if rows.counts is None else rows.counts
+        self._log_omegas = np.where(np.isfinite(log_omegas), log_omegas, 0.0)  # what covers no row has no tilt
+        self._products = rows.total_of_logs(self._products_of)
 
-    def _summed(self, rows: Dense, r: Floats, log_omegas: Floats, more: Floats) -> Products:
-        """Go through the rows once."""
-        K = len(log_omegas)
-        finite = np.where(np.isfinite(log_omegas), log_omegas, 0.0)  # a state that covers no row has no tilt
-        c = np.ones(len(rows)) if rows.counts is None else rows.counts
-        log_r, v = np.log(r), self._factors[rows.source] * c
+    def _y(self, part: slice, logs: Floats) -> Floats:
+        """Return y of a block of rows, from log omega of these."""
+        K = len(self.sizes)
+        y = np.empty((len(logs), K + 1 + self._beside.shape[1]))
+        np.exp(logs - self._log_omegas + np.log(self._r[part, None]), out=y[:, :K])
+        y[:, K], y[:, K + 1 :] = self._r[part], self._beside[part]
+        return y
 
-        def block(part: slice, logs: Floats) -> Products:
-            y = np.empty((len(logs), K + 1 + more.shape[1]))
-            np.exp(logs - finite + log_r[part, None], out=y[:, :K])
-            y[:, K], y[:, K + 1 :] = r[part], more[part]
-            totals = np.asarray(membership(rows.source[part], K, c[part]) @ y)
-            return Products((y.T * c[part]) @ y, (y.T * v[part]) @ y, totals)
-
-        return rows.total_of_logs(block)
+    def _products_of(self, part: slice, logs: Floats) -> Products:
+        y, c, source = self._y(part, logs), self._counts[part], self._rows.source[part]
+        totals = np.asarray(membership(source, len(self.sizes), c) @ y)
+        return Products((y.T * c) @ y, (y.T * (self._factors[source] * c)) @ y, totals)
 
     @property
     def tilts(self) -> Floats:
@@ -104,9 +104,7 @@ class TiltedRows:
     def covariance(self, phi: Floats) -> Floats:
         """Return the covariance of the estimates with influence values phi: the formula of ``Strata``."""
         sizes, factors, sums = self.sizes, self._factors, self._products
-        totals = sums.totals @ phi
-        fitted = (self._x.T @ sums.counted @ phi)[: len(sizes)]  # of a single row: the mean under its fitted law
-        means = np.where((sizes < 2)[:, None], fitted, totals) / np.where(sizes > 0, sizes, 1.0)[:, None]
+        totals, means = sums.totals @ phi, self._means(phi)
         across = (factors[:, None] * means).T @ totals
         between = ((factors * sizes)[:, None] * means).T @ means
         covariance = phi.T @ sums.scaled @ phi - across - across.T + between
@@ -114,16 +112,29 @@ class TiltedRows:
         known = np.diag(covariance) <= ROUNDING * np.diag(size)  # of what is known exactly only rounding is left
         return np.where(known | known[:, None], 0.0, covariance)
 
+    def _means(self, phi: Floats) -> Floats:
+        """Return the mean of phi in each sample; of a single row, under its fitted law."""
+        sizes, sums = self.sizes, self._products
+        fitted = (self._x.T @ sums.counted @ phi)[: len(sizes)]
+        return np.where((sizes < 2)[:, None], fitted, sums.totals @ phi) / np.where(sizes > 0, sizes, 1.0)[:, None]
+
     def spread(self, phi: Floats, *, joint: bool = True) -> Spread:
-        """Return what the errors rest on, as if all rows were of one sample: fourth powers are not among the sums."""
+        """Return what the errors rest on, by another pass over the rows."""
         covariance = self.covariance(phi)
-        variances = np.maximum(np.diag(covariance), 0.0)  # which rounding may take below 0
-        scale = unit_of(np.sqrt(variances))
-        unsummed, n = np.full(len(scale), np.nan), np.array([float(self.n)])
-        return spread_of_samples(covariance, scale, (variances / scale**2)[None], unsummed, n, np.ones(1))
+        moved = np.diag(covariance) > 0
+        scale = unit_of(np.sqrt(np.where(moved, np.diag(covariance), 0.0)))
+        K, unit, means = len(self.sizes), self.n * scale, self._means(phi)
+
+        def powers(part: slice, logs: Floats) -> Floats:
+            source, c = self._rows.source[part], self._counts[part]
+            squares = np.square((self._y(part, logs) @ phi - means[source]) / unit)
+            return np.vstack([membership(source, K, c) @ squares, c @ squares**2])
+
+        sums = np.where(moved, self._rows.total_of_logs(powers), 0.0)
+        return spread_of_samples(covariance, scale, sums[:K], sums[K], self.sizes, self._factors * self.n**2)
 
     def tail(self, phi: Floats, j: int) -> float:
-        """Return NaN: no tail can be read from sums of products."""
+        """Return NaN: a tail would take a pass for each estimate."""
         return np.nan
 
     def _less(self, functions: Floats, eta: Floats) -> Floats:

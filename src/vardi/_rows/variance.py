@@ -18,6 +18,7 @@ from vardi._types import Floats, Integers
 BIN = np.log(2.0) / 16.0  # of logs: a sixteenth of an octave
 NOTHING = -160  # the bin of what is a thousandth of a standard deviation, or less
 MANY = 32.0  # rows of a tail, of which no more than four to a bin may be alike
+KINDS, ALIKE = 32, 10  # different weights, and rows of each, that are no reason for a tail: bounded, as of conditions
 TAIL, LEAST = 0.05, 10.0  # the share of the largest influence values that a tail is, and how many these are at least
 
 
@@ -128,12 +129,13 @@ def hill(places: Floats, rows: Floats, logs: Floats) -> float:
     return float(logs[order[: last + 1]].sum() / beyond[last] - BIN * places[order[last]])
 
 
-def tail_of(sizes: Floats, counts: Floats) -> float:
-    """Return the tail index of positive numbers, each with its count."""
+def tail_of(sizes: Floats, counts: Floats, weights: Floats | float = 1.0) -> float:
+    """Return the tail index of positive numbers, each with its count, over weights above 1 if such are given."""
     if not sizes.max(initial=0.0) > 0:
         return np.nan
     relative = sizes / sizes.max()
     relative /= np.sqrt(counts @ relative**2 / counts.sum())
+    relative /= np.maximum(weights, 1.0)
     logs = np.log(np.maximum(relative, np.exp(BIN * NOTHING)))
     places, place = np.unique(np.floor(logs / BIN), return_inverse=True)
     return hill(places, *(np.bincount(place, part).astype(np.float64) for part in (counts, counts * logs)))
@@ -208,11 +210,11 @@ class Strata:
             fourths /= np.where(self.counts > 0, self.counts, 1.0)[:, None]
         return spread_of_samples(covariance, scale, within, fourths.sum(axis=0), self.sizes, self._factors)
 
-    def tail(self, influence: Floats) -> float:
-        """Return the tail index of the influence values of one estimate."""
+    def tail(self, influence: Floats, weights: Floats | float = 1.0) -> float:
+        """Return the tail index of the influence values of one estimate, over weights above 1 if such are given."""
         counts = np.ones(len(influence)) if self.counts is None else self.counts
         deviations = np.abs(self._deviations(influence))[:, 0] / np.sqrt(np.where(counts > 0, counts, 1.0))
-        return tail_of(deviations, counts)
+        return tail_of(deviations, counts, weights)
 
     def evenness(self, r: Floats) -> Evenness:
         """Return how evenly weights are spread over rows."""

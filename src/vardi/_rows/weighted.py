@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vardi._inputs.dependence import Dependence
 from vardi._rows.contract import Coordinates, Evenness, Means
 from vardi._rows.dependent import strata_of
-from vardi._rows.variance import Spread
+from vardi._rows.variance import ALIKE, KINDS, Spread
 from vardi._types import Floats, Integers
 
 
@@ -145,16 +145,17 @@ class WeightedRows:
     @cached_property
     def evenness(self) -> Evenness:
         """How evenly the weights are spread over all rows."""
-        return self._evenness(np.ones(len(self.source), bool))
+        return self.evenness_of(np.ones(len(self.source), bool))
 
     def among(self, holds: NDArray[np.bool_], base: NDArray[np.bool_]) -> tuple[float, float, Evenness] | None:
         """Return rows of a base on which something holds and does not, and its weights; None if it holds elsewhere."""
         if (holds & ~base).any():
             return None
         events, rows = float(self.counts @ holds), float(self.counts @ base)
-        return events, rows - events, self._evenness(base)
+        return events, rows - events, self.evenness_of(base)
 
-    def _evenness(self, rows: NDArray[np.bool_]) -> Evenness:
+    def evenness_of(self, rows: NDArray[np.bool_]) -> Evenness:
+        """Return how evenly the weights are spread over some rows, or clusters of them."""
         return self.strata.evenness(np.where(rows, self.weights, 0.0))
 
     def against(self, functions: Floats | Weighed, eta: Floats) -> Floats:
@@ -188,5 +189,11 @@ class WeightedRows:
         return self.strata.spread(phi)
 
     def tail(self, phi: Floats, j: int) -> float:
-        """Return the tail index of the influence values of an estimate."""
-        return self.strata.tail(phi[:, [j]])
+        """Return the tail index of the influence values of an estimate.
+
+        Where weights have a few values only, it is that of phi over those above 1: rows of a large weight, if few of
+        the rows have it, are the largest together, and no tail.
+        """
+        most = min(KINDS, self.n / ALIKE)
+        has_few = len(np.unique(self.row_weights[: KINDS + 1])) <= most and len(np.unique(self.row_weights)) <= most
+        return self.strata.tail(phi[:, [j]], self.weights if has_few else 1.0)

@@ -74,7 +74,9 @@ class Verdict:
     reach : sparse array of shape (K, K)
         Rows of sample l (columns) that the bias of sample k (rows) allows, k and l different.
     weakest : Link or None
-        A link with the fewest rows that the comparison hangs on.
+        Before a fit, a link with the fewest rows that the comparison hangs on, by what the biases allow. After it, the
+        link across the smallest cut of the overlap (``fit.bridge``), in which rows count by how far they could have
+        come from either side; None for so many samples that only an approximate cut is known.
     weakest_rows : float
         Any fewer than this many rows can be lost, wherever they lie, and the samples still be compared.
     kappa : float
@@ -101,6 +103,11 @@ class Verdict:
         rows = dict(zip(zip(edges.row.tolist(), edges.col.tolist(), strict=True), edges.data.tolist(), strict=True))
         pairs = sorted({(min(k, l), max(k, l)) for k, l in rows})
         return tuple(Link(self.names[k], self.names[l], rows.get((l, k), 0.0), rows.get((k, l), 0.0)) for k, l in pairs)
+
+    def link(self, first: Name, second: Name) -> Link:
+        """Return one pair, without making them all: of thousands of samples these are millions."""
+        k, l = self.names.index(first), self.names.index(second)
+        return Link(first, second, float(self.reach[l, k]), float(self.reach[k, l]))
 
     def __bool__(self) -> bool:
         return self.identified
@@ -288,7 +295,10 @@ def _agreement(names: Sequence[Name], weakest: Link | None, rows: float) -> str:
         return f"'{names[0]}' stands alone: its rows are weighted by the inverse of its bias."
     if len(names) == 2:
         return f"'{names[0]}' and '{names[1]}' can be compared: {weakest}."
-    return f"All {len(names)} samples can be compared; the weakest link holds by {number_of_rows(rows)}: {weakest}."
+    return (
+        f"All {len(names)} samples can be compared. By rows that both biases allow, the weakest link holds by "
+        f"{number_of_rows(rows)}: {weakest}. A fit weighs these rows, and names the weakest cut."
+    )
 
 
 def _disagreement(graph: Any, names: Sequence[Name], labels: Integers, groups: Groups) -> str:

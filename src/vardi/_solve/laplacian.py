@@ -21,6 +21,7 @@ from scipy.sparse import linalg as sparse_linalg
 from vardi._machine.threads import single_threaded_blas
 from vardi._rows.contract import Gram
 from vardi._types import Floats
+from vardi.errors import VardiError
 
 MAX_SPECTRAL_SAMPLES = 300  # samples up to which every eigenvalue is computed
 ROUNDING = 1e-12  # strength of a link, out of 1, that cannot be told from none
@@ -31,8 +32,15 @@ PATIENCE = 20_000  # products with a vector after which conjugate gradients give
 GAP_VECTORS = 60  # vectors from which the gap is found where there is no factor
 
 
-class SingularError(ArithmeticError):
-    """The Laplacian cannot be told from that of a disconnected graph."""
+class SingularError(VardiError):
+    """Equations that cannot be told from those of samples that nothing joins; where estimates ask, an error."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The equations at the solution are singular to rounding, so that no error of an estimate follows from "
+            "them: some samples overlap too little, or known values leave next to nothing to some rows. "
+            "fit.identify() names the weakest link. Add a sample that lies across it, or debias each side alone."
+        )
 
 
 class Laplacian:

@@ -37,14 +37,14 @@ def check(study: StudyFile, as_json: Json = False, quiet: Quiet = False) -> None
         stage("Reading the data" if read.engine == "memory" else f"Opening the data with {read.engine}")
         opened = read.open()
         stage("Looking for overlap")
-        verdict = opened.verdict()
+        verdict, noted = opened.judged()
         found = None
         if verdict.identified and not (opened.is_lazy and not read.known):
             stage("Comparing the samples with their biases")
             found = study_account(opened, opened.fit())
-            verdict = found.verdict
+            verdict, noted = found.verdict, found.bias_notes
     biases, known = (None, None) if found is None else (found.check.found, found.known_check)
-    notes = read.notes if found is None else (*read.notes, *found.bias_notes)
+    notes = (*read.notes, *noted)
     wrong_biases = biases is not None and biases.outcome == "contradicted"
     wrong_known = known is not None and known.contradicted
     passed = verdict.identified and not wrong_biases and not wrong_known

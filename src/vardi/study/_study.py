@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 
-from vardi._fit.debias import debias, identify
+from vardi._fit.debias import debias, identify_with_notes
 from vardi._inputs.frames import as_frame, concat
 from vardi._inputs.shared_units import warn_of
 from vardi.biases import as_bias
@@ -147,8 +147,12 @@ class OpenStudy:
 
     def verdict(self) -> Verdict:
         """Tell whether the samples can be compared with one another, before any solve."""
-        known = self.study.known or None
-        return identify(self.samples, self.study.biases, source=self.source, counts=self._counts(), known=known)
+        return self.judged()[0]
+
+    def judged(self) -> tuple[Verdict, tuple[str, ...]]:
+        """Tell the same, and what is odd about the declared biases."""
+        known, counts = self.study.known or None, self._counts()
+        return identify_with_notes(self.samples, self.study.biases, source=self.source, counts=counts, known=known)
 
     def fit(self) -> DebiasedSample:
         """Return the debiased sample of the study."""

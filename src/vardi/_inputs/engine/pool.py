@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from vardi._inputs.engine.columns import Declared, as_floats, compiled_bias, exp
 from vardi._inputs.engine.distinct import DistinctRows
 from vardi._inputs.engine.expressions import on_frame
 from vardi._inputs.engine.memory import most_cells
-from vardi._inputs.engine.part import COUNT, PREFIX, Part
+from vardi._inputs.engine.part import COUNT, PREFIX, Change, Part
 from vardi._inputs.engine.survey import COUNTED, Draft, Survey, in_part, survey
 from vardi._inputs.engine.table import EngineTable
 from vardi._inputs.frames.names import require_read_as_names
@@ -38,6 +38,8 @@ from vardi.errors._refusals import (
     too_many,
     unknown_label,
 )
+
+MOST_VALUES = 10_000  # different values of a column that are brought into memory
 
 
 def any_lazy(samples: Any) -> bool:
@@ -189,6 +191,27 @@ class LazyPool(Pool):
         """Say nothing: it would take rows to tell which samples lie nearest."""
         return ""
 
+    def values_of(self, column: str) -> Collection[Any] | None:
+        """Ask for the different values of a column, by one query for each frame, as long as there are few."""
+        found: set[Any] = set()
+        for part in self.parts:
+            if column not in part.schema:
+                return None
+            values = part.ask(lambda frame: frame.select(column).unique().head(MOST_VALUES + 1))
+            found.update(values.get_column(column).to_list())
+        return found if len(found) <= MOST_VALUES else None
+
+    def sides(self, bounds: Sequence[tuple[str, float]]) -> Floats:
+        """Ask for rows below, at and above bounds by one query for each frame."""
+        found = np.zeros((3 * len(bounds), len(self.names)))
+        for part in self.parts:
+            columns = [(nw.col(column), bound) for column, bound in bounds]
+            signs = [sign for column, bound in columns for sign in (column < bound, column == bound, column > bound)]
+            asked = {str(j): part.times_count(sign.cast(nw.Float64)).sum() for j, sign in enumerate(signs)}
+            for code, row in part.by_sample(asked):
+                found[:, code] += [row[name] or 0.0 for name in asked]
+        return found.reshape(len(bounds), 3, -1)
+
 
 def _opened(native: Any, label: str | None, codes: dict[Any, int], counts: str | None, name: Name) -> Part:
     """Return a frame as it came, or refuse one whose columns do not serve."""
@@ -233,7 +256,7 @@ def _surveyed(bare: Part, declared: Declared, counts: str | None, limit: int) ->
         found = survey(draft, limit)
     _require_known_labels(found.labels, label, bare.codes)
     if counts is not None and (found.status > COUNTED).any():
-        _refuse_counts(draft.part, counts)
+        _refuse_counts(draft.part, counts, declared.names)
     known = {value: bare.codes[value] for value in dict.fromkeys(found.labels)} if label is not None else bare.codes
     whole = draft.part.frame
     if counts is None:
@@ -278,13 +301,18 @@ def _require_labels_and_counts(missing: Mapping[str, int], label: str | None, co
         raise missing_counts(counts, missing[counts])
 
 
-def _refuse_counts(part: Part, counts: str) -> None:
+def _refuse_counts(part: Part, counts: str, names: Sequence[Name]) -> None:
+    """Refuse counts by the first sample that has such, and the smallest of these: rows of engines have no numbers."""
     count = nw.col(COUNT)
-    low, high = part.ask(lambda frame: frame.select(count.min().alias("a"), count.max().alias("b"))).row(0)
-    if low < 0 or high == float("inf"):
-        raise invalid_counts(f"The counts in {counts!r} run from {low} to {high}")
-    parts = part.ask(lambda frame: frame.filter(in_part(count)).select(count.min().alias("a"))).item()
-    raise counts_in_part(f"The smallest count in {counts!r} with a fraction is {parts}")
+    for wrong, refusal in (((count < 0) | (count == float("inf")), invalid_counts), (in_part(count), counts_in_part)):
+        asked = part.by_sample({"least": count.min()}, _only(wrong))
+        found = sorted((code, row["least"]) for code, row in asked if row["least"] is not None)
+        if found:
+            raise refusal(f"A count in {counts!r} of {str(names[found[0][0]])!r} is {found[0][1]}")
+
+
+def _only(condition: nw.Expr) -> Change:
+    return lambda frame: frame.filter(condition)
 
 
 def _require_known_labels(labels: Sequence[Any], label: str | None, codes: Mapping[Any, int]) -> None:

@@ -21,12 +21,12 @@ import numpy as np
 
 from vardi._inputs.engine.part import PREFIX, Change, Part, with_columns
 from vardi._rows.contract import Coordinates, Deviations, Evenness, Means, Moments
-from vardi._rows.engine.functions import ZERO, EngineFunction, EngineValues
+from vardi._rows.engine.functions import ONE, ZERO, EngineFunction, EngineValues
 from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.point import EnginePoint
 from vardi._rows.engine.units import evenness_over_clusters, sums_over_units
 from vardi._rows.units import Units
-from vardi._rows.variance import BIN, NOTHING, Spread, factors_of, hill, spread_of_samples, unit_of
+from vardi._rows.variance import ALIKE, BIN, KINDS, NOTHING, Spread, factors_of, hill, spread_of_samples, unit_of
 from vardi._types import Floats
 from vardi.errors._refusals import not_finite
 
@@ -86,11 +86,17 @@ class EngineMoments:
     @cached_property
     def evenness(self) -> Evenness:
         """How evenly the weights are spread over all rows, or clusters of them."""
+        return self.evenness_of(ONE)
+
+    def evenness_of(self, holds: EngineFunction) -> Evenness:
+        """Return how evenly the weights are spread over some rows, or clusters of them."""
         if self.dependence is not None and self.dependence.clusters:
-            return evenness_over_clusters(self, self.dependence.clusters, None)
+            return evenness_over_clusters(self, self.dependence.clusters, holds)
         found, r = Evenness(0.0, 0.0, 0.0), self.point.weight
         for part in self.parts:
-            sums = {"mass": part.times_count(r).sum(), "squares": part.times_count(r * r).sum(), "largest": r.max()}
+            mine = holds(part) * r
+            asked = {"mass": part.times_count(mine), "squares": part.times_count(mine * r)}
+            sums = {name: term.sum() for name, term in asked.items()} | {"largest": mine.max()}
             found += Evenness(**part.aggregates(sums, self.point))
         return found
 
@@ -161,7 +167,7 @@ class EngineMoments:
         return self._last[1]
 
     def tail(self, influence: EngineValues, j: int) -> float:
-        """Return the tail index of the influence values of an estimate, by a query for each part."""
+        """Return the tail index of the influence values of an estimate, by queries for each part."""
         if self.dependence is not None and self.dependence.in_units:
             units, sums = self._over_units(influence)
             return units.tail(sums[:, [j]])
@@ -174,6 +180,7 @@ class EngineMoments:
             change = self.with_deviations(part, influence[:, [j]], centres)
             least = math.exp(BIN * NOTHING)
             size = nw.col(DEVIATION.format(0)).abs() / unit
+            size = size / nw.max_horizontal(self.point.weight, nw.lit(1.0)) if self._has_few_weights else size
             logs = nw.when(size > least).then(size).otherwise(nw.lit(least)).log()
             placed = with_columns({LOG: logs})
             binned = with_columns({PLACE: (nw.col(LOG) / BIN).floor().cast(nw.Int64)})
@@ -191,6 +198,12 @@ class EngineMoments:
             found = sums_over_units(self, changes, [DEVIATION.format(j) for j in range(len(influence.eta))])
             self._last_units = influence, found.units, found.totals
         return self._last_units[1:]
+
+    @cached_property
+    def _has_few_weights(self) -> bool:
+        """Whether weights have a few values only, which are no reason for a tail: see ``WeightedRows.tail``."""
+        kinds = [part.aggregates({"kinds": self.point.weight.n_unique()}, self.point)["kinds"] for part in self.parts]
+        return bool(sum(kinds) <= min(KINDS, self.n / ALIKE))
 
     def _from_means(self, influence: EngineValues, *, joint: bool) -> tuple[Deviations, Floats]:
         """Return sums of deviations from what the means of the samples are but for rounding, and these centres."""
