@@ -15,6 +15,7 @@ from vardi._estimate.estimates import Estimate, Estimates, with_digits_of
 from vardi._estimate.intervals import REFUSED, Affine, Declared, Law, Share, Student, Transformed
 from vardi._estimate.tangent import Influence, Tangent, estimates_with
 from vardi._inputs.domains import By
+from vardi._rows.contract import Evenness
 from vardi._rows.domains import DomainSums
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, suggest
@@ -33,6 +34,8 @@ class RowsByDomain(Protocol):
     def functions(self, places: Integers) -> Any: ...
     def against(self, places: Integers, functions: Any) -> Floats: ...
     def naive(self, places: Integers, functions: Any) -> Floats: ...
+    def event(self, j: int) -> Any: ...
+    def inside(self, j: int) -> Any: ...
 
 
 class ByDomain(Mapping[Any, T], Generic[T]):
@@ -246,15 +249,43 @@ def found_in_domains(
         if tangent.measure.coordinates.known and not isinstance(factor, Estimate):
             fixed = tangent.is_fixed(spread, domains.naive(places, functions) * times**2)
         for j, student, error, is_fixed in zip(places.tolist(), students, spread.stderr.tolist(), fixed, strict=True):
-            law, stderr[j] = _law(sums, j, student, error, factor, is_fixed=bool(is_fixed))
+            law, stderr[j] = _law(tangent.measure, domains, j, student, error, factor, is_fixed=bool(is_fixed))
             laws.append(law)
     return Found(sums.mean * times, stderr, laws, level, influence)
 
 
+class _Weighing:
+    """How evenly the weights are spread over the rows of a domain: by its sums, or over clusters by a question more."""
+
+    def __init__(self, measure: Any, domains: RowsByDomain, j: int) -> None:
+        self.measure, self.domains, self.j = measure, domains, j
+
+    @property
+    def evenness(self) -> Evenness:
+        """Over the base of the domain."""
+        if self.measure.in_clusters:
+            return self.measure.evenness_of(self.domains.inside(self.j))
+        return self.domains.sums.evenness(self.j)
+
+    def evenness_of(self, holds: Any) -> Evenness:
+        """Over those rows of the domain on which a share holds."""
+        if self.measure.in_clusters:
+            return self.measure.evenness_of(self.domains.event(self.j))
+        return self.domains.sums.evenness_of_events(self.j)
+
+
 def _law(
-    sums: DomainSums, j: int, student: Student, error: float, factor: float | Estimate | None, *, is_fixed: bool
+    measure: Any,
+    domains: RowsByDomain,
+    j: int,
+    student: Student,
+    error: float,
+    factor: float | Estimate | None,
+    *,
+    is_fixed: bool,
 ) -> tuple[Law, float]:
     """Return what an interval is made by, and the standard error: as for a ratio of two expectations."""
+    sums = domains.sums
     if isinstance(factor, Estimate):
         return student, math.nan if student.df < REFUSED else error
     times = 1.0 if factor is None else factor
@@ -265,7 +296,8 @@ def _law(
     if not sums.is_share(j):
         return student, math.nan if student.df < REFUSED else error
     value, own = float(sums.mean[j]), error / abs(times) if times else 0.0
-    share = Share.of(value, own, float(sums.events[j]), sums.others(j), lambda: sums.evenness(j))
+    weighing, counts = _Weighing(measure, domains, j), (float(sums.events[j]), sums.others(j))
+    share = Share.of(value, own, counts, weighing, None, lambda: weighing.evenness)
     own = share.least_error if share.is_one_sided else own
     law = share if factor is None else Transformed(Estimate(value, own, law=share), Affine(times, 0.0))
     return law, own * abs(times)

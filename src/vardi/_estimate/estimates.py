@@ -176,7 +176,7 @@ class Estimate:
             return self
         spread = self.influence.spread()
         events, others, weights = found
-        law = Share.of(self.value, float(spread.stderr[0]), (events, others), measure, holds.holds, weights)
+        law = Share.of(self.value, float(spread.stderr[0]), (events, others), measure, holds.holds, lambda: weights)
         stderr = law.least_error if law.is_one_sided else float(spread.stderr[0])
         return Estimate(self.value, stderr, self.level, influence=self.influence, law=law)
 

@@ -132,18 +132,18 @@ class Share:
         counts: tuple[float, float],
         measure: Weighing,
         holds: Any,
-        base: Evenness | None = None,
+        base: Callable[[], Evenness] | None = None,
     ) -> Share:
         """Return the law of a share with (events, others); what weights say is asked for only where one is few.
 
-        ``base`` has the weights of the rows that it is a share of, where these are not all. Of a share that no row has,
+        ``base`` gives the weights of the rows that it is a share of, where these are not all. Of a share that no row has,
         or all have, nothing tells how heavy a row would be that is not so: it is taken to weigh no more than the
         heaviest.
         """
         events, others = counts
         rows = p * (1.0 - p) / stderr**2 if stderr > 0 else math.inf
         if min(counts) < FEW:
-            weights = measure.evenness if base is None else base
+            weights = measure.evenness if base is None else base()
             if not min(counts):
                 rows = min(weights.effective, 1.0 / weights.heaviest)
             else:

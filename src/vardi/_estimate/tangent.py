@@ -287,7 +287,10 @@ class Tangent:
         for j, value in enumerate(values.tolist()):
             if not found.strays[j]:
                 events, others = float(found.events[j]), float(found.events[-1] - found.events[j])
-                share = Share.of(value, stderr[j], events, others, lambda: self._evenness(functions))
+                holds = self.measure.holds(functions, j)
+                share = Share.of(
+                    value, stderr[j], (events, others), self.measure, holds, lambda: self._evenness(functions)
+                )
                 laws[j], stderr[j] = share, share.least_error if share.is_one_sided else stderr[j]
         return estimates_with(values, influence, spread.covariance, stderr, laws, level)
 

@@ -109,6 +109,10 @@ class TruncatedRows:
         """Return a verdict in the language of risk sets."""
         return in_risk_sets(verdict, self.inside, self.counts, self.names)  # type: ignore[arg-type]
 
+    def notes(self, verdict: Verdict, sizes: Mapping[Name, float]) -> tuple[str, ...]:
+        """Return nothing: a window for each row is no condition that others could meet."""
+        return ()
+
     def of_samples(self, names: set[Name]) -> TruncatedRows:
         """Return some rows, with their windows."""
         kept = np.zeros(len(self.kept), bool)

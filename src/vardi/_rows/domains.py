@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vardi._machine.memory import require_memory
 from vardi._rows.contract import Evenness
@@ -37,6 +38,8 @@ class DomainSums:
         Sums of r^2, and the largest r.
     events, strays : ndarray of shape (G,)
         Counted rows on which y is not 0; and whether it is something else than 0 or 1 on some.
+    event_squares : ndarray of shape (G,)
+        Sums of r^2 over the rows on which y is not 0.
     low, high : ndarray of shape (G,)
         The smallest and the largest y.
     base : ndarray of int of shape (G,)
@@ -49,6 +52,7 @@ class DomainSums:
     squares: Floats
     largest: Floats
     events: Floats
+    event_squares: Floats
     strays: Floats
     low: Floats
     high: Floats
@@ -89,6 +93,10 @@ class DomainSums:
         """Return how evenly the weights are spread over the base of a domain."""
         mine = self.base == self.base[j]
         return Evenness(float(self.mass[mine].sum()), float(self.squares[mine].sum()), float(self.largest[mine].max()))
+
+    def evenness_of_events(self, j: int) -> Evenness:
+        """Return how evenly they are spread over the rows that have what a share is of."""
+        return Evenness(float(self.total[j]), float(self.event_squares[j]), float(self.largest[j]))
 
 
 class RowDomains:
@@ -131,6 +139,7 @@ class RowDomains:
             squares=summed(c * r**2),
             largest=largest,
             events=summed(c * (y != 0.0)),
+            event_squares=summed(c * r**2 * (y != 0.0)),
             strays=summed(((y != 0.0) & (y != 1.0)).astype(np.float64)),
             low=low,
             high=high,
@@ -145,10 +154,21 @@ class RowDomains:
             f"The influence of {len(self.values):,} rows on {len(places)} domains",
             "Ask for differences of two domains in place of the covariance of all.",
         )
-        base_of_rows = np.where(self.codes < 0, -1, self.base[self.codes])
         event = (self.codes[:, None] == places) * self.values[:, None]
-        inside = base_of_rows[:, None] == self.base[places]
+        inside = self._base_of_rows[:, None] == self.base[places]
         return (event - found.mean[places] * inside) * (self.rows.n / found.base_mass[places])
+
+    @cached_property
+    def _base_of_rows(self) -> Integers:
+        return np.where(self.codes < 0, -1, self.base[self.codes])
+
+    def event(self, j: int) -> NDArray[np.bool_]:
+        """Return the rows of a domain on which y is not 0."""
+        return np.asarray((self.codes == j) & (self.values != 0.0))
+
+    def inside(self, j: int) -> NDArray[np.bool_]:
+        """Return the rows of the base of a domain."""
+        return np.asarray(self._base_of_rows == self.base[j])
 
     def against(self, places: Integers, functions: Floats) -> Floats:
         """Return sum_i c_i r_i h_i x_i, of shape (d, m)."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vardi._inputs.dependence import Dependence
 from vardi._rows.contract import Coordinates, Evenness, Means
-from vardi._rows.dependent import strata_of
+from vardi._rows.dependent import DependentRows, strata_of
 from vardi._rows.variance import ALIKE, KINDS, Spread
 from vardi._types import Floats, Integers
 
@@ -153,6 +153,11 @@ class WeightedRows:
             return None
         events, rows = float(self.counts @ holds), float(self.counts @ base)
         return events, rows - events, self.evenness_of(base)
+
+    @property
+    def in_clusters(self) -> bool:
+        """Whether rows lie in clusters."""
+        return isinstance(self.strata, DependentRows) and self.strata.dependence.clusters is not None
 
     def evenness_of(self, rows: NDArray[np.bool_]) -> Evenness:
         """Return how evenly the weights are spread over some rows, or clusters of them."""

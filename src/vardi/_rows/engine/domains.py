@@ -67,7 +67,7 @@ class EngineDomains:
     @cached_property
     def sums(self) -> DomainSums:
         """What means and laws are made of, by one query for each part."""
-        names = ("rows", "mass", "total", "squares", "events", "strays")
+        names = ("rows", "mass", "total", "squares", "events", "event_squares", "strays")
         found = {name: np.zeros(len(self.keys)) for name in (*names, "largest", "endless")}
         low, high = np.full(len(self.keys), np.inf), np.full(len(self.keys), -np.inf)
         for part in self.at.parts:
@@ -78,6 +78,7 @@ class EngineDomains:
                 "total": part.times_count(r * y).sum(),
                 "squares": part.times_count(r * r).sum(),
                 "events": part.times_count((y != 0.0).cast(nw.Float64)).sum(),
+                "event_squares": part.times_count((y != 0.0).cast(nw.Float64) * r * r).sum(),
                 "strays": (y * (1.0 - y)).abs().sum(),
                 "endless": is_endless(y).sum(),
                 "largest": r.max(),
@@ -97,6 +98,15 @@ class EngineDomains:
     def functions(self, places: Integers) -> list[EngineFunction]:
         """Return h of some domains."""
         return [self._function(int(j)) for j in places]
+
+    def event(self, j: int) -> EngineFunction:
+        """Return where y is not 0 in a domain, of a y that is 0 or 1."""
+        return EngineFunction(lambda part: zero_elsewhere(is_in(self.by.columns, self.keys[j]), self.function(part)))
+
+    def inside(self, j: int) -> EngineFunction:
+        """Return the rows of the base of a domain."""
+        columns = self.by.columns[: self.of_base]
+        return EngineFunction(lambda part: zero_elsewhere(is_in(columns, self.keys[j]), nw.lit(1.0)))
 
     def against(self, places: Integers, functions: Sequence[EngineFunction]) -> Floats:
         """Return sum_i c_i r_i h_i x_i, of shape (d, m)."""

@@ -88,6 +88,11 @@ class EngineMoments:
         """How evenly the weights are spread over all rows, or clusters of them."""
         return self.evenness_of(ONE)
 
+    @property
+    def in_clusters(self) -> bool:
+        """Whether rows lie in clusters."""
+        return self.dependence is not None and self.dependence.clusters is not None
+
     def evenness_of(self, holds: EngineFunction) -> Evenness:
         """Return how evenly the weights are spread over some rows, or clusters of them."""
         if self.dependence is not None and self.dependence.clusters:
