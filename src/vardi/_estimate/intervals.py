@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -136,8 +137,8 @@ class Share:
     ) -> Share:
         """Return the law of a share with (events, others); what weights say is asked for only where one is few.
 
-        ``base`` gives the weights of the rows that it is a share of, where these are not all. Of a share that no row has,
-        or all have, nothing tells how heavy a row would be that is not so: it is taken to weigh no more than the
+        ``base`` gives the weights of the rows that it is a share of, where these are not all. Of a share that no row
+        has, or all have, nothing tells how heavy a row would be that is not so: it is taken to weigh no more than the
         heaviest.
         """
         events, others = counts
