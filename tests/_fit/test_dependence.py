@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from numpy.testing import assert_allclose
 from scipy.signal import lfilter
@@ -189,6 +190,32 @@ def test_a_study_declares_it(tmp_path):
     for engine in ("memory", "polars", "duckdb"):
         path.write_text(f'engine = "{engine}"\n{text}')
         assert_allclose(vardi.study.read(path).fit().expectation("x").stderr, expected, rtol=1e-8)
+
+
+def test_a_study_in_an_engine_has_parameters(tmp_path):
+    for name, frame in schools().items():
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    path = tmp_path / "study.toml"
+    text = '[sources.a]\ndata = "a.csv"\nbias = 1\n[sources.b]\ndata = "b.csv"\nbias = "exponential_tilt(x)"\n'
+    found = {}
+    for engine in ("memory", "polars", "duckdb"):
+        path.write_text(f'engine = "{engine}"\n{text}')
+        found[engine] = vardi.study.read(path).fit().parameters["b"]["x"]
+    for engine in ("polars", "duckdb"):
+        assert_allclose(found[engine].value, found["memory"].value, rtol=1e-8)
+        assert_allclose(found[engine].stderr, found["memory"].stderr, rtol=1e-8)
+
+
+def test_clusters_where_known_values_join_what_overlap_does_not(tmp_path):
+    samples = schools()
+    split = {"a": samples["a"].query("x <= 0"), "b": samples["b"].query("x > 0")}
+    options = {"known": {"x > 0": 0.5}, "clusters": "district"}
+    memory = vardi.debias(split, {"a": "x <= 0", "b": "x > 0"}, **options)
+    lazy = vardi.debias(
+        {name: pl.from_pandas(frame).lazy() for name, frame in split.items()}, {"a": "x <= 0", "b": "x > 0"}, **options
+    )
+    assert_allclose(lazy.expectation("y").stderr, memory.expectation("y").stderr, rtol=1e-8)
+    assert lazy.known.lines[0].stderr == memory.known.lines[0].stderr == 0
 
 
 @pytest.mark.parametrize(

@@ -375,10 +375,6 @@ def test_all_problems_are_said_at_once_with_line_and_suggestion(folder):
         (AGENCY.replace('"MEDV <= 22"', "0"), "line 3: The bias of 'agency' is 0 everywhere."),
         (AGENCY.replace("MEDV <= 22", "2 - 3"), "line 3: The bias of 'agency' is -1 everywhere."),
         ("known = 3\n" + AGENCY, "known is a table"),
-        (
-            'engine = "duckdb"\n' + AGENCY.replace("MEDV <= 22", "power(MEDV)"),
-            "has parameters, which need rows in memory",
-        ),
         (AGENCY.replace("MEDV <= 22", "power(MEDVV)"), "reads column 'MEDVV', which no file has. Did you mean 'MEDV'?"),
         (
             'variables = ["power(MEDV)"]\n' + AGENCY,

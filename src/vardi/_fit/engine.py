@@ -31,6 +31,7 @@ from vardi._rows.engine.domains import EngineDomains, domains_of, is_in, missing
 from vardi._rows.engine.draw import drawn_rows
 from vardi._rows.engine.functions import ONE, ZERO, EngineFunction, compiled_functions
 from vardi._rows.engine.groups import GroupSums, sums_in_groups
+from vardi._rows.engine.joint import EngineRows
 from vardi._rows.engine.labels import EngineLabels
 from vardi._rows.engine.model import EngineKnown, EngineModel
 from vardi._rows.engine.moments import EngineMoments, is_endless
@@ -276,8 +277,19 @@ class InEngine(Held):
         if self.summed_in_memory:
             measure = WeightedRows(joint, v, weights, joint.source, joint.counts, self.dependence)
         else:
-            measure = EngineMoments(self.model if at.known else self._without_known, v)
+            measure = EngineMoments(self._model_of(joint), v)
         return Tangent(measure, At.of(joint, v, held_of(joint)).jacobian, hessian)
+
+    def _model_of(self, joint: Any) -> EngineModel:
+        """Return the frames with what is known in some rows to solve: nothing, all, or the masses of groups."""
+        if not self.collapsed:
+            return joint.model
+        if not joint.coordinates.known:
+            return self._without_known
+        means, groups = joint.known.means, self.groups
+        assert groups is not None
+        masses = np.concatenate([[1.0 - means.sum()], means])
+        return EngineRows(self.model, lambda: self.joint).with_masses_of(groups, masses).model
 
     def known_at(self, tangent: Tangent, joint: Any, v: Floats) -> tuple[Any, Floats]:
         """Return the known functions at a point, and what this moves of them, for ``tangent_of``."""

@@ -43,7 +43,7 @@ def fit(
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help=WEIGHTS_HELP)] = None,
     report: Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write a report, .html.")] = None,
     with_data: Annotated[bool, typer.Option("--with-data", help="All columns of the data beside the weights.")] = False,
-    replicates: Annotated[int, typer.Option("--replicates", min=2, metavar="N", help=REPLICATES_HELP)] = 0,
+    replicates: Annotated[int | None, typer.Option("--replicates", min=2, metavar="N", help=REPLICATES_HELP)] = None,
     kind: Annotated[Kind, typer.Option("--kind", help=KIND_HELP)] = "bayesian",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the replicates.")] = 0,
     force: Force = False,
