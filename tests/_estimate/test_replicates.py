@@ -110,7 +110,7 @@ def test_one_step_is_a_refit_but_for_what_is_of_second_order(samples, part, monk
     """Half as far, a quarter as wrong."""
     fit = fitted(samples, part)
     held = fit.held
-    rows = _MemoryRows(held, "bayesian", 2, 0, None, None)
+    rows = _MemoryRows(held, "bayesian", 2, 0, None)
     monkeypatch.setattr(rows.steps, "_known", lambda chunk: np.zeros((len(chunk), rows.steps.coordinates.uncertain)))
     drawn = np.random.default_rng(1).standard_exponential(len(held.source)) - 1.0
     values = held.values("y")
@@ -180,7 +180,7 @@ def test_a_jackknife_leaves_every_row_out_once(samples):
 
 def test_weights_have_mean_1_and_samples_their_sizes(samples):
     fit = fitted(samples)
-    rows = _MemoryRows(fit.held, "rows", 30, 0, None, None)
+    rows = _MemoryRows(fit.held, "rows", 30, 0, None)
     times = rows._times(range(30))
     assert_allclose([times[:300].sum(axis=0), times[300:].sum(axis=0)], [[300.0] * 30, [500.0] * 30])
     assert_allclose(np.asarray(fit.replicate_weights(30, kind="rows")).mean(axis=0), 1.0)
