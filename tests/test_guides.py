@@ -57,7 +57,7 @@ def test_strata_with_rates_of_their_own_have_the_textbooks_error():
 
 
 def test_schools_drawn_in_two_stages_are_linearised_as_in_the_textbooks():
-    """Districts within levels of size, then schools: totals of w (y - mean) by district vary about those of the stratum."""
+    """Districts within levels of size, then schools: totals of w (y - mean) by district vary within the level."""
     schools = read("apipop.csv", usecols=["cds", "dnum", "api00", "enroll"]).dropna().reset_index(drop=True)
     districts = schools.groupby("dnum").size().rename("schools").reset_index()
     districts["level"] = pd.cut(districts["schools"], [0, 3, 12, 10_000], labels=False)
@@ -190,9 +190,7 @@ def test_errors_of_the_cohort_itself_leave_out_its_cases(cohort):
     assert within(share, cohort["unfavourable"].mean())
     whole = inference(vardi.debias({"cohort": cohort}, {"cohort": 1}), MODEL, ["unfavourable", "late", "years"], "rel")
     found = inference(fit, MODEL, ["unfavourable", "late", "years"], "rel")
-    wider = inference(
-        vardi.debias(parts, conditions, known=known), MODEL, ["unfavourable", "late", "years"], "rel"
-    )
+    wider = inference(vardi.debias(parts, conditions, known=known), MODEL, ["unfavourable", "late", "years"], "rel")
     for name in whole.names:
         assert within(found[name], whole[name].value, level=0.99)
         assert found[name].stderr < wider[name].stderr

@@ -21,7 +21,8 @@ def summary(found, truth):
 
 
 def shown(name, numbers):
-    print(f"{name:<24} mean {numbers[0]:7.2f}  error {numbers[1]:5.2f}  spread {numbers[2]:5.2f}  covers {numbers[3]:.3f}")
+    mean, error, spread, covers = numbers
+    print(f"{name:<24} mean {mean:7.2f}  error {error:5.2f}  spread {spread:5.2f}  covers {covers:.3f}")
     return numbers
 
 
@@ -56,7 +57,7 @@ def test_a_survey_in_two_stages():
     assert table["nothing"][3] < 0.01
     assert abs(table["all"][0] - truth) < 3 * table["all"][2] / 20
     assert table["bias"][3] < 0.9
-    for name in ("strata", "all"):  # of the districts of a region 30 in 150 to 600 are drawn, which makes errors too large
+    for name in ("strata", "all"):  # errors are too large by what a fifth of the districts at most, 30 in 150, leaves
         assert 0.95 - 3 * 0.011 < table[name][3] < 0.99
         assert 1.0 - 3 / np.sqrt(800) < table[name][1] / table[name][2] < 1.0 / np.sqrt(0.8) + 3 / np.sqrt(800)
 

@@ -5,10 +5,10 @@ With :math:`c_i = m_i (\phi_i - \bar\phi_k) / n`, centred within samples, the su
 .. math:: V = \sum_b \frac{G_b}{G_b - 1} \sum_{c \in b} \Bigl(\sum_{i \in c} \sqrt{1 - f_k}\,c_i - t_b\Bigr)^2,
 
 where b are samples or strata, those joined into one that some cluster spans, :math:`G_b` counts the clusters there and
-:math:`f_k` is the share of a finite population that sample k drew. Of a stratum :math:`t_b` is the mean of these sums, as
-it is drawn by clusters: how many rows they bring varies, and with them the part of the stratum. Of a sample it is 0, since
-no estimate hangs on how many rows a sample has. Rows of a series follow one another: their
-autocorrelation takes the place of clusters, see :mod:`vardi._rows.series`.
+:math:`f_k` is the share of a finite population that sample k drew. Of a stratum :math:`t_b` is the mean of these sums,
+since it is drawn by clusters: how many rows they bring varies, and with it the part of the stratum. Of a sample it is
+0, since no estimate hangs on how many rows a sample has. Rows of a series follow one another: their autocorrelation
+takes the place of clusters, see :mod:`vardi._rows.series`.
 """
 
 from __future__ import annotations
