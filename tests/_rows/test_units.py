@@ -111,6 +111,48 @@ def test_clusters_within_strata(data):
     assert_allclose(fit.expectation("x").stderr ** 2, expected, rtol=1e-12)
 
 
+def by_strata(rng, strata=(0.0, 10.0), clusters=40):
+    """Return clusters of 1 to 19 rows, so many of each stratum, whose means lie far apart."""
+    size = rng.integers(1, 20, (len(strata), clusters))
+    cluster = np.repeat(np.arange(size.size), size.ravel())
+    stratum = cluster // clusters
+    y = np.array(strata)[stratum] + rng.normal(size=size.size)[cluster] + rng.normal(size=len(cluster))
+    return y, stratum, cluster
+
+
+def test_clusters_of_a_stratum_vary_in_how_many_rows_they_bring():
+    """Cluster totals vary about their mean in the stratum (Cochran, 11.9), not rows about theirs: sizes vary too."""
+    y, strata, clusters = by_strata(np.random.default_rng(0))
+    fit = vardi.debias({"b": y}, {"b": 1}, strata=strata, clusters=clusters)
+    found = fit.expectation("x")
+    expected = 0.0
+    for h in (0, 1):
+        own = sums_by(clusters[strata == h], (y[strata == h] - y.mean()) / len(y))
+        expected += 40 / 39 * ((own - own.mean()) ** 2).sum()
+    assert_allclose(found.stderr**2, expected, rtol=1e-12)
+    for kind in ("bayesian", "rows"):  # 1,000 draws tell an error to 2%, and 40 clusters differ by as much again
+        assert_allclose(fit.bootstrap("x", n=1000, seed=0, kind=kind).stderr, found.stderr, rtol=0.12)
+        made = np.asarray(fit.replicate_weights(1000, kind=kind))
+        means = y @ made / made.sum(axis=0)
+        assert_allclose(np.sqrt(((means - found.value) ** 2).mean()), found.stderr, rtol=0.12)
+
+
+@pytest.mark.long
+def test_the_error_of_clusters_within_strata_is_their_spread():
+    rng, found = np.random.default_rng(1), []
+    for _ in range(300):
+        y, strata, clusters = by_strata(rng)
+        mean = vardi.debias({"b": y}, {"b": 1}, strata=strata, clusters=clusters).expectation("x")
+        found.append((mean.value, mean.stderr))
+    values, errors = np.array(found).T
+    assert_allclose(errors.mean(), values.std(), rtol=3 / np.sqrt(600))  # three errors of a spread of 300 values
+
+
+def test_rows_that_stand_for_several_are_not_taken_for_one_in_a_stratum(data):
+    with pytest.raises(vardi.MismatchError, match="strata= and counts= were given without clusters="):
+        vardi.debias({"a": data["a"]}, {"a": 1}, strata=np.arange(90) % 2, counts=np.full(90, 2))
+
+
 def test_a_stratum_with_one_row_varies_about_its_sample(data):
     x = data["a"]
     strata = np.r_[0, np.ones(89, int)]

@@ -146,9 +146,13 @@ class _MemoryRows:
         whole = clusters is None and len(self.source) > 1 and bool((sizes <= 1).all())
         self.stratum = np.zeros_like(self.source) if whole else self.source
         self.sizes = np.array([sizes.sum()]) if whole else sizes
+        self.kept = self.counts  # of what each replicate has as much as there is: rows
         if given is not None and given.strata is not None:
             self.stratum = np.unique(given.strata, return_inverse=True)[1]
-            self.sizes = np.bincount(self.stratum, self.counts).astype(np.float64)
+            if clusters is not None:  # a stratum keeps its clusters, whatever rows they bring
+                place = np.unique(clusters, return_inverse=True)[1]
+                self.kept = (1.0 / np.bincount(place))[place]
+            self.sizes = np.bincount(self.stratum, self.kept).astype(np.float64)
         self.halves = _halves(held, seed, identity) if clusters is None else hashed_numbers(clusters, seed, 0)
         self.shared = self.counts if clusters is None else None  # rows that stand for several have multipliers of each
         units = self.sizes if clusters is None else _units(clusters, self.stratum, len(self.sizes))
@@ -175,8 +179,8 @@ class _MemoryRows:
     def _times(self, replicates: range) -> Floats:
         """Return how often each row counts; a sample without units in a replicate has all of them there."""
         times = self.law.of_rows(self.halves, self.stratum, replicates, self.shared)
-        counted = times if self.counts is None else times * self.counts[:, None]
-        sums = _summed(counted, self.stratum, len(self.sizes))
+        kept = times if self.kept is None else times * self.kept[:, None]
+        sums = _summed(kept, self.stratum, len(self.sizes))
         for stratum, place in np.argwhere((sums == 0) & (self.sizes > 0)[:, None]):
             times[self.stratum == stratum, place] = 1.0
             sums[stratum, place] = self.sizes[stratum]

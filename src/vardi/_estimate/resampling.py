@@ -45,7 +45,7 @@ class Plan:
     parts : ndarray of int, optional
         How many groups stand one after the other and are drawn on their own; by default those of a sample.
     cells : ndarray of int, optional
-        The stratum of each row, which keeps its rows in every draw.
+        The stratum of each row, which keeps its units in every draw.
     remaining : ndarray, optional
         The share of a finite population that each sample left, by which draws are spread less.
     """
@@ -106,11 +106,11 @@ class Plan:
         return spread if self.groups is None or self.row_counts is None else spread * self.row_counts
 
     def _settle(self, drawn: Floats) -> None:
-        """Give each stratum its rows, and bring draws of finite populations nearer to what is there, in place."""
+        """Give each stratum its units, and bring draws of finite populations nearer to what is there, in place."""
         assert self.cells is not None
         usual = np.ones(len(drawn)) if self.unit_counts is None else self.unit_counts
-        rows = usual if self.row_counts is None else self.row_counts
-        there, got = np.bincount(self.cells, rows), np.bincount(self.cells, drawn * rows / usual)
+        units = usual if self.groups is None else (1.0 / np.bincount(self.groups))[self.groups]
+        there, got = np.bincount(self.cells, units), np.bincount(self.cells, drawn * units / usual)
         drawn *= (there / np.maximum(got, np.finfo(float).tiny))[self.cells]
         drawn[:] = usual + (drawn - usual) * self.spread_of[self.cells]
 

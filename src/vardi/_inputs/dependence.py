@@ -123,6 +123,14 @@ def refuse_together(named: Mapping[str, str], *, counted: bool) -> None:
             expected=("series",),
             got=("series", "counts"),
         )
+    if "strata" in named and "clusters" not in named and counted:
+        raise MismatchError(
+            "strata= and counts= were given without clusters=, but deviations within a stratum are taken row by row, "
+            "so a row that stands for several would count as one. Give each row on its own, or name the clusters that "
+            "were drawn.",
+            expected=("strata",),
+            got=("strata", "counts"),
+        )
 
 
 def labels_of(pool: Pool, given: Any, what: str) -> NDArray[Any]:

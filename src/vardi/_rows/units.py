@@ -1,13 +1,14 @@
 r"""Rows that depend on one another: units of them, whose sums of influence values vary independently.
 
-With :math:`c_i = m_i (\phi_i - \bar\phi_h) / n`, centred within samples (or the strata h of a sample), the sums over
-clusters c are squared:
+With :math:`c_i = m_i (\phi_i - \bar\phi_k) / n`, centred within samples, the sums over clusters c are squared:
 
-.. math:: V = \sum_b \frac{G_b}{G_b - 1} \sum_{c \in b} \Bigl(\sum_{i \in c} \sqrt{1 - f_k}\,c_i\Bigr)^2,
+.. math:: V = \sum_b \frac{G_b}{G_b - 1} \sum_{c \in b} \Bigl(\sum_{i \in c} \sqrt{1 - f_k}\,c_i - t_b\Bigr)^2,
 
 where b are samples or strata, those joined into one that some cluster spans, :math:`G_b` counts the clusters there and
-:math:`f_k` is the share of a finite population that sample k drew. Rows of a series follow one another: their
-autocorrelation takes the place of clusters, see :mod:`vardi._rows.series`.
+:math:`f_k` is the share of a finite population that sample k drew. Of a stratum :math:`t_b` is the mean of these sums,
+since it is drawn by clusters: how many rows they bring varies, and with it the part of the stratum. Of a sample it is
+0, since no estimate hangs on how many rows a sample has. Rows of a series follow one another: their autocorrelation
+takes the place of clusters, see :mod:`vardi._rows.series`.
 """
 
 from __future__ import annotations
@@ -65,14 +66,15 @@ class Units:
         return tail_of(sizes, np.ones(len(sizes)))
 
     def _centred(self, sums: Floats) -> Floats:
-        """Return sums of deviations from the means of strata; of a stratum with one unit from that of its sample."""
-        cells, samples = self._cells, membership(self.sample, len(self.remaining), None)
+        """Return sums of deviations from the means of samples, less their means over the units of a stratum."""
+        samples = membership(self.sample, len(self.remaining), None)
         rows = np.maximum(samples @ self.rows, 1.0)
         means = np.where((rows < 2.0)[:, None], 0.0, samples @ sums / rows[:, None])[self.sample]
-        if len(self._sample_of_cell) > len(np.unique(self.sample)):
-            own = (cells @ sums / np.maximum(cells @ self.rows, 1.0)[:, None])[self.cell]
-            means = np.where(self._lonely[self.cell][:, None], means, own)
-        return np.asarray(sums - means * self.rows[:, None])
+        deviations = np.asarray(sums - means * self.rows[:, None])
+        if len(self._sample_of_cell) == len(np.unique(self.sample)):
+            return deviations
+        own = (self._cells @ deviations / np.maximum(np.bincount(self.cell), 1)[:, None])[self.cell]
+        return np.where(self._lonely[self.cell][:, None], deviations, deviations - own)
 
     def _of_clusters(self, deviations: Floats) -> Spread:
         totals = self._by_unit @ deviations
