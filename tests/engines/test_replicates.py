@@ -9,7 +9,6 @@ import pytest
 from numpy.testing import assert_allclose
 
 import vardi
-from vardi._estimate.replicates import replicate_weights
 from vardi._inputs.engine import part
 from vardi._rows.engine import replicates
 
@@ -55,32 +54,31 @@ def test_one_frame_with_labels(rows, kind):
     assert_allclose(weights(made.pl().sort("id")), by_id[rows["id"].arg_sort().to_numpy()], rtol=1e-8)
 
 
+@pytest.mark.filterwarnings("ignore:.* has [0-9]+ clusters")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("counted", [False, True])
 def test_clusters_count_whole(rows, kind, counted):
     rows = rows.with_columns(n=pl.col("id").abs() % 3) if counted else rows
     options = {"source": "s", **({"counts": "n"} if counted else {})}
-    memory, lazy = (vardi.debias(one, BIASES, **options) for one in (rows, rows.lazy()))
-    codes = rows["cluster"].to_numpy()
-    codes = codes if memory.held.kept is None else codes[memory.held.kept]
-    expected = replicate_weights(memory.held, 5, kind, 0, clusters=codes)
-    found = replicate_weights(lazy.held, 5, kind, 0, clusters="cluster").collect()
+    memory, lazy = (vardi.debias(one, BIASES, clusters="cluster", **options) for one in (rows, rows.lazy()))
+    expected = memory.replicate_weights(5, 0, kind=kind)
+    found = lazy.replicate_weights(5, 0, kind=kind).collect()
     belongs = (rows["n"] > 0).to_numpy() if counted else slice(None)
     assert_allclose(weights(found)[belongs], expected.to_numpy()[belongs], rtol=1e-8)
 
 
+@pytest.mark.filterwarnings("ignore:.* has [0-9]+ clusters")
 def test_clusters_that_are_texts_are_numbered_in_one_frame_and_refused_in_several(rows):
     named = rows.with_columns(c=pl.format("c{}", pl.col("cluster") + 1000))
-    fit = vardi.debias(named.lazy(), BIASES, source="s")
-    found = replicate_weights(fit.held, 3, "bayesian", 0, clusters="c").collect()
+    found = vardi.debias(named.lazy(), BIASES, source="s", clusters="c").replicate_weights(3, 0).collect()
     ratios = found.with_columns(pl.col("replicate_1") / pl.col("replicate_2")).group_by("c").len()
     assert len(ratios) == named["c"].n_unique()
     codes = np.unique(named["c"].to_numpy(), return_inverse=True)[1]
-    memory = vardi.debias(named, BIASES, source="s")
-    assert_allclose(weights(found), replicate_weights(memory.held, 3, "bayesian", 0, clusters=codes), rtol=1e-8)
+    memory = vardi.debias(named, BIASES, source="s", clusters=codes)
+    assert_allclose(weights(found), memory.replicate_weights(3, 0), rtol=1e-8)
     apart = {name: named.filter(s=name).lazy() for name in BIASES}
     with pytest.raises(vardi.NeedsRowsError, match="clusters in several frames that are no whole numbers"):
-        replicate_weights(vardi.debias(apart, BIASES).held, 3, clusters="c")
+        vardi.debias(apart, BIASES, clusters="c").replicate_weights(3)
 
 
 def test_a_few_queries_ask_for_many_replicates_and_nothing_is_collected(rows, monkeypatch):
