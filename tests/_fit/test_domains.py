@@ -270,9 +270,6 @@ def test_what_tells_no_domains_apart_is_refused(samples, place):
         fit.proportions("no")
     with pytest.raises(vardi.MismatchError, match="No column 'no'"):
         fit.cdf("y", by=["region", "no"])
-    half = {"plain": samples["plain"], "seen": samples["seen"].drop(columns="region")}
-    with pytest.raises(vardi.MismatchError, match="^No column 'region' in every sample"):
-        vardi.debias(PLACES[place](half), BIASES).expectation("y", by="region")
     mixed = {"plain": samples["plain"], "seen": samples["seen"].assign(year="2020")}
     with pytest.raises(vardi.MismatchError, match="^'year' is .*in 'plain' and .*in 'seen'.*Convert it to one kind"):
         vardi.debias(PLACES[place](mixed), BIASES).expectation("y", by="year")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
 from typing import Any, Generic, Protocol, TypeVar
@@ -183,6 +183,8 @@ class Found:
         Nominal coverage of these.
     influence : callable
         Returns the influence on the estimates at some places.
+    among : tuple of str
+        The samples whose rows they are made from, where not all.
     """
 
     values: Floats
@@ -190,6 +192,7 @@ class Found:
     laws: list[Law]
     level: float
     influence: Callable[[Integers], Influence]
+    among: tuple[str, ...] = ()
 
     def plain(self, j: int) -> Estimate:
         """Return an estimate without the influence of each row on it."""
@@ -197,13 +200,13 @@ class Found:
 
     def estimate(self, j: int) -> Estimate:
         """Return an estimate."""
-        influence = self.influence(np.array([j]))
-        return Estimate(float(self.values[j]), float(self.stderr[j]), self.level, influence=influence, law=self.laws[j])
+        return replace(self.plain(j), influence=self.influence(np.array([j])), among=self.among)
 
     def joint(self) -> Estimates:
         """Return all of them with their covariance."""
         influence = self.influence(np.arange(len(self.values)))
-        return estimates_with(self.values, influence, influence.covariance(), self.stderr, self.laws, self.level)
+        covariance = influence.covariance()
+        return estimates_with(self.values, influence, covariance, self.stderr, self.laws, self.level, self.among)
 
 
 def found_in_domains(
@@ -228,7 +231,7 @@ def found_in_domains(
     def influence(places: Integers, functions: Any = None) -> Influence:
         functions = domains.functions(places) if functions is None else functions
         b = tangent.jacobian.solve(domains.against(places, functions))
-        own = Influence(tangent.measure, tangent.measure.influence(functions, np.zeros(len(places)), b), b)
+        own = tangent.moved_by(functions, np.zeros(len(places)), b)
         if not isinstance(factor, Estimate):
             return own if factor is None else own @ (times * np.eye(len(places)))
         assert factor.influence is not None
@@ -248,7 +251,7 @@ def found_in_domains(
         for j, student, error, is_fixed in zip(places.tolist(), students, spread.stderr.tolist(), fixed, strict=True):
             law, stderr[j] = _law(sums, j, student, error, factor, is_fixed=bool(is_fixed))
             laws.append(law)
-    return Found(sums.mean * times, stderr, laws, level, influence)
+    return Found(sums.mean * times, stderr, laws, level, influence, tangent.measure.recorded_by)
 
 
 def _law(

@@ -147,6 +147,9 @@ class InEngine(Held):
 
     values = functions
 
+    def recorded_by(self, asked: Any, columns: Any = ()) -> None:
+        """Tell that all samples are asked."""
+
     def is_declared(self, text: str) -> bool:
         """Tell whether a text reads no column, so that it is its own mean."""
         return not bias_of(text, self.pool.parts[0].schema).columns

@@ -55,12 +55,19 @@ class TiltedRows:
         The log normalisers.
     """
 
+    recorded_by: tuple[str, ...] = ()
+
     def __init__(self, rows: Dense, measure: WeightedRows, log_omegas: Floats) -> None:
         self.sizes, self.n = measure.sizes, measure.n
         self.coordinates: Coordinates = measure.coordinates
         self._factors = factors_of(self.sizes) * measure.strata.remaining / self.n**2
         x, q = measure.rows.beside(measure.v)
         self._products = self._summed(rows, measure.row_weights, log_omegas, np.column_stack([q, x]))
+
+    @property
+    def whole(self) -> TiltedRows:
+        """The rows of all samples: these."""
+        return self
 
     def _summed(self, rows: Dense, r: Floats, log_omegas: Floats, more: Floats) -> Products:
         """Go through the rows once."""
