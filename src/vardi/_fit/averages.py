@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from vardi._estimate.cdf import DebiasedCdf
 from vardi._estimate.domains import ByDomain, Domains, found_in_domains
 from vardi._estimate.estimates import Estimate, Estimates
 from vardi._estimate.reliability import warn_of_doubt
+from vardi._fit.capabilities import refusal
 from vardi._fit.weighted import Weighted
 from vardi._inputs.domains import By
 from vardi._inputs.frames.functions import is_function, name_of
@@ -19,6 +20,9 @@ from vardi._inputs.pool import Name
 from vardi.errors import KnownOfAllWarning, MismatchError, suggest
 from vardi.errors._texts import show
 from vardi.errors._warn import warn
+
+if TYPE_CHECKING:
+    from vardi._fit.assisted import Assisted
 
 
 class Averages(Weighted):
@@ -48,12 +52,15 @@ class Averages(Weighted):
         >>> web = pd.DataFrame({"age": 20 + 60 * rng.beta(1, 2, 900)})  # the younger, the likelier; did not ask
         >>> fit = vardi.debias({"panel": panel, "web": web}, {"panel": 1, "web": "80 - age"})
         >>> print(fit.expectation("spent"))
-        98.8 ± 2.0 (95%: 94.9 to 102.6; from 'panel')
+        104.9 ± 2.1 (95%: 100.7 to 109.1; from 'panel')
         >>> fit.among("panel").weights.groupby(np.repeat(["panel", "web"], [300, 900])).mean()
         panel    4.0
         web      0.0
         Name: weight, dtype: float64
         """
+        return self._of_states(self._places(samples))
+
+    def _places(self, samples: Name | Sequence[Name]) -> tuple[int, ...]:
         names = [samples] if isinstance(samples, str) or not isinstance(samples, Sequence) else list(samples)
         there = [name for name, size in self.sizes.items() if size > 0]
         unknown = [name for name in names if name not in there]
@@ -66,13 +73,13 @@ class Averages(Weighted):
                 expected=there,
                 got=names,
             )
-        return self._of_states(tuple(k for k, name in enumerate(self.names) if name in names))
+        return tuple(k for k, name in enumerate(self.names) if name in names)
 
-    def _of_states(self, states: tuple[int, ...]) -> Averages:
+    def _of_states(self, states: tuple[int, ...], *, told: bool = True) -> Averages:
         if len(states) == int((self.held.rows.sizes > 0).sum()):
             return self
         fit = Averages(self.held.among(states))
-        if self.held.tangent.measure.coordinates.known:
+        if told and self.held.tangent.measure.coordinates.known:
             names = show([self.names[k] for k in states])
             said = (
                 f"The weights of {names} alone do not meet the known values: those of all samples do. For a mean that "
@@ -81,11 +88,13 @@ class Averages(Weighted):
             warn(KnownOfAllWarning(said))
         return fit
 
-    def _asked(self, among: Name | Sequence[Name] | None, values: Sequence[Any], by: By | None = None) -> Averages:
-        """Return the rows of the samples that are chosen, and have recorded what is asked."""
-        fit = self if among is None else self.among(among)
+    def _asked(
+        self, among: Name | Sequence[Name] | None, values: Sequence[Any], by: By | None = None, *, alone: bool = True
+    ) -> Averages:
+        """Return the rows of the samples that are chosen, and have recorded what is asked of them alone."""
+        fit = self if among is None else self._of_states(self._places(among), told=alone)
         has = fit.held.recorded_by(values, () if by is None or by.labels is not None else by.columns)
-        return fit if has is None else fit._of_states(has)
+        return fit if has is None else fit._of_states(has, told=alone)
 
     @overload
     def expectation(
@@ -159,10 +168,31 @@ class Averages(Weighted):
         25.8 ± 1.2 (95%: 23.4 to 28.2)
         """
         told = By.of(by)
-        fit = self._asked(among, [values], told)
+        model = self._model(assisted_by, columns)
+        fit = self._asked(among, [values], told, alone=model is None)
         if by is not None:
-            return fit._in_domains(values, told, "mean", level)
-        return fit._means(fit.held.functions(values), [values], level)[0]
+            return fit._in_domains(values, told, "mean", level, model=model)
+        if model is None:
+            return fit._means(fit.held.functions(values), [values], level)[0]
+        found = model.mean(fit.held, values, level)
+        warn_of_doubt(self.names, [f"the mean of {_called(values)!r}"], [found.law])
+        return found
+
+    def _model(self, assisted_by: Any, columns: Sequence[str] | None) -> Assisted | None:
+        """Return what assists a mean, if something does."""
+        if assisted_by is None:
+            if columns is not None:
+                raise MismatchError(
+                    "columns= says what a model sees, and there is none. Give assisted_by=, a regressor or classifier.",
+                    expected=("assisted_by",),
+                    got=("columns",),
+                )
+            return None
+        if not self.held.in_memory or not self.held.pool.frames:
+            raise refusal("assisted means", "blocks" if self.held.in_memory else "engine")
+        from vardi._fit.assisted import Assisted
+
+        return Assisted(self.held, assisted_by, columns)
 
     def expectations(self, matrix: Functions, level: float = 0.95, *, among: Any = None) -> Estimates:
         """Return the means of several functions over the population, with their covariance.
@@ -266,6 +296,8 @@ class Averages(Weighted):
         relative_to: tuple[Function, Size] | None = None,
         by: Domain | None = None,
         among: Name | Sequence[Name] | None = None,
+        assisted_by: Any = None,
+        columns: Sequence[str] | None = None,
     ) -> Estimate | Domains:
         r"""Return the total of something over the population, from its size or from the total of something else.
 
@@ -290,6 +322,8 @@ class Averages(Weighted):
             As for ``expectation``: the total of each domain.
         among : sequence of str, optional
             As for ``expectation``; what the total is relative to is of all samples that have recorded it.
+        assisted_by, columns
+            As for ``expectation``.
 
         Examples
         --------
@@ -319,13 +353,17 @@ class Averages(Weighted):
             if relative_to is None
             else self._known_total(relative_to, level)
         )
-        told = By.of(by)
-        fit = self._asked(among, [values], told)
+        told, model = By.of(by), self._model(assisted_by, columns)
+        fit = self._asked(among, [values], told, alone=model is None)
         if by is not None:
             factor = known if mean is None else known / mean
-            return fit._in_domains(values, told, "total", level, base=0, factor=factor)
-        found = fit._mean(values, level)
-        found = replace((found if mean is None else found / mean) * known, among=found.among)
+            return fit._in_domains(values, told, "total", level, base=0, factor=factor, model=model)
+
+        def total(of: Estimate) -> Estimate:
+            return replace((of if mean is None else of / mean) * known, among=of.among)
+
+        found = fit._mean(values, level) if model is None else model.mean(fit.held, values, level)
+        found = replace(total(found), plain=None if found.plain is None else total(found.plain))
         warn_of_doubt(self.names, [f"the total of {_called(values)!r}"], [found.law])
         return found
 
@@ -372,16 +410,20 @@ class Averages(Weighted):
         base: int | None = None,
         whole: bool = False,
         factor: float | Estimate | None = None,
+        model: Assisted | None = None,
     ) -> Domains:
         """Return numbers of all domains, within bases that so many of the columns, the first ones, tell apart."""
         base = len(by.columns) if base is None else base
         keys, domains = self.held.domains(values, by, base, whole=whole)
         found = found_in_domains(self.held.tangent, domains, level, factor)
+        if model is not None:
+            found = model.in_domains(self.held, values, (by, keys, base), found, factor)
         warn_of_doubt(self.names, [f"the {what} where {by.said(key)}" for key in keys], found.laws)
         told = by.columns if values is not None else by.columns[:base]
         of = _called(values) if values is not None else ", ".join(by.columns[base:])
         within = f" by {', '.join(told)}" if told else ""
         source = f", from {show(found.among)}" if found.among else ""
+        source += "" if model is None else f", assisted by {model.name}"
         return Domains(f"{what} of {of}{within}{source}", by, keys, found)
 
     def _known_total(self, relative_to: Any, level: float) -> tuple[float | Estimate, Estimate]:

@@ -147,6 +147,9 @@ class InEngine(Held):
 
     values = functions
 
+    def among(self, states: tuple[int, ...]) -> InEngine:
+        raise refusal("among", "engine")
+
     def recorded_by(self, asked: Any, columns: Any = ()) -> None:
         """Tell that all samples are asked."""
 

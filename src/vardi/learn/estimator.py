@@ -18,12 +18,12 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_method_params, check_is_fitted
 
 from vardi._estimate.draws import draw
+from vardi._estimate.weight_routing import fit_weighted, request_weights, require_weight_use
 from vardi._inputs.frames import as_frame
 from vardi._inputs.given import Biases, Known, Labels
 from vardi._inputs.old_names import answering_shares
 from vardi.errors import MismatchError
 from vardi.learn.resampler import as_generator
-from vardi.learn.weight_routing import fit_weighted, request_weights, require_weight_use
 from vardi.learn.xy_pool import debias_rows, take
 
 __all__ = ["DebiasedEstimator"]

@@ -22,7 +22,9 @@ from sklearn.utils.metadata_routing import MetadataRequest
 from sklearn.utils.validation import has_fit_parameter
 
 from vardi._estimate.resampling import require_rows
+from vardi._estimate.weight_routing import fit_weighted, require_weight_use
 from vardi._fit.sample import DebiasedSample
+from vardi._inputs.folds import dealt_out
 from vardi._inputs.frames import as_frame
 from vardi._inputs.given import Biases, ByRow, Known, Labels
 from vardi._inputs.old_names import shares_argument
@@ -31,7 +33,6 @@ from vardi._types import Floats, Integers
 from vardi.errors import InvalidBiasError, MismatchError
 from vardi.learn._losses import LOSSES, Loss, as_loss
 from vardi.learn.resampler import as_generator
-from vardi.learn.weight_routing import fit_weighted, require_weight_use
 from vardi.learn.xy_pool import debias_rows, joined, take
 
 
@@ -184,7 +185,7 @@ def _folds(
             raise MismatchError(
                 f"cv is {cv}, and {n} rows can be split into 2 to {n} folds.", expected=(2, n), got=(cv,)
             )
-        fold = _dealt_out(fit, strata, int(cv), rng)
+        fold = dealt_out(fit.held.pool.source, fit.held.dependence, strata, int(cv), rng)
         pairs: Any = ((np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(int(cv)))
     else:
         depends = fit.held.dependence
@@ -209,23 +210,6 @@ def _folds(
             expected=(n,),
             got=(int(held_out.sum()),),
         )
-
-
-def _dealt_out(fit: DebiasedSample, strata: Integers, cv: int, rng: Any) -> Integers:
-    """Return the fold of each row: rows are dealt out within groups, clusters as a whole, series in stretches."""
-    depends, n = fit.held.dependence, len(fit)
-    if depends is not None and depends.order is not None:
-        source = fit.held.pool.source
-        order = np.lexsort((depends.order, source))
-        sizes = np.bincount(source)
-        place = np.empty(n, np.int64)
-        place[order] = np.arange(n) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return np.asarray(place * cv // sizes[source])
-    unit = np.arange(n) if depends is None or depends.clusters is None else depends.clusters
-    _, first, codes = np.unique(unit, return_index=True, return_inverse=True)
-    fold = np.empty(len(first), np.int64)
-    fold[np.lexsort((rng.random(len(first)), strata[first]))] = np.arange(len(first)) % cv
-    return fold[codes]
 
 
 def debiased_scorer(scoring: Any = None, *, fit: DebiasedSample, target: str | None = None) -> DebiasedScorer:
