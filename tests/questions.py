@@ -222,7 +222,6 @@ def among(asked):
     fit, first = asked.fit, next(iter(asked.fit.sizes))
     some = fit.among(first)
     cdf = fit.cdf(asked.y, among=[first])
-    band = cdf.band(draws=50)
     return numbers(
         of_estimate(fit.expectation(asked.y, among=[first])),
         of_estimate(fit.expectation(asked.y, among=[first]) - fit.expectation(asked.y)),
@@ -230,7 +229,6 @@ def among(asked):
         [one.value for one in fit.expectation(asked.y, by=asked.g, among=[first]).values()],
         of_estimates(cdf([2.0, 3.0])),
         of_estimate(cdf.quantile(0.3)),
-        *(band.x, band.value, band.low, band.high),
         _column(some.weights, "weight"),
         some.effective_rows(),
     )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import warnings
 
+import duckdb
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn.linear_model import LinearRegression
 
@@ -232,3 +235,86 @@ def test_coefficients_come_from_the_samples_that_recorded_the_outcome(samples):
     np.testing.assert_allclose(inference(fit, LinearRegression(), ["x"], array).stderr, found.stderr, rtol=1e-8)
     refitted, said = slopes(given, BIASES, lambda one: inference(one, LinearRegression(), ["x"], "y")["x"], ROWS)
     np.testing.assert_allclose(refitted, said, rtol=0.02, atol=1e-6)
+
+
+PLACES = {
+    "polars": lambda frames: {name: pl.from_pandas(frame).lazy() for name, frame in frames.items()},
+    "duckdb": lambda frames: {name: duckdb.from_arrow(pa.table(dict(frame))) for name, frame in frames.items()},
+}
+PARTS = {
+    "known biases": (BIASES, {}),
+    "parameters": ({**BIASES, "web": vardi.exponential_tilt("x")}, {}),
+    "known values": (BIASES, {"known": {"x": (0.0, 0.05)}}),
+    "clusters": (BIASES, {"clusters": "h"}),
+}
+
+
+def answers(fit):
+    """Return everything that is asked of a column that 'panel' and 'web' recorded, as numbers."""
+    cdf = fit.cdf("y")
+    found = [
+        fit.expectation("y"),
+        fit.expectation("y > 1"),
+        fit.expectation("y") - fit.expectation("x"),
+        fit.expectation("y", among=["web"]) - fit.expectation("y"),
+        fit.total("y", size=(1000, 50)),
+        fit.total("y", relative_to=("x + 5", 5000)),
+        *fit.expectation("y", by="g").values(),
+        *fit.total("y", size=1000, by="g").values(),
+        *fit.proportions("g", among=["panel", "web"]).values(),
+        *cdf([0.0, 2.0]),
+        cdf.quantile(0.4),
+        fit.cdf("y", by="g")["low"](0.0),
+    ]
+    few = fit.among(["panel", "web"])
+    weights = few.weigh(pd.DataFrame({"x": [-1.0, 0.5]}))
+    rest = [few.effective_rows(), *few.weight_shares().values(), *weights]
+    return np.array([x for one in found for x in (one.value, one.stderr, *one.interval)] + rest)
+
+
+@pytest.mark.filterwarnings("ignore::vardi.VardiWarning")
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("part", PARTS)
+def test_engines_answer_as_memory_does(samples, place, part):
+    biases, options = PARTS[part]
+    given = without(samples, "survey")
+    memory, engine = vardi.debias(given, biases, **options), vardi.debias(PLACES[place](given), biases, **options)
+    np.testing.assert_allclose(answers(engine), answers(memory), rtol=1e-8, atol=1e-8)
+    assert engine.expectation("y").among == ("panel", "web")
+
+
+@pytest.mark.filterwarnings("ignore::vardi.VardiWarning")
+def test_frames_of_an_engine_that_hold_all_samples(samples):
+    given = {**samples, "survey": samples["survey"].assign(y=np.nan)}
+    pool = pd.concat([frame.assign(s=name) for name, frame in given.items()], ignore_index=True)
+    memory, engine = (
+        vardi.debias(pool, BIASES, source="s"),
+        vardi.debias(pl.from_pandas(pool).lazy(), BIASES, source="s"),
+    )
+    np.testing.assert_allclose(answers(engine), answers(memory), rtol=1e-8, atol=1e-8)
+    weights = engine.among(["panel", "web"]).weights.collect()["weight"]
+    np.testing.assert_allclose(weights, memory.among(["panel", "web"]).weights, rtol=1e-8)
+    band = engine.cdf("y").band(draws=50)
+    grid = memory.cdf("y")(band.x)
+    np.testing.assert_allclose(band.value, grid.values, rtol=1e-8)
+    assert (band.low < band.value).all()
+    assert (band.high > band.value).all()
+
+
+def test_an_engine_says_how_many_rows_are_not_covered(samples):
+    biases = {**BIASES, "panel": "x < 1"}
+    given = without({**samples, "panel": samples["panel"].query("x < 1")}, "survey", "web")
+    fit = vardi.debias(PLACES["polars"](given), biases)
+    beyond = {name: int((samples[name]["x"] >= 1).sum()) for name in ("survey", "web")}
+    said = f"not {beyond['survey']} rows of 'survey', {beyond['web']} rows of 'web'"
+    with pytest.raises(vardi.ImpossibleRowError, match=said):
+        fit.expectation("y")
+
+
+def test_single_missing_rows_of_an_engine_are_refused(samples):
+    gap = without(samples, "web")
+    gap["panel"] = gap["panel"].assign(y=gap["panel"]["y"].where(gap["panel"].index != 7))
+    fit = vardi.debias(PLACES["polars"](gap), BIASES)
+    with pytest.raises(vardi.MissingValuesError) as caught:
+        fit.expectation("y")
+    assert caught.value.columns == {"y": 1}

@@ -129,7 +129,6 @@ NOES = (
     No("tests of parameters", "No bias has parameters.", parts=("none", "known values")),
     No("assisted means", f"A mean that a model assists {IN_ENGINE}", ENGINE),
     No("assisted means", UNNAMED, MATRICES),
-    No("among", f"Asking some samples {IN_ENGINE}", ENGINE),
     No("means of arrays", f"An expectation of values that are not columns {IN_ENGINE}", ENGINE),
     No("bounds", f"bounds() {IN_ENGINE}", ENGINE),
     No("bounds", THEORY, parts=("known values", "parameters", "both")),
