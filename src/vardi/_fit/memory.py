@@ -128,8 +128,8 @@ class InMemory(ColumnsInMemory):
         """Refuse to ask some samples, given the rows of the pool that none of them could have drawn."""
         k = int(self.pool.source[rows[0]])
         first = self.pool.place(int(rows[0]), states[0])
-        others = f"and {number_of_rows(len(rows) - 1)} more" if len(rows) > 1 else "alone"
-        return not_covered([self.names[one] for one in states], f"{first} {others}", str(self.names[k]), rows.tolist())
+        others = f", nor {number_of_rows(len(rows) - 1)} more" if len(rows) > 1 else ""
+        return not_covered([self.names[one] for one in states], f"{first}{others}", str(self.names[k]), rows.tolist())
 
     def tangent_of(self, joint: Joint, v: Floats) -> Tangent:
         """Return the tangent at another point of the same rows."""

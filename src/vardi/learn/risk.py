@@ -33,7 +33,7 @@ from vardi._types import Floats, Integers
 from vardi.errors import InvalidBiasError, MismatchError
 from vardi.learn._losses import LOSSES, Loss, as_loss
 from vardi.learn.resampler import as_generator
-from vardi.learn.xy_pool import debias_rows, joined, take
+from vardi.learn.xy_pool import debias_rows, joined, take, with_targets
 
 
 def debiased_risk(
@@ -63,7 +63,7 @@ def debiased_risk(
     X : array, sparse array or frame
         The rows of all samples.
     y : array, series or frame, optional
-        Their targets.
+        Their targets. Samples without any (all missing) still help the weights of the others, whose risk it is.
     source : array of labels, or str
         The sample of each row, or the column of X that says so, which the estimator does not see.
     biases : mapping from name to bias, or list of biases
@@ -141,8 +141,12 @@ def debiased_risk(
     if source is not None and not isinstance(source, str):
         labels = np.asarray(source)
     folds = list(_folds(fit, X, y, cv, as_generator(random_state), by_class=all(map(is_classifier, estimators))))
-    losses = [_held_out(one, X, y, labels, np.asarray(fit.weights), folds, as_loss(scoring, one)) for one in estimators]
-    estimates = fit.expectations(np.column_stack(losses), level)
+    recorded, places = with_targets(fit, y)
+    if places is not None:
+        folds = [(np.intersect1d(train, places), np.intersect1d(test, places)) for train, test in folds]
+    weights = np.asarray(recorded.weights)
+    losses = [_held_out(one, X, y, labels, weights, folds, as_loss(scoring, one)) for one in estimators]
+    estimates = recorded.expectations(np.column_stack(losses), level)
     return estimates if several else estimates[0]
 
 
@@ -162,7 +166,7 @@ def _held_out(
         model = _fitted(estimator, take(X, train), y_train, weights[train], labels[train])
         total[test] += loss(model, take(X, test), y_test)
         times[test] += 1
-    return total / times
+    return total / np.maximum(times, 1.0)  # rows of samples without targets are never held out
 
 
 def _fitted(estimator: Any, X: Any, y: Any, weights: Floats, labels: Any) -> Any:
