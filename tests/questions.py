@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from scipy import sparse
 from scipy.stats import gamma
+from sklearn.linear_model import LinearRegression
 
 import vardi
 from vardi._fit.prepare import Prepared
@@ -217,6 +218,30 @@ def means(asked):
     return numbers(found.values, found.covariance)
 
 
+def among(asked):
+    fit, first = asked.fit, next(iter(asked.fit.sizes))
+    some = fit.among(first)
+    cdf = fit.cdf(asked.y, among=[first])
+    return numbers(
+        of_estimate(fit.expectation(asked.y, among=[first])),
+        of_estimate(fit.expectation(asked.y, among=[first]) - fit.expectation(asked.y)),
+        of_estimate(fit.total(asked.y, size=(1000, 50), among=[first])),
+        [one.value for one in fit.expectation(asked.y, by=asked.g, among=[first]).values()],
+        of_estimates(cdf([2.0, 3.0])),
+        of_estimate(cdf.quantile(0.3)),
+        _column(some.weights, "weight"),
+        some.effective_rows(),
+    )
+
+
+def assisted_means(asked):
+    model = {"assisted_by": LinearRegression(), "columns": ["x"]}
+    first = next(iter(asked.fit.sizes))
+    mean = asked.fit.expectation(asked.y, among=[first], **model)
+    assert mean.plain is not None
+    return numbers(*map(of_estimate, (mean, mean.plain, asked.fit.total(asked.y, size=10, among=[first], **model))))
+
+
 def means_of_arrays(asked):
     values = np.arange(len(asked.fit), dtype=float)
     return of_estimate(asked.fit.expectation(values))
@@ -390,6 +415,8 @@ def account(asked):
 ANSWERS = {
     "weights": weights,
     "means": means,
+    "among": among,
+    "assisted means": assisted_means,
     "means of arrays": means_of_arrays,
     "totals": totals,
     "domains": domains,

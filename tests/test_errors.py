@@ -797,14 +797,14 @@ def test_a_column_that_a_whole_sample_lacks(holder):
         vardi.MismatchError,
         "Column 'y' is in 'a', but not in 'b', so the pool has no mean of it.",
         "Leave 'b' out of the samples (the bias may stay), and ask the fit of the others",
-        call=lambda: fit.expectation("y > 0"),
+        call=lambda: fit.bootstrap("y > 0", n=3, id="x"),
     )
     fit = vardi.debias({"a": holder(a.assign(y=1.0)), "b": holder(b.assign(y=np.nan))}, {"a": 1, "b": "x > -9"})
     error = refused(
         vardi.MissingValuesError,
         "60 of the values of 'y' are missing or infinite",
         "'b' has none at all, so that a mean over the rest is biased. Leave 'b' out of the samples",
-        call=lambda: fit.expectation("y"),
+        call=lambda: fit.bootstrap("y", n=3, id="x"),
     )
     assert "ratio" not in str(error)
 
@@ -813,7 +813,7 @@ def test_a_label_without_any_value():
     rng = np.random.default_rng(0)
     pool = pd.DataFrame({"x": rng.normal(size=120), "s": np.repeat(["a", "b"], 60), "y": np.repeat([1.0, np.nan], 60)})
     fit = vardi.debias(pool, {"a": 1, "b": 1}, source="s")
-    refused(vardi.MissingValuesError, "'b' has none at all", call=lambda: fit.expectation("y"))
+    refused(vardi.MissingValuesError, "'b' has none at all", call=lambda: fit.bootstrap("y", n=3))
     pool.loc[80, "y"] = 2.0
     fit = vardi.debias(pool, {"a": 1, "b": 1}, source="s")
     refused(vardi.MissingValuesError, "a ratio of two expectations", call=lambda: fit.expectation("y"))

@@ -32,10 +32,10 @@ from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncod
 from sklearn.svm import SVR
 from sklearn.utils.validation import has_fit_parameter
 
+from vardi._estimate.weight_routing import blind_steps, takes_weights
 from vardi.errors import MismatchError, VardiError, VardiWarning, WeightBlindError, WeightBlindWarning
 from vardi.learn.check_weights import WeightUse, check_weight_use, example_rows
 from vardi.learn.estimator import DebiasedEstimator
-from vardi.learn.weight_routing import blind_steps, takes_weights
 
 X = np.random.default_rng(0).gamma(2.0, size=(60, 2))
 Y = X.sum(axis=1)

@@ -19,6 +19,7 @@ _WEIGHTS = FIT + "test_weights_probabilities_and_what_is_counted_from_them"
 _EQUATIONS = FIT + "test_the_equations_hold_written_by_hand"
 _ONE_FIT = FIT + "test_a_matrix_a_frame_and_a_log_matrix_give_one_fit"
 _IDENTIFY = FIT + "test_identify_agrees_with_a_search_by_hand"
+_AMONG = FIT + "test_weights_among_samples_are_those_of_their_biases_alone"
 _DRAWS = FIT + "test_draws_repeat_and_come_from_rows_with_weight"
 _KNOWN = FIT + "test_known_values_are_met_exactly"
 _WINDOWS = FIT + "test_windows_stand_for_their_matrix"
@@ -109,6 +110,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(["DebiasedSample.known", "DebiasedSample.shares"], (_KNOWN,)),
     "DebiasedSample.parameters": (_PARAMETERS,),
     "DebiasedSample.weigh": (FIT + "test_weigh_gives_the_rows_of_the_pool_their_weights",),
+    **dict.fromkeys(["DebiasedSample.among", "Estimate.among", "Estimate.plain", "Estimates.among"], (_AMONG,)),
     "DebiasedSample.sample": (_DRAWS,),
     "DebiasedSample.identify": (_IDENTIFY,),
     "DebiasedSample.expectation": (_AFFINE, _ARITHMETIC),

@@ -122,6 +122,23 @@ def test_weigh_gives_the_rows_of_the_pool_their_weights(one, container):
     assert type(fit.weigh(one.pool)) is pd.Series
 
 
+@given(cases, st.sampled_from([("long",), ("plain", "low"), ("long", "low")]))
+@examples(15)
+def test_weights_among_samples_are_those_of_their_biases_alone(one, names):
+    fit, omega = one.fit(), one.omega()
+    few = fit.among(list(names))
+    places = [list(one.samples).index(name) for name in names]
+    sizes, omegas = np.array(list(fit.sizes.values())), np.array(list(fit.omegas.values()))
+    mass = omega[:, places] @ (sizes / omegas)[places]
+    weights = np.isin(one.source, names) / mass
+    close(np.asarray(few.weights), weights / weights.mean())
+    found = fit.expectation("y", among=list(names))
+    close(found.value, np.average(one.pool["y"], weights=weights))
+    assert found.among == tuple(name for name in one.samples if name in names)
+    assert fit.expectations(["y"], among=list(names)).among == found.among
+    assert found.plain is None
+
+
 @given(cases, seeds, st.integers(0, 60), st.booleans())
 @examples(25)
 def test_draws_repeat_and_come_from_rows_with_weight(one, seed, n, replace):

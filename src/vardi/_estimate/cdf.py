@@ -183,7 +183,7 @@ class DebiasedCdf:
         law = Woodruff(self._steps, q, self(self._steps.before_last(value), level).stderr)
         low, high = law.ends(value, math.nan, level)
         stderr = (high - low) / (2.0 * quantile_of_normal(level)) if math.isfinite(high - low) else math.nan
-        return Estimate(value, stderr, level, law=law)
+        return Estimate(value, stderr, level, law=law, among=self._tangent.measure.recorded_by)
 
     def band(self, level: float = 0.95, *, draws: int = 1000, seed: int = 0) -> Band:
         r"""Return a band that covers the whole function at once.
@@ -243,7 +243,8 @@ class PoolSteps:
     def __init__(self, rows: WeightedRows, values: Floats, inside: NDArray[np.bool_] | None = None) -> None:
         self._rows, self._values, self._inside = rows, values, inside
         mass = rows.weights * rows.counts
-        kept = slice(None) if inside is None else inside
+        kept = slice(None) if rows.inside is None else rows.inside
+        kept = kept if inside is None else inside
         self._total = rows.n if inside is None else float(mass[inside].sum())
         self.x, place = np.unique(values[kept], return_inverse=True)
         self.heights = np.minimum(np.cumsum(np.bincount(place, mass[kept])) / self._total, 1.0)

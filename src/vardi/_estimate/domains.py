@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from vardi._estimate.estimates import Estimate, Estimates, with_digits_of
+from vardi._estimate.estimates import MUCH, Estimate, Estimates, with_digits_of
 from vardi._estimate.intervals import REFUSED, Affine, Declared, Law, Share, Student, Transformed
 from vardi._estimate.tangent import Influence, Tangent, estimates_with
 from vardi._inputs.domains import By
@@ -22,6 +22,8 @@ from vardi.errors import MismatchError, suggest
 from vardi.errors._texts import SHOWN, WIDTH, cut, more, show, width_of
 
 T = TypeVar("T")
+
+AT_ONCE = 50  # domains of which the influence of all rows is held at once
 
 
 class RowsByDomain(Protocol):
@@ -167,9 +169,12 @@ class Domains(ByDomain[Estimate]):
                 numbers = [f"{one.value:.4g}", "-" if one.stderr else "0", "-"]
             else:
                 value, stderr, low, high = with_digits_of(one.stderr, one.value, one.stderr, *one.interval)
+                if found.differs and found.unassisted is not None:
+                    stderr += f" ({with_digits_of(one.stderr, found.unassisted.stderr[j])[0]})"
                 numbers = [value, stderr, f"{low} to {high}"]
             rows.append([*names, *numbers])
-        return [*self.by, "estimate", "error", f"{100 * found.level:g}% interval"], rows
+        error = "error (without the model)" if found.differs else "error"
+        return [*self.by, "estimate", error, f"{100 * found.level:g}% interval"], rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,6 +191,10 @@ class Found:
         Nominal coverage of these.
     influence : callable
         Returns the influence on the estimates at some places.
+    among : tuple of str
+        The samples whose rows they are made from, where not all.
+    unassisted : Found or None
+        The same without the model that assisted.
     """
 
     values: Floats
@@ -193,6 +202,8 @@ class Found:
     laws: list[Law]
     level: float
     influence: Callable[[Integers], Influence]
+    among: tuple[str, ...] = ()
+    unassisted: Found | None = None
 
     def plain(self, j: int) -> Estimate:
         """Return an estimate without the influence of each row on it."""
@@ -200,13 +211,22 @@ class Found:
 
     def estimate(self, j: int) -> Estimate:
         """Return an estimate."""
-        influence = self.influence(np.array([j]))
-        return Estimate(float(self.values[j]), float(self.stderr[j]), self.level, influence=influence, law=self.laws[j])
+        plain = None if self.unassisted is None else self.unassisted.plain(j)
+        return replace(self.plain(j), influence=self.influence(np.array([j])), among=self.among, plain=plain)
+
+    @property
+    def differs(self) -> bool:
+        """Whether a model changed some error by much."""
+        if self.unassisted is None:
+            return False
+        without = self.unassisted.stderr
+        return bool((np.abs(self.stderr - without) > MUCH * without).any())
 
     def joint(self) -> Estimates:
         """Return all of them with their covariance."""
         influence = self.influence(np.arange(len(self.values)))
-        return estimates_with(self.values, influence, influence.covariance(), self.stderr, self.laws, self.level)
+        covariance = influence.covariance()
+        return estimates_with(self.values, influence, covariance, self.stderr, self.laws, self.level, self.among)
 
 
 def found_in_domains(
@@ -231,7 +251,7 @@ def found_in_domains(
     def influence(places: Integers, functions: Any = None) -> Influence:
         functions = domains.functions(places) if functions is None else functions
         b = tangent.jacobian.solve(domains.against(places, functions))
-        own = Influence(tangent.measure, tangent.measure.influence(functions, np.zeros(len(places)), b), b)
+        own = tangent.moved_by(functions, np.zeros(len(places)), b)
         if not isinstance(factor, Estimate):
             return own if factor is None else own @ (times * np.eye(len(places)))
         assert factor.influence is not None
@@ -251,7 +271,35 @@ def found_in_domains(
         for j, student, error, is_fixed in zip(places.tolist(), students, spread.stderr.tolist(), fixed, strict=True):
             law, stderr[j] = _law(tangent.measure, domains, j, student, error, factor, is_fixed=bool(is_fixed))
             laws.append(law)
-    return Found(sums.mean * times, stderr, laws, level, influence)
+    return Found(sums.mean * times, stderr, laws, level, influence, tangent.measure.recorded_by)
+
+
+def assisted_in_domains(predicted: Found, missed: Found, places: Integers, plain: Found) -> Found:
+    """Return what a model predicts in domains and what it misses there on average, added up.
+
+    Parameters
+    ----------
+    predicted, missed : Found
+        Of all samples, and of those that have recorded the values.
+    places : ndarray of int
+        Where the domains of the latter are among those of all.
+    plain : Found
+        The numbers without the model.
+    """
+
+    def influence(chosen: Integers) -> Influence:
+        return predicted.influence(places[chosen]) + missed.influence(chosen)
+
+    stderr, laws = np.zeros(len(places)), list[Law]()
+    for start in range(0, len(places), AT_ONCE):
+        chosen = np.arange(start, min(start + AT_ONCE, len(places)))
+        moved = influence(chosen)
+        spread = moved.spread(joint=False)
+        students = moved.laws(spread, tails=False)
+        laws += students
+        stderr[chosen] = np.where([law.df < REFUSED for law in students], math.nan, spread.stderr)
+    values = predicted.values[places] + missed.values
+    return Found(values, stderr, laws, plain.level, influence, plain.among, plain)
 
 
 class _Weighing:

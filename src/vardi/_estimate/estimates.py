@@ -12,10 +12,12 @@ import numpy as np
 from vardi._estimate.intervals import REFUSED, Affine, Declared, Law, Share, Student, Transformed, quantile_of_normal
 from vardi._types import Floats
 from vardi.errors import MismatchError
+from vardi.errors._texts import show
 
 if TYPE_CHECKING:
     from vardi._estimate.tangent import Influence
 
+MUCH = 0.1  # of the error without a model: by how much that with it differs where both are shown
 ROUNDING = 1e-12  # of what is added up: below it an error says how numbers are rounded, and nothing of the rows
 NORMAL = Student()
 
@@ -40,6 +42,10 @@ class Estimate:
     law : Law
         What the interval is made by, at this level and at others: Student's t by default with infinite degrees of
         freedom, which is the normal law.
+    among : tuple of str
+        The samples whose rows it is made from, where not all have recorded what it is of; empty for all.
+    plain : Estimate or None
+        Of a mean that a model assisted: the mean without it.
 
     Examples
     --------
@@ -54,6 +60,8 @@ class Estimate:
     interval: tuple[float, float] = (math.nan, math.nan)
     influence: Influence | None = field(default=None, repr=False, compare=False)
     law: Law = field(default=NORMAL, repr=False, compare=False)
+    among: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    plain: Estimate | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         quantile_of_normal(self.level)  # refuses what is no level
@@ -124,14 +132,22 @@ class Estimate:
     def __str__(self) -> str:
         if math.isnan(self.stderr):
             few = ": it rests on too few rows" if self.df < REFUSED else ""
-            return f"{self.value:.4g} ({self._one_sided() or f'no error can be given{few}'})"
+            return f"{self.value:.4g} ({self._one_sided() or f'no error can be given{few}'}{self._made_from()})"
         if isinstance(self.law, Declared):
             return f"{self.value:.6g} (known, but for rounding)"
         if not self.stderr:
-            return f"{self.value:.6g} (the same on all rows)"
+            return f"{self.value:.6g} (the same on all rows{self._made_from()})"
         value, stderr, low, high = with_digits_of(self.stderr, self.value, self.stderr, *self.interval)
         said = self.law if isinstance(self.law, Share) else ""
-        return f"{value} ± {stderr} ({100 * self.level:g}%: {low} to {high}{said})"
+        return f"{value} ± {stderr} ({100 * self.level:g}%: {low} to {high}{said}{self._made_from()})"
+
+    def _made_from(self) -> str:
+        """Say which samples it is made from, where not all, and what the model changed, where that is much."""
+        said = f"; from {show(self.among)}" if self.among else ""
+        if self.plain is None or abs(self.stderr - self.plain.stderr) <= MUCH * self.plain.stderr:
+            return said
+        value, stderr = with_digits_of(self.plain.stderr, self.plain.value, self.plain.stderr)
+        return f"{said}; {value} ± {stderr} without the model"
 
     def _one_sided(self) -> str:
         """Return the bound that there is on one side only; an empty text where there is none."""
@@ -144,7 +160,10 @@ class Estimate:
     def _map(self, value: float, slope: float, law: Law | None = None) -> Estimate:
         influence = None if self.influence is None else self.influence @ np.array([[slope]])
         law = Student(self.df) if law is None else law
-        return Estimate(value, abs(slope) * self.stderr, self.level, influence=influence, law=law)
+        plain = None if self.plain is None else self.plain._map(value + slope * (self.plain.value - self.value), slope)
+        return Estimate(
+            value, abs(slope) * self.stderr, self.level, influence=influence, law=law, among=self.among, plain=plain
+        )
 
     def _join(self, other: Any, rule: Any) -> Estimate:
         if not isinstance(other, Estimate):
@@ -214,6 +233,8 @@ class Estimates:
         Standard errors, where squares of these are too large or too small for a number.
     laws : tuple of Law, optional
         What each interval is made by; the normal law by default.
+    among : tuple of str
+        The samples whose rows they are made from, where not all; empty for all.
     """
 
     values: Floats
@@ -222,6 +243,7 @@ class Estimates:
     influence: Influence | None = field(default=None, repr=False, compare=False)
     errors: Floats | None = field(default=None, repr=False, compare=False)
     laws: tuple[Law, ...] = field(default=(), repr=False, compare=False)
+    among: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def stderr(self) -> Floats:
@@ -249,7 +271,8 @@ class Estimates:
     def __getitem__(self, j: int) -> Estimate:
         influence = None if self.influence is None else self.influence.column(j)
         law = self.laws[j] if self.laws else NORMAL
-        return Estimate(float(self.values[j]), float(self.stderr[j]), self.level, influence=influence, law=law)
+        value, stderr = float(self.values[j]), float(self.stderr[j])
+        return Estimate(value, stderr, self.level, influence=influence, law=law, among=self.among)
 
     def __str__(self) -> str:
         return "\n".join(str(estimate) for estimate in self)

@@ -40,7 +40,10 @@ class Measure(Protocol):
 
     sizes: Floats
     n: float
+    recorded_by: tuple[str, ...]
 
+    @property
+    def whole(self) -> Measure: ...
     @property
     def coordinates(self) -> Coordinates: ...
     @property
@@ -222,17 +225,19 @@ class Tangent:
     def _influence(self, functions: Any, eta: Floats, moved: Floats | None = None) -> Influence:
         a = self.measure.against(functions, eta)
         b = self.jacobian.solve(a if moved is None else a - moved)
-        return Influence(self.measure, self.measure.influence(functions, eta, b), b)
+        return self.moved_by(functions, eta, b)
+
+    def moved_by(self, functions: Any, eta: Floats, b: Floats) -> Influence:
+        """Return the influence of all rows of the pool, given what they move through each coordinate."""
+        return Influence(self.measure.whole, self.measure.influence(functions, eta, b), b)
 
     def of_coordinates(self, directions: Floats, functions: Any) -> Influence:
         """Return the influence on linear functions of the point itself, given by directions of shape (d, m).
 
         ``functions`` are m functions that are zero on every row, in the language of the rows.
         """
-        measure = self.measure
-        b = -measure.n * self.jacobian.solve(directions)
-        eta = np.zeros(directions.shape[1])
-        return Influence(measure, measure.influence(functions, eta, b), b)
+        b = -self.n * self.jacobian.solve(directions)
+        return self.moved_by(functions, np.zeros(directions.shape[1]), b)
 
     def estimates(self, functions: Any, level: float, declared: Sequence[bool] = ()) -> Estimates:
         """Return the expectations of functions; ``declared`` says which are expressions without a column."""
@@ -257,11 +262,13 @@ class Tangent:
                 laws[j] = Declared()
             elif not found.strays[j]:
                 events, holds = float(found.events[j]), measure.holds(functions, j)
-                share = Share.of(value, stderr[j], (events, self.n - events), measure, holds)
+                base = (lambda: measure.evenness) if measure.recorded_by else None
+                share = Share.of(value, stderr[j], (events, found.rows - events), measure, holds, base)
                 laws[j], stderr[j] = share, share.least_error if share.is_one_sided else stderr[j]
             elif stderr[j] <= ROUNDING * abs(value) and len(set(measure.range(functions, j))) == 1:
-                laws[j], stderr[j] = Student(self.n - 1.0), 0.0
-        return estimates_with(found.mean, influence, spread.covariance, stderr, laws, level), spread
+                laws[j], stderr[j] = Student(found.rows - 1.0), 0.0
+        made = estimates_with(found.mean, influence, spread.covariance, stderr, laws, level, measure.recorded_by)
+        return made, spread
 
     def is_fixed(self, spread: Spread, naive: Floats) -> NDArray[np.bool_]:
         """Tell where known values take all error away, given what the variance were if weights were known, times n²."""
@@ -271,8 +278,8 @@ class Tangent:
     def apart(self, name: Hashable, value: float, stderr: float, nothing: Any, level: float) -> Estimate:
         """Return a number that was measured apart from the rows; ``nothing`` is a function that is zero on these."""
         b = np.zeros((len(self.measure.coordinates), 1))
-        zero = self.measure.influence(nothing, np.zeros(1), b)
-        influence = Influence(self.measure, zero, b, {name: np.array([stderr])})
+        zero = self.measure.whole.influence(nothing, np.zeros(1), b)
+        influence = Influence(self.measure.whole, zero, b, {name: np.array([stderr])})
         return Estimate(value, stderr, level, influence=influence)
 
     def ratios(self, functions: Any, level: float) -> Estimates:
@@ -292,7 +299,7 @@ class Tangent:
                     value, stderr[j], (events, others), self.measure, holds, lambda: self._evenness(functions)
                 )
                 laws[j], stderr[j] = share, share.least_error if share.is_one_sided else stderr[j]
-        return estimates_with(values, influence, spread.covariance, stderr, laws, level)
+        return estimates_with(values, influence, spread.covariance, stderr, laws, level, self.measure.recorded_by)
 
     def _evenness(self, functions: Any) -> Evenness:
         """Return how evenly the weights are spread over the rows on which the last function is 1."""
@@ -360,7 +367,13 @@ def estimates_of(values: Floats, influence: Influence, level: float = 0.95) -> E
 
 
 def estimates_with(
-    values: Floats, influence: Influence, covariance: Floats, stderr: Floats, laws: Sequence[Law], level: float
+    values: Floats,
+    influence: Influence,
+    covariance: Floats,
+    stderr: Floats,
+    laws: Sequence[Law],
+    level: float,
+    among: tuple[str, ...] = (),
 ) -> Estimates:
     """Return values as estimates; errors that rest on too few rows are withheld."""
     withheld = np.array([law.df < REFUSED for law in laws])
@@ -369,4 +382,4 @@ def estimates_with(
     for j, law in enumerate(laws):
         if isinstance(law, Share) and law.is_one_sided:
             covariance[j, j] = stderr[j] ** 2
-    return Estimates(values, covariance, level, influence, stderr, tuple(laws))
+    return Estimates(values, covariance, level, influence, stderr, tuple(laws), among)

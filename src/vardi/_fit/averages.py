@@ -3,28 +3,131 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, overload
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, overload
 
 from vardi._estimate.cdf import DebiasedCdf
 from vardi._estimate.domains import ByDomain, Domains, found_in_domains
 from vardi._estimate.estimates import Estimate, Estimates
 from vardi._estimate.reliability import warn_of_doubt
+from vardi._fit.capabilities import refusal
 from vardi._fit.weighted import Weighted
 from vardi._inputs.domains import By
 from vardi._inputs.frames.functions import is_function, name_of
 from vardi._inputs.given import Domain, Function, Functions, Size
 from vardi._inputs.known_numbers import value_of
-from vardi.errors import MismatchError
+from vardi._inputs.pool import Name
+from vardi.errors import KnownOfAllWarning, MismatchError, suggest
+from vardi.errors._texts import show
+from vardi.errors._warn import warn
+
+if TYPE_CHECKING:
+    from vardi._fit.assisted import Assisted
 
 
 class Averages(Weighted):
     """Rows with weights, asked about columns; :class:`DebiasedSample` answers further questions."""
 
+    def among(self, samples: Name | Sequence[Name]) -> Averages:
+        r"""Return the rows of some samples with weights of their own, for columns that only these have recorded.
+
+        Normalisers and parameters are those of all samples; the weights are
+        :math:`1 / \sum_{l \in A} \lambda_l\omega_l(z_i) / \Omega_l`, with mean 1 over the pool, and 0 on the rows of
+        other samples. The weights of all samples, restricted to the rows of some, would speak for the part of the
+        population that these carry.
+
+        Parameters
+        ----------
+        samples : str or sequence of str
+            Names of samples that together cover the population: each row of the pool could have been drawn by one.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pandas as pd
+        >>> import vardi
+        >>> rng = np.random.default_rng(0)
+        >>> panel = pd.DataFrame({"age": rng.uniform(20, 80, 300)})
+        >>> panel["spent"] = 2.0 * panel["age"] + rng.normal(0, 10, 300)
+        >>> web = pd.DataFrame({"age": 20 + 60 * rng.beta(1, 2, 900)})  # the younger, the likelier; did not ask
+        >>> fit = vardi.debias({"panel": panel, "web": web}, {"panel": 1, "web": "80 - age"})
+        >>> print(fit.expectation("spent"))
+        104.9 ± 2.1 (95%: 100.7 to 109.1; from 'panel')
+        >>> fit.among("panel").weights.groupby(np.repeat(["panel", "web"], [300, 900])).mean()
+        panel    4.0
+        web      0.0
+        Name: weight, dtype: float64
+        """
+        return self._of_states(self._places(samples))
+
+    def _places(self, samples: Name | Sequence[Name]) -> tuple[int, ...]:
+        names = [samples] if isinstance(samples, str) or not isinstance(samples, Sequence) else list(samples)
+        there = [name for name, size in self.sizes.items() if size > 0]
+        unknown = [name for name in names if name not in there]
+        if unknown or not names:
+            raise MismatchError(
+                f"No sample {unknown[0]!r} has rows in the fit. The samples are {show(there)}."
+                f"{suggest(unknown[0], there)}"
+                if unknown
+                else f"among= names no sample. The samples are {show(there)}: name those whose rows are asked.",
+                expected=there,
+                got=names,
+            )
+        return tuple(k for k, name in enumerate(self.names) if name in names)
+
+    def _of_states(self, states: tuple[int, ...], *, told: bool = True) -> Averages:
+        if len(states) == int((self.held.rows.sizes > 0).sum()):
+            return self
+        fit = Averages(self.held.among(states))
+        if told and self.held.tangent.measure.coordinates.known:
+            names = show([self.names[k] for k in states])
+            said = (
+                f"The weights of {names} alone do not meet the known values: those of all samples do. For a mean that "
+                "these sharpen write assisted_by=, with a model of the column."
+            )
+            warn(KnownOfAllWarning(said))
+        return fit
+
+    def _asked(
+        self, among: Name | Sequence[Name] | None, values: Sequence[Any], by: By | None = None, *, alone: bool = True
+    ) -> Averages:
+        """Return the rows of the samples that are chosen, and have recorded what is asked of them alone."""
+        fit = self if among is None else self._of_states(self._places(among), told=alone)
+        has = fit.held.recorded_by(values, () if by is None or by.labels is not None else by.columns)
+        return fit if has is None else fit._of_states(has, told=alone)
+
     @overload
-    def expectation(self, values: Function, level: float = ..., *, by: None = None) -> Estimate: ...
+    def expectation(
+        self,
+        values: Function,
+        level: float = ...,
+        *,
+        by: None = None,
+        among: Any = ...,
+        assisted_by: Any = ...,
+        columns: Sequence[str] | None = ...,
+    ) -> Estimate: ...
     @overload
-    def expectation(self, values: Function, level: float = ..., *, by: Domain) -> Domains: ...
-    def expectation(self, values: Function, level: float = 0.95, *, by: Domain | None = None) -> Estimate | Domains:
+    def expectation(
+        self,
+        values: Function,
+        level: float = ...,
+        *,
+        by: Domain,
+        among: Any = ...,
+        assisted_by: Any = ...,
+        columns: Sequence[str] | None = ...,
+    ) -> Domains: ...
+    def expectation(
+        self,
+        values: Function,
+        level: float = 0.95,
+        *,
+        by: Domain | None = None,
+        among: Name | Sequence[Name] | None = None,
+        assisted_by: Any = None,
+        columns: Sequence[str] | None = None,
+    ) -> Estimate | Domains:
         r"""Return the mean of something over the population, :math:`E_P f = \sum_i \pi_i f(z_i)`, with its error.
 
         Parameters
@@ -37,6 +140,16 @@ class Averages(Weighted):
         by : str, list of str, or array, optional
             A column whose values tell domains of the population apart; several columns, which are crossed; or a label
             for each row of the pool.
+        among : sequence of str, optional
+            Samples whose rows it is made from, by weights of their own (see :meth:`among`). By default all that have
+            recorded the column: one that lacks it, or in which all values are missing, still helps the normalisers,
+            and the estimate says from which it is.
+        assisted_by : scikit-learn regressor or classifier, optional
+            A model of the values, cross-fitted in five folds within samples: the estimate is its mean over all samples
+            and what it misses on average in those that have the column, with an error that holds whether the model is
+            right or not. Classifiers are for values of 0 and 1.
+        columns : sequence of str, optional
+            What the model sees: columns that all samples have. By default all columns of numbers that they have.
 
         Returns
         -------
@@ -54,11 +167,34 @@ class Averages(Weighted):
         >>> print(fit.expectation("MEDV * (RM > 6)") / fit.expectation("RM > 6"))  # of houses with many rooms
         25.8 ± 1.2 (95%: 23.4 to 28.2)
         """
+        told = By.of(by)
+        model = self._model(assisted_by, columns)
+        fit = self._asked(among, [values], told, alone=model is None)
         if by is not None:
-            return self._in_domains(values, By.of(by), "mean", level)
-        return self._means(self.held.functions(values), [values], level)[0]
+            return fit._in_domains(values, told, "mean", level, model=model)
+        if model is None:
+            return fit._means(fit.held.functions(values), [values], level)[0]
+        found = model.mean(fit.held, values, level)
+        warn_of_doubt(self.names, [f"the mean of {_called(values)!r}"], [found.law])
+        return found
 
-    def expectations(self, matrix: Functions, level: float = 0.95) -> Estimates:
+    def _model(self, assisted_by: Any, columns: Sequence[str] | None) -> Assisted | None:
+        """Return what assists a mean, if something does."""
+        if assisted_by is None:
+            if columns is not None:
+                raise MismatchError(
+                    "columns= says what a model sees, and there is none. Give assisted_by=, a regressor or classifier.",
+                    expected=("assisted_by",),
+                    got=("columns",),
+                )
+            return None
+        if not self.held.in_memory or not self.held.pool.frames:
+            raise refusal("assisted means", "blocks" if self.held.in_memory else "engine")
+        from vardi._fit.assisted import Assisted
+
+        return Assisted(self.held, assisted_by, columns)
+
+    def expectations(self, matrix: Functions, level: float = 0.95, *, among: Any = None) -> Estimates:
         """Return the means of several functions over the population, with their covariance.
 
         Parameters
@@ -67,12 +203,17 @@ class Averages(Weighted):
             The functions.
         level : float
             Coverage of each interval.
+        among : sequence of str, optional
+            As for ``expectation``; by default the samples that have recorded all of the functions.
         """
         matrix = [matrix] if is_function(matrix) else matrix
         named = matrix if isinstance(matrix, list | tuple) and any(map(is_function, matrix)) else ()
-        return self._means(self.held.matrix(matrix), named, level)
+        fit = self._asked(among, named or [matrix])
+        return fit._means(fit.held.matrix(matrix), named, level)
 
-    def proportions(self, column: Domain, level: float = 0.95, *, by: Domain | None = None) -> Domains:
+    def proportions(
+        self, column: Domain, level: float = 0.95, *, by: Domain | None = None, among: Any = None
+    ) -> Domains:
         r"""Return the share of each value of a column in the population, :math:`P(s) = E_P 1\{z = s\}`.
 
         Intervals are Wilson's. With ``by`` they are shares within each domain, :math:`E_P 1_{gs} / E_P 1_g`, for every
@@ -86,6 +227,8 @@ class Averages(Weighted):
             Coverage of each interval.
         by : str or list of str, optional
             Columns that tell domains apart, which come first in the names of the pairs.
+        among : sequence of str, optional
+            As for ``expectation``.
 
         Examples
         --------
@@ -119,15 +262,30 @@ class Averages(Weighted):
                 got=tuple(twice),
             )
         both = within + of
-        return self._in_domains(None, both, "share", level, base=len(within.columns), whole=True)
+        fit = self._asked(among, [], both)
+        return fit._in_domains(None, both, "share", level, base=len(within.columns), whole=True)
 
     @overload
     def total(
-        self, values: Function, level: float = ..., *, size: Size = ..., relative_to: Any = ..., by: None = None
+        self,
+        values: Function,
+        level: float = ...,
+        *,
+        size: Size = ...,
+        relative_to: Any = ...,
+        by: None = None,
+        among: Any = ...,
     ) -> Estimate: ...
     @overload
     def total(
-        self, values: Function, level: float = ..., *, size: Size = ..., relative_to: Any = ..., by: Domain
+        self,
+        values: Function,
+        level: float = ...,
+        *,
+        size: Size = ...,
+        relative_to: Any = ...,
+        by: Domain,
+        among: Any = ...,
     ) -> Domains: ...
     def total(
         self,
@@ -137,6 +295,9 @@ class Averages(Weighted):
         size: Size | None = None,
         relative_to: tuple[Function, Size] | None = None,
         by: Domain | None = None,
+        among: Name | Sequence[Name] | None = None,
+        assisted_by: Any = None,
+        columns: Sequence[str] | None = None,
     ) -> Estimate | Domains:
         r"""Return the total of something over the population, from its size or from the total of something else.
 
@@ -159,6 +320,10 @@ class Averages(Weighted):
             Something whose total over the population is known, and that total, given as ``size`` is.
         by : str, list of str, or array, optional
             As for ``expectation``: the total of each domain.
+        among : sequence of str, optional
+            As for ``expectation``; what the total is relative to is of all samples that have recorded it.
+        assisted_by, columns
+            As for ``expectation``.
 
         Examples
         --------
@@ -188,28 +353,38 @@ class Averages(Weighted):
             if relative_to is None
             else self._known_total(relative_to, level)
         )
+        told, model = By.of(by), self._model(assisted_by, columns)
+        fit = self._asked(among, [values], told, alone=model is None)
         if by is not None:
             factor = known if mean is None else known / mean
-            return self._in_domains(values, By.of(by), "total", level, base=0, factor=factor)
-        found = self._mean(values, level)
-        found = (found if mean is None else found / mean) * known
+            return fit._in_domains(values, told, "total", level, base=0, factor=factor, model=model)
+
+        def total(of: Estimate) -> Estimate:
+            return replace((of if mean is None else of / mean) * known, among=of.among)
+
+        found = fit._mean(values, level) if model is None else model.mean(fit.held, values, level)
+        found = replace(total(found), plain=None if found.plain is None else total(found.plain))
         warn_of_doubt(self.names, [f"the total of {_called(values)!r}"], [found.law])
         return found
 
     @overload
-    def cdf(self, column: Function, *, by: None = None) -> DebiasedCdf: ...
+    def cdf(self, column: Function, *, by: None = None, among: Any = ...) -> DebiasedCdf: ...
     @overload
-    def cdf(self, column: Function, *, by: Domain) -> ByDomain[DebiasedCdf]: ...
-    def cdf(self, column: Function, *, by: Domain | None = None) -> DebiasedCdf | ByDomain[DebiasedCdf]:
+    def cdf(self, column: Function, *, by: Domain, among: Any = ...) -> ByDomain[DebiasedCdf]: ...
+    def cdf(
+        self, column: Function, *, by: Domain | None = None, among: Name | Sequence[Name] | None = None
+    ) -> DebiasedCdf | ByDomain[DebiasedCdf]:
         """Return the debiased distribution function of a column, an expression, or a value for each row.
 
-        With ``by``, given as for ``expectation``, it is a mapping from each domain to the function there.
+        With ``by``, given as for ``expectation``, it is a mapping from each domain to the function there; ``among`` is
+        as for ``expectation`` too.
         """
-        tangent = self.held.tangent
-        if by is None:
-            return DebiasedCdf(tangent, self.held.steps(column))
         told = By.of(by)
-        keys, steps = self.held.steps_by_domain(column, told)
+        held = self._asked(among, [column], told).held
+        tangent = held.tangent
+        if by is None:
+            return DebiasedCdf(tangent, held.steps(column))
+        keys, steps = held.steps_by_domain(column, told)
         return ByDomain(told, keys, lambda j: DebiasedCdf(tangent, steps(j)))
 
     def _mean(self, values: Function, level: float) -> Estimate:
@@ -235,16 +410,21 @@ class Averages(Weighted):
         base: int | None = None,
         whole: bool = False,
         factor: float | Estimate | None = None,
+        model: Assisted | None = None,
     ) -> Domains:
         """Return numbers of all domains, within bases that so many of the columns, the first ones, tell apart."""
         base = len(by.columns) if base is None else base
         keys, domains = self.held.domains(values, by, base, whole=whole)
         found = found_in_domains(self.held.tangent, domains, level, factor)
+        if model is not None:
+            found = model.in_domains(self.held, values, (by, keys, base), found, factor)
         warn_of_doubt(self.names, [f"the {what} where {by.said(key)}" for key in keys], found.laws)
         told = by.columns if values is not None else by.columns[:base]
         of = _called(values) if values is not None else ", ".join(by.columns[base:])
         within = f" by {', '.join(told)}" if told else ""
-        return Domains(f"{what} of {of}{within}", by, keys, found)
+        source = f", from {show(found.among)}" if found.among else ""
+        source += "" if model is None else f", assisted by {model.name}"
+        return Domains(f"{what} of {of}{within}{source}", by, keys, found)
 
     def _known_total(self, relative_to: Any, level: float) -> tuple[float | Estimate, Estimate]:
         """Return the known total of a column, and its mean."""
@@ -256,7 +436,7 @@ class Averages(Weighted):
                 got=(type(relative_to).__name__,),
             )
         column, total = relative_to
-        mean = self._mean(column, level)
+        mean = self._asked(None, [column])._mean(column, level)
         if not mean.value:
             raise MismatchError(
                 f"The mean of {_called(column)!r} is 0, so nothing can be told relative to its total. Give a column "
@@ -269,7 +449,11 @@ class Averages(Weighted):
     def _known_number(self, given: Any, what: str, level: float) -> float | Estimate:
         """Return a known size or total: a number, or an estimate of this fit or apart from it."""
         tangent = self.held.tangent
-        if isinstance(given, Estimate) and given.influence is not None and given.influence.measure is tangent.measure:
+        if (
+            isinstance(given, Estimate)
+            and given.influence is not None
+            and given.influence.measure is tangent.measure.whole
+        ):
             return given.at(level)
         value, stderr = value_of(given, what)
         if value <= 0:

@@ -40,6 +40,8 @@ ESTIMATED: tuple[Part, ...] = ("parameters", "both")
 QUESTIONS = {
     "weights": "weights, probabilities, weight_shares, effective_rows",
     "means": "expectation, expectations of columns",
+    "among": "expectation, total and cdf of some samples' rows with among=; fit.among(...).weights",
+    "assisted means": "expectation and total with assisted_by=",
     "means of arrays": "expectation, expectations of values that are not columns",
     "totals": "total, by a size or relative to a known total, exact or with an error",
     "domains": "expectation, total and cdf with by=; proportions",
@@ -91,6 +93,10 @@ class No:
 
 IN_ENGINE = "needs rows in memory, and these are in their engine. Collect the columns you need and debias them."
 MATRIX = "A matrix of biases has no columns for parameters to multiply. Give frames, and biases such as vardi.logistic."
+UNNAMED = (
+    "A model that assists a mean sees columns of the rows, and a matrix of biases has none. Give frames, and biases "
+    "that read their columns."
+)
 THEORY = (
     "The finite-sample bounds are for weights that follow from known biases alone, and these rest on known values or "
     "on parameters besides. Debias without known values, and with parameters fixed by .at(...), to see the bounds as "
@@ -121,6 +127,8 @@ NOES = (
     No("ks tests", BY_PAIRS, TRUNCATED),
     *(No(question, MATRIX, MATRICES, ESTIMATED) for question in QUESTIONS),
     No("tests of parameters", "No bias has parameters.", parts=("none", "known values")),
+    No("assisted means", f"A mean that a model assists {IN_ENGINE}", ENGINE),
+    No("assisted means", UNNAMED, MATRICES),
     No("means of arrays", f"An expectation of values that are not columns {IN_ENGINE}", ENGINE),
     No("bounds", f"bounds() {IN_ENGINE}", ENGINE),
     No("bounds", THEORY, parts=("known values", "parameters", "both")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -23,13 +24,15 @@ from vardi._fit.held import ONLY_KNOWN, Held
 from vardi._fit.new_rows import weigh
 from vardi._fit.prepare import Prepared
 from vardi._inputs.domains import By, bases, in_domains
+from vardi._inputs.engine.part import Part
 from vardi._inputs.engine.pool import LazyPool
 from vardi._inputs.frames.functions import bias_of, is_function, name_of
 from vardi._inputs.pool import kinds_in_words
+from vardi._rows.engine.among import EngineAmong
 from vardi._rows.engine.distribution import EngineDistribution
 from vardi._rows.engine.domains import EngineDomains, domains_of, is_in, missing_by_domain
 from vardi._rows.engine.draw import drawn_rows
-from vardi._rows.engine.functions import ONE, ZERO, EngineFunction, compiled_functions
+from vardi._rows.engine.functions import ONE, ZERO, EngineFunction, all_missing, compiled_functions
 from vardi._rows.engine.groups import GroupSums, sums_in_groups
 from vardi._rows.engine.joint import EngineRows
 from vardi._rows.engine.labels import EngineLabels
@@ -49,8 +52,9 @@ from vardi._solve.joint import At
 from vardi._solve.model import JointFit
 from vardi._solve.parameters import held_of
 from vardi._types import Floats
-from vardi.errors import MissingValuesError
-from vardi.errors._refusals import needs_rows
+from vardi.errors import MissingValuesError, number_of_rows
+from vardi.errors._refusals import needs_rows, not_covered
+from vardi.errors._texts import listed
 
 
 class InEngine(Held):
@@ -69,6 +73,7 @@ class InEngine(Held):
 
     in_memory = False
     kept = None
+    whole: InEngine | None = None  # that of all samples, where those of some are asked
 
     def __init__(self, pool: LazyPool, prepared: Prepared, found: JointFit) -> None:
         super().__init__(pool, prepared, found)
@@ -102,12 +107,25 @@ class InEngine(Held):
     @property
     def weights(self) -> Any:
         """The user's lazy frames with a column of weights."""
-        return self.by_name(weights_column(self.measure, self.pool.dropped))
+        return self.by_name(weights_column(self.measure, self._dropped))
 
     @property
     def probabilities(self) -> Any:
         """The user's lazy frames with a column of probabilities."""
-        return self.by_name(probabilities_column(self.measure, self.pool.dropped))
+        return self.by_name(probabilities_column(self.measure, self._dropped))
+
+    @property
+    def parts_asked(self) -> tuple[Part, ...]:
+        """The frames with rows of the samples that are asked."""
+        return tuple(self.model.parts if self.states is None else self.measure.parts)
+
+    @property
+    def _dropped(self) -> tuple[Part, ...]:
+        """Frames whose rows have no weight: of samples that were left out, or are not asked."""
+        asked = self.states
+        if asked is None:
+            return tuple(self.pool.dropped)
+        return (*self.pool.dropped, *(part for part in self.model.parts if not set(part.codes.values()) & set(asked)))
 
     def column(self, frames: Any, name: str) -> Any:
         """Return frames as they are: they have the column."""
@@ -142,15 +160,60 @@ class InEngine(Held):
         """Return several columns or expressions as functions of the rows."""
         if not isinstance(values, list | tuple) or not all(is_function(part) for part in values):
             raise refusal("means of arrays", "engine")
-        schema = self.pool.parts[0].schema
-        functions = [bias_of(value, schema) for value in values]
-        return compiled_functions(self.model.parts, functions, [name_of(value) for value in values])
+        known = [self._compiled.get(value) if isinstance(value, str) else None for value in values]
+        if not any(one is None for one in known):
+            return [one for one in known if one is not None]
+        parts = self.parts_asked
+        functions = [bias_of(value, parts[0].schema) for value in values]
+        found = compiled_functions(parts, functions, [name_of(value) for value in values])
+        self._compiled |= {value: one for value, one in zip(values, found, strict=True) if isinstance(value, str)}
+        return found
 
     values = functions
 
+    @cached_property
+    def _compiled(self) -> dict[str, EngineFunction]:
+        """Functions that were checked for missing values, by their texts."""
+        return {}
+
+    def among(self, states: tuple[int, ...]) -> InEngine:
+        """Return the same solution with the rows of some samples alone."""
+        self.require_joined_by_overlap()
+        whole = self if self.whole is None else self.whole
+        measure = EngineAmong(whole.measure, states, tuple(str(self.names[k]) for k in states))
+        if uncovered := measure.uncovered():
+            said = listed(f"{number_of_rows(count)} of {name!r}" for name, count in uncovered.items())
+            raise not_covered([self.names[k] for k in states], said, next(iter(uncovered)), ())
+        held = copy.copy(whole)
+        held.__dict__.pop("_compiled", None)
+        held.whole, held.states, held.measure, held.log_omegas = whole, states, measure, whole.log_omegas
+        held.tangent = Tangent(measure, whole.tangent.jacobian, whole.tangent.hessian)
+        return held
+
+    def recorded_by(self, asked: Sequence[Any], columns: Sequence[str] = ()) -> tuple[int, ...] | None:
+        """Return the samples that have recorded some functions and columns; None where all have, or none.
+
+        A frame without a column is told by its schema; samples whose values are all missing where a value is.
+        """
+        parts = self.parts_asked
+        every = dict.fromkeys(name for part in parts for name in part.schema)
+        named = [one for one in asked if is_function(one)]
+        columns = [*columns, *(name for one in named for name in bias_of(one, every).columns if name in every)]
+        without = [part for part in parts if any(name not in part.schema for name in columns)]
+        lacking = {code for part in without for code in part.codes.values()}
+        if not lacking and named:
+            try:
+                self.matrix(named)
+            except MissingValuesError as error:
+                gaps = [name for name in error.columns if name in every]
+                lacking = {code for part in parts for name in gaps for code in all_missing(part, name)}
+        states = [code for part in parts for code in part.codes.values()]
+        has = tuple(sorted(code for code in states if code not in lacking))
+        return None if len(has) in (0, len(states)) else has
+
     def is_declared(self, text: str) -> bool:
         """Tell whether a text reads no column, so that it is its own mean."""
-        return not bias_of(text, self.pool.parts[0].schema).columns
+        return not bias_of(text, self.parts_asked[0].schema).columns
 
     def nothing(self, m: int) -> list[EngineFunction]:
         """Return m functions that are zero on every row."""
@@ -191,7 +254,7 @@ class InEngine(Held):
         self, values: Any, by: By, base: int, *, whole: bool = False
     ) -> tuple[tuple[tuple[Any, ...], ...], EngineDomains]:
         """Return domains, and a function of their rows, which is 1 for None; the first columns tell bases apart."""
-        keys = domains_of(self.model.parts, by, self.mixed, whole=whole)
+        keys = domains_of(self.parts_asked, by, self.mixed, whole=whole)
         y = ONE if values is None else self._function_in(values, by, keys)
         return keys, EngineDomains(self.measure, y, keys, by, bases(keys, base), base)
 
@@ -199,7 +262,7 @@ class InEngine(Held):
         self, values: Any, by: By
     ) -> tuple[tuple[tuple[Any, ...], ...], Callable[[int], EngineDistribution]]:
         """Return domains, and what gives the steps of the distribution function in each."""
-        keys = domains_of(self.model.parts, by, self.mixed, whole=False)
+        keys = domains_of(self.parts_asked, by, self.mixed, whole=False)
         y = self._function_in(values, by, keys)
         return keys, lambda j: EngineDistribution(self.measure, y, inside=is_in(by.columns, keys[j]))
 
@@ -208,7 +271,7 @@ class InEngine(Held):
         try:
             return self.functions(values)[0]
         except MissingValuesError as error:
-            counts = missing_by_domain(self.model.parts, by, keys, list(error.columns))
+            counts = missing_by_domain(self.parts_asked, by, keys, list(error.columns))
             raise in_domains(error, by, keys, counts) from None
 
     @cached_property

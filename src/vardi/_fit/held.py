@@ -11,6 +11,8 @@ from vardi._inputs.pool import Name, Pool
 from vardi._solve.model import JointFit
 from vardi._solve.refit import Refit, refit
 from vardi._types import Floats
+from vardi.errors import NotIdentifiableError
+from vardi.errors._texts import show
 
 ONLY_KNOWN = (
     "only the known values tell the parameters of a bias, so that the samples alone fit any column these speak of. "
@@ -41,6 +43,7 @@ class Held:
         self.names: tuple[Name, ...] = pool.names
         self.rows: Any = prepared.rows
 
+    states: tuple[int, ...] | None = None  # the samples whose rows are asked; None for all
     dependence: Any  # how rows depend on one another; None where they do not
 
     def __len__(self) -> int:
@@ -67,6 +70,16 @@ class Held:
         assert known is not None
         moved = joint.root @ self.point[joint.coordinates.epsilon]
         return known.values + np.linalg.pinv(self.prepared.directions.T) @ moved
+
+    def require_joined_by_overlap(self) -> None:
+        """Refuse to ask some samples where known values alone join groups of them: normalisers are then not told."""
+        if self.groups is not None and self.groups.max() > 0:
+            groups = [[self.names[k] for k in np.flatnonzero(self.groups == g)] for g in range(self.groups.max() + 1)]
+            raise NotIdentifiableError(
+                f"Known values alone join {show(groups[0])} and {show(groups[1])}, so the weights of all rows together "
+                "are told, but not those of some samples. Add a sample that overlaps both.",
+                groups=groups,
+            )
 
     def refit(self, counts: Floats, *, tol: float, may_part: bool, rng: np.random.Generator | None = None) -> Refit:
         """Solve again for other counts of the rows in memory; known values with an error are drawn anew by rng."""

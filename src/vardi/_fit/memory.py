@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -18,17 +19,18 @@ from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.sensitivity.linear import slope
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import refusal
-from vardi._fit.held import ONLY_KNOWN, Held
+from vardi._fit.columns import ColumnsInMemory
+from vardi._fit.held import ONLY_KNOWN
 from vardi._fit.new_rows import weigh
 from vardi._fit.parts import MemoryParts
 from vardi._fit.prepare import Prepared
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By, Grouping, bases, grouping, in_domains
 from vardi._inputs.frames import concat
-from vardi._inputs.frames.functions import bias_of, evaluated, is_function, name_of
-from vardi._inputs.pool import Name, Pool, in_order
+from vardi._inputs.pool import Name, Pool
 from vardi._machine.memory import require_memory
 from vardi._rows import Rows
+from vardi._rows.among import RowsAmong
 from vardi._rows.blocks import ANSWER, Blocks
 from vardi._rows.dense import Dense
 from vardi._rows.domains import RowDomains
@@ -42,14 +44,13 @@ from vardi._solve.newton import newton
 from vardi._solve.parameters import held_of
 from vardi._types import Floats, Integers
 from vardi.biases import Bias
-from vardi.biases._values import as_array, is_missing
-from vardi.errors import MismatchError, MissingValuesError, TooLargeError
-from vardi.errors._refusals import column_of_some, not_finite
+from vardi.errors import ImpossibleRowError, MismatchError, MissingValuesError, TooLargeError, number_of_rows
+from vardi.errors._refusals import not_covered
 
 TILTS = 2**28  # numbers, one for each row and bias, up to which they are all held at once
 
 
-class InMemory(Held):
+class InMemory(ColumnsInMemory):
     """Rows of a pool with their weights.
 
     Parameters
@@ -66,6 +67,7 @@ class InMemory(Held):
 
     in_memory = True
     collapsed = True
+    whole: InMemory | None = None  # that of all samples, where those of some are asked
 
     def __init__(self, pool: Pool, kept: NDArray[np.bool_] | None, prepared: Prepared, found: JointFit) -> None:
         super().__init__(pool, prepared, found)
@@ -105,6 +107,29 @@ class InMemory(Held):
             return Tangent(measure, hessian, hessian)
         measure = WeightedRows(self.joint, self.point, self.row_weights, *self.by_row)
         return Tangent(measure, JacobianAt(self.joint, self.point, held_of(self.joint)), hessian)
+
+    def among(self, states: tuple[int, ...]) -> InMemory:
+        """Return the same solution with the rows of some samples alone: weights are 0 on all others."""
+        self.require_joined_by_overlap()
+        whole = self if self.whole is None else self.whole
+        measure = RowsAmong(whole.tangent.measure, states, tuple(str(self.names[k]) for k in states))
+        if measure.uncovered.any():
+            rows = np.flatnonzero(measure.rows.spread(measure.uncovered))
+            raise self._not_covered(rows if self.kept is None else np.flatnonzero(self.kept)[rows], states)
+        held = copy.copy(whole)
+        for name in ("weights", "probabilities", "masses", "inside", "tangent"):
+            held.__dict__.pop(name, None)  # what they were for all samples
+        held.whole, held.states, held.row_weights = whole, states, measure.row_weights
+        held.log_omegas = whole.log_omegas
+        held.tangent = Tangent(measure, whole.tangent.jacobian, whole.tangent.hessian)
+        return held
+
+    def _not_covered(self, rows: Integers, states: tuple[int, ...]) -> ImpossibleRowError:
+        """Refuse to ask some samples, given the rows of the pool that none of them could have drawn."""
+        k = int(self.pool.source[rows[0]])
+        first = self.pool.place(int(rows[0]), states[0])
+        others = f", nor {number_of_rows(len(rows) - 1)} more" if len(rows) > 1 else ""
+        return not_covered([self.names[one] for one in states], f"{first}{others}", str(self.names[k]), rows.tolist())
 
     def tangent_of(self, joint: Joint, v: Floats) -> Tangent:
         """Return the tangent at another point of the same rows."""
@@ -275,76 +300,6 @@ class InMemory(Held):
         pairs = zip(known.labels, known.functions, strict=True)
         return {f"known {label}": h for label, h in pairs if isinstance(h, Bias)}
 
-    def functions(self, values: Any) -> Floats:
-        """Return one column, expression or array as numbers of shape (n, 1), for the rows that the fit rests on."""
-        return self.values(values)[:, None]
-
-    def matrix(self, values: Any) -> Floats:
-        """Return several columns, expressions or arrays as numbers of shape (n, m)."""
-        if isinstance(values, list | tuple) and any(is_function(part) for part in values):
-            return np.column_stack([self.values(part) for part in values])
-        array = as_array(in_order(values, self.pool.frames, "The frame of values"), "The matrix of values")
-        numbers = _numbers(array)
-        if numbers.ndim != 2 or len(numbers) != len(self) or not numbers.shape[1]:
-            raise MismatchError(
-                f"The values have shape {numbers.shape}, but the pool has {len(self)} rows. Give a matrix with a row "
-                "for each, or a list of columns.",
-                expected=(len(self),),
-                got=numbers.shape,
-            )
-        return self.in_fit(numbers)
-
-    def values(self, values: Any) -> Floats:
-        """Return a column, an expression or an array as numbers, one for each row that the fit rests on."""
-        if is_function(values):
-            frames = self.pool.frames
-            names = [str(name) for name in self.names] if len(frames) > 1 else [None]
-            if len(frames) > 1:
-                self._require_everywhere(values)
-            pieces = [evaluated(values, frame, name) for frame, name in zip(frames, names, strict=False)]
-            if not pieces:
-                raise MismatchError(
-                    f"The fit knows biases only, and no column {name_of(values)!r}. Give a value for each row.",
-                    expected=("array",),
-                    got=(name_of(values),),
-                )
-            array = np.concatenate(pieces)
-        else:
-            array = as_array(in_order(values, self.pool.frames, "The series of values"), "The series of values")
-        array = _numbers(array)
-        if array.shape != (len(self),):
-            raise MismatchError(
-                f"The values have shape {array.shape}, but the pool has {len(self)} rows. Give one for each.",
-                expected=(len(self),),
-                got=array.shape,
-            )
-        return self.in_fit(array, name_of(values) if is_function(values) else None)
-
-    def is_declared(self, text: str) -> bool:
-        """Tell whether a text reads no column, so that it is its own mean."""
-        return not any(bias_of(text, frame.columns).columns for frame in self.pool.frames)
-
-    def in_fit(self, values: Floats, name: str | None = None) -> Floats:
-        """Return values of the rows that the fit rests on, or refuse those that are not numbers."""
-        values = values if self.kept is None else values[self.kept]
-        bad = int(np.count_nonzero(~np.isfinite(values)))
-        if bad:
-            rows, gaps = (
-                np.bincount(self.source, w, len(self.names))
-                for w in (None, ~np.isfinite(values).reshape(len(values), -1).all(axis=1))
-            )
-            raise not_finite(bad, name, [self.names[k] for k in np.flatnonzero((rows > 0) & (gaps == rows)).tolist()])
-        return values
-
-    def _require_everywhere(self, function: Any) -> None:
-        """Refuse a column that some samples have and others lack."""
-        frames = dict(zip(self.names, self.pool.frames, strict=False))
-        every = dict.fromkeys(column for frame in frames.values() for column in frame.columns)
-        for column in bias_of(function, every).columns:
-            lacks = [name for name, frame in frames.items() if column not in frame.columns]
-            if 0 < len(lacks) < len(frames):
-                raise column_of_some(column, [name for name in frames if name not in lacks], lacks)
-
     def sensitivity(self, estimate: Estimate, errors: Errors) -> float:
         """Return what an estimate moves at worst, for each unit of log Gamma."""
         assert estimate.influence is not None
@@ -358,15 +313,26 @@ class InMemory(Held):
         self, values: Any, by: By, base: int, *, whole: bool = False
     ) -> tuple[tuple[tuple[Any, ...], ...], RowDomains]:
         """Return domains, and a function of their rows, which is 1 for None; the first columns tell bases apart."""
-        found = grouping(self.pool, by, self.kept, self.counts, whole=whole)
+        found = self._grouping(by, whole=whole)
         y = np.ones(len(self.source)) if values is None else self._values_in(values, by, found)
         return found.keys, RowDomains(self.tangent.measure, y, found.codes, bases(found.keys, base))
 
     def steps_by_domain(self, values: Any, by: By) -> tuple[tuple[tuple[Any, ...], ...], Callable[[int], PoolSteps]]:
         """Return domains, and what gives the steps of the distribution function in each."""
-        found = grouping(self.pool, by, self.kept, self.counts)
+        found = self._grouping(by)
         y = self._values_in(values, by, found)
         return found.keys, lambda j: PoolSteps(self.tangent.measure, y, found.codes == j)
+
+    def _grouping(self, by: By, *, whole: bool = False) -> Grouping:
+        """Return the domains that rows are in; those of samples that are not asked are in none."""
+        if self.inside is None:
+            return grouping(self.pool, by, self.kept, self.counts, whole=whole)
+        inside = self.inside if self.kept is None else self.inside & self.kept
+        counts = None if self.pool.counts is None else self.pool.counts[inside]
+        found = grouping(self.pool, by, inside, counts, whole=whole, states=self.states)
+        codes = np.full(len(self), -1)
+        codes[inside] = found.codes
+        return Grouping(found.keys, codes if self.kept is None else codes[self.kept])
 
     def _values_in(self, values: Any, by: By, found: Grouping) -> Floats:
         """Return values, or refuse missing ones with the domains that these are in."""
@@ -378,41 +344,9 @@ class InMemory(Held):
             counts = np.bincount(rows[rows >= 0], minlength=len(found.keys)).astype(np.float64)
             raise in_domains(error, by, found.keys, counts) from None
 
-    def _gaps_of(self, values: Any, columns: Mapping[str, int]) -> NDArray[np.bool_]:
-        """Tell on which rows of the pool an array, or one of some columns, has no number."""
-        if not is_function(values):
-            return _gaps(as_array(values, "The values"))
-        read = [[frame.column(name) for name in columns if name in frame.columns] for frame in self.pool.frames]
-        none = [np.zeros(len(frame), bool) for frame in self.pool.frames]
-        return np.concatenate(
-            [np.any([start, *map(_gaps, own)], axis=0) for start, own in zip(none, read, strict=True)]
-        )
-
     def pooled_means(self, functions: Floats) -> Floats:
         """Return means over the pool as it came."""
         return np.asarray(np.average(functions, axis=0, weights=self.counts))
-
-    @cached_property
-    def gaps(self) -> dict[str, int]:
-        """How many values are missing or infinite in each numeric column that has such, and in those that are empty."""
-        whole = self.pool.whole()
-        missing = {} if whole is None else {name: _missing_in(whole.column(name)) for name in whole.columns}
-        return {name: count for name, count in missing.items() if count}
-
-    @property
-    def mixed(self) -> dict[str, str]:
-        """Columns that are of different kinds in different samples, with where they are what."""
-        return self.pool.mixed
-
-    @cached_property
-    def numeric_columns(self) -> tuple[str, ...]:
-        """The numeric columns of the pool without missing values, those that the biases read first."""
-        whole = self.pool.whole()
-        if whole is None:
-            return ()
-        numeric = [name for name in whole.columns if whole.column(name).dtype.kind in "fiu"]
-        read = {name for bias in self.pool.biases for name in bias.columns}
-        return tuple(sorted((name for name in numeric if name not in self.gaps), key=lambda name: name not in read))
 
     def draw(
         self, n: int, seed: int | np.random.Generator | None, *, replace: bool | None, identity: str | None = None
@@ -446,29 +380,3 @@ class InMemory(Held):
     def weigh(self, rows: Any) -> Any:
         """Return the weight of rows that need not be of the pool."""
         return weigh(self, rows)
-
-
-def _numbers(array: NDArray[Any]) -> Floats:
-    if array.dtype.kind not in "fiub":
-        raise MismatchError(
-            f"The values hold {array.dtype}, and only numbers have a mean. Give numbers, or a condition of them; a "
-            "list of columns goes to expectations().",
-            expected=("numbers",),
-            got=(str(array.dtype),),
-        )
-    return array.astype(np.float64)
-
-
-def _gaps(column: NDArray[Any]) -> NDArray[np.bool_]:
-    """Tell where a value is missing or infinite."""
-    if column.dtype.kind in "fiub":
-        return ~np.isfinite(column)
-    return np.fromiter((is_missing(value) for value in column.tolist()), bool, len(column))
-
-
-def _missing_in(column: NDArray[Any]) -> int:
-    """Return how many numbers of a column are missing or infinite; of other columns all values, or none."""
-    if column.dtype.kind in "fiu":
-        return int(np.count_nonzero(~np.isfinite(column)))
-    empty = column.dtype.kind == "O" and all(not hasattr(value, "__len__") and is_missing(value) for value in column)
-    return len(column) if empty else 0

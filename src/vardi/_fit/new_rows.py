@@ -1,6 +1,8 @@
 r"""The weight of rows that need not be of the pool: a function of the row, wherever the rows of the fit are.
 
 .. math:: r(z) = 1 / S(z),\qquad S(z) = \sum_l e^{u_l}\omega_l(z;\theta) + \mu'(g(z) - R\varepsilon)
+
+Where some samples are asked alone, S is the first sum over these, up to the scale at which weights have mean 1.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ def weigh(held: Any, rows: Any) -> Any:
         In memory, with the columns that biases and known values read; for a fit of a matrix, a matrix of biases.
     """
     sampled = np.flatnonzero(held.rows.sizes > 0).tolist()  # the others have no part in the weight
+    sampled = sampled if held.states is None else list(held.states)
     frame = as_frame(rows) if held.pool.biases else None
     logs, H = _of_matrix(held, rows, sampled) if frame is None else _of_frame(held, frame, sampled)
     log_mass = np.asarray(logsumexp(logs + held.solution.u[sampled], axis=1))
@@ -51,7 +54,10 @@ def weigh(held: Any, rows: Any) -> Any:
     if held.groups is not None and held.groups.max() > 0:
         _require_one_group(logs > -np.inf, held.groups[sampled])
     known: Known | None = held.prepared.known
-    weights = np.exp(-log_mass) if known is None else _with_known(held, known, log_mass, H)
+    if held.states is not None:
+        weights = held.tangent.measure.scale * np.exp(-log_mass)
+    else:
+        weights = np.exp(-log_mass) if known is None else _with_known(held, known, log_mass, H)
     return weights if frame is None else frame.series(weights, "weight")
 
 
@@ -63,7 +69,9 @@ def _of_frame(held: Any, frame: Frame, sampled: Sequence[int]) -> tuple[Floats, 
     with np.errstate(divide="ignore"):
         logs = np.log(np.column_stack([np.asarray(factor, np.float64) for factor in factors]))
     fixed = list(held.pool.biases)
-    for k, model in ({} if held.joint is None else held.joint.families).items():
+    families = {} if held.joint is None else held.joint.families
+    for k in [k for k in families if k in sampled]:
+        model = families[k]
         bias, theta = held.pool.biases[k], model.scale @ held.theta[held.joint.places[k]]
         assert isinstance(bias, ParametricBias)
         place = sampled.index(k)
@@ -71,7 +79,9 @@ def _of_frame(held: Any, frame: Frame, sampled: Sequence[int]) -> tuple[Floats, 
         logs[:, place] += users_log_omega(bias, frame, theta, str(held.names[k]), allowed)
         fixed[k] = bias.at(theta.tolist())
     known: Known | None = held.prepared.known
-    return logs, np.empty((len(logs), 0)) if known is None else values_on_frame(known, frame, fixed)
+    if known is None or held.states is not None:
+        return logs, np.empty((len(logs), 0))
+    return logs, values_on_frame(known, frame, fixed)
 
 
 def _of_matrix(held: Any, rows: Any, sampled: Sequence[int]) -> tuple[Floats, Floats]:

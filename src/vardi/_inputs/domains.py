@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,7 +81,13 @@ class Grouping:
 
 
 def grouping(
-    pool: Pool, by: By, kept: NDArray[np.bool_] | None, counts: Floats | None, *, whole: bool = False
+    pool: Pool,
+    by: By,
+    kept: NDArray[np.bool_] | None,
+    counts: Floats | None,
+    *,
+    whole: bool = False,
+    states: Collection[int] | None = None,
 ) -> Grouping:
     """Return the domains of the rows of a pool that a fit rests on.
 
@@ -97,11 +103,13 @@ def grouping(
         How many rows each of these stands for.
     whole : bool
         Whether every combination of values is a domain, and not only those that some row has.
+    states : collection of int, optional
+        The samples that have rows which are kept; by default all, and each has the columns.
     """
     n = len(pool) if kept is None else int(kept.sum())
     codes, values = np.zeros(n, np.int64), []
     for name in by.columns:
-        labels, categories = _labels(pool, by, name)
+        labels, categories = _labels(pool, by, name, states)
         own, found = _coded(labels if kept is None else labels[kept], categories, counts, name)
         codes = np.where((codes < 0) | (own < 0), -1, codes * len(found) + own)
         values.append(found)
@@ -124,7 +132,7 @@ def bases(keys: Sequence[tuple[Any, ...]], columns: int) -> Integers:
     return np.array([places.setdefault(key[:columns], len(places)) for key in keys])
 
 
-def _labels(pool: Pool, by: By, name: str) -> tuple[NDArray[Any], Sequence[Any] | None]:
+def _labels(pool: Pool, by: By, name: str, states: Collection[int] | None) -> tuple[NDArray[Any], Sequence[Any] | None]:
     """Return the value of each row of a pool in a column, or its label, and the order of a categorical."""
     if by.labels is not None and name == by.columns[-1]:
         labels = as_array(in_order(by.labels, pool.frames, "by"), "by")
@@ -136,9 +144,9 @@ def _labels(pool: Pool, by: By, name: str) -> tuple[NDArray[Any], Sequence[Any] 
                 got=labels.shape,
             )
         return labels, None
-    require_column(name, [frame.columns for frame in pool.frames], pool.mixed if len(pool.frames) > 1 else {})
-    pieces = [frame.column(name) for frame in pool.frames]
-    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces), pool.frames[0].categories(name)
+    asked = pool.frames_of(states)
+    require_column(name, [frame.columns for frame in asked], pool.mixed if len(pool.frames) > 1 else {})
+    return pool.column(name, states), asked[0].categories(name)
 
 
 def require_column(name: str, columns: Sequence[Iterable[str]], mixed: Mapping[str, str]) -> None:

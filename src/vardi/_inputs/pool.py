@@ -99,6 +99,18 @@ class Pool:
         whole = self.whole()
         return read_only(values) if whole is None else whole.table(values, names)
 
+    def frames_of(self, states: Collection[int] | None) -> list[Frame]:
+        """Return the frames with rows of some samples; None for all."""
+        one = len(self.frames) == 1 or states is None
+        return [frame for k, frame in enumerate(self.frames) if one or k in (states or ())]
+
+    def column(self, name: str, states: Collection[int] | None = None) -> NDArray[Any]:
+        """Return a column on all rows; where some samples are asked, whatever on the rows of those in other frames."""
+        asked = self.frames_of(states)
+        kind = asked[0].column(name).dtype
+        pieces = [frame.column(name) if frame in asked else np.zeros(len(frame), kind) for frame in self.frames]
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
     def whole(self) -> Frame | None:
         """Return all rows in one frame; None where there is none, or samples are held by different libraries.
 

@@ -148,6 +148,11 @@ class Rows(ABC):
         """Return the gradients of biases with parameters: there are none."""
         return {}
 
+    @property
+    def places(self) -> dict[int, slice]:
+        """Where the parameters of each bias that has some stand in theta: there are none."""
+        return {}
+
     def beside(self, v: Floats) -> tuple[Floats, Floats]:
         """Return x_i and q_i of every row without the part of u: nothing."""
         nothing = np.empty((len(self), 0))

@@ -174,11 +174,14 @@ class Means:
         Zero where a function is 0 or 1 on every row.
     events : ndarray of shape (m,)
         Counted rows on which a function is not 0.
+    rows : float
+        Counted rows in all.
     """
 
     mean: Floats
     strays: Floats
     events: Floats
+    rows: float
 
 
 EVEN = 1e-9  # squared coefficient of variation that rounding of sums may make of equal weights

@@ -55,6 +55,8 @@ class TiltedRows:
         The log normalisers.
     """
 
+    recorded_by: tuple[str, ...] = ()
+
     def __init__(self, rows: Dense, measure: WeightedRows, log_omegas: Floats) -> None:
         self.sizes, self.n = measure.sizes, measure.n
         self.coordinates: Coordinates = measure.coordinates
@@ -64,6 +66,11 @@ class TiltedRows:
         self._counts = np.ones(len(rows)) if rows.counts is None else rows.counts
         self._log_omegas = np.where(np.isfinite(log_omegas), log_omegas, 0.0)  # what covers no row has no tilt
         self._products = rows.total_of_logs(self._products_of)
+
+    @property
+    def whole(self) -> TiltedRows:
+        """The rows of all samples: these."""
+        return self
 
     def _y(self, part: slice, logs: Floats) -> Floats:
         """Return y of a block of rows, from log omega of these."""

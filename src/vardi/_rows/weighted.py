@@ -20,6 +20,7 @@ class RowsAtPoints(Protocol):
     """Rows that answer sums at a point, with or without parameters and known moments."""
 
     sizes: Floats
+    source: Integers
     counts: Floats | None
     inverse: NDArray[Any] | None
 
@@ -32,6 +33,8 @@ class RowsAtPoints(Protocol):
     def beside(self, v: Floats) -> tuple[Floats, Floats]: ...
     def along(self, v: Floats, b: Floats) -> tuple[Floats, dict[int, Floats]]: ...
     def gradients(self, v: Floats) -> dict[int, Floats]: ...
+    @property
+    def places(self) -> dict[int, slice]: ...
     def spread(self, values: NDArray[Any]) -> NDArray[Any]: ...
 
 
@@ -61,6 +64,9 @@ class WeightedRows:
         How rows of the pool depend on one another.
     """
 
+    inside: NDArray[np.bool_] | None = None  # the rows that have weights, where not all have: those of some samples
+    recorded_by: tuple[str, ...] = ()  # what these samples are called
+
     def __init__(
         self,
         rows: RowsAtPoints,
@@ -73,6 +79,11 @@ class WeightedRows:
         self.rows, self.v, self.row_weights = rows, v, weights
         self.sizes, self.n = rows.sizes, float(rows.sizes.sum())
         self.strata = strata_of(source, rows.sizes, counts, self, dependence)
+
+    @property
+    def whole(self) -> WeightedRows:
+        """The rows of all samples, in whose language influence values are: these."""
+        return self
 
     @property
     def coordinates(self) -> Coordinates:
@@ -96,13 +107,17 @@ class WeightedRows:
 
     def project(self, y: Floats) -> Floats:
         """Return sum_i c_i y_i x_i for y of shape (n, m) over the pool."""
+        return self.rows.project(self.v, self._gathered(y))
+
+    def _gathered(self, y: Floats) -> Floats:
+        """Return the mean of y over the rows of the pool that each row, as it was solved, stands for."""
         if self.rows.inverse is None:
-            return self.rows.project(self.v, y)
+            return y
         counted = y if self.strata.counts is None else y * self.strata.counts[:, None]
         kinds = len(self.rows)
         gathered = np.stack([np.bincount(self.rows.inverse, column, minlength=kinds) for column in counted.T], axis=1)
         assert self.rows.counts is not None
-        return self.rows.project(self.v, gathered / self.rows.counts[:, None])
+        return np.asarray(gathered / self.rows.counts[:, None])
 
     def mix(self, b: Floats) -> Floats:
         """Return q_i'b for every row of the pool."""
@@ -132,7 +147,7 @@ class WeightedRows:
         """Return eta, and whether functions are shares."""
         events = functions != 0.0
         strays = (events & (functions != 1.0)).any(axis=0)
-        return Means(self.mean(functions), strays.astype(np.float64), self.counts @ events)
+        return Means(self.mean(functions), strays.astype(np.float64), self.counts @ events, self.n)
 
     def holds(self, functions: Floats, j: int) -> NDArray[np.bool_]:
         """Return on which rows a share holds."""

@@ -316,6 +316,10 @@ class ContradictedKnownWarning(VardiWarning):
     """The samples, by their biases, give values that are far from the known ones."""
 
 
+class KnownOfAllWarning(VardiWarning):
+    """What is known of the population is met by the weights of all samples, and some of these are asked alone."""
+
+
 class SharedUnitsWarning(VardiWarning):
     """The same units stand in two samples, by equal rows or by equal ids.
 

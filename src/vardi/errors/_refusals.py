@@ -243,6 +243,18 @@ def column_of_some(column: str, has: Sequence[object], lacks: Sequence[object]) 
     )
 
 
+def not_covered(names: Sequence[object], which: str, sample: str | None, rows: Sequence[int]) -> ImpossibleRowError:
+    """Refuse an estimate from samples that do not cover the pool; ``which`` says which rows they could not draw."""
+    they = "it" if len(names) == 1 else "they"
+    return ImpossibleRowError(
+        f"{show(names)} could not have drawn all rows of the pool: not {which}. So what {they} recorded "
+        "speaks for a part of the population only. Add a sample that covers the rest and recorded it too, or "
+        "debias the part alone: its rows of all samples, with the biases as they are.",
+        sample=sample,
+        rows=rows[:LISTED],
+    )
+
+
 def bias_of_some(
     sample: object, bias: object, column: str, lacks: Sequence[object], shared: Sequence[str]
 ) -> MismatchError:

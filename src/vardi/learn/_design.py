@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from vardi._fit.sample import DebiasedSample
+from vardi._fit.averages import Averages
 from vardi._inputs.frames import as_frame
 from vardi._types import Floats
 from vardi.biases._values import is_missing
@@ -43,7 +43,9 @@ class Design:
     outcome : ndarray of shape (n,)
         Numbers or labels; of rows that are left out, those of another one.
     complete : ndarray of bool
-        Which rows have no missing value.
+        Which rows have no missing value, of the samples that are asked.
+    left_out : int
+        How many rows of these have.
     intercept : bool or None
         Whether a formula has one; None where the model decides.
     missing : mapping from name to int
@@ -55,11 +57,12 @@ class Design:
     names: tuple[str, ...]
     outcome: NDArray[Any]
     complete: NDArray[np.bool_]
+    left_out: int
     intercept: bool | None = None
     missing: Mapping[str, int] = field(default_factory=dict)
 
 
-def as_design(fit: DebiasedSample, X: Any, y: Any, missing: Missing) -> Design:
+def as_design(fit: Averages, X: Any, y: Any, missing: Missing) -> Design:
     """Bring features and outcome together, or say what does not fit."""
     if missing not in ("refuse", "drop"):
         raise MismatchError(
@@ -80,10 +83,35 @@ def as_design(fit: DebiasedSample, X: Any, y: Any, missing: Missing) -> Design:
     kept = np.arange(len(fit)) if fit.held.kept is None else np.flatnonzero(fit.held.kept)
     matrix, outcome = matrix[kept], outcome[kept]
     gaps = {name: ~np.isfinite(column) for name, column in zip(names, matrix.T, strict=True)}
-    complete, left_out = _complete({**gaps, "y" if not isinstance(y, str) else y: _gaps(outcome)}, missing)
+    asked = _asked(fit)
+    complete, lacking = _complete({**gaps, "y" if not isinstance(y, str) else y: _gaps(outcome)}, asked, missing)
     rows = kept[complete]
     features = native if len(rows) == len(fit) else _taken(native, rows)
-    return Design(features, *_zeroed(matrix, names, outcome, complete), complete, None, left_out)
+    left_out = int((asked & ~complete).sum())
+    return Design(features, *_zeroed(matrix, names, outcome, complete), complete, left_out, None, lacking)
+
+
+def recording(fit: Averages, X: Any, y: Any) -> Averages:
+    """Return the rows of the samples that have recorded the outcome, and what is named of the features."""
+    named: list[Any] = [y] if isinstance(y, str) else []
+    columns: list[str] = []
+    if isinstance(X, str) and "~" in X:
+        left, right = X.split("~", 1)
+        named += [left.strip()] if left.strip() else []
+        columns = _names_in(right)
+    elif isinstance(X, list | tuple) and all(isinstance(name, str) for name in X):
+        named += X
+    if y is not None and not isinstance(y, str) and np.asarray(y).dtype.kind == "f":
+        named.append(np.asarray(y))
+    has = fit.held.recorded_by(named, columns)
+    return fit if has is None else fit.among([fit.names[k] for k in has])
+
+
+def _asked(fit: Averages) -> NDArray[np.bool_]:
+    """Tell which rows that the fit rests on are of the samples that are asked."""
+    held = fit.held
+    inside = np.ones(len(fit), bool) if held.inside is None else held.inside
+    return np.asarray(inside if held.kept is None else inside[held.kept])
 
 
 def _zeroed(
@@ -98,15 +126,18 @@ def _zeroed(
     )
 
 
-def _complete(gaps: Mapping[str, NDArray[np.bool_]], missing: Missing) -> tuple[NDArray[np.bool_], dict[str, int]]:
-    """Return which rows have all values, and of those that have not what they lack; or refuse them."""
-    counts = {name: int(own.sum()) for name, own in gaps.items() if own.any()}
-    complete = ~np.any(list(gaps.values()), axis=0)
+def _complete(
+    gaps: Mapping[str, NDArray[np.bool_]], asked: NDArray[np.bool_], missing: Missing
+) -> tuple[NDArray[np.bool_], dict[str, int]]:
+    """Return which rows that are asked have all values, and of those that have not what they lack; or refuse them."""
+    counts = {name: int((own & asked).sum()) for name, own in gaps.items() if (own & asked).any()}
+    complete = asked & ~np.any(list(gaps.values()), axis=0)
     said = ", ".join(f"{name!r} ({count})" for name, count in counts.items())
     if counts and missing == "refuse":
+        rows = number_of_rows(int((asked & ~complete).sum()))
         raise MissingValuesError(
-            f"{number_of_rows(int((~complete).sum()))} have missing or infinite values: {said}. Fill them in, or write "
-            "missing='drop' to leave these rows out; the model is then of the part of the population that has all.",
+            f"{rows} have missing or infinite values: {said}. Fill them in, or write missing='drop' to leave "
+            "these rows out; the model is then of the part of the population that has all.",
             columns=counts,
         )
     if not complete.any():
@@ -117,7 +148,7 @@ def _complete(gaps: Mapping[str, NDArray[np.bool_]], missing: Missing) -> tuple[
 # ---------------------------------------------------------------- formulas
 
 
-def _of_formula(fit: DebiasedSample, formula: str, y: Any, missing: Missing) -> Design:
+def _of_formula(fit: Averages, formula: str, y: Any, missing: Missing) -> Design:
     """Return the design of a formula: what y may be on its left, and formulaic's language on its right."""
     left, right = (side.strip() for side in formula.split("~", 1))
     left = left[1:-1] if re.fullmatch("`[^`]+`", left) else left
@@ -133,10 +164,11 @@ def _of_formula(fit: DebiasedSample, formula: str, y: Any, missing: Missing) -> 
     columns = {name: values[kept] for name, values in _columns_in(fit, right).items()}
     outcome = _outcome(fit, left or y)[kept]
     gaps = {name: _gaps(values) for name, values in columns.items()}
-    complete, left_out = _complete({**gaps, left or "y": _gaps(outcome)}, missing)
+    asked = _asked(fit)
+    complete, lacking = _complete({**gaps, left or "y": _gaps(outcome)}, asked, missing)
     frame = pandas.DataFrame({name: values[complete] for name, values in columns.items()})
     for name in columns:
-        order = fit.held.pool.frames[0].categories(name)
+        order = fit.held.pool.frames_of(fit.held.states)[0].categories(name)
         if order is not None:
             there = set(frame[name])
             frame[name] = pandas.Categorical(frame[name], [value for value in order if value in there])
@@ -153,7 +185,8 @@ def _of_formula(fit: DebiasedSample, formula: str, y: Any, missing: Missing) -> 
     matrix = np.zeros((len(complete), len(features.columns)))
     matrix[complete] = features.to_numpy()
     names = [str(name) for name in features.columns]
-    return Design(features, *_zeroed(matrix, names, outcome, complete), complete, intercept, left_out)
+    left_out = int((asked & ~complete).sum())
+    return Design(features, *_zeroed(matrix, names, outcome, complete), complete, left_out, intercept, lacking)
 
 
 def _formulaic() -> tuple[Any, Any]:
@@ -191,12 +224,16 @@ def _answering(formula: str, known: Sequence[str]) -> Iterator[None]:
         ) from error
 
 
-def _columns_in(fit: DebiasedSample, text: str) -> dict[str, NDArray[Any]]:
+def _columns_in(fit: Averages, text: str) -> dict[str, NDArray[Any]]:
     """Return the columns of the pool that a text names."""
-    frames = fit.held.pool.frames
-    named = dict.fromkeys(quoted or plain for quoted, plain in NAME.findall(QUOTED.sub("", text)))
-    there = [name for name in named if frames and all(name in frame.columns for frame in frames)]
-    return {name: np.concatenate([np.asarray(frame.column(name)) for frame in frames]) for name in there}
+    pool, states = fit.held.pool, fit.held.states
+    frames = pool.frames_of(states)
+    there = [name for name in _names_in(text) if frames and all(name in frame.columns for frame in frames)]
+    return {name: np.asarray(pool.column(name, states)) for name in there}
+
+
+def _names_in(text: str) -> list[str]:
+    return list(dict.fromkeys(quoted or plain for quoted, plain in NAME.findall(QUOTED.sub("", text))))
 
 
 def _require_finite(features: Any) -> None:
@@ -215,7 +252,7 @@ def _require_finite(features: Any) -> None:
 # ---------------------------------------------------------------- arrays and columns
 
 
-def _features(fit: DebiasedSample, X: Any, missing: Missing) -> tuple[Any, Floats, tuple[str, ...]]:
+def _features(fit: Averages, X: Any, missing: Missing) -> tuple[Any, Floats, tuple[str, ...]]:
     """Return the features as the model is to see them, as a matrix, and their names."""
     if isinstance(X, list | tuple) and X and all(isinstance(name, str) for name in X):
         return _of_pool(fit, X, missing)
@@ -239,7 +276,7 @@ def _features(fit: DebiasedSample, X: Any, missing: Missing) -> tuple[Any, Float
     return native, _matrix(list(matrix.T), names), tuple(names)
 
 
-def _of_pool(fit: DebiasedSample, names: Sequence[str], missing: Missing) -> tuple[Any, Floats, tuple[str, ...]]:
+def _of_pool(fit: Averages, names: Sequence[str], missing: Missing) -> tuple[Any, Floats, tuple[str, ...]]:
     """Return columns of the pool, in the user's library if it has named columns."""
     matrix = np.column_stack([_column(fit, name, missing) for name in names])
     whole = fit.held.pool.whole()
@@ -249,7 +286,7 @@ def _of_pool(fit: DebiasedSample, names: Sequence[str], missing: Missing) -> tup
     return native, matrix, tuple(names)
 
 
-def _column(fit: DebiasedSample, name: str, missing: Missing = "refuse") -> Floats:
+def _column(fit: Averages, name: str, missing: Missing = "refuse") -> Floats:
     if missing == "drop" and name in (columns := _columns_in(fit, f"`{name}`")):
         return _matrix([columns[name]], [name])[:, 0]
     if fit.held.kept is None:
@@ -259,10 +296,11 @@ def _column(fit: DebiasedSample, name: str, missing: Missing = "refuse") -> Floa
     return values
 
 
-def _outcome(fit: DebiasedSample, y: Any) -> NDArray[Any]:
+def _outcome(fit: Averages, y: Any) -> NDArray[Any]:
     """Return the outcome of every row of the pool: numbers or labels."""
-    if isinstance(y, str) and fit.held.pool.frames and all(y in frame.columns for frame in fit.held.pool.frames):
-        values = np.concatenate([np.asarray(frame.column(y)) for frame in fit.held.pool.frames])
+    pool, states = fit.held.pool, fit.held.states
+    if isinstance(y, str) and pool.frames and all(y in frame.columns for frame in pool.frames_of(states)):
+        values = np.asarray(pool.column(y, states))
     elif isinstance(y, str):
         values = _column(fit, y)
     else:

@@ -12,9 +12,9 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import _num_samples
 
+from vardi._estimate.weight_routing import blind_steps, fit_weighted, takes_weights
 from vardi._types import Floats
 from vardi.errors import MismatchError
-from vardi.learn.weight_routing import blind_steps, fit_weighted, takes_weights
 from vardi.learn.xy_pool import take
 
 __all__ = ["WeightUse", "check_weight_use"]

@@ -18,13 +18,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_method_params, check_is_fitted
 
 from vardi._estimate.draws import draw
+from vardi._estimate.weight_routing import fit_weighted, request_weights, require_weight_use
 from vardi._inputs.frames import as_frame
 from vardi._inputs.given import Biases, Known, Labels
 from vardi._inputs.old_names import answering_shares
 from vardi.errors import MismatchError
 from vardi.learn.resampler import as_generator
-from vardi.learn.weight_routing import fit_weighted, request_weights, require_weight_use
-from vardi.learn.xy_pool import debias_rows, take
+from vardi.learn.xy_pool import debias_rows, take, with_targets
 
 __all__ = ["DebiasedEstimator"]
 
@@ -171,7 +171,7 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         X : array, sparse array or frame
             The rows of all samples.
         y : array, series or frame, optional
-            Their targets.
+            Their targets. Samples without any (all missing) still help the weights of the others.
         source : array of labels, optional
             The sample of each row: a key of the biases. None where there is one sample only.
         clusters, series : array of labels or times, optional
@@ -189,13 +189,15 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         clusters, series = self._depends("clusters", clusters), self._depends("series", series)
         debiased = debias_rows(rows, targets, source, self.biases, self.target, self.known, clusters, series)
         X, rows = self._features(X), self._features(rows)
-        weights = np.asarray(debiased.weights, np.float64)
+        recorded, places = with_targets(debiased, targets)
+        weights = np.asarray(recorded.weights, np.float64)
         given = self._routed("fit", params)
         if self.resample:
             drawn = draw(weights / weights.sum(), None, as_generator(self.random_state), method="systematic")
             self.estimator_ = _fit_drawn(self.estimator, rows, targets, drawn, given)
         else:
-            self.estimator_ = fit_weighted(self.estimator, X, y, weights, given)
+            mine = (X, y, weights) if places is None else (take(rows, places), take(targets, places), weights[places])
+            self.estimator_ = fit_weighted(self.estimator, *mine, given)
         self.debiased_, self.weights_ = debiased, weights
         return self
 

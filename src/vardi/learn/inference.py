@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from textwrap import wrap
 from typing import Any
 
@@ -19,11 +19,11 @@ from vardi._estimate.estimates import Estimate, Estimates
 from vardi._estimate.reliability import warn_of_doubt
 from vardi._estimate.resampling import require_rows
 from vardi._estimate.tangent import Influence, estimates_of
-from vardi._fit.sample import DebiasedSample
+from vardi._fit.averages import Averages
 from vardi._types import Floats
 from vardi.errors import MismatchError, VardiError, number_of_rows, suggest
-from vardi.errors._texts import WIDTH, listed
-from vardi.learn._design import Missing, as_design
+from vardi.errors._texts import WIDTH, listed, show
+from vardi.learn._design import Missing, as_design, recording
 from vardi.learn._glm import Equations, Family, family_of
 
 
@@ -114,6 +114,8 @@ class ModelInference:
         if self.rows_left_out:
             said = listed(f"{name!r} ({count})" for name, count in self.missing.items())
             lines += wrap(f"Left out: {number_of_rows(self.rows_left_out)} that lack {said}.", WIDTH)
+        if self.estimates.among:
+            lines.append(f"From {show(self.estimates.among)}.")
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -121,7 +123,7 @@ class ModelInference:
 
 
 def inference(
-    fit: DebiasedSample, model: Any, X: Any, y: Any = None, level: float = 0.95, *, missing: Missing = "refuse"
+    fit: Averages, model: Any, X: Any, y: Any = None, level: float = 0.95, *, missing: Missing = "refuse"
 ) -> ModelInference:
     r"""Return the coefficients of a weighted regression with errors that know the weights were estimated.
 
@@ -139,8 +141,9 @@ def inference(
 
     Parameters
     ----------
-    fit : DebiasedSample
-        The debiased sample.
+    fit : DebiasedSample, or what its ``among`` returns
+        The debiased sample. Where only some samples have recorded the outcome, or a feature that is named, the
+        coefficients are those of their rows, with normalisers and parameters from all samples.
     model : LinearRegression, Ridge, LogisticRegression or PoissonRegressor
         Unfitted, it is cloned, fitted with the debiased weights and solved to rounding. Fitted, it must have been
         fitted with ``sample_weight=fit.weights`` (times counts), and is left as it is.
@@ -180,8 +183,9 @@ def inference(
     >>> print(result["RM"] + 5 * result["LSTAT"])  # a room more, in a district five points poorer
     -0.2 ± 2.2 (95%: -6.3 to 5.8)
     """
+    fit = recording(fit, X, y)
     solved = solve(fit, model, X, y, missing)
-    estimates = estimates_of(solved.theta, solved.influence, level)
+    estimates = replace(estimates_of(solved.theta, solved.influence, level), among=fit.held.tangent.measure.recorded_by)
     warn_of_doubt(fit.names, [f"the coefficient of {name}" for name in solved.names], estimates.laws)
     return ModelInference(
         solved.names, solved.theta, estimates.covariance, level, solved.model, estimates, *solved.left_out
@@ -200,7 +204,7 @@ class Solved:
     left_out: tuple[int, Mapping[str, int]]
 
 
-def solve(fit: DebiasedSample, model: Any, X: Any, y: Any, missing: Missing = "refuse") -> Solved:
+def solve(fit: Averages, model: Any, X: Any, y: Any, missing: Missing = "refuse") -> Solved:
     """Fit a model to the debiased rows and solve it to rounding; or check that a fitted one solves its equations."""
     family = family_of(model)
     require_rows(fit.held, "A regression")
@@ -226,8 +230,7 @@ def solve(fit: DebiasedSample, model: Any, X: Any, y: Any, missing: Missing = "r
     moved = moved @ inverse.T  # of the coefficients: the covariance of these is the sandwich
     if given:
         _require_solved(inverse @ equations.gradient(theta), moved.covariance(), family, names)
-    left_out = int((~design.complete).sum()), design.missing
-    return Solved(names, theta, equations, moved, fitted, left_out)
+    return Solved(names, theta, equations, moved, fitted, (design.left_out, design.missing))
 
 
 def _with_intercept(model: Any, intercept: bool | None, *, given: bool) -> Any:

@@ -22,7 +22,9 @@ from sklearn.utils.metadata_routing import MetadataRequest
 from sklearn.utils.validation import has_fit_parameter
 
 from vardi._estimate.resampling import require_rows
+from vardi._estimate.weight_routing import fit_weighted, require_weight_use
 from vardi._fit.sample import DebiasedSample
+from vardi._inputs.folds import dealt_out
 from vardi._inputs.frames import as_frame
 from vardi._inputs.given import Biases, ByRow, Known, Labels
 from vardi._inputs.old_names import shares_argument
@@ -31,8 +33,7 @@ from vardi._types import Floats, Integers
 from vardi.errors import InvalidBiasError, MismatchError
 from vardi.learn._losses import LOSSES, Loss, as_loss
 from vardi.learn.resampler import as_generator
-from vardi.learn.weight_routing import fit_weighted, require_weight_use
-from vardi.learn.xy_pool import debias_rows, joined, take
+from vardi.learn.xy_pool import debias_rows, joined, take, with_targets
 
 
 def debiased_risk(
@@ -62,7 +63,7 @@ def debiased_risk(
     X : array, sparse array or frame
         The rows of all samples.
     y : array, series or frame, optional
-        Their targets.
+        Their targets. Samples without any (all missing) still help the weights of the others, whose risk it is.
     source : array of labels, or str
         The sample of each row, or the column of X that says so, which the estimator does not see.
     biases : mapping from name to bias, or list of biases
@@ -140,8 +141,12 @@ def debiased_risk(
     if source is not None and not isinstance(source, str):
         labels = np.asarray(source)
     folds = list(_folds(fit, X, y, cv, as_generator(random_state), by_class=all(map(is_classifier, estimators))))
-    losses = [_held_out(one, X, y, labels, np.asarray(fit.weights), folds, as_loss(scoring, one)) for one in estimators]
-    estimates = fit.expectations(np.column_stack(losses), level)
+    recorded, places = with_targets(fit, y)
+    if places is not None:
+        folds = [(np.intersect1d(train, places), np.intersect1d(test, places)) for train, test in folds]
+    weights = np.asarray(recorded.weights)
+    losses = [_held_out(one, X, y, labels, weights, folds, as_loss(scoring, one)) for one in estimators]
+    estimates = recorded.expectations(np.column_stack(losses), level)
     return estimates if several else estimates[0]
 
 
@@ -161,7 +166,7 @@ def _held_out(
         model = _fitted(estimator, take(X, train), y_train, weights[train], labels[train])
         total[test] += loss(model, take(X, test), y_test)
         times[test] += 1
-    return total / times
+    return total / np.maximum(times, 1.0)  # rows of samples without targets are never held out
 
 
 def _fitted(estimator: Any, X: Any, y: Any, weights: Floats, labels: Any) -> Any:
@@ -184,7 +189,7 @@ def _folds(
             raise MismatchError(
                 f"cv is {cv}, and {n} rows can be split into 2 to {n} folds.", expected=(2, n), got=(cv,)
             )
-        fold = _dealt_out(fit, strata, int(cv), rng)
+        fold = dealt_out(fit.held.pool.source, fit.held.dependence, strata, int(cv), rng)
         pairs: Any = ((np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(int(cv)))
     else:
         depends = fit.held.dependence
@@ -209,23 +214,6 @@ def _folds(
             expected=(n,),
             got=(int(held_out.sum()),),
         )
-
-
-def _dealt_out(fit: DebiasedSample, strata: Integers, cv: int, rng: Any) -> Integers:
-    """Return the fold of each row: rows are dealt out within groups, clusters as a whole, series in stretches."""
-    depends, n = fit.held.dependence, len(fit)
-    if depends is not None and depends.order is not None:
-        source = fit.held.pool.source
-        order = np.lexsort((depends.order, source))
-        sizes = np.bincount(source)
-        place = np.empty(n, np.int64)
-        place[order] = np.arange(n) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return np.asarray(place * cv // sizes[source])
-    unit = np.arange(n) if depends is None or depends.clusters is None else depends.clusters
-    _, first, codes = np.unique(unit, return_index=True, return_inverse=True)
-    fold = np.empty(len(first), np.int64)
-    fold[np.lexsort((rng.random(len(first)), strata[first]))] = np.arange(len(first)) % cv
-    return fold[codes]
 
 
 def debiased_scorer(scoring: Any = None, *, fit: DebiasedSample, target: str | None = None) -> DebiasedScorer:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from vardi._fit.averages import Averages
 from vardi._fit.debias import debias
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.frames import Frame, NarwhalsFrame, NumpyFrame, as_frame
@@ -65,6 +66,14 @@ def debias_rows(
         source = np.full(len(rows), next(iter(by_name)), dtype=object)
     depends = {"clusters": clusters, "series": series}
     return debias(rows, by_name if biases is None else biases, source=source, known=known, **depends)
+
+
+def with_targets(fit: DebiasedSample, y: Any) -> tuple[Averages, Integers | None]:
+    """Return the rows of the samples that have targets, and their places; None where all have."""
+    has = None if y is None or np.ndim(y) != 1 else fit.held.recorded_by([np.asarray(y)])
+    if has is None:
+        return fit, None
+    return fit.among([fit.names[k] for k in has]), np.flatnonzero(np.isin(fit.held.pool.source, has))
 
 
 def joined(X: Any, y: Any, target: str | None, biases: Mapping[Name, Any]) -> Frame:

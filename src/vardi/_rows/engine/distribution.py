@@ -20,6 +20,7 @@ from vardi.biases._expressions.targets import literal
 from vardi.errors import EngineError, TooLargeError
 
 MOST_STEPS = 100_000  # distinct values that are brought into memory
+FEW_POINTS = 40  # of a band, where some samples are asked alone: each pair of points takes a sum of its own
 ROUNDING = 1e-12  # of a probability
 EDGE = 1e-9  # the same, of the ends of a band
 PLACE = f"{PREFIX}place"
@@ -164,6 +165,7 @@ class EngineDistribution:
     def grid(self, most: int, tail: float) -> Steps:
         """Return values that are evenly spaced among the distinct ones with F from ``tail`` to 1 - ``tail``."""
         steps = self.steps
+        most = min(most, FEW_POINTS) if self.at.recorded_by else most
         if steps is None:
             x = self._among_many(most, tail)
             return Steps(x, self.at_points(x))
@@ -199,6 +201,8 @@ class EngineDistribution:
         tangent : Tangent
             Whose ``jacobian`` solves J b = a for a of shape (d, g).
         """
+        if self.at.recorded_by:
+            return self._covariance_among(grid, value, tangent)
         y = _Rows(self.at, self.inside, self.at.n / self.total)
         sums, squares = y.asked(self, grid)
         at, n = self.at, self.at.n
@@ -222,6 +226,13 @@ class EngineDistribution:
             else:
                 V += (P - np.outer(T, T) / size) * (remaining[k] * size / (size - 1.0) / n**2)
         return V
+
+    def _covariance_among(self, grid: Floats, value: Floats, tangent: Any) -> Floats:
+        """Return the covariance of F at points from its influence values, where some samples are asked alone."""
+        eta, influence = tangent.influence(self.below(grid))
+        if self.inside is not None:
+            influence = influence @ (np.vstack([np.eye(len(grid)), -value]) / eta[-1])
+        return np.asarray(influence.covariance())
 
     def by_bin(
         self, part: Part, edges: Floats, terms: dict[str, nw.Expr], *, by_sample: bool = False

@@ -69,7 +69,8 @@ def compiled_functions(
             by_part[part.name] = expressions(part, found, target, missing, part.name, called="expression")
         except MissingValuesError:
             for column, count in missing.items():
-                if lacking := _lacking(part, target.is_missing(column)):
+                labels = {code: str(part.name if label is None else label) for label, code in part.codes.items()}
+                if lacking := [labels[code] for code in all_missing(part, column)]:
                     raise not_finite(count, column, lacking) from None
             raise
     checked = [name if function.columns else None for function, name in zip(functions, names, strict=True)]
@@ -84,11 +85,11 @@ def _require_everywhere(parts: Sequence[Part], columns: Sequence[str]) -> None:
             raise column_of_some(column, [str(part.name) for part in parts if str(part.name) not in lacks], lacks)
 
 
-def _lacking(part: Part, missing: nw.Expr) -> list[str]:
-    """Return the samples of a part in which all values are missing."""
-    labels = {code: str(part.name if label is None else label) for label, code in part.codes.items()}
+def all_missing(part: Part, column: str) -> list[int]:
+    """Ask for the samples of a part in which all values of a column are missing."""
+    missing = NarwhalsTarget(users_columns(part, [])).is_missing(column)
     found = part.by_sample({"rows": nw.len(), "gaps": missing.cast(nw.Int64).sum()})
-    return [labels[code] for code, row in found if row["rows"] == row["gaps"]]
+    return [code for code, row in found if row["rows"] == row["gaps"]]
 
 
 def users_columns(part: Part, functions: Sequence[Bias]) -> nw.Schema:

@@ -48,12 +48,19 @@ class EngineMoments:
         The point.
     """
 
+    recorded_by: tuple[str, ...] = ()  # the samples that are asked, where not all
+
     def __init__(self, model: EngineModel, v: Floats) -> None:
         self.model, self.point = model, EnginePoint(model, v)
         self.parts, self.sizes, self.n = model.parts, model.sizes, model.n
         self.dependence = model.dependence
         self._last: tuple[EngineValues, Spread, Floats, bool] | None = None
         self._last_units: tuple[EngineValues, Units, Floats] | None = None
+
+    @property
+    def whole(self) -> EngineMoments:
+        """The frames of all samples, in whose language influence values are: these."""
+        return self
 
     @property
     def coordinates(self) -> Coordinates:
@@ -69,7 +76,7 @@ class EngineMoments:
     def means(self, functions: Sequence[EngineFunction]) -> Means:
         """Return eta, and whether functions are shares, by the query of the means."""
         found = self._totals(functions, shares=True)
-        return Means(found[0] / self.n, found[1], found[2])
+        return Means(found[0] / self.n, found[1], found[2], self.n)
 
     def holds(self, functions: Sequence[EngineFunction], j: int) -> EngineFunction:
         """Return on which rows a share holds: the share itself."""

@@ -55,7 +55,7 @@ def takes_weights(estimator: Any) -> bool:
     >>> from sklearn.linear_model import Ridge
     >>> from sklearn.neighbors import KNeighborsClassifier
     >>> from sklearn.pipeline import make_pipeline
-    >>> from vardi.learn.weight_routing import takes_weights
+    >>> from vardi._estimate.weight_routing import takes_weights
     >>> takes_weights(Ridge()), takes_weights(make_pipeline(Ridge())), takes_weights(KNeighborsClassifier())
     (True, True, False)
     """
@@ -79,7 +79,7 @@ def blind_steps(estimator: Any) -> tuple[str, ...]:
     >>> from sklearn.linear_model import Ridge
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import MinMaxScaler, StandardScaler
-    >>> from vardi.learn.weight_routing import blind_steps
+    >>> from vardi._estimate.weight_routing import blind_steps
     >>> blind_steps(make_pipeline(MinMaxScaler(), StandardScaler(), PCA(), Ridge()))
     ("'pca' (PCA)",)
     """

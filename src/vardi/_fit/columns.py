@@ -1,0 +1,216 @@
+"""Columns of rows in memory: functions of the rows as numbers, which samples recorded them, and what is missing."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._fit.held import Held
+from vardi._inputs.frames import as_frame
+from vardi._inputs.frames.functions import bias_of, evaluated, is_function, name_of
+from vardi._inputs.pool import in_order
+from vardi._types import Floats, Integers
+from vardi.biases._values import as_array, is_missing
+from vardi.errors import MismatchError
+from vardi.errors._refusals import column_of_some, not_finite
+
+
+class ColumnsInMemory(Held):
+    """The columns of a pool, of all samples or of those that a question is asked among."""
+
+    kept: NDArray[np.bool_] | None  # which rows of the pool the fit rests on; None for all
+
+    @property
+    @abstractmethod
+    def source(self) -> Integers:
+        """Sample of each row that the fit rests on."""
+
+    @cached_property
+    def inside(self) -> NDArray[np.bool_] | None:
+        """Which rows of the pool are of the samples that are asked; None for all."""
+        return None if self.states is None else np.isin(self.pool.source, self.states)
+
+    def recorded_by(self, asked: Iterable[Any], columns: Iterable[str] = ()) -> tuple[int, ...] | None:
+        """Return the samples that have recorded some functions and columns; None where all have, or none.
+
+        A sample whose values are all missing has not recorded them.
+        """
+        frames, lacking = self.pool.frames, np.zeros(len(self.names), bool)
+        every = dict.fromkeys(column for frame in frames for column in frame.columns)
+        for values in asked:
+            if is_function(values):
+                columns = (*columns, *bias_of(values, every).columns)
+            else:
+                lacking |= self._all_missing([as_array(in_order(values, frames, "The series of values"), "The values")])
+        for name in dict.fromkeys(columns):
+            if name in every:
+                lacking |= self._all_missing(
+                    [frame.column(name) if name in frame.columns else None for frame in frames]
+                )
+        asked_of = np.flatnonzero(self.rows.sizes > 0) if self.states is None else np.array(self.states)
+        has = tuple(asked_of[~lacking[asked_of]].tolist())
+        return None if len(has) in (0, len(asked_of)) else has
+
+    def _all_missing(self, pieces: Sequence[NDArray[Any] | None]) -> NDArray[np.bool_]:
+        """Tell of which samples all values are missing, given in one piece or one for each; None stands for none."""
+        found = np.zeros(len(self.names), bool)
+        if len(pieces) > 1:
+            for k, piece in enumerate(pieces):
+                found[k] = piece is None or bool(_gaps(piece[:1]).all() and _gaps(piece).all())
+        elif pieces[0] is not None and len(pieces[0]) == len(self):
+            labels, first = np.unique(self.pool.source, return_index=True)
+            for k in labels[_gaps(pieces[0][first])].tolist():  # a sample that has its first value has recorded it
+                found[k] = _gaps(pieces[0][self.pool.source == k]).all()
+        return found
+
+    def functions(self, values: Any) -> Floats:
+        """Return one column, expression or array as numbers of shape (n, 1), for the rows that the fit rests on."""
+        return self.values(values)[:, None]
+
+    def matrix(self, values: Any) -> Floats:
+        """Return several columns, expressions or arrays as numbers of shape (n, m)."""
+        if isinstance(values, list | tuple) and any(is_function(part) for part in values):
+            return np.column_stack([self.values(part) for part in values])
+        array = as_array(in_order(values, self.pool.frames, "The frame of values"), "The matrix of values")
+        numbers = _numbers(array)
+        if numbers.ndim != 2 or len(numbers) != len(self) or not numbers.shape[1]:
+            raise MismatchError(
+                f"The values have shape {numbers.shape}, but the pool has {len(self)} rows. Give a matrix with a row "
+                "for each, or a list of columns.",
+                expected=(len(self),),
+                got=numbers.shape,
+            )
+        return self.in_fit(numbers)
+
+    def values(self, values: Any) -> Floats:
+        """Return a column, an expression or an array as numbers, one for each row that the fit rests on."""
+        if is_function(values):
+            if len(self.pool.frames) > 1:
+                self._require_everywhere(values)
+            pieces = self._evaluated(values)
+            if not pieces:
+                raise MismatchError(
+                    f"The fit knows biases only, and no column {name_of(values)!r}. Give a value for each row.",
+                    expected=("array",),
+                    got=(name_of(values),),
+                )
+            array = np.concatenate(pieces)
+        else:
+            array = as_array(in_order(values, self.pool.frames, "The series of values"), "The series of values")
+        array = _numbers(array)
+        if array.shape != (len(self),):
+            raise MismatchError(
+                f"The values have shape {array.shape}, but the pool has {len(self)} rows. Give one for each.",
+                expected=(len(self),),
+                got=array.shape,
+            )
+        return self.in_fit(array, name_of(values) if is_function(values) else None)
+
+    def _evaluated(self, function: Any) -> list[NDArray[Any]]:
+        """Return a function on each frame, 0 on the rows of samples that are not asked."""
+        frames = self.pool.frames
+        if len(frames) > 1:
+            return [
+                evaluated(function, frame, str(name))
+                if self.states is None or k in self.states
+                else np.zeros(len(frame))
+                for k, (frame, name) in enumerate(zip(frames, self.names, strict=False))
+            ]
+        if self.inside is None or not frames:
+            return [evaluated(function, frame) for frame in frames]
+        asked = evaluated(function, as_frame(frames[0].take(np.flatnonzero(self.inside))))
+        values = np.zeros(len(self), asked.dtype)
+        values[self.inside] = asked
+        return [values]
+
+    def is_declared(self, text: str) -> bool:
+        """Tell whether a text reads no column, so that it is its own mean."""
+        return not any(bias_of(text, frame.columns).columns for frame in self.pool.frames)
+
+    def in_fit(self, values: Floats, name: str | None = None) -> Floats:
+        """Return values of the rows that the fit rests on, or refuse those that are not numbers."""
+        if self.inside is not None:
+            values = np.where(self.inside.reshape(-1, *[1] * (values.ndim - 1)), values, 0.0)
+        values = values if self.kept is None else values[self.kept]
+        bad = int(np.count_nonzero(~np.isfinite(values)))
+        if bad:
+            rows, gaps = (
+                np.bincount(self.source, w, len(self.names))
+                for w in (None, ~np.isfinite(values).reshape(len(values), -1).all(axis=1))
+            )
+            raise not_finite(bad, name, [self.names[k] for k in np.flatnonzero((rows > 0) & (gaps == rows)).tolist()])
+        return values
+
+    def _require_everywhere(self, function: Any) -> None:
+        """Refuse a column that some samples have and others lack."""
+        frames = dict(zip(self.names, self.pool.frames, strict=False))
+        if self.states is not None:
+            frames = {self.names[k]: self.pool.frames[k] for k in self.states}
+        every = dict.fromkeys(column for frame in frames.values() for column in frame.columns)
+        for column in bias_of(function, every).columns:
+            lacks = [name for name, frame in frames.items() if column not in frame.columns]
+            if 0 < len(lacks) < len(frames):
+                raise column_of_some(column, [name for name in frames if name not in lacks], lacks)
+
+    def _gaps_of(self, values: Any, columns: Mapping[str, int]) -> NDArray[np.bool_]:
+        """Tell on which rows of the pool an array, or one of some columns, has no number."""
+        if not is_function(values):
+            return _gaps(as_array(values, "The values"))
+        read = [[frame.column(name) for name in columns if name in frame.columns] for frame in self.pool.frames]
+        none = [np.zeros(len(frame), bool) for frame in self.pool.frames]
+        return np.concatenate(
+            [np.any([start, *map(_gaps, own)], axis=0) for start, own in zip(none, read, strict=True)]
+        )
+
+    @cached_property
+    def gaps(self) -> dict[str, int]:
+        """How many values are missing or infinite in each numeric column that has such, and in those that are empty."""
+        whole = self.pool.whole()
+        missing = {} if whole is None else {name: _missing_in(whole.column(name)) for name in whole.columns}
+        return {name: count for name, count in missing.items() if count}
+
+    @property
+    def mixed(self) -> dict[str, str]:
+        """Columns that are of different kinds in different samples, with where they are what."""
+        return self.pool.mixed
+
+    @cached_property
+    def numeric_columns(self) -> tuple[str, ...]:
+        """The numeric columns of the pool without missing values, those that the biases read first."""
+        whole = self.pool.whole()
+        if whole is None:
+            return ()
+        numeric = [name for name in whole.columns if whole.column(name).dtype.kind in "fiu"]
+        read = {name for bias in self.pool.biases for name in bias.columns}
+        return tuple(sorted((name for name in numeric if name not in self.gaps), key=lambda name: name not in read))
+
+
+def _numbers(array: NDArray[Any]) -> Floats:
+    if array.dtype.kind not in "fiub":
+        raise MismatchError(
+            f"The values hold {array.dtype}, and only numbers have a mean. Give numbers, or a condition of them; a "
+            "list of columns goes to expectations().",
+            expected=("numbers",),
+            got=(str(array.dtype),),
+        )
+    return array.astype(np.float64)
+
+
+def _gaps(column: NDArray[Any]) -> NDArray[np.bool_]:
+    """Tell where a value is missing or infinite."""
+    if column.dtype.kind in "fiub":
+        return np.asarray(~np.isfinite(column).reshape(len(column), -1).all(axis=1))
+    return np.fromiter((is_missing(value) for value in column.tolist()), bool, len(column))
+
+
+def _missing_in(column: NDArray[Any]) -> int:
+    """Return how many numbers of a column are missing or infinite; of other columns all values, or none."""
+    if column.dtype.kind in "fiu":
+        return int(np.count_nonzero(~np.isfinite(column)))
+    empty = column.dtype.kind == "O" and all(not hasattr(value, "__len__") and is_missing(value) for value in column)
+    return len(column) if empty else 0

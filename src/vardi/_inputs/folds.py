@@ -1,0 +1,40 @@
+"""Folds of rows: dealt out within samples, so that rows which depend on one another are in one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from vardi._inputs.dependence import Dependence
+from vardi._types import Integers
+
+
+def dealt_out(source: Integers, depends: Dependence | None, strata: Integers, folds: int, rng: Any) -> Integers:
+    """Return the fold of each row: rows are dealt out within groups, clusters as a whole, series in stretches.
+
+    Parameters
+    ----------
+    source : ndarray of int
+        The sample of each row.
+    depends : Dependence or None
+        How rows depend on one another.
+    strata : ndarray of int
+        The groups within which rows are dealt out: samples, or classes of them.
+    folds : int
+        How many.
+    rng : numpy.random.Generator
+        What shuffles them.
+    """
+    n = len(source)
+    if depends is not None and depends.order is not None:
+        order = np.lexsort((depends.order, source))
+        sizes = np.bincount(source)
+        place = np.empty(n, np.int64)
+        place[order] = np.arange(n) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return np.asarray(place * folds // sizes[source])
+    unit = np.arange(n) if depends is None or depends.clusters is None else depends.clusters
+    _, first, codes = np.unique(unit, return_index=True, return_inverse=True)
+    fold = np.empty(len(first), np.int64)
+    fold[np.lexsort((rng.random(len(first)), strata[first]))] = np.arange(len(first)) % folds
+    return fold[codes]
