@@ -76,7 +76,7 @@ def doubts(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law]) -> t
         What their intervals are made by.
     """
     found = [(one, own) for one, law in zip(what, laws, strict=True) if (own := _student(law)) is not None]
-    few = min(found, key=lambda pair: pair[1].df, default=None)
+    few = min(found, key=lambda pair: float(f"{pair[1].df:.6g}"), default=None)  # the first, but for rounding
     heavy = max((pair for pair in found if pair[1].tail > HEAVY), key=lambda pair: pair[1].tail, default=None)
     said = []
     if few is not None and few[1].df < DOUBTED:
