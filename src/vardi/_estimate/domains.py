@@ -140,7 +140,8 @@ class Domains(ByDomain[Estimate]):
             ).rstrip()
             for row in [heads, *rows]
         ]
-        return "\n".join([cut(self.what, WIDTH), *lines, *more(list(self), SHOWN)])
+        doubt = ["errors are approximate"] if self._estimates.approximate else []
+        return "\n".join([cut(self.what, WIDTH), *lines, *more(list(self), SHOWN), *doubt])
 
     def __str__(self) -> str:
         return self.table()
@@ -183,6 +184,8 @@ class Found:
         Nominal coverage of these.
     influence : callable
         Returns the influence on the estimates at some places.
+    approximate : bool
+        Whether errors leave out that of a learned bias.
     """
 
     values: Floats
@@ -190,6 +193,7 @@ class Found:
     laws: list[Law]
     level: float
     influence: Callable[[Integers], Influence]
+    approximate: bool = False
 
     def plain(self, j: int) -> Estimate:
         """Return an estimate without the influence of each row on it."""
@@ -228,7 +232,8 @@ def found_in_domains(
     def influence(places: Integers, functions: Any = None) -> Influence:
         functions = domains.functions(places) if functions is None else functions
         b = tangent.jacobian.solve(domains.against(places, functions))
-        own = Influence(tangent.measure, tangent.measure.influence(functions, np.zeros(len(places)), b), b)
+        values = tangent.measure.influence(functions, np.zeros(len(places)), b)
+        own = Influence(tangent.measure, values, b, approximate=tangent.approximate)
         if not isinstance(factor, Estimate):
             return own if factor is None else own @ (times * np.eye(len(places)))
         assert factor.influence is not None
@@ -248,7 +253,7 @@ def found_in_domains(
         for j, student, error, is_fixed in zip(places.tolist(), students, spread.stderr.tolist(), fixed, strict=True):
             law, stderr[j] = _law(sums, j, student, error, factor, is_fixed=bool(is_fixed))
             laws.append(law)
-    return Found(sums.mean * times, stderr, laws, level, influence)
+    return Found(sums.mean * times, stderr, laws, level, influence, tangent.approximate)
 
 
 def _law(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 ROUNDING = 1e-12  # of what is added up: below it an error says how numbers are rounded, and nothing of the rows
 NORMAL = Student()
+APPROXIMATE = "; its error is approximate"
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,11 @@ class Estimate:
     def df(self) -> float:
         """Degrees of freedom of the standard error; infinite where its own error is not taken into account."""
         return self.law.df
+
+    @property
+    def is_approximate(self) -> bool:
+        """Whether its error leaves out that of something else that was estimated: a learned bias."""
+        return bool(getattr(self.influence or self.law, "approximate", False))
 
     @property
     def z(self) -> float:
@@ -130,7 +136,7 @@ class Estimate:
         if not self.stderr:
             return f"{self.value:.6g} (the same on all rows)"
         value, stderr, low, high = with_digits_of(self.stderr, self.value, self.stderr, *self.interval)
-        said = self.law if isinstance(self.law, Share) else ""
+        said = f"{self.law if isinstance(self.law, Share) else ''}{APPROXIMATE if self.is_approximate else ''}"
         return f"{value} ± {stderr} ({100 * self.level:g}%: {low} to {high}{said})"
 
     def _one_sided(self) -> str:

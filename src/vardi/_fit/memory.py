@@ -42,6 +42,7 @@ from vardi._solve.newton import newton
 from vardi._solve.parameters import held_of
 from vardi._types import Floats, Integers
 from vardi.biases import Bias
+from vardi.biases._learned import learned_columns
 from vardi.biases._values import as_array, is_missing
 from vardi.errors import MismatchError, MissingValuesError, TooLargeError
 from vardi.errors._refusals import column_of_some, not_finite
@@ -102,9 +103,10 @@ class InMemory(Held):
         hessian = Hessian(self.rows, self.solution.u, self.groups)
         if self.joint is None:
             measure = WeightedRows(self.rows, self.solution.u, self.row_weights, *self.by_row)
-            return Tangent(measure, hessian, hessian)
+            return Tangent(measure, hessian, hessian, approximate=bool(learned_columns(self.pool.biases)))
         measure = WeightedRows(self.joint, self.point, self.row_weights, *self.by_row)
-        return Tangent(measure, JacobianAt(self.joint, self.point, held_of(self.joint)), hessian)
+        jacobian = JacobianAt(self.joint, self.point, held_of(self.joint))
+        return Tangent(measure, jacobian, hessian, approximate=bool(learned_columns(self.pool.biases)))
 
     def tangent_of(self, joint: Joint, v: Floats) -> Tangent:
         """Return the tangent at another point of the same rows."""
