@@ -105,19 +105,16 @@ class LearnedBias(FittedBias):
         sample, reference : str, sequence of str
             The names of the sample and of those that are known, for messages.
         """
-        from threadpoolctl import threadpool_limits
-
         used = weights > 0
         encoding = Encoding.of(names, read, used, "The bias is learned from")
         X, folds = encoding(read), np.full(len(own), -1)
         folds[used] = self._folds(own[used], strata[used], None if clusters is None else clusters[used], sample)
-        with threadpool_limits(1 if used.sum() <= ONE_THREAD else None):
-            models, p = cross_fitted(
-                lambda rows: self._model(X[rows], own[rows], weights[rows], len(names)),
-                lambda models, X: _probabilities(models, X, sample),
-                X,
-                folds,
-            )
+        models, p = cross_fitted(
+            lambda rows: self._model(X[rows], own[rows], weights[rows], len(names)),
+            lambda models, X: _probabilities(models, X, sample),
+            X,
+            folds,
+        )
         check = _checked(names, models[0], p[used], own[used], weights[used])
         if check.area > SEPARATED:
             raise _separated(sample, reference, names)
@@ -152,11 +149,13 @@ class LearnedBias(FittedBias):
     def _model(self, X: Floats, own: NDArray[np.bool_], weights: Floats, columns: int) -> Any:
         """Return a classifier of rows, in which both sides weigh the same: folds differ in nothing but their rows."""
         from sklearn.base import clone
+        from threadpoolctl import threadpool_limits
 
         model = self._default(columns) if self.classifier is None else clone(self.classifier)
         balanced = np.where(own, weights / weights[own].sum(), weights / weights[~own].sum()) * own.sum()
         key = "sample_weight" if not hasattr(model, "steps") else f"{model.steps[-1][0]}__sample_weight"
-        return model.fit(X, own.astype(np.int64), **{key: balanced})
+        with threadpool_limits(1 if len(X) <= ONE_THREAD else None):
+            return model.fit(X, own.astype(np.int64), **{key: balanced})
 
     def _default(self, columns: int) -> Any:
         from sklearn.calibration import CalibratedClassifierCV
