@@ -27,6 +27,7 @@ def fits():
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore:The covariance rests on few rows")
 def test_windows_give_the_fit_of_their_matrix(fits):
     ours, theirs, windows = fits
     certify(ours, matrix(windows), np.arange(500))
@@ -67,6 +68,7 @@ def test_diagnostics_of_thousands_of_samples_fit_on_one_screen():
     np.testing.assert_allclose(found.overlap.sum(axis=1), 1.0, rtol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:The covariance rests on few rows")
 def test_what_needs_a_number_for_each_row_and_bias_is_refused_early(fits, monkeypatch):
     monkeypatch.setattr(memory, "TILTS", 10_000)
     for call in (fits[0].normalisers, fits[0].log_omega_covariance):

@@ -136,7 +136,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "LikelihoodRatio": (_PARAMETERS,),
     # results
     **dict.fromkeys(["Solution", "Solution.point", "Solution.weights"], (_EQUATIONS, _VALUES)),
-    **dict.fromkeys(["Verdict", "Verdict.links", "Verdict.require", "Verdict.error"], (_IDENTIFY,)),
+    **dict.fromkeys(["Verdict", "Verdict.link", "Verdict.links", "Verdict.require", "Verdict.error"], (_IDENTIFY,)),
     **dict.fromkeys(
         ["KnownCheck", *(f"KnownCheck.{name}" for name in ("contradicted", "summary", "verdict"))],
         (_KNOWN,),

@@ -180,6 +180,7 @@ def test_identify_agrees_with_a_search_by_hand(K, rows, density, seed):
     assert {frozenset(map(int, group)) for group in verdict.groups} == {frozenset(group) for group in groups}
     assert bool(verdict) == verdict.identified == (len(groups) == 1)
     for link in verdict.links:
+        assert verdict.link(link.first, link.second) == link
         k, l = int(link.first), int(link.second)
         assert link.first_in_second == omega[source == k, l].sum()
         assert link.second_in_first == omega[source == l, k].sum()
