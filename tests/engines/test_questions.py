@@ -14,10 +14,13 @@ from vardi._fit.capabilities import PARTS, refused
 
 # "both" asks all that known values and parameters ask alone, which `make slow` asks for as well.
 ON_A_CLUSTER = PARTS if "VARDI_EVERY_PAIR" in os.environ else ("none", "both")
+DEPENDENT = [("ibis", "series"), ("spark", "clusters")]
+if "VARDI_EVERY_PAIR" in os.environ:
+    DEPENDENT += [("ibis", "clusters"), ("spark", "series")]
 FITS = [
     *(("ibis", part, "independent") for part in PARTS),
     *(("spark", part, "independent") for part in ON_A_CLUSTER),
-    *((engine, "both", depends) for engine in ("ibis", "spark") for depends in ("clusters", "series")),
+    *((engine, "both", depends) for engine, depends in DEPENDENT),
 ]
 
 
