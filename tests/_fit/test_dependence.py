@@ -38,15 +38,15 @@ def fit():
     return vardi.debias(schools(), TILT, clusters="district")
 
 
-@pytest.mark.parametrize("kind", ["bayesian", "rows"])
 @pytest.mark.parametrize(
-    "depends",
+    ("depends", "kind"),
     [
-        {"clusters": "district"},
-        {"strata": "half"},
-        {"strata": "half", "clusters": "district"},
-        {"population": 700},
-        {"clusters": "district", "population": 700},
+        ({"clusters": "district"}, "bayesian"),
+        ({"clusters": "district"}, "rows"),
+        ({"strata": "half"}, "bayesian"),
+        ({"strata": "half", "clusters": "district"}, "rows"),
+        ({"population": 700}, "rows"),
+        ({"clusters": "district", "population": 700}, "bayesian"),
     ],
     ids=str,
 )

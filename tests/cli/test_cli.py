@@ -305,13 +305,13 @@ def test_lazy_engines_print_the_same_summary(folder, engine):
 
 @pytest.mark.parametrize("kind", ["bayesian", "jackknife"])
 def test_replicate_weights_are_columns_beside_the_weights(folder, kind):
-    options = ["--replicates", "30", "--kind", kind, "--seed", "4", "--with-data"]
+    options = ["--replicates", "8", "--kind", kind, "--seed", "4", "--with-data"]
     assert run("fit", "study.toml", "-o", "memory.csv", *options).exit_code == 0
     memory = pl.read_csv("memory.csv")
-    names = [f"replicate_{r + 1}" for r in range(30)]
-    assert memory.columns[: 3 + 30] == ["source", "row", "weight", *names]
+    names = [f"replicate_{r + 1}" for r in range(8)]
+    assert memory.columns[: 3 + 8] == ["source", "row", "weight", *names]
     fit = vardi.study.read("study.toml").fit()
-    np.testing.assert_allclose(memory.select(names), fit.replicate_weights(30, 4, kind=kind), rtol=1e-12)
+    np.testing.assert_allclose(memory.select(names), fit.replicate_weights(8, 4, kind=kind), rtol=1e-12)
     for engine, file in (("polars", "lazy.parquet"), ("duckdb", "lazy.csv")):
         (folder / "study.toml").write_text(f'engine = "{engine}"\n{STUDY}')
         result = run("fit", "study.toml", "-o", file, *options, "--force")

@@ -205,7 +205,7 @@ def _gaps(column: NDArray[Any]) -> NDArray[np.bool_]:
     """Tell where a value is missing or infinite."""
     if column.dtype.kind in "fiub":
         return np.asarray(~np.isfinite(column).reshape(len(column), -1).all(axis=1))
-    return np.fromiter((is_missing(value) for value in column.tolist()), bool, len(column))
+    return np.fromiter((not hasattr(value, "__len__") and is_missing(value) for value in column), bool, len(column))
 
 
 def _missing_in(column: NDArray[Any]) -> int:

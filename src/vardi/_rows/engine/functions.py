@@ -87,7 +87,7 @@ def _require_everywhere(parts: Sequence[Part], columns: Sequence[str]) -> None:
 
 def all_missing(part: Part, column: str) -> list[int]:
     """Ask for the samples of a part in which all values of a column are missing."""
-    missing = NarwhalsTarget(users_columns(part, [])).is_missing(column)
+    missing = NarwhalsTarget(schema_of(part.rows_as_asked, part.name)).is_missing(column)
     found = part.by_sample({"rows": nw.len(), "gaps": missing.cast(nw.Int64).sum()})
     return [code for code, row in found if row["rows"] == row["gaps"]]
 
