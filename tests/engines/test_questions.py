@@ -10,18 +10,12 @@ import pytest
 import questions
 
 import vardi
-from vardi._fit.capabilities import PARTS, refused
+from vardi._fit.capabilities import DEPENDS, PARTS, refused
 
-# "both" asks all that known values and parameters ask alone, which `make slow` asks for as well.
-ON_A_CLUSTER = PARTS if "VARDI_EVERY_PAIR" in os.environ else ("none", "both")
-DEPENDENT = [("ibis", "series"), ("spark", "clusters")]
+# Both engines are slow to ask: a fit without parts, and one with all of them; `make slow` asks for the rest.
+FITS = [("ibis", "none", "independent"), ("ibis", "both", "series"), ("spark", "none", "independent")]
 if "VARDI_EVERY_PAIR" in os.environ:
-    DEPENDENT += [("ibis", "clusters"), ("spark", "series")]
-FITS = [
-    *(("ibis", part, "independent") for part in PARTS),
-    *(("spark", part, "independent") for part in ON_A_CLUSTER),
-    *((engine, "both", depends) for engine, depends in DEPENDENT),
-]
+    FITS = [(engine, part, depends) for engine in ("ibis", "spark") for part in PARTS for depends in DEPENDS]
 
 
 @pytest.fixture(scope="module")
