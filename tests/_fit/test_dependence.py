@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import sklearn
 from numpy.testing import assert_allclose
 from scipy.signal import lfilter
 from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import GroupKFold
+from sklearn.model_selection import GroupKFold, KFold, cross_validate
 
 import vardi
 from vardi.learn import DebiasedEstimator, debiased_risk, inference
@@ -124,6 +125,25 @@ def test_an_estimator_names_a_column_or_takes_labels(what):
     assert_allclose(named.score(X, pool["y"]), given.score(pool[["x"]], pool["y"]))
     with pytest.raises(vardi.MismatchError, match=f"{what} was given to fit, and the estimator names the column"):
         named.fit(X, pool["y"], source=source, **{what: pool[column]})
+
+
+@pytest.mark.parametrize("routing", [False, True])
+def test_labels_of_clusters_are_split_along_with_the_rows(routing):
+    pool, source = pooled()
+    params = {"source": source, "clusters": pool["district"].to_numpy()}
+    with sklearn.config_context(enable_metadata_routing=routing):
+        model = DebiasedEstimator(LinearRegression(), biases=TILT)
+        model = model.set_fit_request(source=True, clusters=True) if routing else model
+        found = cross_validate(
+            model,
+            pool[["x"]],
+            pool["y"],
+            params=params,
+            cv=KFold(3, shuffle=True, random_state=0),
+            return_estimator=True,
+        )
+    for one in found["estimator"]:
+        assert len(one.debiased_.held.dependence.clusters) == 360
 
 
 def test_an_estimator_on_arrays_drops_the_column_by_its_place():
