@@ -39,7 +39,7 @@ def wilson(p, m, z=Z):
 
 
 def count_ends(k, m, level=0.95):
-    """Return the means, in log p and log (1 - p), of what Clopper and Pearson say of two counts, k and one beside it."""
+    """Return the means, in log p and log (1 - p), of what Clopper and Pearson say of k and of k + 1."""
     a = (1 - level) / 2
     both = stats.beta(k, m - k + 1), stats.beta(k + 1, m - k)
     return stats.gmean([law.ppf(a) for law in both]), 1 - stats.gmean([1 - law.isf(a) for law in both])
