@@ -131,7 +131,7 @@ def newton(rows: SolvableRows, u: Floats, *, tol: float = 1e-10, max_iterations:
 
 def _newton(rows: SolvableRows, start: _Start, tol: float, max_iterations: int) -> Solution:
     previous, best, idle = np.inf, np.inf, 0
-    exact = max(EXACT, tol if rows.reading_dominates else 0.0 if _is_cheap(rows) else tol / 100)
+    exact = max(EXACT, tol if rows.reading_dominates else 0.0 if is_cheap(rows) else tol / 100)
     for step in _steps(rows, start):
         solved = step.residual <= tol
         best, idle = (step.residual, 0) if step.residual < best / 2 else (best, idle + 1)
@@ -147,7 +147,8 @@ def _newton(rows: SolvableRows, start: _Start, tol: float, max_iterations: int) 
     return _solution(rows, step, solved=step.residual <= tol and step.range <= RANGE)
 
 
-def _is_cheap(rows: SolvableRows) -> bool:
+def is_cheap(rows: SolvableRows) -> bool:
+    """Tell whether passes over the rows cost next to nothing."""
     return len(rows) * len(rows.sizes) <= MAX_DIRECT_NUMBERS
 
 
@@ -162,7 +163,7 @@ class _Start:
 
 def _warm_start(rows: SolvableRows) -> _Start:
     """Return u from a sixteenth of the rows, solved to well below its statistical error, and the Hessian there."""
-    if _is_cheap(rows):
+    if is_cheap(rows):
         return _Start(rows.start())
     smaller = rows.subsample(1.0 / LEVEL, least=100)
     if len(smaller) > len(rows) / 4 or not connected(smaller.reach(), smaller.sizes):
@@ -216,7 +217,7 @@ def _steps(rows: SolvableRows, start: _Start) -> Iterator[_Step]:
     u = np.where(sampled, start.u, -np.inf)
     sums = rows.sums(u, gram=start.laplacian is None, objective=False)
     old, before = (start.laplacian, np.inf), np.inf
-    iterations, lost = 0, LOST if _is_cheap(rows) else PATIENCE
+    iterations, lost = 0, LOST if is_cheap(rows) else PATIENCE
     while True:
         if (sums.shares[sampled] < FAR * sizes[sampled]).any():  # self-consistent step, which descends from anywhere
             u, before = _consistent(rows, u, sums), np.inf
@@ -290,7 +291,7 @@ def _advance(rows: SolvableRows, step: _Step, few: SolvableRows | None) -> tuple
     """Take the full step, unless it is long and does not descend enough: then the one that cannot fail to."""
     sampled = rows.sizes > 0
     reused = REUSED_IF_READING_DOMINATES if rows.reading_dominates and few is None else REUSED
-    gram = _is_cheap(rows) or step.age + step.range > reused
+    gram = is_cheap(rows) or step.age + step.range > reused
     if (bent := _bent(step, few)) is not None:
         sums = rows.sums(bent, gram=gram, objective=False)
         if step.range <= 1.0 or _residual(sums, rows.sizes) < step.residual / 4:
