@@ -1,0 +1,1 @@
+"""Free energies of thermodynamic states, by the names that physicists type."""
