@@ -20,7 +20,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 
 from vardi._fit.debias import debias_matrix
 from vardi._fit.sample import DebiasedSample
@@ -78,19 +77,32 @@ class StateWeights:
     @cached_property
     def log_W(self) -> Floats:  # noqa: N802 the letter of the formula
         """Log weights of the rows under the states of the fit, of shape (n, K)."""
-        return self.under(self.u_kn)[1].T
+        f = self._own[0]
+        finite = np.where(np.isfinite(f), f, 0.0)  # a state that forbids every row
+        return np.asarray((finite[:, None] - self.u_kn - self.log_mixture).T)
 
-    @cached_property
+    @property
     def W(self) -> Floats:  # noqa: N802 the letter of the formula
         """Weights of the rows under the states of the fit, of shape (n, K)."""
-        return np.exp(self.log_W)
+        return self._own[1].T
+
+    @cached_property
+    def _own(self) -> tuple[Floats, Floats]:
+        return self._weighed(self.u_kn)
 
     def under(self, u_ln: Floats) -> tuple[Floats, Floats]:
-        """Return free energies (L,) of states of potentials (L, n), and the log weights of the rows there, (L, n)."""
-        logs = -u_ln - self.log_mixture
-        f = -logsumexp(logs, axis=1)
-        finite = np.where(np.isfinite(f), f, 0.0)  # a state that forbids every row
-        return f, logs + finite[:, None]
+        """Return free energies (L,) of states of potentials (L, n), and the weights of the rows there, (L, n)."""
+        return self._own if u_ln is self.u_kn else self._weighed(u_ln)
+
+    def _weighed(self, u_ln: Floats) -> tuple[Floats, Floats]:
+        w = -u_ln - self.log_mixture
+        top = w.max(axis=1, keepdims=True)
+        w -= np.where(np.isfinite(top), top, 0.0)
+        np.exp(w, out=w)
+        total = w.sum(axis=1, keepdims=True)
+        w /= np.where(total > 0.0, total, 1.0)  # of a state that forbids every row, no row weighs anything
+        with np.errstate(divide="ignore"):
+            return -(np.log(total) + top)[:, 0], w
 
     def theta(self, *, weights_known: bool = False) -> Floats:
         """Return the covariance of the log normalisers, relative to the law of all rows together."""
@@ -145,7 +157,8 @@ def errors_of_differences(covariance: Floats) -> Floats:
 
 def differences(values: Floats) -> Floats:
     """Return values[j] - values[i] for all pairs, along the last axis of values."""
-    return np.asarray(values[..., None, :] - values[..., :, None])
+    with np.errstate(invalid="ignore"):  # of a state that forbids every row and itself
+        return np.asarray(values[..., None, :] - values[..., :, None])
 
 
 def spread_of_differences(refits: Floats) -> Floats:

@@ -448,6 +448,8 @@ class MBAR:
 
     def _potentials(self, u: Any) -> Floats:
         """Return potentials of states, of shape (L, n): given so, of one state, or padded by sample."""
+        if u is self.u_kn:
+            return self.u_kn
         u = np.asarray(u, np.float64)
         padded = u.ndim == 2 and u.shape[1] != self.N
         found = by_row(u, self.N_k, "u_kn")[None, :] if padded else by_state(u, self.N_k)
