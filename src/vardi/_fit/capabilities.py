@@ -61,6 +61,7 @@ QUESTIONS = {
     "draws": "sample without replacement",
     "draws with replacement": "sample(replace=True), torch_sampler, torch_weights",
     "new rows": "weigh",
+    "update": "update",
     "verdict": "identify, trust",
     "account": "summary, diagnostics, report",
 }
@@ -142,6 +143,12 @@ NOES = (
         depends=DEPENDENT,
     ),
     No("bounds", f"The theory of bounds {APART} Look at standard errors, which know how.", depends=DEPENDENT),
+    No("update", f"update() {IN_ENGINE} A frame that is read anew has the new rows too: debias it.", ENGINE),
+    No(
+        "update",
+        "update() joins rows in memory, and this matrix is read in blocks. Debias one that yields the new rows too.",
+        ("blocks",),
+    ),
     No("draws with replacement", f"Drawing rows with replacement {IN_ENGINE}", ENGINE),
 )
 

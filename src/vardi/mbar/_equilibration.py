@@ -3,8 +3,8 @@ r"""Frames in time: how many of them are worth an independent one, and from whic
 .. math:: g = 1 + 2 \sum_{t \ge 1} \rho_t
 
 is the statistical inefficiency of a series, summed up to the first pair of autocorrelations that is not positive (Geyer
-1992). A simulation that has settled at frame t leaves N - t frames, worth (N - t) / g(t) independent ones; the start that
-is best to keep is the one that leaves most of these (Chodera 2016).
+1992). A simulation that has settled at frame t leaves N - t frames, worth (N - t) / g(t) independent ones; the best
+start to keep is the one that leaves most of these (Chodera 2016).
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def statistical_inefficiency(values: Any) -> float:
 def inefficiencies(fit: DebiasedSample) -> dict[Name, float]:
     r"""Return the statistical inefficiency of each state's frames, as the errors of the free energies count it.
 
-    It is that of the influence values: what a frame adds to a free energy, not what was recorded of it. Each free energy
-    has one of its own for each state; the largest is given, so that :math:`n_k / g_k` frames of state k are effective
-    for all of them.
+    It is that of the influence values: what a frame adds to a free energy, not what was recorded of it. Each free
+    energy has one of its own for each state; the largest is given, so that :math:`n_k / g_k` frames of state k are
+    effective for all of them.
 
     Parameters
     ----------
@@ -133,8 +133,8 @@ def equilibration(values: Any, source: Any = None) -> Equilibration:
     r"""Return the start of each simulation that leaves most effective frames.
 
     The start t maximises :math:`(N - t) / g(t)`, with g the statistical inefficiency of the frames from t on. A hundred
-    starts are tried, evenly spaced, so that it is told to one per cent of a simulation; how many frames are effective is
-    not known better than that.
+    starts are tried, evenly spaced, so that it is told to one per cent of a simulation; how many frames are effective
+    is not known better than that.
 
     Parameters
     ----------
@@ -180,8 +180,8 @@ def equilibration(values: Any, source: Any = None) -> Equilibration:
         start, g = _settled(x[own])
         kept[own[start:]] = True
         found.append((len(own), start, g, (len(own) - start) / g))
-    frames, start, g, worth = (np.array(column) for column in zip(*found, strict=True))
-    return Equilibration(tuple(states.tolist()), frames, start, g, worth, kept)
+    names, columns = tuple(states.tolist()), [np.array(column) for column in zip(*found, strict=True)]
+    return Equilibration(names, columns[0], columns[1], columns[2], columns[3], kept)
 
 
 def aligned(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
