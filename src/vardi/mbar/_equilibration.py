@@ -50,7 +50,7 @@ def statistical_inefficiency(values: Any) -> float:
     >>> memory = 0.9  # g is (1 + memory) / (1 - memory) = 19
     >>> x = lfilter([1], [1, -memory], np.random.default_rng(0).normal(size=100_000))
     >>> round(statistical_inefficiency(x), 1)
-    18.6
+    20.8
     """
     return _inefficiency(_series(values))
 
@@ -76,7 +76,7 @@ def inefficiencies(fit: DebiasedSample) -> dict[Name, float]:
     >>> runs = lfilter([1], [1, -0.9], noise, axis=1) + [[-0.5], [0.5]]
     >>> fit = vardi.debias({"left": runs[0], "right": runs[1]}, {"left": "exp(-x/2)", "right": "exp(x/2)"}, series=True)
     >>> {name: round(g, 1) for name, g in vardi.mbar.inefficiencies(fit).items()}
-    {'left': 18.7, 'right': 25.2}
+    {'left': 19.8, 'right': 20.5}
     """
     laws = [estimate.law for estimate in fit.log_normalisers().values()]
     worth = [effective for law in laws if (effective := getattr(law, "effective", ()))]
