@@ -73,7 +73,7 @@ _LEARNING = ("DebiasedEstimator", "DebiasedResampler", "GaussianMixture", "debia
 
 def __getattr__(name: str) -> Any:
     """Load what needs scikit-learn or draws only when it is asked for."""
-    if name in ("learn", "paper", "plots", "report", "study"):
+    if name in ("learn", "mbar", "paper", "plots", "report", "study"):
         return import_module(f"vardi.{name}")
     if name in _LEARNING:
         return getattr(import_module("vardi.learn"), name)
@@ -147,6 +147,7 @@ __all__ = [
     "isin",
     "learn",
     "logistic",
+    "mbar",
     "parametric",
     "plots",
     "power",

@@ -1,5 +1,7 @@
 """Free energies of thermodynamic states, by the names that physicists type."""
 
 from vardi.mbar._equilibration import Equilibration, equilibration, inefficiencies, statistical_inefficiency
+from vardi.mbar.fes import FES
+from vardi.mbar.multistate import MBAR
 
-__all__ = ["Equilibration", "equilibration", "inefficiencies", "statistical_inefficiency"]
+__all__ = ["FES", "MBAR", "Equilibration", "equilibration", "inefficiencies", "statistical_inefficiency"]

@@ -1,21 +1,15 @@
-"""pymbar's own test systems and solver identities, run against vardi through a shim with the methods of pymbar.MBAR.
-
-A state k of reduced potential u_k is a sample with log bias -u_k; its free energy is minus the log of its normaliser.
-A state that was not sampled is a bias without a sample. An expectation of A in state k is the ratio of two normalisers,
-of the biases (A - a) omega_k and omega_k, which is how pymbar has it too.
-"""
+"""pymbar's test systems and solver identities, and its numbers beside those of vardi.mbar."""
 
 from __future__ import annotations
 
 import logging
-import warnings
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 
-import vardi
+from vardi.mbar import MBAR
 
 logging.disable(logging.WARNING)  # pymbar says at import that JAX is absent
 pymbar = pytest.importorskip("pymbar", reason="pymbar is not installed: pip install 'vardi[test]'")
@@ -28,79 +22,6 @@ pytestmark = [
 ]
 
 N_K = (400, 300, 0, 500)  # the third state is not sampled
-
-
-class Shim:
-    """The methods of pymbar.MBAR that its tests use, on vardi's public functions."""
-
-    def __init__(self, u_kn: np.ndarray, N_k: np.ndarray) -> None:
-        self.u_kn, self.N_k = np.asarray(u_kn), np.asarray(N_k, int)
-        self.s_n = np.repeat(np.arange(len(self.N_k)), self.N_k)
-        self.fit = self._fit(np.empty((0, len(self.s_n))))
-        self.f_k = -self._log_omegas(self.fit)
-        self.f_k -= self.f_k[0]
-
-    def _fit(self, more: np.ndarray) -> vardi.DebiasedSample:
-        """Fit with more states that were not sampled, given by their logs of bias."""
-        return vardi.debias_matrix(np.vstack([-self.u_kn, more]).T, self.s_n, log=True)
-
-    def _log_omegas(self, fit: vardi.DebiasedSample) -> np.ndarray:
-        return np.array(list(fit.log_omegas.values()))
-
-    def _contrasts(self, fit: vardi.DebiasedSample, C: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return contrasts of log normalisers, one in each row of C, and their covariance."""
-        with warnings.catch_warnings():  # the flat population is far from the states; contrasts of states are not
-            warnings.simplefilter("ignore", vardi.WeakOverlapWarning)
-            return C @ self._log_omegas(fit), C @ fit.log_omega_covariance() @ C.T
-
-    def W_nk(self) -> np.ndarray:  # noqa: N802 pymbar's name
-        log_omegas = self._log_omegas(self.fit)
-        return self.fit.probabilities[:, None] * np.exp(-self.u_kn.T - log_omegas)
-
-    weights = W_nk
-
-    def compute_free_energy_differences(self) -> dict:
-        return self._differences(self.fit, range(len(self.N_k)))
-
-    def compute_perturbed_free_energies(self, u_ln: np.ndarray) -> dict:
-        K = len(self.N_k)
-        return self._differences(self._fit(-u_ln), range(K, K + len(u_ln)))
-
-    def _differences(self, fit: vardi.DebiasedSample, states: range) -> dict:
-        f, covariance = self._contrasts(fit, -np.eye(len(fit.names))[list(states)])
-        return {"Delta_f": f - f[:, None], "dDelta_f": _errors_of_differences(covariance)}
-
-    def compute_expectations(self, A_n: np.ndarray, output: str = "averages", state_dependent: bool = False) -> dict:
-        K = len(self.N_k)
-        A_kn = A_n if state_dependent else np.tile(A_n, (K, 1))
-        least = A_kn.min(axis=1, keepdims=True) - 1.0  # any shift will do
-        fit = self._fit(np.log(A_kn - least) - self.u_kn)
-        log_ratio, covariance = self._contrasts(fit, np.hstack([-np.eye(K), np.eye(K)]))
-        ratio = np.exp(log_ratio)
-        mu, covariance = ratio + least[:, 0], covariance * ratio * ratio[:, None]
-        if output == "differences":
-            return {"mu": mu - mu[:, None], "sigma": _errors_of_differences(covariance)}
-        return {"mu": mu, "sigma": np.sqrt(np.diag(covariance))}
-
-    def compute_entropy_and_enthalpy(self) -> dict:
-        f = self.compute_free_energy_differences()["Delta_f"]
-        u = self.compute_expectations(self.u_kn, output="differences", state_dependent=True)
-        return {"Delta_f": f, "Delta_u": u["mu"], "dDelta_u": u["sigma"], "Delta_s": u["mu"] - f}
-
-    def compute_overlap(self) -> dict:
-        matrix = self.fit.diagnostics().overlap
-        eigenvalues = np.sort(np.linalg.eigvals(matrix).real)[::-1]
-        return {"scalar": self.fit.solution.gap, "eigenvalues": eigenvalues, "matrix": matrix}
-
-    def compute_effective_sample_number(self) -> np.ndarray:
-        return 1 / (self.W_nk() ** 2).sum(axis=0)
-
-
-def _errors_of_differences(covariance: np.ndarray) -> np.ndarray:
-    variance = np.diag(covariance)
-    squares = variance[:, None] + variance - 2 * covariance
-    np.fill_diagonal(squares, 0.0)
-    return np.sqrt(squares)
 
 
 def oscillators() -> testsystems.HarmonicOscillatorsTestCase:
@@ -137,10 +58,10 @@ def sample(system, N_k=N_K, seed=0):
 def test_pymbars_own_equations_hold(kind, states, rows):
     """pymbar's gradient vanishes and its self-consistent step stands still at vardi's free energies."""
     _, u_kn, N_k = sample(MANY_STATES[kind](states), [rows] * states)
-    shim = Shim(u_kn, N_k)
-    W = shim.W_nk()
-    assert_allclose(mbar_solvers.mbar_gradient(u_kn, N_k.astype(float), shim.f_k), 0, atol=1e-9 * rows)
-    assert_allclose(mbar_solvers.self_consistent_update(u_kn, N_k.astype(float), shim.f_k), shim.f_k, atol=1e-10)
+    mbar = MBAR(u_kn, N_k)
+    W = mbar.W_nk
+    assert_allclose(mbar_solvers.mbar_gradient(u_kn, N_k.astype(float), mbar.f_k), 0, atol=1e-9 * rows)
+    assert_allclose(mbar_solvers.self_consistent_update(u_kn, N_k.astype(float), mbar.f_k), mbar.f_k, atol=1e-10)
     assert_allclose(W.sum(axis=0), 1, rtol=1e-10)
     assert_allclose(W @ N_k, 1, rtol=1e-10)
 
@@ -148,18 +69,18 @@ def test_pymbars_own_equations_hold(kind, states, rows):
 @pytest.mark.parametrize("seed", range(3))
 def test_weights_sum_to_one_over_rows_and_over_states(system, seed):
     _, u_kn, N_k = sample(system, seed=seed)
-    W = Shim(u_kn, N_k).W_nk()
+    W = MBAR(u_kn, N_k).W_nk
     assert_allclose(W.sum(axis=0), 1, rtol=1e-12)  # of the state that was not sampled too
     assert_allclose(W @ N_k, 1, rtol=1e-12)
-    assert_allclose(W, mbar_solvers.mbar_W_nk(u_kn, N_k.astype(float), Shim(u_kn, N_k).f_k), rtol=1e-10)
+    assert_allclose(W, mbar_solvers.mbar_W_nk(u_kn, N_k.astype(float), MBAR(u_kn, N_k).f_k), rtol=1e-10)
 
 
 def test_a_constant_added_to_a_state_moves_its_free_energy_and_nothing_else(system):
     _, u_kn, N_k = sample(system)
     shift = np.array([0.0, 3.0, -700.0, 500.0])
-    plain, moved = Shim(u_kn, N_k), Shim(u_kn + shift[:, None], N_k)
+    plain, moved = MBAR(u_kn, N_k), MBAR(u_kn + shift[:, None], N_k)
     assert_allclose(moved.f_k - shift, plain.f_k, atol=1e-10)
-    assert_allclose(moved.W_nk(), plain.W_nk(), rtol=1e-10)
+    assert_allclose(moved.W_nk, plain.W_nk, rtol=1e-10)
     assert_allclose(
         moved.compute_free_energy_differences()["dDelta_f"],
         plain.compute_free_energy_differences()["dDelta_f"],
@@ -170,9 +91,9 @@ def test_a_constant_added_to_a_state_moves_its_free_energy_and_nothing_else(syst
 def test_a_constant_added_to_a_row_changes_nothing(system):
     _, u_kn, N_k = sample(system)
     rows = np.random.default_rng(0).normal(0, 30, u_kn.shape[1])
-    plain, moved = Shim(u_kn, N_k), Shim(u_kn + rows, N_k)
+    plain, moved = MBAR(u_kn, N_k), MBAR(u_kn + rows, N_k)
     assert_allclose(moved.f_k, plain.f_k, atol=1e-11)
-    assert_allclose(moved.W_nk(), plain.W_nk(), rtol=1e-10)
+    assert_allclose(moved.W_nk, plain.W_nk, rtol=1e-10)
 
 
 def test_states_and_rows_in_another_order(system):
@@ -181,9 +102,9 @@ def test_states_and_rows_in_another_order(system):
     states = rng.permutation(4)
     source = np.repeat(np.arange(4), N_k)
     columns = np.concatenate([rng.permutation(np.flatnonzero(source == k)) for k in states])
-    plain, permuted = Shim(u_kn, N_k), Shim(u_kn[states][:, columns], N_k[states])
+    plain, permuted = MBAR(u_kn, N_k), MBAR(u_kn[states][:, columns], N_k[states])
     assert_allclose(permuted.f_k, plain.f_k[states] - plain.f_k[states[0]], atol=1e-11)
-    assert_allclose(permuted.W_nk(), plain.W_nk()[columns][:, states], rtol=1e-10)
+    assert_allclose(permuted.W_nk, plain.W_nk[columns][:, states], rtol=1e-10)
     errors = plain.compute_free_energy_differences()["dDelta_f"]
     assert_allclose(permuted.compute_free_energy_differences()["dDelta_f"], errors[states][:, states], atol=1e-10)
 
@@ -191,9 +112,9 @@ def test_states_and_rows_in_another_order(system):
 def test_a_state_without_rows_changes_nothing_for_the_others(system):
     _, u_kn, N_k = sample(system)
     sampled = np.flatnonzero(N_k)
-    every, only = Shim(u_kn, N_k), Shim(u_kn[sampled], N_k[sampled])
+    every, only = MBAR(u_kn, N_k), MBAR(u_kn[sampled], N_k[sampled])
     assert_allclose(every.f_k[sampled], only.f_k, atol=1e-12)
-    assert_allclose(every.W_nk()[:, sampled], only.W_nk(), rtol=1e-11)
+    assert_allclose(every.W_nk[:, sampled], only.W_nk, rtol=1e-11)
     perturbed = only.compute_perturbed_free_energies(u_kn)
     direct = every.compute_free_energy_differences()
     assert_allclose(perturbed["Delta_f"], direct["Delta_f"], atol=1e-11)
@@ -206,7 +127,7 @@ def test_a_state_without_rows_changes_nothing_for_the_others(system):
 def pair(system, seed):
     x_n, u_kn, N_k = sample(system, seed=seed)
     first = pymbar.MBAR(u_kn, N_k, relative_tolerance=1e-12)
-    return x_n, u_kn, Shim(u_kn, N_k), first
+    return x_n, u_kn, MBAR(u_kn, N_k), first
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -215,7 +136,7 @@ def test_free_energies_and_errors_are_pymbars(system, seed):
     mine, expected = ours.compute_free_energy_differences(), theirs.compute_free_energy_differences()
     assert_allclose(mine["Delta_f"], expected["Delta_f"], atol=1e-10)
     assert_allclose(mine["dDelta_f"], expected["dDelta_f"], rtol=1e-8)
-    assert_allclose(ours.W_nk(), theirs.W_nk, rtol=1e-9)
+    assert_allclose(ours.W_nk, theirs.W_nk, rtol=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -234,7 +155,7 @@ def test_expectations_and_errors_are_pymbars(system, seed, output):
 def test_perturbed_free_energies_are_pymbars(system, seed):
     _, u_kn, N_k = sample(system, (400, 300, 250, 500), seed)
     rows = int(N_k[:2].sum())
-    ours, theirs = Shim(u_kn[:2, :rows], N_k[:2]), pymbar.MBAR(u_kn[:2, :rows], N_k[:2], relative_tolerance=1e-12)
+    ours, theirs = MBAR(u_kn[:2, :rows], N_k[:2]), pymbar.MBAR(u_kn[:2, :rows], N_k[:2], relative_tolerance=1e-12)
     mine = ours.compute_perturbed_free_energies(u_kn[2:, :rows])
     expected = theirs.compute_perturbed_free_energies(u_kn[2:, :rows])
     assert_allclose(mine["Delta_f"], expected["Delta_f"], atol=1e-10)
@@ -252,7 +173,7 @@ def test_entropies_and_enthalpies_are_pymbars(system):
 @pytest.mark.parametrize("seed", range(2))
 def test_overlap_and_effective_numbers_are_pymbars(system, seed):
     _, u_kn, N_k = sample(system, (400, 300, 250, 500), seed)
-    ours, theirs = Shim(u_kn, N_k), pymbar.MBAR(u_kn, N_k, relative_tolerance=1e-12)
+    ours, theirs = MBAR(u_kn, N_k), pymbar.MBAR(u_kn, N_k, relative_tolerance=1e-12)
     mine, expected = ours.compute_overlap(), theirs.compute_overlap()
     assert_allclose(mine["scalar"], expected["scalar"].real, atol=1e-9)
     assert_allclose(mine["eigenvalues"], expected["eigenvalues"].real, atol=1e-9)
@@ -266,23 +187,23 @@ def test_overlap_and_effective_numbers_are_pymbars(system, seed):
 def test_overlap_of_identical_states():
     case = testsystems.HarmonicOscillatorsTestCase(O_k=[2.0] * 4, K_k=[0.5] * 4)
     _, u_kn, N_k = sample(case, (100,) * 4)
-    overlap = Shim(u_kn, N_k).compute_overlap()
+    overlap = MBAR(u_kn, N_k).compute_overlap()
     assert_allclose(overlap["matrix"], np.full((4, 4), 0.25), atol=1e-13)
     assert_allclose(overlap["eigenvalues"], [1, 0, 0, 0], atol=1e-8)
     assert_allclose(overlap["scalar"], 1.0, atol=1e-12)
-    assert_allclose(Shim(u_kn, N_k).f_k, 0, atol=1e-13)
+    assert_allclose(MBAR(u_kn, N_k).f_k, 0, atol=1e-13)
 
 
 def test_rows_of_the_overlap_sum_to_one(system):
     _, u_kn, N_k = sample(system, (400, 300, 250, 500))
-    overlap = Shim(u_kn, N_k).compute_overlap()
+    overlap = MBAR(u_kn, N_k).compute_overlap()
     assert_allclose(overlap["matrix"].sum(axis=1), 1, rtol=1e-12)
     assert_allclose(overlap["eigenvalues"][0], 1, rtol=1e-12)
 
 
 def test_effective_numbers_lie_between_the_rows_of_a_state_and_all_rows(system):
     _, u_kn, N_k = sample(system)
-    effective = Shim(u_kn, N_k).compute_effective_sample_number()
+    effective = MBAR(u_kn, N_k).compute_effective_sample_number()
     assert (effective > N_k).all()
     assert (effective < N_k.sum()).all()
 
@@ -290,10 +211,10 @@ def test_effective_numbers_lie_between_the_rows_of_a_state_and_all_rows(system):
 # ---------------------------------------------------------------- two states: Bennett's acceptance ratio
 
 
-def two_states(w_F: np.ndarray, w_R: np.ndarray) -> Shim:
+def two_states(w_F: np.ndarray, w_R: np.ndarray) -> MBAR:
     """Rows of the first state with potentials 0 and w_F, rows of the second with w_R and 0."""
     u_kn = np.array([np.concatenate([0 * w_F, w_R]), np.concatenate([w_F, 0 * w_R])])
-    return Shim(u_kn, np.array([len(w_F), len(w_R)]))
+    return MBAR(u_kn, np.array([len(w_F), len(w_R)]))
 
 
 def work(name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -338,7 +259,7 @@ def test_free_energies_of_the_systems(system):
     z = []
     for seed in range(RUNS):
         _, u_kn, N_k = sample(system, seed=seed)
-        found = Shim(u_kn, N_k).compute_free_energy_differences()
+        found = MBAR(u_kn, N_k).compute_free_energy_differences()
         truth = system.analytical_free_energies()
         z.append((found["Delta_f"][0, 1:] - (truth[1:] - truth[0])) / found["dDelta_f"][0, 1:])
     calibrated(np.array(z))
@@ -350,7 +271,7 @@ def test_expectations_of_the_systems(system, observable):
     for seed in range(RUNS):
         x_n, u_kn, N_k = sample(system, seed=seed)
         values = {"position": x_n, "position^2": x_n**2, "potential energy": u_kn}[observable]
-        found = Shim(u_kn, N_k).compute_expectations(values, state_dependent=observable == "potential energy")
+        found = MBAR(u_kn, N_k).compute_expectations(values, state_dependent=observable == "potential energy")
         z.append((found["mu"] - system.analytical_observable(observable)) / found["sigma"])
     calibrated(np.array(z))
 

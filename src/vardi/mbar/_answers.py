@@ -1,0 +1,116 @@
+"""Means and free energies in states, with the errors of both and of what is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+
+from vardi._types import Floats, Integers
+from vardi.mbar._weights import StateWeights, errors_of_differences, spread_of_differences, times
+
+
+class StateAnswers:
+    """Means of observables in states, and the free energies of these, with what rows and refits say of their errors.
+
+    Parameters
+    ----------
+    rows : StateWeights
+        The rows that are asked.
+    A : ndarray of shape (I, n) or None
+        Observables.
+    u : ndarray of shape (L, n)
+        Potentials of states.
+    pairs : ndarray of int of shape (2, S) or None
+        State and observable of each mean.
+    bootstrap : callable or None
+        What gives a statistic of refits, where errors are their spread.
+    weights_known : bool
+        Whether errors are made as if free energies were known.
+    """
+
+    def __init__(
+        self,
+        rows: StateWeights,
+        A: Floats | None,
+        u: Floats,
+        pairs: Integers | None,
+        bootstrap: Callable[[Callable[[Floats], Floats]], Floats] | None,
+        *,
+        weights_known: bool,
+    ) -> None:
+        self._rows, self._weights_known = rows, weights_known
+        self.f, log_w = self._rows.under(u)
+        self.w = np.exp(log_w)
+        none = np.zeros((2, 0), int)
+        states, observables = none if pairs is None else pairs
+        self.states = np.arange(len(u)) if pairs is None else states
+        self.A = np.zeros((0, u.shape[1])) if A is None else A[observables]
+        self.under = self.w[states]
+        self.mu = times(self.under, self.A).sum(axis=1)
+        self.refits = None if bootstrap is None else bootstrap(self._refit)
+
+    def _refit(self, w: Floats) -> Floats:
+        """Return means and free energies, but for a constant, of rows that weigh w times what they did."""
+        total = self.w @ w
+        mean = (times(self.under, self.A) @ w) / (self.under @ w)
+        return np.concatenate([mean, self.f - np.log(total)])
+
+    @cached_property
+    def moved(self) -> Floats:
+        """What rows move of the means, of shape (S, n)."""
+        return times(self.under, self.A - self.mu[:, None])
+
+    def _covariance(self, Y: Floats) -> Floats:
+        return self._rows.covariance(Y.T, weights_known=self._weights_known)
+
+    @cached_property
+    def covariance(self) -> Floats:
+        """The covariance of the means."""
+        if self.refits is not None:
+            return np.atleast_2d(np.cov(self.refits[:, : len(self.mu)].T))
+        return self._covariance(self.moved)
+
+    @property
+    def errors(self) -> Floats:
+        """Standard errors of the means."""
+        return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
+
+    @property
+    def errors_of_differences(self) -> Floats:
+        """Standard errors of differences of the means."""
+        return errors_of_differences(self.covariance)
+
+    @property
+    def errors_of_f(self) -> Floats:
+        """Standard errors of differences of free energies."""
+        if self.refits is not None:
+            return spread_of_differences(self.refits[:, len(self.mu) :])
+        return errors_of_differences(self._covariance(self.w))
+
+    @property
+    def errors_of_entropies(self) -> Floats:
+        """Standard errors of differences of entropies, u - f, where means are of the potentials."""
+        if self.refits is not None:
+            return spread_of_differences(self.refits[:, : len(self.mu)] - self.refits[:, len(self.mu) :])
+        return errors_of_differences(self._covariance(self.moved + self.w))
+
+    @property
+    def least(self) -> Floats:
+        """The smallest value of each observable."""
+        return np.asarray(self.A.min(axis=1, initial=np.inf))
+
+    def theta(self, *, scaled: bool) -> Floats:
+        """Return the covariance of means beyond their least value and of log normalisers, as pymbar lays it out.
+
+        Parameters
+        ----------
+        scaled : bool
+            Whether both parts are multiplied by the means beyond the least; else means are of logs.
+        """
+        beyond = (self.mu - self.least)[:, None]
+        of_means, of_states = times(self.under, self.A - self.least[:, None]), self.w[self.states]
+        if scaled:
+            return self._covariance(np.vstack([of_means, beyond * of_states]))
+        return self._covariance(np.vstack([of_means / beyond, of_states]))

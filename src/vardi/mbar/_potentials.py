@@ -1,0 +1,100 @@
+"""Reduced potentials as physicists bring them, one number for each state and row, checked and in one shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from vardi._types import Floats, Integers
+from vardi.errors import InvalidBiasError, MismatchError
+
+
+def as_sizes(N_k: Any) -> Integers:
+    """Return how many rows each state has: whole numbers."""
+    sizes = np.asarray(N_k)
+    if sizes.ndim != 1 or sizes.dtype.kind not in "iuf" or (sizes < 0).any() or (sizes % 1).any():
+        raise MismatchError(
+            f"N_k is {np.array2string(sizes, threshold=10)}. It counts the rows of each state: give whole numbers, 0 "
+            "for a state that was not simulated.",
+            expected=("whole numbers",),
+            got=(str(sizes.dtype),),
+        )
+    return sizes.astype(np.int64)
+
+
+def by_state(u: Any, N_k: Integers, what: str = "u_kn") -> Floats:
+    """Return numbers of shape (L, n), given so, as one state's (n,), or padded by sample, of shape (K, L, N_max)."""
+    u = np.asarray(u, np.float64)
+    if u.ndim == 3:
+        u = _unpadded(u, N_k, what)
+    u = u.reshape(1, -1) if u.ndim == 1 else u
+    n = int(N_k.sum())
+    if u.ndim != 2 or u.shape[1] != n:
+        raise MismatchError(
+            f"{what} has shape {u.shape}, and N_k counts {n} rows. Give a column for each row, in all states: an array "
+            f"of shape (states, {n}).",
+            expected=("states", n),
+            got=u.shape,
+        )
+    return u
+
+
+def by_row(values: Any, N_k: Integers, what: str) -> Floats:
+    """Return numbers of shape (n,), given so, in one row, or padded by sample, of shape (K, N_max)."""
+    values = np.asarray(values, np.float64)
+    n = int(N_k.sum())
+    if values.ndim == 2 and values.shape[0] == len(N_k) and values.shape[1] >= N_k.max(initial=0):
+        values = _unpadded(values[:, None, :], N_k, what)[0]
+    elif values.shape == (1, n):
+        values = values[0]
+    if values.shape != (n,):
+        raise MismatchError(
+            f"{what} has shape {values.shape}, and N_k counts {n} rows. Give a number for each of them.",
+            expected=(n,),
+            got=values.shape,
+        )
+    return values
+
+
+def _unpadded(values: Floats, N_k: Integers, what: str) -> Floats:
+    """Return the first N_k numbers of each sample one after the other, for values of shape (K, L, N_max)."""
+    if len(values) != len(N_k) or values.shape[2] < N_k.max(initial=0):
+        raise MismatchError(
+            f"{what} has shape {values.shape}, and N_k counts up to {N_k.max(initial=0)} rows in each of {len(N_k)} "
+            "samples. Give an array of shape (samples, states, rows), padded where samples are shorter.",
+            expected=(len(N_k), "states", int(N_k.max(initial=0))),
+            got=values.shape,
+        )
+    return np.concatenate([one[:, :size] for one, size in zip(values, N_k, strict=True)], axis=1)
+
+
+def as_source(x_kindices: Any, N_k: Integers) -> Integers:
+    """Return the state that each row was drawn in; by default rows stand state by state."""
+    if x_kindices is None:
+        return np.repeat(np.arange(len(N_k)), N_k)
+    source = np.asarray(x_kindices)
+    whole = source.ndim == 1 and source.dtype.kind in "iuf" and not (source % 1).any()
+    inside = whole and ((source >= 0) & (source < len(N_k))).all()
+    counts = np.bincount(source.astype(np.int64), minlength=len(N_k)) if inside else np.array([])
+    if not np.array_equal(counts, N_k):
+        found = f"has {counts.tolist()} rows of each state" if inside else f"is no list of states 0 to {len(N_k) - 1}"
+        raise MismatchError(
+            f"x_kindices {found}, and N_k counts {N_k.tolist()}. Give the state that each row was drawn in.",
+            expected=tuple(N_k.tolist()),
+            got=tuple(counts.tolist()),
+        )
+    return source.astype(np.int64)
+
+
+def require_potentials(u_kn: Floats) -> None:
+    """Refuse NaN and minus infinity, of which no state has a weight; plus infinity is a row that a state forbids."""
+    bad = np.isnan(u_kn) | (u_kn == -np.inf)
+    if bad.any():
+        k, row = np.argwhere(bad)[0]
+        raise InvalidBiasError(
+            f"The reduced potential of row {row} in state {k} is {u_kn[k, row]}, and exp(-u) is to be a finite weight. "
+            "Give numbers, or inf where a state forbids a row.",
+            sample=str(k),
+            rows=np.flatnonzero(bad[k])[:10],
+        )

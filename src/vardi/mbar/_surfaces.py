@@ -1,0 +1,250 @@
+r"""Free energy surfaces as means of functions of the rows: one for each bin, or for each point that is asked.
+
+A surface in a state is :math:`f(\xi) = -\log E\,g_\xi(x)`, with :math:`g_\xi` the indicator of the bin that holds
+:math:`\xi`, or a kernel around it. Rows bring the coordinate x as numbers, or as expressions of columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import gamma, isfinite, pi
+from typing import Any, TypeAlias
+
+import numpy as np
+from scipy import sparse
+
+from vardi._types import Floats, Integers
+from vardi.errors import MismatchError
+
+KERNELS = ("gaussian", "tophat", "epanechnikov")
+OF_SPEED = ("algorithm", "atol", "rtol", "breadth_first", "leaf_size")  # of scikit-learn's search, which is not made
+WIDEST = 6.0  # kernel widths in a period, above which an image beyond the two nearest weighs less than 2e-8
+
+Rows: TypeAlias = Floats | tuple[str, ...]  # the coordinate: (n, D) numbers, or D expressions
+Functions: TypeAlias = Any  # (n, m) numbers, dense or sparse, or m expressions
+
+
+def as_points(x: Any, dims: int, what: str) -> Floats:
+    """Return points as numbers of shape (m, D)."""
+    points = np.asarray(x, np.float64)
+    points = points.reshape(-1, 1) if dims == 1 and points.ndim <= 1 else np.atleast_2d(points)
+    if points.ndim != 2 or points.shape[1] != dims:
+        raise MismatchError(
+            f"{what} has shape {np.shape(x)}, and the surface has {dims} dimension{'' if dims == 1 else 's'}. Give a "
+            f"point in each row: an array of shape (points, {dims}).",
+            expected=("points", dims),
+            got=np.shape(x),
+        )
+    return points
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Bins on a grid, each of which holds its left edge.
+
+    Attributes
+    ----------
+    edges : tuple of ndarray
+        Edges of the bins in each dimension, increasing.
+    periods : tuple of float or None
+        The period of each dimension, which the bins cover once, or None.
+    """
+
+    edges: tuple[Floats, ...]
+    periods: tuple[float | None, ...]
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any] | None) -> Histogram:
+        """Read ``histogram_parameters``."""
+        given = {} if parameters is None else dict(parameters)
+        _require_known(given, ("bin_edges", "period"), "histogram_parameters")
+        if "bin_edges" not in given:
+            raise MismatchError(
+                "histogram_parameters has no bin_edges, and a histogram needs them. Give the edges in each dimension, "
+                'as in {"bin_edges": numpy.linspace(0, 1, 21)}.',
+                expected=("bin_edges",),
+                got=tuple(given),
+            )
+        raw = given["bin_edges"]
+        edges = tuple(np.asarray(one, np.float64) for one in ([raw] if np.ndim(raw[0]) == 0 else raw))
+        periods = _periods(given.get("period"), len(edges))
+        for one, period in zip(edges, periods, strict=True):
+            if one.ndim != 1 or len(one) < 2 or not (np.diff(one) > 0).all():
+                raise MismatchError(
+                    f"Edges of bins are {np.array2string(one, threshold=6)}, and they are to increase. Give two or "
+                    "more in each dimension, from low to high.",
+                    expected=("increasing",),
+                    got=one.shape,
+                )
+            if period is not None and not np.isclose(one[-1] - one[0], period, rtol=1e-9):
+                raise MismatchError(
+                    f"The bins go from {one[0]:g} to {one[-1]:g}, and the period is {period:g}. Let them cover it "
+                    "once.",
+                    expected=(period,),
+                    got=(float(one[-1] - one[0]),),
+                )
+        return cls(edges, periods)
+
+    @property
+    def dims(self) -> int:
+        """How many dimensions the grid has."""
+        return len(self.edges)
+
+    @property
+    def size(self) -> int:
+        """How many bins the grid has."""
+        return int(np.prod([len(one) - 1 for one in self.edges]))
+
+    def places(self, points: Floats) -> Integers:
+        """Return the bin of each point, -1 outside the grid."""
+        shape = tuple(len(one) - 1 for one in self.edges)
+        index = []
+        for x, edges, period in zip(points.T, self.edges, self.periods, strict=True):
+            inside = x if period is None else edges[0] + (x - edges[0]) % period
+            index.append(np.searchsorted(edges, inside, side="right") - 1)
+        outside = np.any([(one < 0) | (one >= size) for one, size in zip(index, shape, strict=True)], axis=0)
+        return np.where(outside, -1, np.ravel_multi_index(index, shape, mode="clip"))
+
+    def functions(self, rows: Rows, places: Integers) -> Functions:
+        """Return the indicators of some bins."""
+        if isinstance(rows, tuple):
+            shape = tuple(len(one) - 1 for one in self.edges)
+            return [self._condition(rows, index) for index in zip(*np.unravel_index(places, shape), strict=True)]
+        column = np.full(self.size + 1, -1)
+        column[places] = np.arange(len(places))
+        mine = column[self.places(rows)]
+        held = np.flatnonzero(mine >= 0)
+        return sparse.csr_array((np.ones(len(held)), (held, mine[held])), shape=(len(rows), len(places)))
+
+    def _condition(self, rows: tuple[str, ...], index: Sequence[int]) -> str:
+        parts = zip(rows, self.edges, index, strict=True)
+        return " and ".join(f"{float(edges[i])!r} <= ({x}) < {float(edges[i + 1])!r}" for x, edges, i in parts)
+
+    def whole(self, rows: Rows) -> Functions:
+        """Return the indicator of the grid, in which probabilities sum to 1."""
+        if isinstance(rows, tuple):
+            parts = zip(rows, self.edges, strict=True)
+            return [" and ".join(f"{float(one[0])!r} <= ({x}) < {float(one[-1])!r}" for x, one in parts)]
+        return sparse.csr_array((self.places(rows) >= 0).astype(np.float64)[:, None])
+
+    log_constant = 0.0
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Kernels of one width around points.
+
+    Attributes
+    ----------
+    width : float
+        The bandwidth.
+    kind : str
+        The kernel.
+    periods : tuple of float or None
+        The period of each dimension, or None.
+    """
+
+    width: float
+    kind: str
+    periods: tuple[float | None, ...]
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any] | None, dims: int) -> Kernel:
+        """Read ``kde_parameters``."""
+        given = {} if parameters is None else dict(parameters)
+        _require_known(given, ("bandwidth", "kernel", "period", *OF_SPEED), "kde_parameters")
+        width, kind = given.get("bandwidth", 1.0), given.get("kernel", "gaussian")
+        if isinstance(width, str) or not isfinite(width) or width <= 0:
+            raise MismatchError(
+                f"The bandwidth is {width!r}. Give a number above 0, in units of the coordinate.",
+                expected=("more than 0",),
+                got=(width,),
+            )
+        if kind not in KERNELS:
+            raise MismatchError(
+                f"The kernel is {kind!r}. Give one of {', '.join(map(repr, KERNELS))}.", expected=KERNELS, got=(kind,)
+            )
+        periods = _periods(given.get("period"), dims)
+        narrow = min((period for period in periods if period is not None), default=np.inf)
+        if width * WIDEST > narrow:
+            raise MismatchError(
+                f"The bandwidth {width:g} is more than a sixth of the period {narrow:g}, so that a kernel reaches "
+                "round to itself. Give a smaller one.",
+                expected=(narrow / WIDEST,),
+                got=(width,),
+            )
+        return cls(float(width), kind, periods)
+
+    @property
+    def dims(self) -> int:
+        """How many dimensions the coordinate has."""
+        return len(self.periods)
+
+    def functions(self, rows: Rows, points: Floats) -> Functions:
+        """Return the kernels around some points."""
+        if isinstance(rows, tuple):
+            return [self._text(rows, point) for point in points.tolist()]
+        values = np.ones((len(rows), len(points))) if self.kind == "gaussian" else np.zeros((len(rows), len(points)))
+        for x, at, period in zip(rows.T, points.T, self.periods, strict=True):
+            apart = np.abs(x[:, None] - at)
+            apart = apart if period is None else apart % period
+            if self.kind == "gaussian":
+                near = np.exp(-0.5 * (apart / self.width) ** 2)
+                values *= near if period is None else near + np.exp(-0.5 * ((period - apart) / self.width) ** 2)
+            else:
+                apart = apart if period is None else np.minimum(apart, period - apart)
+                values += (apart / self.width) ** 2
+        if self.kind == "gaussian":
+            return values
+        return (values < 1.0).astype(np.float64) if self.kind == "tophat" else np.maximum(1.0 - values, 0.0)
+
+    def _text(self, rows: tuple[str, ...], point: Sequence[float]) -> str:
+        """Return the kernel around a point as an expression; a coordinate with a period lies within one."""
+        h, parts = repr(self.width), []
+        for x, at, period in zip(rows, point, self.periods, strict=True):
+            apart = f"abs(({x}) - ({at!r}))"
+            if self.kind == "gaussian":
+                near = f"exp(-0.5 * ({apart} / {h}) ** 2)"
+                parts.append(near if period is None else f"({near} + exp(-0.5 * (({period!r} - {apart}) / {h}) ** 2))")
+            else:
+                apart = apart if period is None else f"min({apart}, {period!r} - {apart})"
+                parts.append(f"({apart} / {h}) ** 2")
+        if self.kind == "gaussian":
+            return " * ".join(parts)
+        q = " + ".join(parts)
+        return f"({q}) < 1.0" if self.kind == "tophat" else f"max(1.0 - ({q}), 0.0)"
+
+    def whole(self, rows: Rows) -> Functions:
+        """Return the function whose mean is the mass of all kernels together, but for a constant: 1."""
+        return ["1.0"] if isinstance(rows, tuple) else np.ones((len(rows), 1))
+
+    @property
+    def log_constant(self) -> float:
+        """The log of the integral of a kernel, by which a mean of kernels is divided to be a density."""
+        D, ball = self.dims, pi ** (self.dims / 2) / gamma(self.dims / 2 + 1)
+        integral = {"gaussian": (2 * pi) ** (D / 2), "tophat": ball, "epanechnikov": ball * 2 / (D + 2)}[self.kind]
+        return float(np.log(integral) + D * np.log(self.width))
+
+
+def _periods(given: Any, dims: int) -> tuple[float | None, ...]:
+    """Return the period of each dimension: one for all, or a list with None for those without."""
+    periods = tuple(given) if isinstance(given, Sequence | np.ndarray) else (given,) * dims
+    if len(periods) != dims or not all(one is None or (isfinite(one) and one > 0) for one in periods):
+        raise MismatchError(
+            f"period is {given!r}, and there {'is 1 dimension' if dims == 1 else f'are {dims} dimensions'}. Give the "
+            "period of each, None where it has none.",
+            expected=(dims,),
+            got=(given,),
+        )
+    return tuple(None if one is None else float(one) for one in periods)
+
+
+def _require_known(given: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
+    for name in given:
+        if name not in known:
+            raise MismatchError(
+                f"{what} has {name!r}, which is no parameter of it. Give {', '.join(known)}.",
+                expected=known,
+                got=tuple(given),
+            )

@@ -1,0 +1,87 @@
+"""What a surface is asked of: rows under a state of a simulation, or the population of any fit."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from scipy import sparse
+
+from vardi._fit.sample import DebiasedSample
+from vardi._types import Floats
+from vardi.mbar._surfaces import Functions
+from vardi.mbar._weights import StateWeights
+
+
+class Target(Protocol):
+    """A law of the rows under which functions have means."""
+
+    def means(self, functions: Functions) -> Floats: ...
+    def log_covariance(self, functions: Functions) -> Floats: ...
+    def refits(self, functions: Functions, n: int, seed: Any) -> Floats: ...
+
+
+class InState:
+    """Rows of a simulation under a state of reduced potential u_n.
+
+    Parameters
+    ----------
+    rows : StateWeights
+        The rows.
+    u_n : ndarray of shape (n,)
+        Their potential in that state.
+    """
+
+    def __init__(self, rows: StateWeights, u_n: Floats) -> None:
+        self._rows = rows
+        self._w = np.exp(rows.under(u_n[None, :])[1][0])
+
+    def means(self, functions: Functions) -> Floats:
+        """Return the mean of each function."""
+        return np.asarray(functions.T @ self._w)
+
+    def log_covariance(self, functions: Functions) -> Floats:
+        """Return the covariance of the logs of the means, of which only contrasts are meant."""
+        scale = 1.0 / self.means(functions)
+        if sparse.issparse(functions):
+            Y = sparse.diags_array(self._w) @ functions @ sparse.diags_array(scale)
+            return self._rows.covariance(sparse.csr_array(Y))
+        return self._rows.covariance(self._w[:, None] * functions * scale)
+
+    def refits(self, functions: Functions, n: int, seed: Any) -> Floats:
+        """Return the means in each refit, but for a factor that is common to them."""
+        return self._rows.bootstrap(lambda w: np.asarray(functions.T @ (w * self._w)), n, seed)
+
+
+class InPopulation:
+    """The population of a fit, whatever holds its rows.
+
+    Parameters
+    ----------
+    fit : DebiasedSample
+        The fit.
+    """
+
+    def __init__(self, fit: DebiasedSample) -> None:
+        self._fit = fit
+
+    def means(self, functions: Functions) -> Floats:
+        """Return the mean of each function."""
+        held = self._fit.held
+        return np.asarray(held.tangent.measure.mean(held.matrix(_dense(functions))))
+
+    def log_covariance(self, functions: Functions) -> Floats:
+        """Return the covariance of the logs of the means."""
+        held = self._fit.held
+        means, influence = held.tangent.influence(held.matrix(_dense(functions)))
+        return np.asarray(influence.covariance() / np.outer(means, means))
+
+    def refits(self, functions: Functions, n: int, seed: Any) -> Floats:
+        """Return the means in each refit."""
+        dense = _dense(functions)
+        drawn = self._fit.bootstrap(dense if isinstance(dense, list) else list(dense.T), n=n, seed=seed)
+        return drawn.values[np.isfinite(drawn.log_omegas).any(axis=1)]
+
+
+def _dense(functions: Functions) -> Any:
+    return functions.toarray() if sparse.issparse(functions) else functions

@@ -1,0 +1,137 @@
+r"""Rows under states: how much each weighs there, and how estimates that compare states err.
+
+Row i weighs under state k, sampled or not,
+
+.. math:: W_{ik} = \frac{e^{f_k - u_k(z_i)}}{\sum_l N_l e^{f_l - u_l(z_i)}},\qquad \sum_i W_{ik} = 1,
+
+which needs no population that all states are compared with. An estimate moves by :math:`\sum_i Y_i` with the rows: for
+a free energy :math:`Y = -W_k`, for the mean of A in state k :math:`Y = W_k (A - \bar A)`. Contrasts have
+
+.. math:: \mathrm{Cov} = Y'Y - \frac{tt'}{n} + a'H^+a,\qquad a = N W'Y - N\frac{t'}{n},\qquad t = \sum_i Y_i,
+
+with H the Hessian of the fit in counts: MBAR's covariance (Shirts and Chodera 2008) without a pseudoinverse of order n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+
+from vardi._fit.debias import debias_matrix
+from vardi._fit.sample import DebiasedSample
+from vardi._rows.weighted import Weighed
+from vardi._types import Floats, Integers
+
+ROUNDING = 64 * np.finfo(float).eps  # of two variances, below which that of their difference is none
+
+
+@dataclass(frozen=True, eq=False)
+class StateWeights:
+    """The rows of a fit under its states, and under others.
+
+    Parameters
+    ----------
+    fit : DebiasedSample
+        A fit whose biases are exp(-u).
+    u_kn : ndarray of shape (K, n)
+        The reduced potentials.
+    N_k : ndarray of int of shape (K,)
+        Rows of each state.
+    source : ndarray of int of shape (n,)
+        The state that each row was drawn in.
+    depends : dict
+        How rows depend on one another, as :func:`vardi.debias_matrix` takes it.
+    """
+
+    fit: DebiasedSample
+    u_kn: Floats
+    N_k: Integers
+    source: Integers
+    depends: dict[str, Any]
+
+    @cached_property
+    def f_k(self) -> Floats:
+        """The free energies, that of the first state being 0."""
+        log_omegas = np.array(list(self.fit.log_omegas.values()))
+        return np.asarray(log_omegas[0] - log_omegas)
+
+    @cached_property
+    def log_mixture(self) -> Floats:
+        """Return log sum_l N_l e^{f_l - u_l} of each row: the law of all rows together."""
+        sampled = self.N_k > 0
+        terms = (np.log(self.N_k[sampled]) + self.f_k[sampled])[:, None] - self.u_kn[sampled]
+        return np.asarray(logsumexp(terms, axis=0))
+
+    @cached_property
+    def log_W(self) -> Floats:  # noqa: N802 the letter of the formula
+        """Log weights of the rows under the states of the fit, of shape (n, K)."""
+        return self.under(self.u_kn)[1].T
+
+    @cached_property
+    def W(self) -> Floats:  # noqa: N802 the letter of the formula
+        """Weights of the rows under the states of the fit, of shape (n, K)."""
+        return np.exp(self.log_W)
+
+    def under(self, u_ln: Floats) -> tuple[Floats, Floats]:
+        """Return free energies (L,) of states of potentials (L, n), and the log weights of the rows there, (L, n)."""
+        logs = -u_ln - self.log_mixture
+        f = -logsumexp(logs, axis=1)
+        finite = np.where(np.isfinite(f), f, 0.0)  # a state that forbids every row
+        return f, logs + finite[:, None]
+
+    def covariance(self, Y: Any, *, weights_known: bool = False) -> Floats:
+        """Return the covariance of what rows move by Y, dense or sparse of shape (n, m): only contrasts have one.
+
+        Columns that sum to 0 are contrasts; of others differences are, if they sum to the same.
+        """
+        n, t = len(self.source), np.asarray(Y.sum(axis=0))
+        a = self.N_k[:, None] * (np.asarray((Y.T @ self.W).T) - t / n)
+        hessian = self.fit.held.tangent.hessian
+        if self.depends and not weights_known:
+            dense = Y if isinstance(Y, np.ndarray) else Y.toarray()
+            moved = Weighed(n * dense - t)
+            tangent = self.fit.held.tangent
+            return tangent.moved_by(moved, np.zeros(len(t)), hessian.solve(n * a)).covariance()
+        squares = Y.T @ Y
+        squares = squares if isinstance(squares, np.ndarray) else squares.toarray()
+        squares = squares - np.outer(t, t) / n
+        return np.asarray(squares if weights_known else squares + a.T @ hessian.solve(a))
+
+    def bootstrap(self, statistic: Callable[[Floats], Floats], n: int, seed: Any) -> Floats:
+        """Return a statistic of resampled rows, given as a function of their weights beside those of this fit.
+
+        The population of these refits is the law of all rows together, in which weights are near 1 whatever the
+        potentials are; a row weighs under state k in proportion to that weight times W.
+        """
+        mixture = debias_matrix(self.log_W, self.source, log=True, **self.depends)
+        drawn = mixture.bootstrap(statistic, n=n, seed=seed)
+        return drawn.values[np.isfinite(drawn.log_omegas).any(axis=1)]
+
+
+def times(weights: Floats, values: Floats) -> Floats:
+    """Return weights times values; 0 where the weight is, though a forbidden row has an infinite potential."""
+    with np.errstate(invalid="ignore"):
+        return np.where(weights > 0.0, weights * values, 0.0)
+
+
+def errors_of_differences(covariance: Floats) -> Floats:
+    """Return the standard error of each difference of two estimates; 0 where only rounding is left of a variance."""
+    variance = np.diag(covariance)
+    both = variance[:, None] + variance
+    squares = both - 2.0 * covariance
+    return np.sqrt(np.where(squares > ROUNDING * both, squares, 0.0))
+
+
+def differences(values: Floats) -> Floats:
+    """Return values[j] - values[i] for all pairs, along the last axis of values."""
+    return np.asarray(values[..., None, :] - values[..., :, None])
+
+
+def spread_of_differences(refits: Floats) -> Floats:
+    """Return the deviation over refits, of shape (B, m), of each difference of two estimates."""
+    return np.asarray(differences(refits).std(axis=0, ddof=1))

@@ -1,0 +1,389 @@
+"""Free energy surfaces along coordinates of the rows, by the names that pymbar has for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from vardi._fit.sample import DebiasedSample
+from vardi._types import Floats, Integers
+from vardi.errors import MismatchError
+from vardi.mbar._options import as_bootstraps
+from vardi.mbar._potentials import by_row, require_potentials
+from vardi.mbar._surfaces import Functions, Histogram, Kernel, Rows, as_points
+from vardi.mbar._targets import InPopulation, InState, Target
+from vardi.mbar._weights import ROUNDING, errors_of_differences, spread_of_differences
+from vardi.mbar.multistate import MBAR
+
+REFERENCES = ("from-lowest", "from-specified", "from-normalization", "all-differences")
+ERRORS = (None, "analytical", "bootstrap")
+AT_ONCE = 64  # points whose covariance is formed together
+
+
+class FES:
+    r"""The free energy surface of a state along one coordinate of the rows, or along several.
+
+    .. math:: f(\xi) = -\log E\,g_\xi(x) + \log E\,g_{\mathrm{ref}}(x)
+
+    with :math:`g_\xi` the indicator of the bin that holds :math:`\xi`, or a kernel around it. Its error is that of the
+    difference to the reference, with that of the free energies of the states: for bins and for kernels alike.
+
+    Methods, arguments and keys of results are those of ``pymbar.FES`` 4. Splines are not made here: a kernel has a
+    surface without bins, with its error.
+
+    Parameters
+    ----------
+    u_kn, N_k
+        As for :class:`MBAR`.
+    verbose, timings
+        Of no use; taken for scripts that were written for pymbar.
+    mbar_options : dict, optional
+        More arguments of :class:`MBAR`, such as ``series=True`` for frames in time.
+
+    Examples
+    --------
+    Umbrella windows over a flat landscape, whose unbiased state has potential 0:
+
+    >>> import numpy as np
+    >>> import vardi
+    >>> rng = np.random.default_rng(0)
+    >>> centres = np.array([-1.0, 0.0, 1.0])
+    >>> x_n = rng.normal(np.repeat(centres, 500), 1.0)
+    >>> u_kn = 0.5 * (x_n - centres[:, None]) ** 2
+    >>> fes = vardi.mbar.FES(u_kn, [500, 500, 500])
+    >>> fes.generate_fes(0 * x_n, x_n, histogram_parameters={"bin_edges": np.linspace(-2, 2, 5)})
+    >>> found = fes.get_fes([-1.5, -0.5, 0.5, 1.5], "from-specified", 0.5, uncertainty_method="analytical")
+    >>> found["f_i"].round(2), found["df_i"].round(2)
+    (array([-0.09, -0.04,  0.  , -0.01]), array([0.09, 0.07, 0.  , 0.09]))
+    """
+
+    def __init__(
+        self,
+        u_kn: Any,
+        N_k: Any,
+        verbose: bool = False,
+        mbar_options: Mapping[str, Any] | None = None,
+        timings: bool = True,
+    ) -> None:
+        self.mbar: MBAR | None = MBAR(u_kn, N_k, **({} if mbar_options is None else mbar_options))
+        self.fit = self.mbar.fit
+        self._surface: Histogram | Kernel | None = None
+
+    @classmethod
+    def of_fit(cls, fit: DebiasedSample) -> FES:
+        """Return what makes surfaces of the population of a fit, whatever holds its rows.
+
+        Parameters
+        ----------
+        fit : DebiasedSample
+            The fit of arrays, frames, lazy frames or blocks. Its population is the state that is asked: declare biases
+            relative to it.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import vardi
+        >>> rng = np.random.default_rng(0)
+        >>> windows = {"left": rng.normal(-0.5, 1.0, 500), "right": rng.normal(0.5, 1.0, 500)}
+        >>> fit = vardi.debias(windows, {"left": "exp(-(x + 0.5)**2 / 2)", "right": "exp(-(x - 0.5)**2 / 2)"})
+        >>> fes = vardi.mbar.FES.of_fit(fit)
+        >>> fes.generate_fes(None, "x", fes_type="kde", kde_parameters={"bandwidth": 0.2})
+        >>> fes.get_fes([-0.5, 0.0, 0.5], uncertainty_method="analytical")["df_i"].round(2)
+        array([0.09, 0.08, 0.  ])
+        """
+        fes = cls.__new__(cls)
+        fes.mbar, fes.fit, fes._surface = None, fit, None
+        return fes
+
+    def generate_fes(
+        self,
+        u_n: Any,
+        x_n: Any,
+        fes_type: str = "histogram",
+        histogram_parameters: Mapping[str, Any] | None = None,
+        kde_parameters: Mapping[str, Any] | None = None,
+        spline_parameters: Mapping[str, Any] | None = None,
+        n_bootstraps: int = 0,
+        seed: int = -1,
+    ) -> None:
+        """Say which surface is meant; :meth:`get_fes` gives its values.
+
+        Parameters
+        ----------
+        u_n : array of shape (n,) or None
+            Reduced potential of each row in the state whose surface is asked; None for the population of a fit.
+        x_n : array of shape (n,) or (n, D), or expressions of columns
+            The coordinate of each row.
+        fes_type : {"histogram", "kde"}
+            Bins, or kernels.
+        histogram_parameters : dict
+            ``bin_edges``: the edges of the bins, in each dimension; ``period`` of each dimension, which the bins then
+            cover once, None for those without.
+        kde_parameters : dict
+            ``bandwidth``, ``kernel`` ("gaussian", "tophat" or "epanechnikov") and ``period``. What tells scikit-learn
+            how to search is taken, and of no use.
+        spline_parameters
+            Refused: use kernels.
+        n_bootstraps : int
+            Refits for ``uncertainty_method="bootstrap"``.
+        seed : int
+            Seed of the refits; below 0 for any.
+        """
+        dims_of_bins = None
+        if fes_type == "histogram":
+            surface: Histogram | Kernel = Histogram.of(histogram_parameters)
+            dims_of_bins = surface.dims
+        elif fes_type not in ("kde", "histogram"):
+            of_spline = " Splines are not made: a kernel has a surface without bins, with its error." * (
+                fes_type == "spline"
+            )
+            raise MismatchError(
+                f"fes_type is {fes_type!r}.{of_spline} Give 'histogram' or 'kde'.",
+                expected=("histogram", "kde"),
+                got=(fes_type,),
+            )
+        self._rows = self._coordinate(x_n, dims_of_bins)
+        dims = len(self._rows) if isinstance(self._rows, tuple) else self._rows.shape[1]
+        self._surface = surface if fes_type == "histogram" else Kernel.of(kde_parameters, dims)
+        self._target = self._state(u_n)
+        self._n_bootstraps = as_bootstraps(n_bootstraps)
+        self._seed = np.random.SeedSequence(None if seed < 0 else seed).entropy
+        self.fes_type = fes_type
+
+    def _coordinate(self, x_n: Any, dims: int | None) -> Rows:
+        """Return the coordinate of the rows: numbers of shape (n, D), or expressions."""
+        if isinstance(x_n, str) or (isinstance(x_n, list | tuple) and all(isinstance(one, str) for one in x_n)):
+            names = (x_n,) if isinstance(x_n, str) else tuple(x_n)
+            self._require_shape((len(self.fit), len(names)), dims)
+            return names
+        x = np.asarray(x_n, np.float64)
+        x = x.reshape(-1, 1) if x.ndim == 1 else x
+        self._require_shape(x.shape, dims)
+        if not np.isfinite(x).all():
+            row = int(np.flatnonzero(~np.isfinite(x).all(axis=1))[0])
+            raise MismatchError(
+                f"x_n is {x[row]} in row {row}, and every row has a place on the surface. Give finite numbers.",
+                expected=("finite numbers",),
+                got=(float(x[row][~np.isfinite(x[row])][0]),),
+            )
+        return x
+
+    def _require_shape(self, shape: tuple[int, ...], dims: int | None) -> None:
+        """Refuse a coordinate that is not one of all rows, in the dimensions that the bins have."""
+        if len(shape) == 2 and shape[0] == len(self.fit) and dims in (None, shape[1]):
+            return
+        bins = "" if dims is None else f" and bins in {dims} dimension{'' if dims == 1 else 's'}"
+        raise MismatchError(
+            f"x_n has shape {shape}, and there are {len(self.fit)} rows{bins}. Give the coordinate of each row, in "
+            "each dimension.",
+            expected=(len(self.fit), dims),
+            got=shape,
+        )
+
+    def _state(self, u_n: Any) -> Target:
+        """Return the law whose surface is asked."""
+        if self.mbar is None:
+            if u_n is not None:
+                raise MismatchError(
+                    "u_n is the potential of a state, and a fit has its population alone. Give None, and declare the "
+                    "biases of the fit relative to the state that is asked.",
+                    expected=(None,),
+                    got=(type(u_n).__name__,),
+                )
+            return InPopulation(self.fit)
+        if u_n is None:
+            raise MismatchError(
+                "u_n is None, and a surface is one of a state. Give the reduced potential of each row there.",
+                expected=(self.mbar.N,),
+                got=(None,),
+            )
+        potential = by_row(u_n, self.mbar.N_k, "u_n")
+        require_potentials(potential[None, :])
+        return InState(self.mbar._states, potential)
+
+    def get_fes(
+        self,
+        x: Any,
+        reference_point: str = "from-lowest",
+        fes_reference: Any = None,
+        uncertainty_method: str | None = None,
+    ) -> dict[str, Any]:
+        """Return the surface at some points.
+
+        Parameters
+        ----------
+        x : array of shape (m,) or (m, D)
+            The points.
+        reference_point : {"from-lowest", "from-specified", "from-normalization", "all-differences"}
+            What free energies are relative to: the lowest bin (of kernels, the lowest of the points); the point
+            ``fes_reference``; 1, to which probabilities of bins sum and densities by kernels integrate; or the lowest,
+            with errors of all differences.
+        fes_reference : float or sequence of float, optional
+            That point.
+        uncertainty_method : {None, "analytical", "bootstrap"}
+            How errors are made.
+
+        Returns
+        -------
+        dict
+            ``f_i``, of shape (m,): NaN outside the grid, infinite in a bin without a row. ``df_i``, or for all
+            differences ``df_ij``, their standard errors.
+        """
+        if self._surface is None:
+            raise MismatchError(
+                "No surface has been generated. Call generate_fes first.", expected=("generate_fes",), got=("get_fes",)
+            )
+        self._require(reference_point, fes_reference, uncertainty_method)
+        points = as_points(x, self._surface.dims, "x")
+        places, asked = self._places(points)
+        if not len(asked):
+            return self._answer(places, np.empty(0), None, reference_point, uncertainty_method)
+        functions = self._surface.functions(self._rows, asked)
+        means = self._means(functions)
+        reference = self._reference(reference_point, fes_reference, asked, means)
+        base = self._target.means(reference)[0]
+        with np.errstate(divide="ignore"):
+            f = np.log(base) - np.log(means)
+        if reference_point == "from-normalization":
+            f += self._surface.log_constant
+        errors = self._errors(functions, reference, means, reference_point, uncertainty_method)
+        return self._answer(places, f, errors, reference_point, uncertainty_method)
+
+    def _require(self, reference_point: str, fes_reference: Any, uncertainty_method: str | None) -> None:
+        if reference_point not in REFERENCES:
+            raise MismatchError(
+                f"reference_point is {reference_point!r}. Give one of {', '.join(map(repr, REFERENCES))}.",
+                expected=REFERENCES,
+                got=(reference_point,),
+            )
+        if reference_point == "from-specified" and fes_reference is None:
+            raise MismatchError(
+                "reference_point is 'from-specified', and no point was. Give it as fes_reference.",
+                expected=("fes_reference",),
+                got=(None,),
+            )
+        if uncertainty_method not in ERRORS:
+            raise MismatchError(
+                f"uncertainty_method is {uncertainty_method!r}. Give None, 'analytical' or 'bootstrap'.",
+                expected=ERRORS,
+                got=(uncertainty_method,),
+            )
+        if uncertainty_method == "bootstrap" and not self._n_bootstraps:
+            raise MismatchError(
+                "uncertainty_method is 'bootstrap', and no refits were asked for. Write generate_fes(..., "
+                "n_bootstraps=200).",
+                expected=("n_bootstraps",),
+                got=(0,),
+            )
+
+    def _places(self, points: Floats) -> tuple[Integers, Any]:
+        """Return which of the things that are asked each point is, -1 for none, and these: bins, or points."""
+        if isinstance(self._surface, Kernel):
+            return np.arange(len(points)), points
+        assert self._surface is not None
+        bins = self._surface.places(points)
+        asked, places = np.unique(bins, return_inverse=True)
+        outside = int(len(asked) > 0 and asked[0] < 0)
+        return places - outside, asked[outside:]
+
+    def _means(self, functions: Functions) -> Floats:
+        """Return means, so many at once as a query answers."""
+        parts = [self._target.means(_columns(functions, part)) for part in _parts(_width(functions))]
+        return np.concatenate(parts)
+
+    def _reference(self, kind: str, point: Any, asked: Any, means: Floats) -> Functions:
+        """Return the function that free energies are relative to."""
+        surface = self._surface
+        assert surface is not None
+        if kind == "from-normalization":
+            return surface.whole(self._rows)
+        if kind == "from-specified":
+            at = as_points(point if surface.dims == 1 else [point], surface.dims, "fes_reference")
+            found = surface.functions(self._rows, self._places(at)[1])
+            outside = _width(found) == 0
+            if outside or self._target.means(found)[0] == 0.0:
+                raise MismatchError(
+                    f"The reference point {point} lies {'outside the bins' if outside else 'where no row is'}. Give "
+                    "one that has rows.",
+                    expected=("a point with rows",),
+                    got=(point,),
+                )
+            return found
+        if isinstance(surface, Kernel):
+            return surface.functions(self._rows, asked[[int(means.argmax())]])
+        every = np.arange(surface.size)
+        best = int(self._means(surface.functions(self._rows, every)).argmax())
+        return surface.functions(self._rows, every[[best]])
+
+    def _errors(
+        self, functions: Functions, reference: Functions, means: Floats, kind: str, method: str | None
+    ) -> Floats | None:
+        """Return errors of differences to the reference, or of all differences; NaN where no row is."""
+        if method is None:
+            return None
+        there = np.flatnonzero(means > 0)
+        if kind == "all-differences":
+            some, pairs = _columns(functions, there), np.full((len(means), len(means)), np.nan)
+            pairs[np.ix_(there, there)] = (
+                errors_of_differences(self._target.log_covariance(some))
+                if method == "analytical"
+                else spread_of_differences(self._logs_of_refits(some))
+            )
+            return pairs
+        errors = np.full(len(means), np.nan)
+        if method == "bootstrap":
+            logs = self._logs_of_refits(_beside(reference, _columns(functions, there)))
+            errors[there] = (logs[:, 1:] - logs[:, [0]]).std(axis=0, ddof=1)
+            return errors
+        for part in _parts(len(there)):
+            C = self._target.log_covariance(_beside(reference, _columns(functions, there[part])))
+            both = np.diag(C)[1:] + C[0, 0]
+            squares = both - 2.0 * C[0, 1:]
+            errors[there[part]] = np.sqrt(np.where(squares > ROUNDING * both, squares, 0.0))
+        return errors
+
+    def _logs_of_refits(self, functions: Functions) -> Floats:
+        """Return the log of the mean of each function in each refit."""
+        with np.errstate(divide="ignore"):
+            return np.log(self._target.refits(functions, self._n_bootstraps, self._seed))
+
+    def _answer(
+        self, places: Integers, f: Floats, errors: Floats | None, kind: str, method: str | None
+    ) -> dict[str, Any]:
+        """Return what was found for each point, NaN for those outside."""
+        f = np.append(f, np.nan)
+        found: dict[str, Any] = {"f_i": f[places]}
+        if method is not None and kind == "all-differences":
+            padded = np.full((len(f), len(f)), np.nan)
+            padded[:-1, :-1] = [] if errors is None else errors
+            found["df_ij"] = padded[np.ix_(places, places)]
+        elif method is not None:
+            found["df_i"] = np.append([] if errors is None else errors, np.nan)[places]
+        return found
+
+    def get_mbar(self) -> MBAR | None:
+        """Return the states that the surface is made of; None for the population of a fit."""
+        return self.mbar
+
+
+def _width(functions: Functions) -> int:
+    return len(functions) if isinstance(functions, list) else int(functions.shape[1])
+
+
+def _parts(width: int) -> list[slice]:
+    return [slice(start, start + AT_ONCE) for start in range(0, width, AT_ONCE)]
+
+
+def _columns(functions: Functions, columns: Any) -> Functions:
+    if not isinstance(functions, list):
+        return functions[:, columns]
+    return functions[columns] if isinstance(columns, slice) else [functions[j] for j in columns]
+
+
+def _beside(left: Functions, right: Functions) -> Functions:
+    if isinstance(left, list):
+        return left + right
+    return sparse.csr_array(sparse.hstack([left, right])) if sparse.issparse(left) else np.hstack([left, right])

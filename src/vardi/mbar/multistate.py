@@ -1,0 +1,463 @@
+"""Free energies and expectations of thermodynamic states, by the names that pymbar has for them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from vardi._estimate.reliability import warn_of_few_bridging
+from vardi._fit.debias import debias_matrix
+from vardi._types import Floats, Integers
+from vardi.errors import MismatchError
+from vardi.mbar._answers import StateAnswers
+from vardi.mbar._options import as_bootstraps, note_solver_options, uncertainty
+from vardi.mbar._potentials import as_sizes, as_source, by_row, by_state, require_potentials
+from vardi.mbar._weights import StateWeights, differences, errors_of_differences, spread_of_differences
+
+Results = dict[str, Any]
+
+
+class MBAR:
+    r"""The multistate Bennett acceptance ratio: free energies of states from samples of several of them.
+
+    A state of reduced potential :math:`u_k` is a bias :math:`\omega_k = e^{-u_k}`, so its free energy is minus the log
+    of its normaliser, and :math:`f_k` solves
+
+    .. math:: e^{-f_k} = \sum_n \frac{e^{-u_k(x_n)}}{\sum_l N_l e^{f_l - u_l(x_n)}}.
+
+    Methods, arguments and keys of results are those of ``pymbar.MBAR`` 4, so that a script runs with its import
+    changed. Results agree with pymbar's but where its are not what their documentation says: ``covariances`` are
+    covariances of the estimates themselves, ``compute_covariance_of_sums`` counts each pair once, and errors of
+    perturbed free energies by bootstrap are those of differences. Where samples do not overlap enough to be compared it
+    raises :class:`~vardi.errors.NotIdentifiableError`.
+
+    Parameters
+    ----------
+    u_kn : array of shape (K, n)
+        Reduced potential of each row (column of the array) in each state, ``inf`` where a state forbids it. Rows padded
+        by sample, of shape (K, L, N_max), are taken too.
+    N_k : array of int of shape (K,)
+        How many rows were drawn in each state; 0 for a state that was not simulated.
+    maximum_iterations, relative_tolerance, verbose, initial_f_k, solver_protocol, initialize, bootstrap_solver_protocol
+        Options of pymbar's solvers, which change nothing here: Newton's method solves the equations to a relative error
+        of 1e-10, with a certificate. Those that are given are checked, and noted in the log of ``vardi.mbar``.
+    x_kindices : array of int of shape (n,), optional
+        The state that each row was drawn in; by default rows stand state by state.
+    n_bootstraps : int
+        Refits for ``uncertainty_method="bootstrap"``, made when they are first asked for: the Bayesian bootstrap, in
+        which every row stays, so that samples which can be compared remain so.
+    rseed : int, optional
+        Seed of the refits.
+    series, clusters
+        How rows depend on one another, as for :func:`vardi.debias_matrix`: with ``series=True`` rows are frames in
+        their order in time, and no frame has to be thrown away for its autocorrelation.
+
+    Attributes
+    ----------
+    fit : DebiasedSample
+        The fit that all of this is read from. Its population is the flat state :math:`u = 0`: that of an umbrella
+        simulation whose ``u_kn`` holds the biases alone, and else a reference that drops out of every difference.
+    f_k : ndarray of shape (K,)
+        Free energies, that of the first state being 0.
+    N_k : ndarray of int
+        Rows of each state.
+    u_kn : ndarray of shape (K, n)
+        The reduced potentials.
+    x_kindices : ndarray of int
+        The state that each row was drawn in.
+
+    Examples
+    --------
+    >>> import vardi
+    >>> design = vardi.datasets.harmonic_oscillators(states=3, rows_per_state=500, seed=0)
+    >>> mbar = vardi.mbar.MBAR(-design.omega.T, [500, 500, 500])
+    >>> found = mbar.compute_free_energy_differences()
+    >>> found["Delta_f"][0].round(3), found["dDelta_f"][0].round(3)
+    (array([0.   , 0.23 , 0.404]), array([0.   , 0.035, 0.064]))
+    """
+
+    def __init__(
+        self,
+        u_kn: Any,
+        N_k: Any,
+        maximum_iterations: int = 10000,
+        relative_tolerance: float = 1e-7,
+        verbose: bool = False,
+        initial_f_k: Any = None,
+        solver_protocol: Any = None,
+        initialize: str = "zeros",
+        x_kindices: Any = None,
+        n_bootstraps: int | None = 0,
+        bootstrap_solver_protocol: Any = None,
+        rseed: int | None = None,
+        *,
+        series: Any = None,
+        clusters: Any = None,
+    ) -> None:
+        self.N_k: Integers = as_sizes(N_k)
+        self.u_kn: Floats = by_state(u_kn, self.N_k)
+        self.K, self.N = self.u_kn.shape
+        if len(self.N_k) != self.K:
+            raise MismatchError(
+                f"u_kn has {self.K} states, and N_k counts the rows of {len(self.N_k)}. Give 0 rows for a state that "
+                "was not simulated.",
+                expected=(len(self.N_k),),
+                got=(self.K,),
+            )
+        require_potentials(self.u_kn)
+        self.x_kindices: Integers = as_source(x_kindices, self.N_k)
+        note_solver_options(self.K, initial_f_k, initialize, solver_protocol, bootstrap_solver_protocol)
+        self.n_bootstraps = as_bootstraps(n_bootstraps)
+        self._seed = np.random.SeedSequence(rseed).entropy
+        given = {"series": series, "clusters": clusters}
+        depends = {name: value for name, value in given.items() if value is not None and value is not False}
+        self.fit = debias_matrix(-self.u_kn.T, self.x_kindices, log=True, **depends)
+        self._states = StateWeights(self.fit, self.u_kn, self.N_k, self.x_kindices, depends)
+
+    def __repr__(self) -> str:
+        return f"MBAR({self.N} rows of {self.K_nonzero} states, {self.K} states in all)"
+
+    @property
+    def f_k(self) -> Floats:
+        """Free energies, that of the first state being 0."""
+        return self._states.f_k
+
+    @property
+    def states_with_samples(self) -> Integers:
+        """The states that have rows."""
+        return np.flatnonzero(self.N_k)
+
+    @property
+    def K_nonzero(self) -> int:  # noqa: N802 pymbar's name
+        """How many states have rows."""
+        return len(self.states_with_samples)
+
+    @property
+    def Log_W_nk(self) -> Floats:  # noqa: N802 pymbar's name
+        """Log weights of the rows under each state, of shape (n, K)."""
+        return self._states.log_W
+
+    @property
+    def W_nk(self) -> Floats:  # noqa: N802 pymbar's name
+        r"""Weights of the rows under each state, :math:`W_{nk}` of shape (n, K): each column sums to 1."""
+        return self._states.W
+
+    def weights(self) -> Floats:
+        """Return ``W_nk``."""
+        return self.W_nk
+
+    @cached_property
+    def f_k_boots(self) -> Floats:
+        """Free energies of each refit, of shape (n_bootstraps, K), that of the first state being 0."""
+        uncertainty("bootstrap", self.n_bootstraps)
+        moved = self._bootstrap(lambda w: np.log(w @ self.W_nk))
+        return np.asarray(self.f_k - moved + moved[:, [0]])
+
+    def _bootstrap(self, statistic: Any) -> Floats:
+        return self._states.bootstrap(statistic, self.n_bootstraps, self._seed)
+
+    def compute_effective_sample_number(self, verbose: bool = False) -> Floats:
+        r"""Return Kish's number of rows that estimates in each state rest on, :math:`1 / \sum_n W_{nk}^2`."""
+        return np.asarray(1.0 / (self.W_nk**2).sum(axis=0))
+
+    def compute_overlap(self) -> Results:
+        r"""Return the overlap matrix, :math:`O_{ij} = N_j \sum_n W_{ni} W_{nj}`, and its eigenvalues.
+
+        Returns
+        -------
+        dict
+            ``matrix``: the probability that a row of state i is found in state j; ``eigenvalues``, from large to small;
+            ``scalar``, 1 minus the second of them, which is 0 where the states fall apart.
+        """
+        gram = self.W_nk.T @ self.W_nk
+        root = np.sqrt(self.N_k)
+        eigenvalues = np.linalg.eigvalsh(root[:, None] * gram * root)[::-1]  # the same as those of N gram
+        second = eigenvalues[1] if self.K > 1 else 0.0
+        return {"scalar": 1.0 - second, "eigenvalues": eigenvalues, "matrix": self.N_k * gram}
+
+    def compute_free_energy_differences(
+        self,
+        compute_uncertainty: bool = True,
+        uncertainty_method: str | None = None,
+        warning_cutoff: float = 1e-10,
+        return_theta: bool = False,
+    ) -> Results:
+        r"""Return the difference of free energies of each pair of states.
+
+        Parameters
+        ----------
+        compute_uncertainty : bool
+            Whether errors are given.
+        uncertainty_method : {"svd-ew", "svd", "approximate", "bootstrap"}, optional
+            MBAR's asymptotic covariance, for which pymbar has the first two names, and which here is solved for without
+            a decomposition; the same as if free energies were known, which is too small; or the spread of refits.
+        warning_cutoff : float
+            Of no use: no variance is negative.
+        return_theta : bool
+            Whether the covariance of the log normalisers is given, relative to the law of all rows together.
+
+        Returns
+        -------
+        dict
+            ``Delta_f[i, j]``, which is :math:`f_j - f_i`; ``dDelta_f``, its standard error; ``Theta`` if it is asked.
+        """
+        method = uncertainty(uncertainty_method, self.n_bootstraps)
+        found: Results = {"Delta_f": differences(self.f_k)}
+        analytical = compute_uncertainty and method != "bootstrap"
+        if analytical or return_theta:
+            theta = self._states.covariance(self.W_nk, weights_known=method == "approximate")
+        if compute_uncertainty:
+            warn_of_few_bridging(self.fit.bridge, "The errors of free energies rest")
+            found["dDelta_f"] = errors_of_differences(theta) if analytical else spread_of_differences(self.f_k_boots)
+        if return_theta:
+            found["Theta"] = theta
+        return found
+
+    def compute_perturbed_free_energies(
+        self,
+        u_ln: Any,
+        compute_uncertainty: bool = True,
+        uncertainty_method: str | None = None,
+        warning_cutoff: float = 1e-10,
+    ) -> Results:
+        """Return differences of free energies among other states, that no row was drawn in.
+
+        Parameters
+        ----------
+        u_ln : array of shape (L, n)
+            Reduced potential of each row in each of these states.
+        compute_uncertainty, uncertainty_method, warning_cutoff
+            As for :meth:`compute_free_energy_differences`.
+
+        Returns
+        -------
+        dict
+            ``Delta_f`` and ``dDelta_f``, of shape (L, L).
+        """
+        found = self._inner(None, u_ln, None, uncertainty_method, errors=compute_uncertainty)
+        results: Results = {"Delta_f": differences(found.f)}
+        if compute_uncertainty:
+            results["dDelta_f"] = found.errors_of_f
+        return results
+
+    def compute_expectations(
+        self,
+        A_n: Any,
+        u_kn: Any = None,
+        output: str = "averages",
+        state_dependent: bool = False,
+        compute_uncertainty: bool = True,
+        uncertainty_method: str | None = None,
+        warning_cutoff: float = 1e-10,
+        return_theta: bool = False,
+    ) -> Results:
+        r"""Return the mean of an observable in each state, :math:`\bar A_k = \sum_n W_{nk} A(x_n)`.
+
+        Parameters
+        ----------
+        A_n : array of shape (n,), or of shape (K, n) where it depends on the state
+            The observable of each row.
+        u_kn : array of shape (L, n), optional
+            Reduced potentials of the states that are asked; by default those of the fit.
+        output : {"averages", "differences"}
+            Means, or their differences between states.
+        state_dependent : bool
+            Whether ``A_n`` has a row for each state.
+        compute_uncertainty, uncertainty_method, warning_cutoff
+            As for :meth:`compute_free_energy_differences`.
+        return_theta : bool
+            Whether the covariance is given that ``sigma`` is made of, as pymbar lays it out.
+
+        Returns
+        -------
+        dict
+            ``mu`` and ``sigma``, of shape (L,) or, as differences j minus i, (L, L); ``Theta`` if it is asked.
+        """
+        if output not in ("averages", "differences"):
+            raise MismatchError(
+                f"output is {output!r}. Give 'averages' or 'differences'.",
+                expected=("averages", "differences"),
+                got=(output,),
+            )
+        u_ln = self.u_kn if u_kn is None else self._potentials(u_kn)
+        if state_dependent:
+            A = by_state(A_n, self.N_k, "A_n")
+            if len(A) != len(u_ln):
+                raise MismatchError(
+                    f"A_n has {len(A)} rows, and {len(u_ln)} states are asked. Give one for each state, or "
+                    "state_dependent=False.",
+                    expected=(len(u_ln),),
+                    got=(len(A),),
+                )
+        else:
+            A = by_row(A_n, self.N_k, "A_n")[None, :]
+        states = np.arange(len(u_ln))
+        pairs = np.array([states, states if state_dependent else 0 * states])
+        found = self._inner(A, u_ln, pairs, uncertainty_method, errors=compute_uncertainty)
+        results: Results = {"mu": found.mu if output == "averages" else differences(found.mu)}
+        if compute_uncertainty:
+            results["sigma"] = found.errors if output == "averages" else found.errors_of_differences
+        if return_theta:
+            results["Theta"] = found.theta(scaled=True)
+        return results
+
+    def compute_multiple_expectations(
+        self,
+        A_in: Any,
+        u_n: Any,
+        compute_uncertainty: bool = True,
+        compute_covariance: bool = False,
+        uncertainty_method: str | None = None,
+        warning_cutoff: float = 1e-10,
+        return_theta: bool = False,
+    ) -> Results:
+        """Return the means of several observables in one state.
+
+        Parameters
+        ----------
+        A_in : array of shape (I, n)
+            The observables of each row.
+        u_n : array of shape (n,)
+            Reduced potential of each row in that state.
+        compute_uncertainty, compute_covariance : bool
+            Whether errors, and covariances, are given.
+        uncertainty_method, warning_cutoff, return_theta
+            As for :meth:`compute_expectations`.
+
+        Returns
+        -------
+        dict
+            ``mu`` and ``sigma``, of shape (I,); ``covariances`` of the means, of shape (I, I); ``Theta``.
+        """
+        A = np.array([by_row(one, self.N_k, "A_in") for one in np.asarray(A_in)])
+        pairs = np.array([np.zeros(len(A), int), np.arange(len(A))])
+        errors = compute_uncertainty or compute_covariance
+        found = self._inner(A, by_row(u_n, self.N_k, "u_n"), pairs, uncertainty_method, errors=errors)
+        results: Results = {"mu": found.mu}
+        if compute_uncertainty:
+            results["sigma"] = found.errors
+        if compute_covariance:
+            results["covariances"] = found.covariance
+        if return_theta:
+            results["Theta"] = found.theta(scaled=True)
+        return results
+
+    def compute_expectations_inner(
+        self,
+        A_n: Any,
+        u_ln: Any,
+        state_map: Any,
+        uncertainty_method: str | None = None,
+        warning_cutoff: float = 1e-10,
+        return_theta: bool = False,
+    ) -> Results:
+        """Return means of some observables in some states, and the free energies of these.
+
+        Parameters
+        ----------
+        A_n : array of shape (I, n)
+            Observables of each row.
+        u_ln : array of shape (L, n)
+            Reduced potentials of states.
+        state_map : array of int of shape (2, S) or (S,)
+            The state of each mean, and beneath it the observable; or states alone, of which free energies are asked.
+        uncertainty_method, warning_cutoff
+            As for :meth:`compute_expectations`.
+        return_theta : bool
+            Whether the covariance is given, of the logs of means (beyond ``Amin``) and of the log normalisers.
+
+        Returns
+        -------
+        dict
+            ``observables``, ``f``, ``Theta`` and ``Amin``; of a bootstrap ``bootstrapped_observables`` and
+            ``bootstrapped_f``.
+        """
+        pairs = np.asarray(state_map)
+        u = self.u_kn if u_ln is None else self._potentials(u_ln)
+        if pairs.ndim == 1:
+            found = self._inner(None, u[pairs], None, uncertainty_method, errors=return_theta)
+        else:
+            A = by_state(A_n, self.N_k, "A_n")
+            found = self._inner(A, u, pairs[:2], uncertainty_method, errors=return_theta)
+        results: Results = {"f": found.f[found.states]}
+        if len(found.mu):
+            results["observables"] = found.mu
+        if return_theta:
+            results["Theta"] = found.theta(scaled=False)
+            results["Amin"] = found.least
+        if found.refits is not None:
+            results["bootstrapped_observables"] = found.refits[:, : len(found.mu)]
+            results["bootstrapped_f"] = found.refits[:, len(found.mu) :][:, found.states]
+        return results
+
+    def compute_entropy_and_enthalpy(
+        self,
+        u_kn: Any = None,
+        uncertainty_method: str | None = None,
+        verbose: bool = False,
+        warning_cutoff: float = 1e-10,
+    ) -> Results:
+        r"""Return differences of free energies as those of potentials and entropies, :math:`f = \bar u - s`.
+
+        Parameters
+        ----------
+        u_kn : array of shape (L, n), optional
+            Reduced potentials of the states that are asked; by default those of the fit.
+        uncertainty_method, verbose, warning_cutoff
+            As for :meth:`compute_free_energy_differences`.
+
+        Returns
+        -------
+        dict
+            ``Delta_f``, ``Delta_u``, ``Delta_s``, which are j minus i, and their errors ``dDelta_f``, ``dDelta_u``,
+            ``dDelta_s``.
+        """
+        u = self.u_kn if u_kn is None else self._potentials(u_kn)
+        found = self._inner(u, u, np.tile(np.arange(len(u)), (2, 1)), uncertainty_method, errors=True)
+        named = {"f": (found.f, found.errors_of_f), "u": (found.mu, found.errors_of_differences)}
+        named["s"] = found.mu - found.f, found.errors_of_entropies
+        results = {f"Delta_{name}": differences(values) for name, (values, _) in named.items()}
+        return results | {f"dDelta_{name}": errors for name, (_, errors) in named.items()}
+
+    def compute_covariance_of_sums(self, d_ij: Any, K: int, a: Any) -> Floats:
+        r"""Return the errors of weighted sums of differences, :math:`\sum_k a_k (f_{i + kK} - f_{j + kK})`.
+
+        Since a variance of contrasts c is :math:`-\frac12 c'Vc` with V the variances of all differences.
+
+        Parameters
+        ----------
+        d_ij : array of shape (len(a) K, len(a) K)
+            Standard errors of all differences.
+        K : int
+            How many i and j there are.
+        a : array
+            The weights.
+
+        Returns
+        -------
+        ndarray of shape (K, K)
+            The standard error of each sum.
+        """
+        a = np.asarray(a, float)
+        variance = np.square(np.asarray(d_ij, float)[: len(a) * K, : len(a) * K]).reshape(len(a), K, len(a), K)
+        sums = np.einsum("k,l,kilj->ij", a, a, variance)
+        own = np.diag(sums)
+        return np.sqrt(np.maximum((sums + sums.T - own[:, None] - own) / 2.0, 0.0))
+
+    def _potentials(self, u: Any) -> Floats:
+        """Return potentials of states, of shape (L, n): given so, of one state, or padded by sample."""
+        u = np.asarray(u, np.float64)
+        padded = u.ndim == 2 and u.shape[1] != self.N
+        found = by_row(u, self.N_k, "u_kn")[None, :] if padded else by_state(u, self.N_k)
+        require_potentials(found)
+        return found
+
+    def _inner(
+        self, A: Floats | None, u: Any, pairs: Integers | None, method: str | None, *, errors: bool
+    ) -> StateAnswers:
+        method = uncertainty(method, self.n_bootstraps)
+        refits = self._bootstrap if errors and method == "bootstrap" else None
+        known = method == "approximate"
+        return StateAnswers(self._states, A, self._potentials(u), pairs, refits, weights_known=known)
