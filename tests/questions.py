@@ -303,7 +303,8 @@ def normalisers(asked):
     fit = asked.fit
     logs = of_estimates(fit.log_normalisers().values())
     plain = of_estimates(fit.normalisers().values())
-    return numbers(list(fit.omegas.values()), list(fit.w.values()), logs, plain, fit.log_omega_covariance())
+    ratio = of_estimate(fit.log_ratio(fit.names[-1], fit.names[0]))
+    return numbers(list(fit.omegas.values()), list(fit.w.values()), logs, plain, ratio, fit.log_omega_covariance())
 
 
 def distribution(asked):

@@ -46,7 +46,7 @@ QUESTIONS = {
     "totals": "total, by a size or relative to a known total, exact or with an error",
     "domains": "expectation, total and cdf with by=; proportions",
     "arithmetic": "differences, products and ratios of estimates, of one call or of several",
-    "normalisers": "omegas, normalisers, log_normalisers, log_omega_covariance, w",
+    "normalisers": "omegas, normalisers, log_normalisers, log_ratio, log_omega_covariance, w",
     "distribution": "cdf, quantile, band",
     "parameters": "parameters, estimated_biases",
     "known": "known",

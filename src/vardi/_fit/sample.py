@@ -28,7 +28,7 @@ from vardi._facts.summary import summarize, to_html, to_text
 from vardi._fit import parameters
 from vardi._fit.averages import Averages
 from vardi._fit.known import check_known, joined
-from vardi._fit.normalisers import log_normalisers
+from vardi._fit.normalisers import log_normalisers, log_ratio
 from vardi._inputs.frames.functions import is_function, name_of
 from vardi._inputs.given import Biases, Function, Functions, Labels, Samples
 from vardi._inputs.old_names import shares_attribute
@@ -39,8 +39,8 @@ from vardi._solve.identify import Verdict
 from vardi._types import Floats
 from vardi.biases import Bias
 from vardi.biases._window import columns_to_test
-from vardi.errors import MismatchError, number_of_rows
-from vardi.errors._texts import listed
+from vardi.errors import MismatchError, number_of_rows, suggest
+from vardi.errors._texts import listed, show
 
 
 class DebiasedSample(Averages):
@@ -102,6 +102,45 @@ class DebiasedSample(Averages):
         called = [f"the normaliser of {str(name)!r}" for name in found]
         warn_of_doubt(self.names, called, [estimate.law for estimate in found.values()])
         return found
+
+    def log_ratio(self, name: Name, other: Name, level: float = 0.95) -> Estimate:
+        r"""Return :math:`\log(\Omega_k / \Omega_l)` with its error: to a physicist the free energy of l less that of k.
+
+        Where too few rows join the two for a standard error, the interval is made by the profile of the likelihood: it
+        holds the values of the ratio that the rows do not rule out, whatever all other normalisers are, by a likelihood
+        ratio that is chi-square with one degree of freedom. The estimate says so when it is printed, and has no
+        standard error. With known values, parameters, or rows that depend on one another there is no such interval.
+
+        Parameters
+        ----------
+        name, other : names
+            Two samples or states.
+        level : float
+            Of the interval.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import vardi
+        >>> rng = np.random.default_rng(0)
+        >>> runs = {"left": rng.normal(-1.4, 1, 300), "right": rng.normal(1.4, 1, 300)}
+        >>> fit = vardi.debias(runs, {"left": "exp(-1.4 * x)", "right": "exp(1.4 * x)"})
+        >>> print(fit.log_ratio("right", "left"))
+        0.06 ± 0.14 (95%: -0.22 to 0.35)
+        """
+        k, l = (self._place_of(one) for one in (name, other))
+        found = log_ratio(self.held, k, l, level)
+        warn_of_doubt(self.names, [f"the log ratio of {str(name)!r} and {str(other)!r}"], [found.law])
+        return found
+
+    def _place_of(self, name: Name) -> int:
+        if name not in self.names:
+            raise MismatchError(
+                f"The fit has no bias {name!r}. Its biases are {show(self.names)}.{suggest(name, self.names)}",
+                expected=self.names,
+                got=(name,),
+            )
+        return self.names.index(name)
 
     def log_omega_covariance(self) -> Floats:
         r"""Return the covariance of the log normalisers, relative to the population.

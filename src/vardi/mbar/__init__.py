@@ -1,7 +1,19 @@
 """Free energies of thermodynamic states, by the names that physicists type."""
 
+from vardi.mbar._convergence import Convergence, convergence
 from vardi.mbar._equilibration import Equilibration, equilibration, inefficiencies, statistical_inefficiency
+from vardi.mbar._units import kT
 from vardi.mbar.fes import FES
 from vardi.mbar.multistate import MBAR
 
-__all__ = ["FES", "MBAR", "Equilibration", "equilibration", "inefficiencies", "statistical_inefficiency"]
+__all__ = [
+    "FES",
+    "MBAR",
+    "Convergence",
+    "Equilibration",
+    "convergence",
+    "equilibration",
+    "inefficiencies",
+    "kT",
+    "statistical_inefficiency",
+]
