@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from numpy.testing import assert_allclose
 from oracle import KINDS, as_sparse_log, certify, design, log_of
 from scipy import sparse
 from scipy.optimize import brentq
@@ -479,3 +481,22 @@ def test_simulated_oscillators_estimate_their_truth():
         values = np.array(list(fit.log_omegas.values()))
         estimates.append(values - values[0])
     assert_unbiased(estimates, d.truth["log Omega differences"])
+
+
+@pytest.mark.parametrize("tilts", ["all at once", "block by block"])
+def test_errors_of_states_that_are_far_from_the_population(monkeypatch, tilts):
+    """Rows e^1000 apart in likelihood have no weight in the population, and all of it under their states."""
+    if tilts == "block by block":
+        monkeypatch.setattr("vardi._fit.memory.TILTS", 9)
+    rng = np.random.default_rng(0)
+    centres, source = np.array([0.0, 0.8, 1.6]), np.repeat(np.arange(3), 60)
+    logs = -0.5 * (rng.normal(centres[source])[:, None] - centres) ** 2
+    near = vardi.debias_matrix(logs, source, log=True)
+    far = vardi.debias_matrix(logs + rng.normal(0, 1000, (180, 1)), source, log=True)
+    errors = []
+    for fit in (near, far):
+        C = fit.log_omega_covariance()
+        with warnings.catch_warnings(action="ignore", category=vardi.WeakOverlapWarning):
+            found = fit.log_normalisers()
+        errors.append([np.sqrt(C[0, 0] + C[2, 2] - 2 * C[0, 2]), (found["2"] - found["0"]).stderr])
+    assert_allclose(errors[1], errors[0], rtol=1e-7)

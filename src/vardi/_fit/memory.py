@@ -261,7 +261,8 @@ class InMemory(ColumnsInMemory):
         """The solution for functions of the biases alone, by one pass over rows that are too many for them all."""
         tangent = self.tangent
         assert isinstance(self.rows, Dense)
-        return Tangent(TiltedRows(self.rows, tangent.measure, self.log_omegas), tangent.jacobian, tangent.hessian)
+        measure = TiltedRows(self.rows, tangent.measure, self.log_omegas, self.log_row_weights)
+        return Tangent(measure, tangent.jacobian, tangent.hessian)
 
     def tilts(self) -> Floats:
         """Return r_i omega_k(z_i) / Omega_k, the weight of row i under state k, for all rows and states."""
@@ -273,9 +274,24 @@ class InMemory(ColumnsInMemory):
                 "fit.expectation(values of one bias) has one with its error.",
                 bytes=8 * numbers,
             )
-        log_weights = np.log(self.row_weights)[:, None]
+        log_weights = self.log_row_weights[:, None]
         finite = np.where(np.isfinite(self.log_omegas), self.log_omegas, 0.0)  # what covers no row has no tilt
         return self.rows.spread(np.exp(self.rows.log_omega() - finite + log_weights))
+
+    @property
+    def log_row_weights(self) -> Floats:
+        """Log weight of each row, as it was solved: finite where the weight itself is too small for a number.
+
+        Rows may weigh nothing in the population and much under a state, as where the population is the flat state of a
+        simulation, e^1000 times as likely in one row as in another.
+        """
+        tiny = self.row_weights < np.finfo(float).tiny
+        if not tiny.any():
+            return np.log(self.row_weights)
+        if self.joint is None and self.whole is None:
+            return -self.rows.log_row_mass(self.solution.u)
+        with np.errstate(divide="ignore"):
+            return np.log(self.row_weights)
 
     def nothing(self, m: int) -> Floats:
         """Return m functions that are zero on every row."""

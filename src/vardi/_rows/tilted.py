@@ -53,16 +53,19 @@ class TiltedRows:
         The same rows at the solution, with parameters and known moments where there are some.
     log_omegas : ndarray of shape (K,)
         The log normalisers.
+    log_weights : ndarray of shape (n,)
+        The log weight of each row.
     """
 
     recorded_by: tuple[str, ...] = ()
 
-    def __init__(self, rows: Dense, measure: WeightedRows, log_omegas: Floats) -> None:
+    def __init__(self, rows: Dense, measure: WeightedRows, log_omegas: Floats, log_weights: Floats) -> None:
         self.sizes, self.n = measure.sizes, measure.n
         self.coordinates: Coordinates = measure.coordinates
         self._factors = factors_of(self.sizes) * measure.strata.remaining / self.n**2
         x, q = measure.rows.beside(measure.v)
         self._rows, self._r, self._beside = rows, measure.row_weights, np.column_stack([q, x])
+        self._log_r = log_weights[:, None]
         self._counts = np.ones(len(rows)) if rows.counts is None else rows.counts
         self._log_omegas = np.where(np.isfinite(log_omegas), log_omegas, 0.0)  # what covers no row has no tilt
         self._products = rows.total_of_logs(self._products_of)
@@ -76,7 +79,7 @@ class TiltedRows:
         """Return y of a block of rows, from log omega of these."""
         K = len(self.sizes)
         y = np.empty((len(logs), K + 1 + self._beside.shape[1]))
-        np.exp(logs - self._log_omegas + np.log(self._r[part, None]), out=y[:, :K])
+        np.exp(logs - self._log_omegas + self._log_r[part], out=y[:, :K])
         y[:, K], y[:, K + 1 :] = self._r[part], self._beside[part]
         return y
 

@@ -1,0 +1,191 @@
+"""Free energies of alchemical states, by the conventions of alchemlyb's estimators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from vardi._types import Floats, Integers
+from vardi.errors import MismatchError
+from vardi.mbar.multistate import MBAR
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
+    r"""Free energy differences of alchemical states: alchemlyb's ``MBAR`` on vardi.
+
+    .. math:: \Delta f_{ij} = f_j - f_i,\qquad f_k = -\log\Omega_k,\qquad \omega_k = e^{-u_k}
+
+    It is usable wherever alchemlyb takes its own estimator: in its plots, its units and its functions of convergence.
+
+    Parameters
+    ----------
+    maximum_iterations, relative_tolerance, initial_f_k, method, verbose
+        Options of pymbar's solvers, which change nothing here: Newton's method starts by itself.
+    n_bootstraps : int
+        Refits from whose spread errors are made; with 0 they are analytical.
+    series : bool
+        Whether rows are frames in time, in the order of the first level of the index, so that errors count their
+        autocorrelation: then rows need not be subsampled.
+
+    Attributes
+    ----------
+    delta_f_, d_delta_f_ : pandas.DataFrame
+        Free energy difference of each pair of states (column minus row) in kT, and its standard error.
+    delta_h_, d_delta_h_, delta_sT_, d_delta_sT_ : pandas.DataFrame or None
+        The same of enthalpies and of entropies times temperature, where ``fit`` was asked for them.
+    theta_ : pandas.DataFrame
+        Covariance of the log normalisers, relative to the law of all rows together.
+    states_ : list
+        The states: columns of ``u_nk``.
+    overlap_matrix : ndarray
+        The probability that a row of state i is found in state j.
+    mbar_ : MBAR
+        The states themselves, with ``mbar_.fit`` behind them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> import vardi
+    >>> rng = np.random.default_rng(0)
+    >>> lambdas = [0.0, 0.5, 1.0]
+    >>> states = np.repeat(lambdas, 400)
+    >>> x = rng.normal(0.0, 1.0 / np.sqrt(1.0 + states))  # springs that stiffen with lambda
+    >>> index = pd.MultiIndex.from_arrays([np.tile(np.arange(400.0), 3), states], names=["time", "fep-lambda"])
+    >>> u_nk = pd.DataFrame({at: 0.5 * (1.0 + at) * x**2 for at in lambdas}, index=index)
+    >>> estimator = vardi.mbar.AlchemicalEstimator().fit(u_nk)
+    >>> estimator.delta_f_.loc[0.0, 1.0].round(3), estimator.d_delta_f_.loc[0.0, 1.0].round(3)  # log(2) / 2 = 0.347
+    (np.float64(0.332), np.float64(0.013))
+    """
+
+    def __init__(
+        self,
+        maximum_iterations: int = 10000,
+        relative_tolerance: float = 1e-7,
+        initial_f_k: Any = "BAR",
+        method: str = "robust",
+        n_bootstraps: int = 0,
+        verbose: bool = False,
+        series: bool = False,
+    ) -> None:
+        if isinstance(initial_f_k, str) and initial_f_k != "BAR":
+            raise MismatchError(
+                f"initial_f_k is {initial_f_k!r}. Only `BAR` is supported as string input to `initial_f_k`: leave it "
+                "out, since the solver finds its own start.",
+                expected=("BAR", None),
+                got=(initial_f_k,),
+            )
+        self.maximum_iterations = maximum_iterations
+        self.relative_tolerance = relative_tolerance
+        self.initial_f_k = initial_f_k
+        self.method = method
+        self.n_bootstraps = n_bootstraps
+        self.verbose = verbose
+        self.series = series
+
+    def fit(self, u_nk: pd.DataFrame, compute_entropy_enthalpy: bool = False) -> AlchemicalEstimator:
+        """Fit the free energies of the states that the columns of a frame are.
+
+        Parameters
+        ----------
+        u_nk : pandas.DataFrame
+            Reduced potential of each row in each state (column). The index has the time of each row, and then the
+            state that it was drawn in.
+        compute_entropy_enthalpy : bool
+            Whether enthalpies and entropies are given too.
+        """
+        source, N_k = _states_of(u_nk)
+        time = u_nk.index.get_level_values(0).to_numpy() if self.series else None
+        u_kn = u_nk.to_numpy(np.float64).T
+        self.mbar_ = MBAR(u_kn, N_k, x_kindices=source, n_bootstraps=self.n_bootstraps, series=time)
+        self._states_ = u_nk.columns.tolist()
+        method = "bootstrap" if self.n_bootstraps else None
+        found = self.mbar_.compute_free_energy_differences(uncertainty_method=method, return_theta=True)
+        if compute_entropy_enthalpy:
+            found |= self.mbar_.compute_entropy_and_enthalpy(uncertainty_method=method)
+        self._found = {name: self._frame(values, u_nk.attrs) for name, values in found.items()}
+        return self
+
+    def _frame(self, values: Floats, attrs: dict[Any, Any]) -> pd.DataFrame:
+        """Return numbers of pairs of states as a frame that keeps what is known of the units."""
+        import pandas as pd
+
+        frame = pd.DataFrame(values, columns=self._states_, index=self._states_)
+        frame.attrs = dict(attrs)
+        return frame
+
+    def _result(self, name: str) -> pd.DataFrame | None:
+        return getattr(self, "_found", {}).get(name)
+
+    @property
+    def delta_f_(self) -> pd.DataFrame | None:
+        """Free energy differences in kT."""
+        return self._result("Delta_f")
+
+    @property
+    def d_delta_f_(self) -> pd.DataFrame | None:
+        """Their standard errors."""
+        return self._result("dDelta_f")
+
+    @property
+    def delta_h_(self) -> pd.DataFrame | None:
+        """Differences of enthalpies in kT."""
+        return self._result("Delta_u")
+
+    @property
+    def d_delta_h_(self) -> pd.DataFrame | None:
+        """Their standard errors."""
+        return self._result("dDelta_u")
+
+    @property
+    def delta_sT_(self) -> pd.DataFrame | None:  # noqa: N802 alchemlyb's name
+        """Differences of entropies times temperature in kT."""
+        return self._result("Delta_s")
+
+    @property
+    def d_delta_sT_(self) -> pd.DataFrame | None:  # noqa: N802 alchemlyb's name
+        """Their standard errors."""
+        return self._result("dDelta_s")
+
+    @property
+    def theta_(self) -> pd.DataFrame | None:
+        """Covariance of the log normalisers, relative to the law of all rows together."""
+        return self._result("Theta")
+
+    @property
+    def states_(self) -> list[Any] | None:
+        """The states: columns of ``u_nk``."""
+        return getattr(self, "_states_", None)
+
+    @property
+    def overlap_matrix(self) -> Floats:
+        """The probability that a row of state i is found in state j."""
+        return np.asarray(self.mbar_.compute_overlap()["matrix"])
+
+
+def _states_of(u_nk: Any) -> tuple[Integers, Integers]:
+    """Return the column of the state that each row was drawn in, and how many rows each column has."""
+    if getattr(getattr(u_nk, "index", None), "nlevels", 1) < 2:
+        raise MismatchError(
+            "u_nk has no index of time and state. Give a frame as alchemlyb's parsers make it: levels of the index "
+            "after the first are the state that a row was drawn in, columns the states that its potential is given in.",
+            expected=("time", "state"),
+            got=(type(u_nk).__name__,),
+        )
+    codes, drawn = u_nk.index.droplevel(0).factorize()
+    place = {state: k for k, state in enumerate(u_nk.columns.tolist())}
+    missing = [state for state in drawn.tolist() if state not in place]
+    if missing:
+        raise MismatchError(
+            f"Rows of u_nk were drawn in state {missing[0]}, and no column has the potential in it. Add that column, "
+            "or leave out its rows.",
+            expected=tuple(place),
+            got=tuple(missing),
+        )
+    source = np.array([place[state] for state in drawn.tolist()])[codes]
+    return source, np.bincount(source, minlength=len(place))
