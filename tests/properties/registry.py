@@ -109,6 +109,13 @@ TESTS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys([f"DebiasedSample.{name}" for name in ("omegas", "log_omegas", "w")], (_EQUATIONS,)),
     **dict.fromkeys(["DebiasedSample.known", "DebiasedSample.shares"], (_KNOWN,)),
     "DebiasedSample.parameters": (_PARAMETERS,),
+    "DebiasedSample.update": (
+        "_fit/test_update.py::test_update_is_the_fit_of_all_rows",
+        "_fit/test_update.py::test_a_new_sample_is_the_fit_of_all_samples",
+    ),
+    "DebiasedSample.log_ratio": ("_solve/test_profile.py::test_intervals_are_nested_turned_and_know_no_scale",),
+    "plots.ConvergenceDisplay": ("test_plots.py::test_convergence_is_drawn_in_both_directions",),
+    "plots.StatesDisplay": ("test_plots.py::test_steps_between_states",),
     "DebiasedSample.weigh": (FIT + "test_weigh_gives_the_rows_of_the_pool_their_weights",),
     **dict.fromkeys(["DebiasedSample.among", "Estimate.among", "Estimate.plain", "Estimates.among"], (_AMONG,)),
     "DebiasedSample.sample": (_DRAWS,),
