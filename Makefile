@@ -33,7 +33,7 @@ test: $(VENV)/.test $(VENV)/.docs  ## tests and doctests
 spark: $(VENV)/.test  ## on a Spark cluster of two workers, and in Ibis: every question, lost workers, refusals
 	$(BIN)/python -m pytest -m spark tests/engines
 
-peers: $(VENV)/.test  ## against the peers, and what their own suites ask for
+peers: $(VENV)/.peers  ## against the peers, and their own suites with vardi in their place
 	$(BIN)/python -m pytest $(PARALLEL) -m peers tests
 
 quick: $(VENV)/.test  ## the tests of the core, in under a minute

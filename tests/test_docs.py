@@ -92,7 +92,7 @@ def listed(page):
 
 def public_names():
     """Return every public object under each name by which it may be listed; modules are pages of their own."""
-    modules = (vardi, vardi.biases, vardi.errors, vardi.datasets, vardi.plots, vardi.learn)
+    modules = (vardi, vardi.biases, vardi.errors, vardi.datasets, vardi.plots, vardi.learn, vardi.mbar)
     for module in modules:
         names = getattr(module, "__all__", None) or [
             name

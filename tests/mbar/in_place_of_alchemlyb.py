@@ -10,3 +10,7 @@ logging.disable(logging.NOTSET)
 from vardi.mbar import AlchemicalEstimator  # noqa: E402
 
 alchemlyb.estimators.MBAR = alchemlyb.estimators.mbar_.MBAR = AlchemicalEstimator
+
+import alchemlyb.convergence.convergence as of_convergence  # noqa: E402
+
+of_convergence.estimators_dispatch["MBAR"] = AlchemicalEstimator  # wherever it was read before
