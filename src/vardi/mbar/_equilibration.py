@@ -24,6 +24,7 @@ from vardi.biases._values import as_array
 from vardi.errors import MismatchError
 
 if TYPE_CHECKING:
+    from vardi._estimate.tangent import Influence
     from vardi._fit.sample import DebiasedSample
 
 STARTS = 100  # frames, evenly spaced, that are tried as the first to keep
@@ -59,8 +60,8 @@ def inefficiencies(fit: DebiasedSample) -> dict[Name, float]:
     r"""Return the statistical inefficiency of each state's frames, as the errors of the free energies count it.
 
     It is that of the influence values: what a frame adds to a free energy, not what was recorded of it. Each free
-    energy has one of its own for each state; the largest is given, so that :math:`n_k / g_k` frames of state k are
-    effective for all of them.
+    energy, taken from the mean of all, has one of its own for each state; the largest is given, so that
+    :math:`n_k / g_k` frames of state k are effective for all of them.
 
     Parameters
     ----------
@@ -76,11 +77,10 @@ def inefficiencies(fit: DebiasedSample) -> dict[Name, float]:
     >>> runs = lfilter([1], [1, -0.9], noise, axis=1) + [[-0.5], [0.5]]
     >>> fit = vardi.debias({"left": runs[0], "right": runs[1]}, {"left": "exp(-x/2)", "right": "exp(x/2)"}, series=True)
     >>> {name: round(g, 1) for name, g in vardi.mbar.inefficiencies(fit).items()}
-    {'left': 19.8, 'right': 20.5}
+    {'left': 19.8, 'right': 19.8}
     """
-    laws = [estimate.law for estimate in fit.log_normalisers().values()]
-    worth = [effective for law in laws if (effective := getattr(law, "effective", ()))]
-    if not worth:
+    worth = _differences(fit).spread(joint=False).effective_in_time
+    if not worth[0]:
         raise MismatchError(
             "The fit was made without series=, so its errors take frames for independent, and there is no statistical "
             "inefficiency. Give series=True where frames stand in the order of time.",
@@ -89,6 +89,17 @@ def inefficiencies(fit: DebiasedSample) -> dict[Name, float]:
         )
     fewest = dict(zip(fit.names, np.min(worth, axis=0).tolist(), strict=True))
     return {name: rows / fewest[name] for name, rows in fit.sizes.items() if rows}
+
+
+def _differences(fit: DebiasedSample) -> Influence:
+    """Return the influence on each free energy less the mean of all, which no population that is far off disturbs."""
+    held = fit.held
+    sampled = held.rows.sizes > 0
+    centred = (np.eye(len(sampled)) - sampled[:, None] / sampled.sum())[:, sampled]
+    directions = np.zeros((len(held.tangent.measure.coordinates), int(sampled.sum())))
+    directions[held.tangent.measure.coordinates.u] = centred * sampled[:, None]
+    found: Influence = held.tangent.of_coordinates(directions, held.none_on_rows(directions.shape[1]))
+    return found
 
 
 @dataclass(frozen=True, eq=False)
