@@ -128,12 +128,13 @@ class DebiasedSample(Averages):
         >>> print(fit.log_ratio("right", "left"))
         0.06 ± 0.14 (95%: -0.22 to 0.35)
         """
-        k, l = (self._place_of(one) for one in (name, other))
+        k, l = (self.place_of(one) for one in (name, other))
         found = log_ratio(self.held, k, l, level)
         warn_of_doubt(self.names, [f"the log ratio of {str(name)!r} and {str(other)!r}"], [found.law])
         return found
 
-    def _place_of(self, name: Name) -> int:
+    def place_of(self, name: Name) -> int:
+        """Return the place of a sample or state in ``names``, or say which there are."""
         if name not in self.names:
             raise MismatchError(
                 f"The fit has no bias {name!r}. Its biases are {show(self.names)}.{suggest(name, self.names)}",

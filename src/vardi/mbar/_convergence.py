@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._estimate.estimates import Estimate
+from vardi._fit.normalisers import log_ratio
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.pool import Name
 from vardi._types import Floats
@@ -108,11 +109,12 @@ def convergence(
     parts = _fractions(fractions)
     k, l = _states(fit, states)
     place, frames = _in_time(fit)
+    places = fit.place_of(k), fit.place_of(l)
     near, inputs = fit.held.solved, fit._inputs
 
     def estimate(rows: NDArray[np.bool_]) -> Estimate:
         part = fit if rows.all() else inputs.fitted(near=near, rows=rows)
-        return part.log_ratio(k, l, level)
+        return log_ratio(part.held, *places, level)  # without a warning: that early parts are rough is seen
 
     kept = [np.ceil(np.round(part * frames, 6)) for part in parts]  # of which rounding makes no frame more
     forward = tuple(estimate(place < most) for most in kept)

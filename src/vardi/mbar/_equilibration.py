@@ -118,6 +118,8 @@ class Equilibration:
         Statistical inefficiency of the frames from there on.
     effective : ndarray
         How many independent frames these are worth.
+    all_effective : ndarray
+        How many all frames are worth: where that is hardly less, nothing says that the simulation had not settled.
     kept : ndarray of bool
         For each frame that was given, whether it is from the start of its simulation on.
     """
@@ -127,15 +129,15 @@ class Equilibration:
     start: Integers
     inefficiency: Floats
     effective: Floats
+    all_effective: Floats
     kept: NDArray[np.bool_]
 
     def __str__(self) -> str:
-        head = ("state", "frames", "keep from", "inefficiency", "worth")
+        head = ("state", "frames", "keep from", "inefficiency", "worth", "all worth")
+        numbers = (self.frames, self.start, self.inefficiency, self.effective, self.all_effective)
         lines = [
-            (str(name), f"{frames:,}", f"{start:,}", f"{g:.1f}", f"{worth:,.0f}")
-            for name, frames, start, g, worth in zip(
-                self.states, self.frames, self.start, self.inefficiency, self.effective, strict=True
-            )
+            (str(name), f"{frames:,}", f"{start:,}", f"{g:.1f}", f"{worth:,.0f}", f"{all_worth:,.0f}")
+            for name, frames, start, g, worth, all_worth in zip(self.states, *numbers, strict=True)
         ]
         return aligned(head, lines)
 
@@ -145,7 +147,8 @@ def equilibration(values: Any, source: Any = None) -> Equilibration:
 
     The start t maximises :math:`(N - t) / g(t)`, with g the statistical inefficiency of the frames from t on. A hundred
     starts are tried, evenly spaced, so that it is told to one per cent of a simulation; how many frames are effective
-    is not known better than that.
+    is not known better than that. So a simulation that has settled all along may be given a late start, which leaves
+    about as many effective frames as all of them are: the table has both numbers.
 
     Parameters
     ----------
@@ -170,8 +173,8 @@ def equilibration(values: Any, source: Any = None) -> Equilibration:
     >>> x = rng.normal(size=2000) + 8 * np.exp(-np.arange(2000) / 50)
     >>> found = vardi.mbar.equilibration(x)
     >>> print(found)
-    state  frames  keep from  inefficiency  worth
-    0       2,000        140           1.0  1,860
+    state  frames  keep from  inefficiency  worth  all worth
+    0       2,000        140           1.0  1,860         28
     >>> x[found.kept].mean().round(2) < x.mean().round(2)
     np.True_
     """
@@ -188,11 +191,11 @@ def equilibration(values: Any, source: Any = None) -> Equilibration:
     found = []
     for k in range(len(states)):
         own = np.flatnonzero(codes == k)
-        start, g = _settled(x[own])
+        (start, g), g_of_all = _settled(x[own]), _inefficiency(x[own])
         kept[own[start:]] = True
-        found.append((len(own), start, g, (len(own) - start) / g))
+        found.append((len(own), start, g, (len(own) - start) / g, len(own) / g_of_all))
     names, columns = tuple(states.tolist()), [np.array(column) for column in zip(*found, strict=True)]
-    return Equilibration(names, columns[0], columns[1], columns[2], columns[3], kept)
+    return Equilibration(names, columns[0], columns[1], columns[2], columns[3], columns[4], kept)
 
 
 def aligned(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
