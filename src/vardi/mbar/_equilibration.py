@@ -174,7 +174,7 @@ def equilibration(values: Any, source: Any = None) -> Equilibration:
     >>> found = vardi.mbar.equilibration(x)
     >>> print(found)
     state  frames  keep from  inefficiency  worth  all worth
-    0       2,000        140           1.0  1,860         28
+    0       2,000        140           1.0  1,860         46
     >>> x[found.kept].mean().round(2) < x.mean().round(2)
     np.True_
     """
