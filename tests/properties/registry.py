@@ -10,6 +10,7 @@ FIT = "properties/test_fit_properties.py::"
 ESTIMATE = "properties/test_estimate_properties.py::"
 BIAS = "properties/test_bias_properties.py::"
 LEARN = "properties/test_learn_properties.py::"
+MBAR = "properties/test_mbar_properties.py::"
 OUTPUT = "properties/test_output_properties.py::"
 STUDY = "properties/test_study_fuzz.py::"
 EXPRESSIONS = "biases/test_library_expressions.py::"
@@ -254,6 +255,16 @@ TESTS: dict[str, tuple[str, ...]] = {
         ["learn.check_weight_use", "learn.WeightUse"], (LEARN + "test_use_of_weights_is_seen_at_any_seed",)
     ),
     "learn.coefficient_sensitivity": (LEARN + "test_the_sensitivity_of_a_coefficient_is_nested",),
+    # free energies
+    **dict.fromkeys(
+        ["mbar", "mbar.MBAR"],
+        (
+            MBAR + "test_constants_of_rows_and_states_and_their_order_move_what_they_must",
+            MBAR + "test_a_state_in_two_is_one_state",
+        ),
+    ),
+    "mbar.FES": (MBAR + "test_a_surface_moves_with_its_coordinate_and_knows_no_constant",),
+    "mbar.AlchemicalEstimator": (MBAR + "test_a_frame_of_alchemical_states_knows_no_order_of_rows",),
     # data sets, displays, reports, studies
     **dict.fromkeys(
         [

@@ -41,7 +41,7 @@ def public_names():
         thing = getattr(vardi, name)
         if not (isinstance(thing, type) and issubclass(thing, Exception)):
             names.add(name)
-    for module in ("biases", "datasets", "learn", "report", "study"):
+    for module in ("biases", "datasets", "learn", "mbar", "report", "study"):
         names |= {f"{module}.{name}" for name in import_module(f"vardi.{module}").__all__ if name not in names}
     plots = import_module("vardi.plots")
     names |= {f"plots.{name}" for name in plots.__all__ if isinstance(getattr(plots, name), type)}

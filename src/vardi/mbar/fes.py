@@ -115,8 +115,9 @@ class FES:
         ----------
         u_n : array of shape (n,) or None
             Reduced potential of each row in the state whose surface is asked; None for the population of a fit.
-        x_n : array of shape (n,) or (n, D), or expressions of columns
-            The coordinate of each row.
+        x_n : array of shape (n,) or (n, D), str, or list of str
+            The coordinate of each row, as numbers or as expressions in each dimension; of a named coordinate with a
+            period all values lie within one.
         fes_type : {"histogram", "kde"}
             Bins, or kernels.
         histogram_parameters : dict

@@ -1,0 +1,98 @@
+"""What holds for free energies of every set of states: constants, orders, and states that split."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from properties.common import examples, seeds
+
+from vardi.mbar import FES, MBAR, AlchemicalEstimator
+
+pytestmark = pytest.mark.filterwarnings("ignore::vardi.VardiWarning")
+states = st.integers(2, 5)
+
+
+def oscillators(K, seed):
+    """Rows of K oscillators that overlap, of which all but the first may lack rows, and their potentials."""
+    rng = np.random.default_rng(seed)
+    centres, stiffness = rng.uniform(0, 1.5, K), rng.uniform(0.5, 2.0, K)
+    N_k = rng.integers(8, 40, K) * (rng.random(K) < 0.8)
+    N_k[0] = 30
+    source = np.repeat(np.arange(K), N_k)
+    x = rng.normal(centres[source], 1 / np.sqrt(stiffness[source]))
+    return x, 0.5 * stiffness[:, None] * (x - centres[:, None]) ** 2, N_k, source
+
+
+@given(states, seeds, st.floats(0.0, 1e4))
+@examples(15)
+def test_constants_of_rows_and_states_and_their_order_move_what_they_must(K, seed, size):
+    x, u_kn, N_k, source = oscillators(K, seed)
+    rng = np.random.default_rng(seed)
+    of_state = size * rng.normal(size=K)
+    rows, order = rng.permutation(len(x)), rng.permutation(K)
+    moved = (u_kn + size * rng.normal(size=len(x)) + of_state[:, None])[order][:, rows]
+    plain, other = MBAR(u_kn, N_k), MBAR(moved, N_k[order], x_kindices=np.argsort(order)[source[rows]])
+    found, same = plain.compute_free_energy_differences(), other.compute_free_energy_differences()
+    expected = found["Delta_f"] + of_state - of_state[:, None]
+    atol = 1e-9 + 1e-13 * size
+    assert_allclose(same["Delta_f"], expected[np.ix_(order, order)], atol=10 * atol)
+    assert_allclose(same["dDelta_f"], found["dDelta_f"][np.ix_(order, order)], rtol=1e-6, atol=1e-8)
+    assert_allclose(other.weights(), plain.weights()[np.ix_(rows, order)], rtol=1e-6, atol=1e-12)
+    means = plain.compute_expectations(x), other.compute_expectations(x[rows])
+    assert_allclose(means[1]["mu"], means[0]["mu"][order], rtol=1e-6, atol=1e-9)
+    assert_allclose(means[1]["sigma"], means[0]["sigma"][order], rtol=1e-5, atol=1e-9)
+    assert_allclose(plain.weights().sum(axis=0), 1.0, rtol=1e-9)
+    assert_allclose(plain.compute_overlap()["matrix"].sum(axis=1), 1.0, rtol=1e-9)
+
+
+@given(states, seeds)
+@examples(10)
+def test_a_state_in_two_is_one_state(K, seed):
+    _, u_kn, N_k, source = oscillators(K, seed)
+    split = np.where(source == 0, np.arange(len(source)) % 2 * K, source)  # every other row of the first is the last
+    whole, parts = (
+        MBAR(u_kn, N_k),
+        MBAR(np.vstack([u_kn, u_kn[0]]), np.bincount(split, minlength=K + 1), x_kindices=split),
+    )
+    assert_allclose(parts.f_k[:K], whole.f_k, atol=1e-8)
+    assert_allclose(parts.f_k[K], 0.0, atol=1e-8)
+    errors = parts.compute_free_energy_differences()["dDelta_f"]
+    assert_allclose(errors[:K, :K], whole.compute_free_energy_differences()["dDelta_f"], rtol=1e-6, atol=1e-8)
+    assert errors[0, K] < 1e-7
+
+
+@given(states, seeds, st.sampled_from(["histogram", "kde"]), st.floats(-1e3, 1e3))
+@examples(10)
+def test_a_surface_moves_with_its_coordinate_and_knows_no_constant(K, seed, kind, shift):
+    x, u_kn, N_k, _ = oscillators(K, seed)
+    edges, points = np.quantile(x, np.linspace(0, 1, 6)), np.quantile(x, np.linspace(0.05, 0.95, 7))
+    edges[-1] += 1.0
+    found = []
+    for moved in (0.0, shift):
+        fes = FES(u_kn, N_k)
+        fes.generate_fes(u_kn[0] + moved, x + moved, kind, {"bin_edges": edges + moved}, {"bandwidth": 0.5})
+        found.append(fes.get_fes(points + moved, "from-normalization", None, "analytical"))
+    inside = np.abs(points[:, None] - edges).min(axis=1) > 1e-9  # rounding may move a point over an edge
+    for name in ("f_i", "df_i"):
+        assert_allclose(found[1][name][inside], found[0][name][inside], rtol=1e-6, atol=1e-8)
+    if kind == "histogram":
+        bins = fes.get_fes(edges[:-1] + 1e-6 + shift, "from-normalization")["f_i"]
+        assert_allclose(np.exp(-bins).sum(), 1.0, rtol=1e-9)
+
+
+@given(states, seeds)
+@examples(8)
+def test_a_frame_of_alchemical_states_knows_no_order_of_rows(K, seed):
+    _, u_kn, N_k, source = oscillators(K, seed)
+    index = pd.MultiIndex.from_arrays([np.arange(len(source)), source / K], names=["time", "fep-lambda"])
+    u_nk = pd.DataFrame(u_kn.T, index=index, columns=np.arange(K) / K)
+    shuffled = u_nk.iloc[np.random.default_rng(seed).permutation(len(u_nk))]
+    one, other = AlchemicalEstimator().fit(u_nk), AlchemicalEstimator().fit(shuffled)
+    assert_allclose(one.delta_f_, MBAR(u_kn, N_k).compute_free_energy_differences()["Delta_f"], atol=1e-8)
+    assert_allclose(one.delta_f_, other.delta_f_, atol=1e-8)
+    assert_allclose(one.d_delta_f_, other.d_delta_f_, rtol=1e-6, atol=1e-8)
+    assert one.states_ == list(np.arange(K) / K)
