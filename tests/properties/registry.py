@@ -265,6 +265,15 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "mbar.FES": (MBAR + "test_a_surface_moves_with_its_coordinate_and_knows_no_constant",),
     "mbar.AlchemicalEstimator": (MBAR + "test_a_frame_of_alchemical_states_knows_no_order_of_rows",),
+    **dict.fromkeys(
+        ["mbar.statistical_inefficiency", "mbar.equilibration", "mbar.Equilibration"],
+        (MBAR + "test_time_knows_no_unit_and_no_other_simulation",),
+    ),
+    **dict.fromkeys(
+        ["mbar.convergence", "mbar.Convergence", "mbar.inefficiencies"],
+        (MBAR + "test_backward_is_forward_in_time_that_runs_back",),
+    ),
+    "mbar.kT": (MBAR + "test_units_are_in_proportion",),
     # data sets, displays, reports, studies
     **dict.fromkeys(
         [

@@ -4,14 +4,13 @@ Overlap, weights, distribution, balance, sensitivity; free energies of states, a
 matplotlib: ``pip install 'vardi[plot]'``.
 """
 
-from vardi.plots._axes import AFTER, BEFORE
+from vardi.plots._axes import AFTER as AFTER
+from vardi.plots._axes import BEFORE as BEFORE
 from vardi.plots._free_energies import ConvergenceDisplay, StatesDisplay
 from vardi.plots._overlap import OverlapDisplay
 from vardi.plots._pool import CdfDisplay, LoveDisplay, SensitivityDisplay, WeightsDisplay
 
 __all__ = [
-    "AFTER",
-    "BEFORE",
     "CdfDisplay",
     "ConvergenceDisplay",
     "LoveDisplay",
