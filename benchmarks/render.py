@@ -29,6 +29,10 @@ PACKAGES = (
     "jax",
     "jaxlib",
     "fastmbar",
+    "bayesmbar",
+    "numba",
+    "alchemtest",
+    "alchemlyb",
     "torch",
 )
 NONE = "–"

@@ -13,6 +13,7 @@ from benchmarks.lazy import lazy
 from benchmarks.many import many
 from benchmarks.memory import memory
 from benchmarks.parquet import parquet
+from benchmarks.physics import physics
 from benchmarks.read import read
 from benchmarks.records import Report, Settings
 from benchmarks.render import render
@@ -21,6 +22,7 @@ from benchmarks.small import small
 BENCHMARKS: dict[str, Callable[[Settings], Report]] = {
     "dense-log": dense_log,
     "dense-omega": dense_omega,
+    "physics": physics,
     "memory": memory,
     "read": read,
     "indicator": indicator,

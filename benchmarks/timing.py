@@ -26,10 +26,8 @@ class Timing:
     ----------
     first : float
         The warm-up call: with compilation, where there is any.
-    best : float or None
-        The fastest of the timed calls.
-    calls : int
-        How many were timed.
+    times : tuple of float
+        Of the timed calls.
     result : object
         What the last call returned.
     failure : str
@@ -38,10 +36,24 @@ class Timing:
 
     who: str
     first: float = 0.0
-    best: float | None = None
-    calls: int = 0
+    times: tuple[float, ...] = ()
     result: Any = None
     failure: str = ""
+
+    @property
+    def calls(self) -> int:
+        """How many calls were timed."""
+        return len(self.times)
+
+    @property
+    def best(self) -> float | None:
+        """The fastest of them."""
+        return min(self.times, default=None)
+
+    @property
+    def median(self) -> float | None:
+        """The median of them."""
+        return statistics.median(self.times) if self.times else None
 
     @property
     def warm_up(self) -> float:
@@ -90,5 +102,4 @@ def _call(contestant: Contestant, so_far: Timing, *, warm_up: bool) -> Timing:
     seconds = time.perf_counter() - started
     if warm_up:
         return Timing(contestant.who, first=seconds, result=result)
-    best = seconds if so_far.best is None else min(seconds, so_far.best)
-    return Timing(contestant.who, so_far.first, best, so_far.calls + 1, result)
+    return Timing(contestant.who, so_far.first, (*so_far.times, seconds), result)

@@ -9,6 +9,7 @@ import duckdb
 import narwhals as nw
 import numpy as np
 import polars as pl
+import pytest
 from scipy import sparse
 from scipy.stats import gamma
 from sklearn.linear_model import LinearRegression
@@ -18,6 +19,7 @@ from vardi._fit.prepare import Prepared
 from vardi._fit.truncation import TruncatedRows
 from vardi._rows import blocks, choose
 from vardi._rows.dense import Dense
+from vardi._rows.readers import Reader
 
 EQUAL = 1e-8
 KNOWN = {"x > 4": float(gamma(3).sf(4.0)), "y": (2.6, 0.1)}
@@ -301,7 +303,8 @@ def normalisers(asked):
     fit = asked.fit
     logs = of_estimates(fit.log_normalisers().values())
     plain = of_estimates(fit.normalisers().values())
-    return numbers(list(fit.omegas.values()), list(fit.w.values()), logs, plain, fit.log_omega_covariance())
+    ratio = of_estimate(fit.log_ratio(fit.names[-1], fit.names[0]))
+    return numbers(list(fit.omegas.values()), list(fit.w.values()), logs, plain, ratio, fit.log_omega_covariance())
 
 
 def distribution(asked):
@@ -399,6 +402,26 @@ def new_rows(asked):
     return numbers(np.asarray(asked.fit.weigh(asked.new)))
 
 
+def update(asked):
+    """Return the normalisers of the fit with some of its rows twice."""
+    fit, pool = asked.fit, asked.fit.held.pool
+    if fit.held.in_memory and pool.frames:
+        later = pl.col("t") + 100_000
+        own = zip(pool.names, pool.frames, strict=False)
+        found = fit.update({name: frame.native[:5].with_columns(later) for name, frame in own})
+    elif not fit.held.in_memory or isinstance(fit._inputs.omega, Reader):
+        found = fit.update({})
+    else:
+        omega, first = fit._inputs.omega, next(iter(fit.names))
+        more = {first: omega.x[:5] if isinstance(omega, vardi.Windows) else omega[:5]}
+        if fit.held.depends:  # of a matrix rows have labels in arrays, which new rows do not bring
+            with pytest.raises(vardi.MismatchError, match="as an array, so it is not known of new rows"):
+                fit.update(more)
+            return numbers(0.0)
+        found = fit.update(more)
+    return numbers(list(found.log_omegas.values()))
+
+
 def verdict(asked):
     found, trust = asked.fit.identify(), asked.fit.trust
     return numbers(found.identified, found.kappa, found.weakest_rows, trust.bridging, np.nan_to_num(trust.tail_index))
@@ -436,6 +459,7 @@ ANSWERS = {
     "draws": draws,
     "draws with replacement": draws_with_replacement,
     "new rows": new_rows,
+    "update": update,
     "verdict": verdict,
     "account": account,
 }

@@ -18,6 +18,7 @@ from benchmarks.run import BENCHMARKS
 NAMES = [
     "dense-log",
     "dense-omega",
+    "physics",
     "memory",
     "read",
     "indicator",
@@ -160,6 +161,16 @@ def test_missing_peers_are_named_in_the_table(name, without_peers, tiny):
     mine = [record for record in report.records if record.who == "vardi"]
     assert mine
     assert all(record.seconds > 0 and record.accuracy < 1e-9 for record in mine)
+
+
+def test_free_energies_without_peers_or_real_systems(without_peers, tiny, monkeypatch):
+    monkeypatch.setattr("benchmarks.physics.installed", lambda module: False)
+    report = BENCHMARKS["physics"](tiny)
+    mine = [record for record in report.records if record.who.startswith("vardi")]
+    assert {record.who for record in mine} == {"vardi", "vardi, with W_nk"}
+    assert all(record.seconds > 0 and record.accuracy < 1e-9 for record in mine)
+    assert "not installed here" in report.remarks[-1]
+    assert {target.bar for target in report.targets} == {10.0, 1.0}
 
 
 @pytest.mark.parametrize("name", ["parquet", "blocks"])

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 BUILT = {"_build", "_generated", "gallery", "generated"}
 PAGES = [ROOT / "README.md", *(page for page in sorted(DOCS.rglob("*.md")) if not BUILT & set(page.parts))]
-NOT_CODE = {"text", "console", "toml", "sh", "bash", "sql", "json", "html", "csv"}
+NOT_CODE = {"diff", "text", "console", "toml", "sh", "bash", "sql", "json", "html", "csv"}
 FENCE = re.compile(r"^(`{3,}|:{3,})(\S*)[^\n]*\n(.*?)^\1\s*$", re.MULTILINE | re.DOTALL)
 page = pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 

@@ -129,6 +129,17 @@ def test_length_bias_in_several_dimensions(run, seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_umbrella_sampling(run, seed):
+    found = run("umbrella_sampling", seed)
+    assert found["debiased_error"] < 0.1 * found["pooled_error"]
+    z = (found["found"]["f_i"] - found["truth"])[found["found"]["df_i"] > 0] / found["found"]["df_i"][
+        found["found"]["df_i"] > 0
+    ]
+    assert np.abs(z).max() < 4.0  # 29 bins
+    assert found["barrier"].value == pytest.approx(8.0, abs=3 * found["barrier"].stderr + 0.1)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_label_shift(run, seed):
     found = run("label_shift", seed)
     error = found["error"]

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 import vardi
-from vardi.plots import CdfDisplay, LoveDisplay, OverlapDisplay, WeightsDisplay
+from vardi.plots import (
+    CdfDisplay,
+    ConvergenceDisplay,
+    LoveDisplay,
+    OverlapDisplay,
+    StatesDisplay,
+    WeightsDisplay,
+)
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -103,3 +110,46 @@ def test_without_matplotlib_it_names_the_extra(fit, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", absent)
     with pytest.raises(ImportError, match=r"pip install 'vardi\[plot\]'"):
         WeightsDisplay.from_fit(fit)
+
+
+@pytest.fixture(scope="module")
+def states():
+    """Return fits of 5, 20 and 60 states on a line, and no warning of what is thin."""
+    rng = np.random.default_rng(0)
+
+    def fitted(K):
+        centres, source = np.linspace(0.0, 1.2 * K, K), np.repeat(np.arange(K), 40)
+        x = rng.normal(centres[source], 1.0)
+        names = [f"{v:.2f}" for v in np.linspace(0, 1, K)]
+        return vardi.debias_matrix(-0.5 * (x[:, None] - centres) ** 2, source, log=True, names=names)
+
+    return {K: fitted(K) for K in (5, 20, 60)}
+
+
+@pytest.mark.parametrize("K", [5, 20, 60])
+def test_heatmap_of_many_states_stays_legible(K, states, ax):
+    OverlapDisplay.from_fit(states[K], ax=ax)
+    written = [text for text in texts(ax) if text]
+    assert len(ax.get_xticks()) <= 30
+    assert len(written) == (25 if K == 5 else 0 if K == 60 else (states[K].diagnostics(()).overlap >= 0.005).sum())
+
+
+@pytest.mark.parametrize("K", [5, 20, 60])
+def test_steps_between_states(K, states, ax):
+    fit = states[K]
+    display = StatesDisplay.from_fit(fit, kT=2.5, unit="kJ/mol", ax=ax)
+    heights = [bar.get_height() for bar in ax.patches]
+    logs = np.array(list(fit.log_omegas.values()))
+    np.testing.assert_allclose(heights, 2.5 * -np.diff(logs), atol=1e-9)
+    assert ax.get_ylabel() == "free energy of a step (kJ/mol)"
+    assert len(ax.get_xticks()) <= 30
+    assert len(display.steps) == K - 1
+
+
+def test_convergence_is_drawn_in_both_directions(states, ax):
+    found = vardi.mbar.convergence(states[5], fractions=[0.5, 1])
+    ConvergenceDisplay(found).plot(ax=ax, kT=2.0, unit="kJ/mol")
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == ["all frames, 95%", "forward, 95%", "backward, 95%"]
+    forward = ax.containers[0].lines[0].get_ydata().astype(float)
+    np.testing.assert_allclose(forward, [2.0 * one.value for one in found.forward])

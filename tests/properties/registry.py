@@ -110,6 +110,14 @@ TESTS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys([f"DebiasedSample.{name}" for name in ("omegas", "log_omegas", "w")], (_EQUATIONS,)),
     **dict.fromkeys(["DebiasedSample.known", "DebiasedSample.shares"], (_KNOWN,)),
     "DebiasedSample.parameters": (_PARAMETERS,),
+    "DebiasedSample.update": (
+        "_fit/test_update.py::test_update_is_the_fit_of_all_rows",
+        "_fit/test_update.py::test_a_new_sample_is_the_fit_of_all_samples",
+    ),
+    "DebiasedSample.place_of": ("_solve/test_profile.py::test_intervals_are_nested_turned_and_know_no_scale",),
+    "DebiasedSample.log_ratio": ("_solve/test_profile.py::test_intervals_are_nested_turned_and_know_no_scale",),
+    "plots.ConvergenceDisplay": ("test_plots.py::test_convergence_is_drawn_in_both_directions",),
+    "plots.StatesDisplay": ("test_plots.py::test_steps_between_states",),
     "DebiasedSample.weigh": (FIT + "test_weigh_gives_the_rows_of_the_pool_their_weights",),
     **dict.fromkeys(["DebiasedSample.among", "Estimate.among", "Estimate.plain", "Estimates.among"], (_AMONG,)),
     "DebiasedSample.sample": (_DRAWS,),
@@ -257,6 +265,15 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "mbar.FES": (MBAR + "test_a_surface_moves_with_its_coordinate_and_knows_no_constant",),
     "mbar.AlchemicalEstimator": (MBAR + "test_a_frame_of_alchemical_states_knows_no_order_of_rows",),
+    **dict.fromkeys(
+        ["mbar.statistical_inefficiency", "mbar.equilibration", "mbar.Equilibration"],
+        (MBAR + "test_time_knows_no_unit_and_no_other_simulation",),
+    ),
+    **dict.fromkeys(
+        ["mbar.convergence", "mbar.Convergence", "mbar.inefficiencies"],
+        (MBAR + "test_backward_is_forward_in_time_that_runs_back",),
+    ),
+    "mbar.kT": (MBAR + "test_units_are_in_proportion",),
     # data sets, displays, reports, studies
     **dict.fromkeys(
         [

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from properties.common import examples, seeds
 
-from vardi.mbar import FES, MBAR, AlchemicalEstimator
+from vardi.mbar import (
+    FES,
+    MBAR,
+    AlchemicalEstimator,
+    convergence,
+    equilibration,
+    inefficiencies,
+    kT,
+    statistical_inefficiency,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::vardi.VardiWarning")
 states = st.integers(2, 5)
@@ -96,3 +105,46 @@ def test_a_frame_of_alchemical_states_knows_no_order_of_rows(K, seed):
     assert_allclose(one.delta_f_, other.delta_f_, atol=1e-8)
     assert_allclose(one.d_delta_f_, other.d_delta_f_, rtol=1e-6, atol=1e-8)
     assert one.states_ == list(np.arange(K) / K)
+
+
+@given(seeds, st.floats(0.01, 100.0), st.floats(-100.0, 100.0))
+@examples(15)
+def test_time_knows_no_unit_and_no_other_simulation(seed, scale, shift):
+    rng = np.random.default_rng(seed)
+    x = np.cumsum(rng.normal(size=(2, 60)), axis=1) * rng.random((2, 1)) + rng.normal(size=(2, 60))
+    apart = [equilibration(own) for own in x]
+    source = rng.permutation(np.repeat([0, 1], 60))
+    mixed = np.empty(120)
+    mixed[source == 0], mixed[source == 1] = scale * x + shift
+    together = equilibration(mixed, source)
+    for k, alone in enumerate(apart):
+        assert together.start[k] == alone.start[0]
+        assert_allclose(together.effective[k], alone.effective[0], rtol=1e-6)
+        assert_allclose(together.kept[source == k], alone.kept)
+        assert together.effective[k] >= together.all_effective[k] * (1 - 1e-9)
+        assert 1.0 <= statistical_inefficiency(x[k]) <= 60.0
+        assert_allclose(together.all_effective[k], 60.0 / statistical_inefficiency(x[k]), rtol=1e-6)
+
+
+@given(seeds)
+@examples(8)
+def test_backward_is_forward_in_time_that_runs_back(seed):
+    rng = np.random.default_rng(seed)
+    centres, source = np.array([-0.5, 0.0, 0.5]), np.repeat([0, 1, 2], 40)
+    u_kn = 0.5 * (rng.normal(centres[source]) - centres[:, None]) ** 2
+    N_k, back = [40, 40, 40], np.concatenate([np.arange(40)[::-1] + 40 * k for k in range(3)])
+    fits = MBAR(u_kn, N_k, series=True), MBAR(u_kn[:, back], N_k, series=True)
+    first, second = (convergence(mbar, fractions=[0.35, 1.0]) for mbar in fits)
+    for one, other in zip(first.forward + first.backward, second.backward + second.forward, strict=True):
+        assert_allclose([one.value, one.stderr], [other.value, other.stderr], rtol=1e-6, atol=1e-9)
+    assert_allclose(first.forward[-1].value, -(fits[0].f_k[0] - fits[0].f_k[2]), atol=1e-9)
+    worth, same = (inefficiencies(mbar.fit) for mbar in fits)
+    assert_allclose(list(worth.values()), list(same.values()), rtol=1e-6)
+    assert min(worth.values()) >= 1.0
+
+
+@given(st.floats(1.0, 1e4))
+def test_units_are_in_proportion(temperature):
+    assert_allclose(kT("kJ/mol", temperature), 4.184 * kT("kcal/mol", temperature), rtol=1e-12)
+    assert_allclose(kT("kJ/mol", 2 * temperature), 2 * kT("kJ/mol", temperature), rtol=1e-12)
+    assert kT("kT", temperature) == 1.0

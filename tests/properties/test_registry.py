@@ -44,18 +44,10 @@ def public_names():
     for module in ("biases", "datasets", "learn", "mbar", "report", "study"):
         names |= {f"{module}.{name}" for name in import_module(f"vardi.{module}").__all__ if name not in names}
     plots = import_module("vardi.plots")
-    names |= {
-        f"plots.{name}"
-        for name, thing in vars(plots).items()
-        if name[0].isupper() and _is_own_class(thing, plots.__name__)
-    }
+    names |= {f"plots.{name}" for name in plots.__all__ if isinstance(getattr(plots, name), type)}
     for name in CLASSES:
         names |= {f"{name}.{own}" for own in dir(getattr(vardi, name)) if own[0] != "_"}
     return names
-
-
-def _is_own_class(thing, module):
-    return isinstance(thing, type) and thing.__module__ == module
 
 
 def test_every_public_name_has_property_tests():

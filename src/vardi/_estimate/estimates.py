@@ -132,7 +132,7 @@ class Estimate:
     def __str__(self) -> str:
         if math.isnan(self.stderr):
             few = ": it rests on too few rows" if self.df < REFUSED else ""
-            return f"{self.value:.4g} ({self._one_sided() or f'no error can be given{few}'}{self._made_from()})"
+            return f"{self.value:.4g} ({self._without_error() or f'no error can be given{few}'}{self._made_from()})"
         if isinstance(self.law, Declared):
             return f"{self.value:.6g} (known, but for rounding)"
         if not self.stderr:
@@ -149,8 +149,11 @@ class Estimate:
         value, stderr = with_digits_of(self.plain.stderr, self.plain.value, self.plain.stderr)
         return f"{said}; {value} ± {stderr} without the model"
 
-    def _one_sided(self) -> str:
-        """Return the bound that there is on one side only; an empty text where there is none."""
+    def _without_error(self) -> str:
+        """Return what interval or bound there is without a standard error; an empty text where there is none."""
+        if all(map(math.isfinite, self.interval)):
+            low, high = self.interval
+            return f"{100 * self.level:g}%: {low:.4g} to {high:.4g} by the likelihood; too few rows for an error"
         ends = [("at least", self.interval[0]), ("at most", self.interval[1])]
         return "".join(f"{100 * self.level:g}%: {side} {end:.4g}" for side, end in ends if math.isfinite(end))
 

@@ -98,6 +98,25 @@ class Declared:
 
 
 @dataclass(frozen=True, eq=False)
+class LikelihoodProfile:
+    """Values that the likelihood does not rule out, whatever all else is: given where a standard error is withheld.
+
+    Attributes
+    ----------
+    df : float
+        Degrees of freedom that the standard error would have had.
+    within : callable
+        From a likelihood ratio to the ends of the interval in which it is not larger.
+    """
+
+    df: float
+    within: Callable[[float], tuple[float, float]] = field(repr=False)
+
+    def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
+        return self.within(quantile_of_normal(level) ** 2)
+
+
+@dataclass(frozen=True, eq=False)
 class Share:
     r"""The interval of a share, of so many rows as the share is worth: Wilson's, where many have it and many lack it.
 

@@ -46,7 +46,7 @@ QUESTIONS = {
     "totals": "total, by a size or relative to a known total, exact or with an error",
     "domains": "expectation, total and cdf with by=; proportions",
     "arithmetic": "differences, products and ratios of estimates, of one call or of several",
-    "normalisers": "omegas, normalisers, log_normalisers, log_omega_covariance, w",
+    "normalisers": "omegas, normalisers, log_normalisers, log_ratio, log_omega_covariance, w",
     "distribution": "cdf, quantile, band",
     "parameters": "parameters, estimated_biases",
     "known": "known",
@@ -61,6 +61,7 @@ QUESTIONS = {
     "draws": "sample without replacement",
     "draws with replacement": "sample(replace=True), torch_sampler, torch_weights",
     "new rows": "weigh",
+    "update": "update",
     "verdict": "identify, trust",
     "account": "summary, diagnostics, report",
 }
@@ -142,6 +143,12 @@ NOES = (
         depends=DEPENDENT,
     ),
     No("bounds", f"The theory of bounds {APART} Look at standard errors, which know how.", depends=DEPENDENT),
+    No("update", f"update() {IN_ENGINE} A frame that is read anew has the new rows too: debias it.", ENGINE),
+    No(
+        "update",
+        "update() joins rows in memory, and this matrix is read in blocks. Debias one that yields the new rows too.",
+        ("blocks",),
+    ),
     No("draws with replacement", f"Drawing rows with replacement {IN_ENGINE}", ENGINE),
 )
 

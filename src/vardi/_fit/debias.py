@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 
-from vardi._fit.opened import EngineFrames, MemoryRows
-from vardi._fit.pipeline import OnUnidentified, Opened, fit, judged, verdict_of
+from vardi._fit.inputs import Depends, FrameInputs, MatrixInputs, as_matrix
+from vardi._fit.pipeline import OnUnidentified, Options, judged, verdict_of
 from vardi._fit.sample import DebiasedSample
-from vardi._fit.truncation import TruncatedRows, window_of
-from vardi._inputs.dependence import as_dependence
-from vardi._inputs.engine.pool import any_lazy, open_frames
 from vardi._inputs.given import Biases, ByRow, Counts, Known, Labels, Population, Samples
 from vardi._inputs.old_names import shares_argument
-from vardi._inputs.pool import Name, as_pool, matrix_pool
-from vardi._inputs.shared_units import warn_of_shared_units
-from vardi._rows import Windows
-from vardi._rows.readers import as_reader
+from vardi._inputs.pool import Name
 from vardi._solve.identify import Verdict
-from vardi.biases._values import as_array
 from vardi.errors import MismatchError
 
 
@@ -121,11 +111,9 @@ def debias(
     """
     _refuse_shares(shares)
     _require_choice(on_unidentified)
-    opened = _opened(samples, biases, source, counts, known, (clusters, series, strata, population))
-    fitted = fit(opened, on_unidentified, tol, max_iterations)
-    if isinstance(opened, MemoryRows):
-        warn_of_shared_units(samples, opened.pool)
-    return fitted
+    options = Options(on_unidentified, tol, max_iterations)
+    depends = Depends(clusters, series, strata, population)
+    return FrameInputs(samples, biases, source, counts, known, depends, options).fitted()
 
 
 def debias_matrix(
@@ -177,30 +165,10 @@ def debias_matrix(
     """
     _refuse_shares(shares)
     _require_choice(on_unidentified)
-    omega = _as_matrix(omega, source)
-    pool = matrix_pool(omega, source, counts, names)
-    pool = replace(pool, dependence=as_dependence(pool, clusters, series, strata, population))
-    return fit(MemoryRows.of(pool, known, omega, log=log), on_unidentified, tol, max_iterations)
-
-
-def _as_matrix(omega: Any, source: Any) -> Any:
-    """Return a matrix of numbers in memory, sparse, read in blocks, or of windows."""
-    if isinstance(omega, Windows):
-        return omega
-    reader = None if sparse.issparse(omega) else as_reader(omega, np.size(source))
-    if reader is not None:
-        omega = reader
-    elif sparse.issparse(omega):
-        omega = sparse.csr_array(omega)  # rows cannot be taken from every format
-    else:
-        omega = as_array(omega, "omega", "a matrix with a column for each bias")
-    if omega.dtype.kind not in "fiub":
-        raise MismatchError(
-            f"omega holds {omega.dtype}, and biases are numbers. Give a matrix of floats.",
-            expected=("float",),
-            got=(str(omega.dtype),),
-        )
-    return omega
+    options = Options(on_unidentified, tol, max_iterations)
+    depends = Depends(clusters, series, strata, population)
+    names = None if names is None else tuple(names)
+    return MatrixInputs(as_matrix(omega, source), source, log, names, counts, known, depends, options).fitted()
 
 
 def identify(
@@ -231,23 +199,14 @@ def identify(
     True
     """
     _refuse_shares(shares)
-    return verdict_of(_opened(samples, biases, source, counts, known))
+    return verdict_of(FrameInputs(samples, biases, source, counts, known).opened())
 
 
 def identify_with_notes(
     samples: Any, biases: Any, *, source: Any, counts: Any, known: Any
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Return the verdict, and what is odd about the declared biases."""
-    return judged(_opened(samples, biases, source, counts, known))
-
-
-def _opened(samples: Any, biases: Any, source: Any, counts: Any, known: Any, depends: Sequence[Any] = ()) -> Opened:
-    """Return samples as the pipeline takes them: in an engine where one of them is a lazy frame, else in memory."""
-    if any_lazy(samples):
-        return EngineFrames.of(open_frames(samples, biases, source=source, counts=counts), known, depends)
-    pool = as_pool(samples, biases, source=source, counts=counts)
-    pool = replace(pool, dependence=as_dependence(pool, *depends)) if depends else pool
-    return MemoryRows.of(pool, known) if window_of(pool) is None else TruncatedRows.of(pool, known)
+    return judged(FrameInputs(samples, biases, source, counts, known).opened())
 
 
 def _refuse_shares(shares: Any) -> None:

@@ -44,6 +44,7 @@ class Held:
         self.rows: Any = prepared.rows
 
     states: tuple[int, ...] | None = None  # the samples whose rows are asked; None for all
+    log_omegas: Any  # the log of each normaliser
     dependence: Any  # how rows depend on one another; None where they do not
 
     def __len__(self) -> int:
@@ -58,6 +59,11 @@ class Held:
     def point(self) -> Floats:
         """All coordinates of the solution."""
         return self.solution.u if self.solution.point is None else self.solution.point
+
+    @property
+    def solved(self) -> dict[Name, float]:
+        """The log normalisers as they were solved, of which those of more rows are not far."""
+        return dict(zip(self.names, self.log_omegas.tolist(), strict=True))
 
     @property
     def theta(self) -> Floats:

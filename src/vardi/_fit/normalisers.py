@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from vardi._estimate.estimates import ROUNDING, Estimates
-from vardi._estimate.intervals import Declared, Law, Student
-from vardi._estimate.tangent import estimates_with
+import numpy as np
+
+from vardi._estimate.estimates import ROUNDING, Estimate, Estimates
+from vardi._estimate.intervals import REFUSED, Declared, Law, LikelihoodProfile, Student
+from vardi._estimate.tangent import Influence, estimates_with
+from vardi._solve.profile import Profile, can_profile
 from vardi.biases import ExpressionBias
 
 
@@ -22,3 +25,31 @@ def log_normalisers(held: Any, level: float) -> Estimates:
             fixed = is_constant or (held.joint is not None and held.joint.coordinates.known)
             laws[k], stderr[k] = Declared() if fixed else Student(held.tangent.n - 1.0), 0.0
     return estimates_with(held.log_omegas, influence, spread.covariance, stderr, laws, level)
+
+
+def log_ratio(held: Any, k: int, l: int, level: float) -> Estimate:
+    """Return log(Omega_k / Omega_l), with an interval by the profile of its likelihood where no error is given."""
+    value = float(held.log_omegas[k] - held.log_omegas[l])
+    found = Estimate.from_influence(value, _influence(held, k, l), level)
+    if found.df >= REFUSED or not _has_profile(held, k, l):
+        return found
+    law = LikelihoodProfile(found.df, Profile(held.rows, held.solution.u, k, l).ends)
+    return Estimate(value, np.nan, level, influence=found.influence, law=law)
+
+
+def _influence(held: Any, k: int, l: int) -> Influence:
+    """Return the influence on a difference of log normalisers: of samples through u alone, which no scale troubles."""
+    contrast = np.zeros((len(held.names), 1))
+    contrast[k], contrast[l] = 1.0, -1.0
+    sampled = held.rows.sizes > 0
+    if held.joint is None and sampled[k] and sampled[l]:
+        found: Influence = held.tangent.of_coordinates(-contrast, held.none_on_rows(1))
+        return found
+    return held.bias_influence() @ contrast
+
+
+def _has_profile(held: Any, k: int, l: int) -> bool:
+    """Tell whether the likelihood is that of rows drawn independently with known biases, from both samples."""
+    if held.joint is not None or held.dependence is not None or k == l or not held.rows.sizes[[k, l]].all():
+        return False
+    return can_profile(held.tangent.hessian.sums.gram)

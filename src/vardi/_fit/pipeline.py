@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 from vardi._fit.known import as_identified, warn_of_contradiction
@@ -19,6 +19,15 @@ from vardi.errors._texts import show
 from vardi.errors._warn import warn
 
 OnUnidentified = Literal["raise", "largest"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a fit is solved: the arguments of :func:`vardi.debias` of these names."""
+
+    on_unidentified: OnUnidentified = "raise"
+    tol: float = 1e-10
+    max_iterations: int = 100
 
 
 class Opened(Protocol):
@@ -46,32 +55,33 @@ class Opened(Protocol):
         """Return the rows with their weights."""
 
 
-def fit(opened: Opened, on_unidentified: OnUnidentified, tol: float, max_iterations: int) -> DebiasedSample:
-    """Solve for the weights of all rows."""
+def fit(opened: Opened, inputs: Any, options: Options, near: Mapping[Name, float] | None = None) -> DebiasedSample:
+    """Solve for the weights of all rows, from log normalisers on that are near, where there are some."""
     while True:
         prepared = opened.prepare()
         if prepared.joint is not None:
-            return _fit_joint(opened, prepared, on_unidentified, tol, max_iterations)
-        found = solve_plain(prepared.rows, opened.names, tol, max_iterations)
+            return _fit_joint(opened, prepared, inputs, options, near)
+        found = solve_plain(prepared.rows, opened.names, options.tol, options.max_iterations, near)
         if isinstance(found, Solution):
             weights, shift = prepared.rows.weights(found.u)
-            return DebiasedSample(opened.held(prepared, JointFit(replace(shifted(found, shift), weights=weights))))
+            solved = JointFit(replace(shifted(found, shift), weights=weights))
+            return DebiasedSample(opened.held(prepared, solved), inputs)
         verdict = opened.explained(found)
-        if on_unidentified == "raise":
+        if options.on_unidentified == "raise":
             raise verdict.error()
         sizes = dict(zip(opened.names, prepared.rows.sizes.tolist(), strict=True))
         opened = opened.of_samples(_largest_group(verdict, sizes))
 
 
 def _fit_joint(
-    opened: Opened, prepared: Prepared, on_unidentified: OnUnidentified, tol: float, max_iterations: int
+    opened: Opened, prepared: Prepared, inputs: Any, options: Options, near: Mapping[Name, float] | None
 ) -> DebiasedSample:
     known = prepared.known
-    _refuse_largest(on_unidentified, known=known is not None)
+    _refuse_largest(options.on_unidentified, known=known is not None)
     verdict = opened.overlap(prepared)
-    joint, values = prepared.joint, prepared.values
-    found = solve_joint(joint, opened.names, known, values, verdict, tol=tol, max_iterations=max_iterations)
-    fitted = DebiasedSample(opened.held(prepared, found))
+    limits: Any = {"tol": options.tol, "max_iterations": options.max_iterations, "near": near}
+    found = solve_joint(prepared.joint, opened.names, known, prepared.values, verdict, **limits)
+    fitted = DebiasedSample(opened.held(prepared, found), inputs)
     if known is not None:
         warn_of_contradiction(fitted.known)
     return fitted

@@ -146,6 +146,7 @@ class InWindows(InMemory):
 
     def __init__(self, opened: TruncatedRows, prepared: Prepared, found: JointFit) -> None:
         self.windows, self.inner, self.inner_u = opened.inside, prepared.rows, found.solution.u
+        self.inner_names = opened.names
         weights = found.solution.weights
         assert weights is not None
         self.through = np.exp(np.log(self.inner.sizes / self.inner.sizes.sum()) - self.inner_u)
@@ -179,6 +180,11 @@ class InWindows(InMemory):
     def log_omega_covariance(self) -> Floats:
         """Return the variance of the log of the chance to be seen."""
         return self.bias_influence().covariance()
+
+    @property
+    def solved(self) -> dict[Name, float]:
+        """The log normalisers of the windows of rows."""
+        return dict(zip(self.inner_names, np.log(self.through).tolist(), strict=True))
 
     @cached_property
     def of_windows(self) -> tuple[str, ...]:

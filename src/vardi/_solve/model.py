@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
@@ -40,12 +40,19 @@ JOINED = 1e-8  # of the means of known functions in groups: below it the groups 
 EMPTY = 1e-5  # mass of a group, where means tell it, below which the solution has run off and left it none
 
 
-def solve_plain(rows: Rows, names: Sequence[Name], tol: float, max_iterations: int) -> Solution | Verdict:
-    """Return the solution of known biases alone, or the verdict that there is none."""
+def solve_plain(
+    rows: Rows, names: Sequence[Name], tol: float, max_iterations: int, near: Mapping[Name, float] | None = None
+) -> Solution | Verdict:
+    """Return the solution of known biases alone, or the verdict that there is none.
+
+    ``near`` are log normalisers of some or all names, such as those of a part of the rows, from which the solution is
+    not far.
+    """
     few = rows if len(rows) <= MIN_PROBED_ROWS else rows.subsample(0.0, least=PROBED_ROWS)  # what these link is linked
     if not connected(few.reach(), few.sizes) and (few is rows or not connected(rows.reach(), rows.sizes)):
         return judge(rows, names)
-    solution = solve(rows, tol=tol, max_iterations=max_iterations)
+    start = None if near is None else _start(rows, names, near)
+    solution = solve(rows, tol=tol, max_iterations=max_iterations, start=start)
     # u that still runs while the equations nearly hold: the gap only falls from there on (a minimum at infinity)
     runs_off = not solution.converged and solution.gap < THIN and solution.step >= 1.0 and solution.residual <= 1e-3
     if solution.gap < GAP or runs_off:
@@ -59,6 +66,20 @@ def solve_plain(rows: Rows, names: Sequence[Name], tol: float, max_iterations: i
             solution=solution,
         )
     return solution
+
+
+def _start(rows: Rows, names: Sequence[Name], near: Mapping[Name, float]) -> Floats | None:
+    """Return u by log normalisers, those of new samples as the others weigh all rows; None where these cannot say."""
+    sampled, n = rows.sizes > 0, rows.sizes.sum()
+    logs = np.array([near.get(name, np.nan) for name in names])
+    told = sampled & np.isfinite(logs)
+    new = sampled & ~told
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_shares = np.log(rows.sizes / n)
+        u = np.where(told, log_shares - logs, -np.inf)
+        if told.any() and new.any():
+            u[new] = (log_shares - rows.log_means(u) + np.log(n))[new]
+    return u if np.isfinite(u[sampled]).all() else None
 
 
 @dataclass(frozen=True)
@@ -94,6 +115,7 @@ def solve_joint(
     *,
     tol: float,
     max_iterations: int,
+    near: Mapping[Name, float] | None = None,
 ) -> JointFit:
     """Solve for normalisers, parameters and multipliers of known moments.
 
@@ -109,11 +131,14 @@ def solve_joint(
         The known functions on the rows, for messages.
     verdict : Verdict
         Of the overlap.
+    near : mapping, optional
+        Log normalisers from which the solution is not far, where all biases are known. Parameters are sought anew,
+        since their likelihood may have several minima.
     """
     rows, few = joint, joint.few
-    near = tol if few is rows else START_TOLERANCE
+    reached = tol if few is rows else START_TOLERANCE
     with single_threaded_blas() if len(few) * len(few.coordinates) <= MAX_SERIAL_NUMBERS else nullcontext():
-        found = _solved(few, names, known, values, verdict, near, max_iterations)
+        found = _solved(few, names, known, values, verdict, reached, max_iterations, near)
     return _polished_in_engine(rows, found, tol, max_iterations) if isinstance(rows, EngineRows) else found
 
 
@@ -125,13 +150,14 @@ def _solved(
     verdict: Verdict,
     tol: float,
     max_iterations: int,
+    near: Mapping[Name, float] | None,
 ) -> JointFit:
     groups = weak_groups(joint.base, verdict) if known is not None else np.where(joint.sizes > 0, 0, -1)
     if known is None:
         verdict.require()
         if len(joint.families) == int((joint.sizes > 0).sum()):
             raise unknown_everywhere([names[k] for k in joint.families], verdict)
-    start, identified = _without_known(joint, names, groups, tol, max_iterations)
+    start, identified = _without_known(joint, names, groups, tol, max_iterations, near)
     held, joining = held_of(joint), None
     if known is None:
         walk = _polished(joint, start, held, tol, max_iterations, names)
@@ -184,7 +210,12 @@ def joining_of(joint: Joint, names: Sequence[Name], verdict: Verdict, tol: float
 
 
 def _without_known(
-    joint: Joint, names: Sequence[Name], groups: Integers, tol: float, max_iterations: int
+    joint: Joint,
+    names: Sequence[Name],
+    groups: Integers,
+    tol: float,
+    max_iterations: int,
+    near: Mapping[Name, float] | None = None,
 ) -> tuple[Floats, bool]:
     """Return the point that samples give on their own, each group on its own scale, and whether it is identified."""
     at = joint.coordinates
@@ -206,7 +237,7 @@ def _without_known(
         if states.sum() == 1:
             u[states] = 0.0
         else:
-            found = solve_plain(part, names, tol, max_iterations)
+            found = solve_plain(part, names, tol, max_iterations, near)
             if isinstance(found, Verdict):
                 raise found.error()
             u[states] = found.u[states]

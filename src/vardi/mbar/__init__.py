@@ -1,7 +1,21 @@
 """Free energies of thermodynamic states, by the names that physicists type."""
 
+from vardi.mbar._convergence import Convergence, convergence
+from vardi.mbar._equilibration import Equilibration, equilibration, inefficiencies, statistical_inefficiency
+from vardi.mbar._units import kT
 from vardi.mbar.alchemical import AlchemicalEstimator
 from vardi.mbar.fes import FES
 from vardi.mbar.multistate import MBAR
 
-__all__ = ["FES", "MBAR", "AlchemicalEstimator"]
+__all__ = [
+    "FES",
+    "MBAR",
+    "AlchemicalEstimator",
+    "Convergence",
+    "Equilibration",
+    "convergence",
+    "equilibration",
+    "inefficiencies",
+    "kT",
+    "statistical_inefficiency",
+]

@@ -113,7 +113,7 @@ class MBAR:
         self._seed = np.random.SeedSequence(rseed).entropy
         given = {"series": series, "clusters": clusters}
         depends = {name: value for name, value in given.items() if value is not None and value is not False}
-        self.fit = debias_matrix(-self.u_kn.T, self.x_kindices, log=True, **depends)
+        self.fit = debias_matrix(np.negative(self.u_kn.T, order="C"), self.x_kindices, log=True, **depends)
         self._states = StateWeights(self.fit, self.u_kn, self.N_k, self.x_kindices, depends)
 
     def __repr__(self) -> str:

@@ -1,7 +1,4 @@
-"""Pictures of a fit, each drawn on the axes it is given: overlap, weights, distribution, balance, sensitivity.
-
-Needs matplotlib: ``pip install 'vardi[plot]'``.
-"""
+"""Weights, distributions, balance and sensitivity of a fit."""
 
 from __future__ import annotations
 
@@ -19,97 +16,10 @@ from vardi._inputs.given import Function
 from vardi._inputs.pool import Name
 from vardi._types import Floats
 from vardi.errors._refusals import needs_rows
+from vardi.plots._axes import AFTER, BEFORE, LINK, THRESHOLD, axes_of
 
 if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
-
-BEFORE, AFTER = "#9a6700", "#0b5cad"  # the pool, the population
-THRESHOLD = "#cf222e"
-LABELLED = 12  # cells up to which a heat map has its numbers written in
-
-
-@dataclass
-class OverlapDisplay:
-    """How much the samples overlap, as a graph or as a heat map.
-
-    Parameters
-    ----------
-    names : tuple
-        The samples.
-    overlap : ndarray of shape (K, K)
-        O_kl: the mean probability that a row which k explains came from l. Rows sum to 1.
-    shared : ndarray of shape (K, K)
-        Rows of sample l (columns) that bias k (rows) allows.
-    sizes : ndarray of shape (K,)
-        Rows of each sample.
-    """
-
-    names: tuple[Name, ...]
-    overlap: Floats
-    shared: Floats
-    sizes: Floats
-
-    @classmethod
-    def from_fit(cls, fit: DebiasedSample, kind: str = "heatmap", *, ax: Any = None) -> Self:
-        """Compute the overlap of a fit and draw it, ``kind`` being "heatmap" or "graph"."""
-        diagnostics = fit.diagnostics(columns=())
-        sizes = np.array([sample.rows for sample in diagnostics.samples if sample.rows])
-        display = cls(diagnostics.verdict.names, diagnostics.overlap, diagnostics.verdict.reach.toarray(), sizes)
-        return display.plot(kind, ax=ax)
-
-    def plot(self, kind: str = "heatmap", *, ax: Any = None) -> Self:
-        """Draw on the given axes, or on new ones."""
-        if kind not in ("heatmap", "graph"):
-            raise ValueError(f"kind is {kind!r}; it is 'heatmap' or 'graph'")
-        self.ax_, self.figure_ = _axes(ax)
-        if kind == "heatmap":
-            self._heatmap()
-        else:
-            self._graph()
-        return self
-
-    def _heatmap(self) -> None:
-        K = len(self.names)
-        image = self.ax_.imshow(self.overlap, cmap="Blues", vmin=0.0, vmax=1.0)
-        self.ax_.set_xticks(range(K), [str(name) for name in self.names], rotation=45, ha="right")
-        self.ax_.set_yticks(range(K), [str(name) for name in self.names])
-        if K <= LABELLED:
-            for k in range(K):
-                for l in range(K):
-                    shade = "white" if self.overlap[k, l] > 0.5 else "black"
-                    self.ax_.text(l, k, f"{self.overlap[k, l]:.2f}", ha="center", va="center", color=shade)
-        self.ax_.set(title="Overlap of the samples", xlabel="could have come from", ylabel="rows of")
-        self.figure_.colorbar(image, ax=self.ax_, label="mean probability")
-
-    def _graph(self) -> None:
-        K = len(self.names)
-        angles = (np.pi if K == 2 else np.pi / 2) - 2 * np.pi * np.arange(K) / K
-        x, y = np.cos(angles), np.sin(angles)
-        both = self.shared + self.shared.T
-        for k in range(K):
-            for l in range(k + 1, K):
-                if both[k, l]:
-                    one_way = not (self.shared[k, l] and self.shared[l, k])
-                    width = 1.0 + 5.0 * both[k, l] / (self.sizes[k] + self.sizes[l])
-                    self.ax_.plot(
-                        [x[k], x[l]], [y[k], y[l]], "--" if one_way else "-", lw=width, color="#8c959f", zorder=1
-                    )
-                    label = f"{both[k, l]:,.0f}"
-                    box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.85}
-                    place = (0.62 * x[k] + 0.38 * x[l], 0.62 * y[k] + 0.38 * y[l])  # off the middle, where lines cross
-                    self.ax_.annotate(label, place, ha="center", va="center", fontsize=8, bbox=box, zorder=2)
-        self.ax_.scatter(x, y, s=200 + 1200 * self.sizes / self.sizes.max(), color=AFTER, zorder=3)
-        for k, name in enumerate(self.names):
-            self.ax_.annotate(
-                f"{name}\n{self.sizes[k]:,.0f} rows",
-                (x[k], y[k]),
-                xytext=(1.62 * x[k], 1.42 * y[k]),
-                ha="center",
-                va="center",
-            )
-        self.ax_.set(xlim=(-2.1, 2.1), ylim=(-1.7, 1.7), title="Rows that two samples share (dashed: one way)")
-        self.ax_.set_aspect("equal")
-        self.ax_.axis("off")
 
 
 @dataclass
@@ -138,7 +48,7 @@ class WeightsDisplay:
 
     def plot(self, *, ax: Any = None) -> Self:
         """Draw on the given axes, or on new ones."""
-        self.ax_, self.figure_ = _axes(ax)
+        self.ax_, self.figure_ = axes_of(ax)
         everything = np.concatenate(self.weights)
         low, high = np.log10(everything.min()), np.log10(everything.max())
         bins = np.logspace(low - 0.05, high + 0.05, 31)
@@ -182,7 +92,7 @@ class CdfDisplay:
 
     def plot(self, *, ax: Any = None) -> Self:
         """Draw on the given axes, or on new ones."""
-        self.ax_, self.figure_ = _axes(ax)
+        self.ax_, self.figure_ = axes_of(ax)
         self.ax_.step(self.x, self.pooled, where="post", color=BEFORE, label="pool")
         self.ax_.step(self.band.x, self.band.value, where="post", color=AFTER, label="population")
         self.ax_.fill_between(
@@ -218,13 +128,13 @@ class LoveDisplay:
 
     def plot(self, *, ax: Any = None) -> Self:
         """Draw on the given axes, or on new ones."""
-        self.ax_, self.figure_ = _axes(ax)
+        self.ax_, self.figure_ = axes_of(ax)
         columns = sorted(self.diagnostics.columns, key=lambda column: abs(column.shift))
         places = np.arange(len(columns))
         shifts = np.array([column.shift for column in columns])
         errors = [(c.high - c.debiased) / c.spread if c.spread else np.nan for c in columns]
         self.ax_.axvline(0.0, color="black", lw=1)
-        self.ax_.hlines(places, 0.0, shifts, color="#8c959f", lw=1)
+        self.ax_.hlines(places, 0.0, shifts, color=LINK, lw=1)
         self.ax_.errorbar(shifts, places, xerr=errors, fmt="none", ecolor=AFTER, alpha=0.5, capsize=3)
         self.ax_.scatter(np.zeros(len(columns)), places, color=BEFORE, label="pool", zorder=3)
         self.ax_.scatter(shifts, places, color=AFTER, label="population (95%)", zorder=3)
@@ -264,7 +174,7 @@ class SensitivityDisplay:
 
     def plot(self, *, ax: Any = None) -> Self:
         """Draw on the given axes, or on new ones."""
-        self.ax_, self.figure_ = _axes(ax)
+        self.ax_, self.figure_ = axes_of(ax)
         found = self.sensitivity
         value, stderr = found.estimate.value, found.estimate.stderr
         self.ax_.fill_between(
@@ -295,13 +205,3 @@ class SensitivityDisplay:
             self.ax_.plot([tipping], [threshold], color=THRESHOLD, marker="o", ls="none", label=said)
         else:
             self.ax_.plot([], [], color=THRESHOLD, ls=":", label=said)
-
-
-def _axes(ax: Any) -> tuple[Any, Any]:
-    if ax is None:
-        try:
-            from matplotlib import pyplot
-        except ImportError as error:
-            raise ImportError("Plots need matplotlib: pip install 'vardi[plot]'") from error
-        _, ax = pyplot.subplots(layout="constrained")
-    return ax, ax.figure

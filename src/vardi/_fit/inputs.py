@@ -1,0 +1,285 @@
+"""What a fit was asked for: samples and biases, or a matrix of biases, so that it can be asked again with more rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from vardi._fit.capabilities import refusal
+from vardi._fit.opened import EngineFrames, MemoryRows
+from vardi._fit.pipeline import Opened, Options, fit
+from vardi._fit.sample import DebiasedSample
+from vardi._fit.truncation import TruncatedRows, window_of
+from vardi._inputs.dependence import as_dependence
+from vardi._inputs.engine.pool import any_lazy, open_frames
+from vardi._inputs.frames import as_frame, concat
+from vardi._inputs.pool import Name, as_named, as_pool, matrix_pool
+from vardi._inputs.shared_units import warn_of_shared_units
+from vardi._rows import Windows
+from vardi._rows.readers import Reader, as_reader
+from vardi.biases import ProductBias, ValuesBias, as_bias
+from vardi.biases._values import as_array
+from vardi.errors import EmptySampleError, MismatchError, suggest
+from vardi.errors._texts import show
+
+
+class Depends(NamedTuple):
+    """How rows depend on one another, as it was given."""
+
+    clusters: Any = None
+    series: Any = None
+    strata: Any = None
+    population: Any = None
+
+
+NOTHING, DEFAULT = Depends(), Options()
+
+
+@dataclass(frozen=True, eq=False)
+class FrameInputs:
+    """The arguments of :func:`vardi.debias`."""
+
+    samples: Any
+    biases: Any
+    source: Any = None
+    counts: Any = None
+    known: Any = None
+    depends: Depends = NOTHING
+    options: Options = DEFAULT
+
+    def opened(self) -> Opened:
+        """Return samples as the pipeline takes them: in an engine where one of them is a lazy frame, else in memory."""
+        given = {"source": self.source, "counts": self.counts}
+        if any_lazy(self.samples):
+            return EngineFrames.of(open_frames(self.samples, self.biases, **given), self.known, self.depends)
+        pool = as_pool(self.samples, self.biases, **given)
+        pool = replace(pool, dependence=as_dependence(pool, *self.depends))
+        return MemoryRows.of(pool, self.known) if window_of(pool) is None else TruncatedRows.of(pool, self.known)
+
+    def fitted(self, near: Mapping[Name, float] | None = None, rows: NDArray[np.bool_] | None = None) -> DebiasedSample:
+        """Solve, from log normalisers on that are near, for all rows or for some of the pool."""
+        opened = self.opened()
+        fitted = fit(_of_rows(opened, rows), self, self.options, near)
+        if isinstance(opened, MemoryRows) and rows is None:
+            warn_of_shared_units(self.samples, opened.pool)
+        return fitted
+
+    def updated(self, samples: Any, biases: Any, pool: Any) -> FrameInputs:
+        """Return the inputs with further rows, which are in memory like those that were given."""
+        if any_lazy(self.samples) or any_lazy(samples):
+            raise refusal("update", "engine")
+        _refuse_given_by_row(self.counts, self.depends, lambda given: isinstance(given, str), BY_COLUMN)
+        for name, bias in as_named(self.biases, "biases").items():
+            _refuse_values(name, bias)
+        if self.source is not None:
+            return self._with_labelled(samples, biases, pool)
+        given, own = as_named(samples, "samples"), as_named(self.samples, "samples")
+        by_name = _joined_biases(given, as_named(self.biases, "biases"), biases)
+        joined = {name: _joined_rows(own[name], given[name]) if name in given else own[name] for name in own}
+        joined |= {name: rows for name, rows in given.items() if name not in own}
+        return replace(self, samples=joined, biases=by_name)
+
+    def _with_labelled(self, samples: Any, biases: Any, pool: Any) -> FrameInputs:
+        """Return one frame with the labels of its rows, to which labelled rows are added."""
+        if isinstance(self.source, str) and not isinstance(samples, Mapping | list | tuple):
+            labels = np.asarray(as_frame(samples).column(self.source))
+            rows, given = samples, dict.fromkeys(labels.tolist(), samples)
+        else:
+            given = as_named(samples, "samples")
+            _require_rows(given)
+            rows = concat([as_frame(own) for own in given.values()]).native
+            labels = _labels(name for name, own in given.items() for _ in range(len(as_frame(own))))
+        by_name = _joined_biases(given, as_named(self.biases, "biases"), biases)
+        own = _labels(pool.names[k] for k in pool.source)
+        joined = np.concatenate([own, labels.astype(object)])
+        return replace(self, samples=_joined_rows(self.samples, rows), biases=by_name, source=joined)
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixInputs:
+    """The arguments of :func:`vardi.debias_matrix`."""
+
+    omega: Any
+    source: Any
+    log: bool = False
+    names: tuple[Name, ...] | None = None
+    counts: Any = None
+    known: Any = None
+    depends: Depends = NOTHING
+    options: Options = DEFAULT
+
+    def opened(self) -> Opened:
+        """Return the matrix as the pipeline takes it."""
+        pool = matrix_pool(self.omega, self.source, self.counts, self.names)
+        pool = replace(pool, dependence=as_dependence(pool, *self.depends))
+        return MemoryRows.of(pool, self.known, self.omega, log=self.log)
+
+    def fitted(self, near: Mapping[Name, float] | None = None, rows: NDArray[np.bool_] | None = None) -> DebiasedSample:
+        """Solve, from log normalisers on that are near, for all rows or for some of the pool."""
+        return fit(_of_rows(self.opened(), rows), self, self.options, near)
+
+    def updated(self, samples: Any, biases: Any, pool: Any) -> MatrixInputs:
+        """Return the inputs with further rows of the matrix, and further columns."""
+        if isinstance(self.omega, Reader):
+            raise refusal("update", "blocks")
+        _refuse_given_by_row(self.counts, self.depends, lambda given: given is True, BY_MATRIX)
+        given, names = as_named(samples, "samples"), pool.names
+        _require_rows(given)
+        new = {} if biases is None else as_named(biases, "biases")
+        named = [*names, *new]
+        _joined_biases(given, dict.fromkeys(names), biases)
+        pieces = {name: _piece(name, rows, self.omega) for name, rows in given.items()}
+        lengths = [len(piece) if isinstance(piece, np.ndarray) else piece.shape[0] for piece in pieces.values()]
+        source = np.repeat([named.index(name) for name in pieces], lengths)
+        if isinstance(self.omega, Windows):
+            low, high = (
+                np.append(ends, [_ends(name, window)[j] for name, window in new.items()])
+                for j, ends in enumerate((self.omega.low, self.omega.high))
+            )
+            omega: Any = Windows(np.concatenate([self.omega.x, *pieces.values()]), low, high)
+        else:
+            is_sparse = sparse.issparse(self.omega)
+            stack: Any = sparse.vstack if is_sparse else np.concatenate
+            omega = stack([self.omega, *pieces.values()])
+            columns = [_column(name, values, omega.shape[0]) for name, values in new.items()]
+            if columns:
+                omega = sparse.hstack([omega, *columns]) if is_sparse else np.hstack([omega, *columns])
+            omega = sparse.csr_array(omega) if is_sparse else omega
+        joined = np.concatenate([np.asarray(self.source), source])
+        return replace(self, omega=omega, source=joined, names=tuple(named))
+
+
+def as_matrix(omega: Any, source: Any) -> Any:
+    """Return a matrix of numbers in memory, sparse, read in blocks, or of windows."""
+    if isinstance(omega, Windows):
+        return omega
+    reader = None if sparse.issparse(omega) else as_reader(omega, np.size(source))
+    if reader is not None:
+        omega = reader
+    elif sparse.issparse(omega):
+        omega = sparse.csr_array(omega)  # rows cannot be taken from every format
+    else:
+        omega = as_array(omega, "omega", "a matrix with a column for each bias")
+    if omega.dtype.kind not in "fiub":
+        raise MismatchError(
+            f"omega holds {omega.dtype}, and biases are numbers. Give a matrix of floats.",
+            expected=("float",),
+            got=(str(omega.dtype),),
+        )
+    return omega
+
+
+BY_COLUMN = "Name a column of the frames instead, which new rows bring along"
+BY_MATRIX = "Debias all rows together"
+
+
+def _of_rows(opened: Any, rows: NDArray[np.bool_] | None) -> Any:
+    return opened if rows is None else replace(opened, kept=opened.kept & rows)
+
+
+def _joined_rows(own: Any, new: Any) -> Any:
+    return concat([as_frame(own), as_frame(new)]).native
+
+
+def _joined_biases(given: Mapping[Name, Any], own: Mapping[Name, Any], biases: Any) -> dict[Name, Any]:
+    """Return the biases of all samples, or refuse a sample that has none, or a second one."""
+    _require_rows(given)
+    new = {} if biases is None else as_named(biases, "biases")
+    twice = [name for name in new if name in own]
+    if twice:
+        raise MismatchError(
+            f"The fit has a bias of {show(twice)} already, and update() adds rows, it changes no bias. Leave it out of "
+            "biases=, or debias all rows anew.",
+            expected=[name for name in new if name not in own],
+            got=tuple(new),
+        )
+    unknown = [name for name in given if name not in own and name not in new]
+    if unknown:
+        raise MismatchError(
+            f"The fit has no sample {str(unknown[0])!r}: its samples are {show(own)}.{suggest(unknown[0], own)} Give "
+            "the bias of a new sample in biases=.",
+            expected=(*own, *new),
+            got=tuple(given),
+        )
+    return {**own, **new}
+
+
+def _require_rows(given: Mapping[Name, Any]) -> None:
+    if not given:
+        raise EmptySampleError("update() was given no rows. Give new rows by the name of their sample.")
+
+
+def _refuse_given_by_row(counts: Any, depends: Depends, extends: Callable[[Any], bool], remedy: str) -> None:
+    """Refuse what was given row by row: of new rows it is not known."""
+    given = {"counts": counts, **{what: getattr(depends, what) for what in ("clusters", "series", "strata")}}
+    for what, value in given.items():
+        if value is not None and value is not False and value is not True and not extends(value):
+            raise MismatchError(
+                f"{what}= was given for the rows of the fit as an array, so it is not known of new rows. {remedy}.",
+                expected=("a column",),
+                got=(what,),
+            )
+
+
+def _refuse_values(name: Name, bias: Any) -> None:
+    found = as_bias(bias)
+    parts = found.factors if isinstance(found, ProductBias) else (found,)
+    if any(isinstance(part, ValuesBias) for part in parts):
+        raise MismatchError(
+            f"The bias of {str(name)!r} was given by its values on the rows of the fit, so that on new rows it is not "
+            "known. Give it as an expression or a function of the rows, or debias all rows together.",
+            expected=("expression", "function"),
+            got=("values",),
+        )
+
+
+def _piece(name: Name, rows: Any, omega: Any) -> Any:
+    """Return new rows of a matrix, in its form, or refuse those that do not fit it."""
+    if isinstance(omega, Windows):
+        piece = as_array(rows, f"The rows of {str(name)!r}").astype(np.float64)
+        wanted, fits = "(m,), the value of each row", piece.ndim == 1
+    else:
+        piece = sparse.csr_array(rows) if sparse.issparse(omega) else as_array(rows, f"The rows of {str(name)!r}")
+        K = omega.shape[1]
+        wanted, fits = f"(m, {K}), a column for each bias of the fit", piece.ndim == 2 and piece.shape[1] == K
+    if not fits or not piece.shape[0]:
+        raise MismatchError(
+            f"The new rows of {str(name)!r} have shape {piece.shape}. Give an array of shape {wanted}.",
+            expected=(wanted,),
+            got=piece.shape,
+        )
+    return piece
+
+
+def _column(name: Name, values: Any, n: int) -> NDArray[Any]:
+    column = as_array(values, f"The bias of {str(name)!r}")
+    if column.shape != (n,):
+        raise MismatchError(
+            f"The bias of {str(name)!r} has shape {column.shape}, but there are {n} rows with the new ones. Give its "
+            "value on each row of the fit, then on each new row.",
+            expected=(n,),
+            got=column.shape,
+        )
+    return column[:, None]
+
+
+def _ends(name: Name, window: Any) -> Sequence[float]:
+    ends = np.ravel(np.asarray(window, np.float64))
+    if ends.shape != (2,):
+        raise MismatchError(
+            f"The window of {str(name)!r} has {len(ends)} ends. Give its lower and its upper end.",
+            expected=(2,),
+            got=(len(ends),),
+        )
+    return ends.tolist()
+
+
+def _labels(names: Any) -> NDArray[Any]:
+    """Return labels as an array that keeps each as it is."""
+    found = list(names)
+    return np.fromiter(found, dtype=object, count=len(found))

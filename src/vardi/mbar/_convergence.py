@@ -1,0 +1,158 @@
+"""Whether a free energy has settled: its estimates from ever more of the frames, forward and backward in time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._estimate.estimates import Estimate
+from vardi._fit.normalisers import log_ratio
+from vardi._fit.sample import DebiasedSample
+from vardi._inputs.pool import Name
+from vardi._types import Floats
+from vardi.errors import MismatchError
+from vardi.errors._refusals import needs_rows
+from vardi.mbar._equilibration import aligned
+from vardi.mbar.multistate import MBAR
+
+FRACTIONS = tuple(k / 10 for k in range(1, 11))
+
+
+@dataclass(frozen=True, eq=False)
+class Convergence:
+    r"""Free energy differences from parts of the frames.
+
+    Attributes
+    ----------
+    states : tuple of two names
+        The difference is :math:`f_l - f_k` of these two, in kT.
+    fractions : ndarray of shape (m,)
+        The part of each state's frames.
+    forward, backward : tuple of Estimate
+        From the first frames of every state on, and from the last ones backward.
+    """
+
+    states: tuple[Name, Name]
+    fractions: Floats
+    forward: tuple[Estimate, ...]
+    backward: tuple[Estimate, ...]
+
+    @property
+    def settled(self) -> float:
+        """The smallest fraction from which on both directions agree with all frames, within their intervals."""
+        last, settled = self.forward[-1].value, 1.0
+        pairs = list(zip(self.fractions.tolist(), self.forward, self.backward, strict=True))
+        for fraction, *both in reversed(pairs):
+            if not all(one.interval[0] <= last <= one.interval[1] for one in both):
+                break
+            settled = fraction
+        return settled
+
+    def __str__(self) -> str:
+        k, l = self.states
+        lines = [
+            (f"{fraction:.0%}", *(cell for one in both for cell in (f"{one.value:.3f}", f"{one.stderr:.3f}")))
+            for fraction, *both in zip(self.fractions.tolist(), self.forward, self.backward, strict=True)
+        ]
+        table = aligned(("frames", "forward", "±", "backward", "±"), lines)
+        return f"f({l}) - f({k}), in kT\n{table}"
+
+
+def convergence(
+    fit: DebiasedSample | MBAR,
+    states: Sequence[Name] | None = None,
+    fractions: Sequence[float] = FRACTIONS,
+    *,
+    level: float = 0.95,
+) -> Convergence:
+    r"""Estimate a difference of free energies from ever more of the frames, forward and backward in time.
+
+    Each part is solved from the solution of all frames on, and checked like any other fit. Where a simulation had not
+    settled at first, the forward estimates drift towards the backward ones (Yang et al. 2004).
+
+    Parameters
+    ----------
+    fit : DebiasedSample or MBAR
+        A fit whose rows are in memory. Frames are in the order of time within each state: in that of ``series=`` where
+        that was given, and else as they stand.
+    states : two names, optional
+        k and l of :math:`f_l - f_k`; the first and the last state that has frames by default.
+    fractions : increasing sequence of float
+        Parts of each state's frames, up to 1.
+    level : float
+        Of the intervals.
+
+    Returns
+    -------
+    Convergence
+        A table, which prints; :class:`vardi.plots.ConvergenceDisplay` draws it.
+
+    Examples
+    --------
+    >>> import vardi
+    >>> design = vardi.datasets.harmonic_oscillators(states=3, rows_per_state=1000, seed=0)
+    >>> fit = vardi.debias_matrix(design.omega, design.source, log=True)
+    >>> print(vardi.mbar.convergence(fit, fractions=[0.25, 0.5, 1]))
+    f(2) - f(0), in kT
+    frames  forward      ±  backward      ±
+    25%       0.339  0.089     0.577  0.093
+    50%       0.332  0.063     0.522  0.065
+    100%      0.426  0.045     0.426  0.045
+    """
+    fit = fit.fit if isinstance(fit, MBAR) else fit
+    if not fit.held.in_memory:
+        raise needs_rows("Convergence in time")
+    parts = _fractions(fractions)
+    k, l = _states(fit, states)
+    place, frames = _in_time(fit)
+    places = fit.place_of(k), fit.place_of(l)
+    near, inputs = fit.held.solved, fit._inputs
+
+    def estimate(rows: NDArray[np.bool_]) -> Estimate:
+        part = fit if rows.all() else inputs.fitted(near=near, rows=rows)
+        return log_ratio(part.held, *places, level)  # without a warning: that early parts are rough is seen
+
+    kept = [np.ceil(np.round(part * frames, 6)) for part in parts]  # of which rounding makes no frame more
+    forward = tuple(estimate(place < most) for most in kept)
+    backward = tuple(estimate(place >= frames - most) for most in kept)
+    return Convergence((k, l), np.array(parts), forward, backward)
+
+
+def _in_time(fit: DebiasedSample) -> tuple[Floats, Floats]:
+    """Return the place in time of each row of the pool among the frames of its state, and how many these are."""
+    pool = fit.held.pool
+    order = np.arange(len(pool)) if pool.dependence is None or pool.dependence.order is None else pool.dependence.order
+    place, sizes = np.zeros(len(pool)), np.bincount(pool.source, minlength=len(pool.names)).astype(np.float64)
+    for k in range(len(pool.names)):
+        rows = np.flatnonzero(pool.source == k)
+        place[rows[np.argsort(order[rows])]] = np.arange(len(rows))
+    return place, sizes[pool.source]
+
+
+def _fractions(fractions: Any) -> list[float]:
+    parts = np.ravel(np.asarray(fractions, np.float64)).tolist()
+    if not parts or sorted(set(parts)) != parts or not 0.0 < parts[0] <= parts[-1] <= 1.0:
+        raise MismatchError(
+            f"The fractions are {parts}, and parts of the frames grow from above 0 to 1. Give increasing numbers, such "
+            "as [0.25, 0.5, 0.75, 1].",
+            expected=("increasing, up to 1",),
+            got=tuple(parts),
+        )
+    return parts
+
+
+def _states(fit: DebiasedSample, states: Sequence[Name] | None) -> tuple[Name, Name]:
+    if states is None:
+        there = [name for name, rows in fit.sizes.items() if rows]
+        states = (there[0], there[-1])
+    if isinstance(states, str) or len(states) != 2 or states[0] == states[1]:
+        raise MismatchError(
+            f"states= is {states!r}, and a difference is one of two states. Give two names, of {fit.names}.",
+            expected=fit.names,
+            got=(states,),
+        )
+    return states[0], states[1]

@@ -1,0 +1,247 @@
+r"""Frames in time: how many of them are worth an independent one, and from which on a simulation has settled.
+
+.. math:: g = 1 + 2 \sum_{t \ge 1} \rho_t
+
+is the statistical inefficiency of a series, summed up to the first pair of autocorrelations that is not positive (Geyer
+1992). A simulation that has settled at frame t leaves N - t frames, worth (N - t) / g(t) independent ones; the best
+start to keep is the one that leaves most of these (Chodera 2016).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._inputs.pool import Name
+from vardi._rows.series import Autocorrelation, rows_a_value
+from vardi._types import Floats, Integers
+from vardi.biases._values import as_array
+from vardi.errors import MismatchError
+
+if TYPE_CHECKING:
+    from vardi._estimate.tangent import Influence
+    from vardi._fit.sample import DebiasedSample
+
+STARTS = 100  # frames, evenly spaced, that are tried as the first to keep
+
+
+def statistical_inefficiency(values: Any) -> float:
+    r"""Return how many successive frames are worth an independent one, for the mean of a series.
+
+    Parameters
+    ----------
+    values : array of shape (N,)
+        What was recorded, one number for each frame in the order of time.
+
+    Returns
+    -------
+    float
+        :math:`g \ge 1`; 1 for a series that is constant, or of independent frames.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.signal import lfilter
+    >>> from vardi.mbar import statistical_inefficiency
+    >>> memory = 0.9  # g is (1 + memory) / (1 - memory) = 19
+    >>> x = lfilter([1], [1, -memory], np.random.default_rng(0).normal(size=100_000))
+    >>> round(statistical_inefficiency(x), 1)
+    20.8
+    """
+    return _inefficiency(_series(values))
+
+
+def inefficiencies(fit: DebiasedSample) -> dict[Name, float]:
+    r"""Return the statistical inefficiency of each state's frames, as the errors of the free energies count it.
+
+    It is that of the influence values: what a frame adds to a free energy, not what was recorded of it. Each free
+    energy, taken from the mean of all, has one of its own for each state; the largest is given, so that
+    :math:`n_k / g_k` frames of state k are effective for all of them.
+
+    Parameters
+    ----------
+    fit : DebiasedSample
+        A fit with ``series=``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.signal import lfilter
+    >>> import vardi
+    >>> noise = np.random.default_rng(0).normal(size=(2, 3000)) * np.sqrt(1 - 0.9**2)
+    >>> runs = lfilter([1], [1, -0.9], noise, axis=1) + [[-0.5], [0.5]]
+    >>> fit = vardi.debias({"left": runs[0], "right": runs[1]}, {"left": "exp(-x/2)", "right": "exp(x/2)"}, series=True)
+    >>> {name: round(g, 1) for name, g in vardi.mbar.inefficiencies(fit).items()}
+    {'left': 19.8, 'right': 19.8}
+    """
+    worth = _differences(fit).spread(joint=False).effective_in_time
+    if not worth[0]:
+        raise MismatchError(
+            "The fit was made without series=, so its errors take frames for independent, and there is no statistical "
+            "inefficiency. Give series=True where frames stand in the order of time.",
+            expected=("series",),
+            got=(None,),
+        )
+    fewest = dict(zip(fit.names, np.min(worth, axis=0).tolist(), strict=True))
+    return {name: rows / fewest[name] for name, rows in fit.sizes.items() if rows}
+
+
+def _differences(fit: DebiasedSample) -> Influence:
+    """Return the influence on each free energy less the mean of all, which no population that is far off disturbs."""
+    held = fit.held
+    sampled = held.rows.sizes > 0
+    centred = (np.eye(len(sampled)) - sampled[:, None] / sampled.sum())[:, sampled]
+    directions = np.zeros((len(held.tangent.measure.coordinates), int(sampled.sum())))
+    directions[held.tangent.measure.coordinates.u] = centred * sampled[:, None]
+    found: Influence = held.tangent.of_coordinates(directions, held.none_on_rows(directions.shape[1]))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Equilibration:
+    """From which frame on each simulation has settled.
+
+    Attributes
+    ----------
+    states : tuple
+        What the simulations are called.
+    frames : ndarray of int
+        How many frames each has.
+    start : ndarray of int
+        The first frame to keep of each.
+    inefficiency : ndarray
+        Statistical inefficiency of the frames from there on.
+    effective : ndarray
+        How many independent frames these are worth.
+    all_effective : ndarray
+        How many all frames are worth: where that is hardly less, nothing says that the simulation had not settled.
+    kept : ndarray of bool
+        For each frame that was given, whether it is from the start of its simulation on.
+    """
+
+    states: tuple[Name, ...]
+    frames: Integers
+    start: Integers
+    inefficiency: Floats
+    effective: Floats
+    all_effective: Floats
+    kept: NDArray[np.bool_]
+
+    def __str__(self) -> str:
+        head = ("state", "frames", "keep from", "inefficiency", "worth", "all worth")
+        numbers = (self.frames, self.start, self.inefficiency, self.effective, self.all_effective)
+        lines = [
+            (str(name), f"{frames:,}", f"{start:,}", f"{g:.1f}", f"{worth:,.0f}", f"{all_worth:,.0f}")
+            for name, frames, start, g, worth, all_worth in zip(self.states, *numbers, strict=True)
+        ]
+        return aligned(head, lines)
+
+
+def equilibration(values: Any, source: Any = None) -> Equilibration:
+    r"""Return the start of each simulation that leaves most effective frames.
+
+    The start t maximises :math:`(N - t) / g(t)`, with g the statistical inefficiency of the frames from t on. A hundred
+    starts are tried, evenly spaced, so that it is told to one per cent of a simulation; how many frames are effective
+    is not known better than that. So a simulation that has settled all along may be given a late start, which leaves
+    about as many effective frames as all of them are: the table has both numbers.
+
+    Parameters
+    ----------
+    values : array of shape (N,)
+        What was recorded, in the order of time within each simulation: the reduced potential of the state that was
+        simulated, dH/dlambda, or the coordinate of an umbrella.
+    source : array of shape (N,), optional
+        The simulation of each frame; one by default.
+
+    Returns
+    -------
+    Equilibration
+        A table by simulation; ``kept`` tells which frames to fit.
+
+    Examples
+    --------
+    A simulation that starts far off:
+
+    >>> import numpy as np
+    >>> import vardi
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=2000) + 8 * np.exp(-np.arange(2000) / 50)
+    >>> found = vardi.mbar.equilibration(x)
+    >>> print(found)
+    state  frames  keep from  inefficiency  worth  all worth
+    0       2,000        140           1.0  1,860         46
+    >>> x[found.kept].mean().round(2) < x.mean().round(2)
+    np.True_
+    """
+    x = _series(values)
+    labels = np.zeros(len(x), np.int64) if source is None else as_array(source, "source")
+    if labels.shape != x.shape:
+        raise MismatchError(
+            f"source has shape {labels.shape}, but there are {len(x)} frames. Give the simulation of each frame.",
+            expected=x.shape,
+            got=labels.shape,
+        )
+    states, codes = np.unique(labels, return_inverse=True)
+    kept = np.zeros(len(x), bool)
+    found = []
+    for k in range(len(states)):
+        own = np.flatnonzero(codes == k)
+        (start, g), g_of_all = _settled(x[own]), _inefficiency(x[own])
+        kept[own[start:]] = True
+        found.append((len(own), start, g, (len(own) - start) / g, len(own) / g_of_all))
+    names, columns = tuple(states.tolist()), [np.array(column) for column in zip(*found, strict=True)]
+    return Equilibration(names, columns[0], columns[1], columns[2], columns[3], columns[4], kept)
+
+
+def aligned(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """Return a table of text: the first column flush left, the others flush right."""
+    widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
+
+    def line(cells: Sequence[str]) -> str:
+        first, *rest = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+        return "  ".join([first.lstrip().ljust(widths[0]), *rest]).rstrip()
+
+    return "\n".join(map(line, [head, *lines]))
+
+
+def _settled(x: Floats) -> tuple[int, float]:
+    """Return the start that leaves most effective frames, and the inefficiency from there on."""
+    starts = range(0, len(x), max(math.ceil(len(x) / STARTS), 1))
+    tried = [(start, _inefficiency(x[start:])) for start in starts]
+    return max(tried, key=lambda pair: (len(x) - pair[0]) / pair[1])
+
+
+def _inefficiency(x: Floats) -> float:
+    """Return g; of a long series by the means of a few successive frames each."""
+    deviations = x - x.mean()
+    squares = float(deviations @ deviations)
+    if not squares > (8.0 * np.finfo(float).eps) ** 2 * float(x @ x):  # constant, but for rounding
+        return 1.0
+    length = rows_a_value(len(x))
+    sums = np.add.reduceat(deviations, np.arange(0, len(x), length))
+    g = len(sums) / float(Autocorrelation(sums[:, None]).effective[0])
+    return max(g * float(sums @ sums) / squares, 1.0)
+
+
+def _series(values: Any) -> Floats:
+    array = as_array(values, "The series")
+    if array.ndim != 1 or not len(array) or array.dtype.kind not in "fiub" or not np.isfinite(array).all():
+        fact = (
+            f"has shape {array.shape}"
+            if array.ndim != 1 or not len(array)
+            else f"holds {array.dtype}"
+            if array.dtype.kind not in "fiub"
+            else f"has no number at frame {int(np.flatnonzero(~np.isfinite(array))[0])}"
+        )
+        raise MismatchError(
+            f"The series {fact}, and a time series has one number for each frame. Give an array of shape (N,) without "
+            "missing values, in the order of time.",
+            expected=("(N,)",),
+            got=(array.shape,),
+        )
+    return array.astype(np.float64)

@@ -1,0 +1,59 @@
+r"""Energies in kT, kJ/mol and kcal/mol.
+
+Reduced potentials are in units of kT. With the gas constant R = 8.31446261815324 J / (mol K), exact in the SI since
+2019, one kT at temperature T is RT per mole; a (thermochemical) calorie is 4.184 J.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, TypeAlias, get_args
+
+from vardi.errors import MismatchError, suggest
+
+Unit: TypeAlias = Literal["kT", "kJ/mol", "kcal/mol"]
+
+GAS_CONSTANT = 8.31446261815324e-3  # kJ / (mol K)
+CALORIE = 4.184  # J
+
+
+def kT(unit: Unit, temperature: float) -> float:  # noqa: N802 the name that physicists have for it
+    """Return one kT in another unit: what energies in kT are to be multiplied by.
+
+    Parameters
+    ----------
+    unit : {"kT", "kJ/mol", "kcal/mol"}
+        The unit.
+    temperature : float
+        In kelvin.
+
+    Examples
+    --------
+    >>> import vardi
+    >>> round(vardi.mbar.kT("kJ/mol", 300), 4), round(vardi.mbar.kT("kcal/mol", 300), 4)
+    (2.4943, 0.5962)
+    >>> print(vardi.Estimate(4.2, 0.1) * vardi.mbar.kT("kcal/mol", 298.15))
+    2.488 ± 0.059 (95%: 2.372 to 2.605)
+    """
+    _require_temperature(temperature)
+    return factor(unit) * (1.0 if unit == "kT" else GAS_CONSTANT * temperature)
+
+
+def factor(unit: Any) -> float:
+    """Return how many of a unit of energy there are in a kJ/mol (or in a kT), or refuse what is no unit."""
+    if unit not in get_args(Unit):
+        raise MismatchError(
+            f"There is no unit {unit!r} here.{suggest(unit, get_args(Unit))} Give one of {', '.join(get_args(Unit))}.",
+            expected=get_args(Unit),
+            got=(unit,),
+        )
+    return 1.0 / CALORIE if unit == "kcal/mol" else 1.0
+
+
+def _require_temperature(temperature: Any) -> None:
+    if not isinstance(temperature, int | float) or not 0.0 < temperature < math.inf:
+        raise MismatchError(
+            f"The temperature is {temperature!r}, and kT is the energy of a positive one. Give it in kelvin.",
+            expected=("above 0",),
+            got=(temperature,),
+        )

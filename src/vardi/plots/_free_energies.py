@@ -1,0 +1,114 @@
+"""Free energies from state to state, and from ever more of the frames."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from vardi._estimate.estimates import Estimate
+from vardi._inputs.pool import Name
+from vardi._types import Floats
+from vardi.plots._axes import AFTER, BEFORE, LINK, axes_of
+
+if TYPE_CHECKING:
+    from vardi._fit.sample import DebiasedSample
+    from vardi.mbar import Convergence
+
+TICKS = 30  # names along an axis
+
+
+@dataclass
+class StatesDisplay:
+    r"""What each step from a state to the next adds to the free energy, with 95% intervals.
+
+    Parameters
+    ----------
+    names : tuple
+        The states that have rows, in their order.
+    steps : tuple of Estimate
+        :math:`f_{k+1} - f_k`, in units of ``unit``.
+    unit : str
+        Of energy.
+    """
+
+    names: tuple[Name, ...]
+    steps: tuple[Estimate, ...]
+    unit: str = "kT"
+
+    @classmethod
+    def from_fit(cls, fit: DebiasedSample, *, kT: float = 1.0, unit: str = "kT", ax: Any = None) -> Self:
+        """Compute the steps of a fit and draw them.
+
+        Parameters
+        ----------
+        fit : DebiasedSample
+            Of rows in states whose order means something, as along a coupling parameter.
+        kT : float
+            One kT in the unit, as :func:`vardi.mbar.kT` gives it.
+        unit : str
+            The unit, for the axis.
+        ax : axes, optional
+            To draw on.
+        """
+        names = tuple(name for name, rows in fit.sizes.items() if rows)
+        return cls(names, tuple(fit.log_ratio(k, l) * kT for k, l in pairwise(names)), unit).plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> Self:
+        """Draw on the given axes, or on new ones."""
+        self.ax_, self.figure_ = axes_of(ax)
+        places = np.arange(len(self.steps))
+        values = np.array([step.value for step in self.steps])
+        self.ax_.bar(places, values, color=AFTER, alpha=0.35, width=0.8)
+        self.ax_.errorbar(places, values, yerr=_beyond(self.steps), fmt="none", ecolor=AFTER, capsize=3)
+        self.ax_.axhline(0.0, color="black", lw=1)
+        shown = range(0, len(places), -(-len(places) // TICKS))
+        labels = [f"{self.names[k]} → {self.names[k + 1]}" for k in shown]
+        crowded = len(labels) > 6 or max(map(len, labels), default=0) > 12
+        self.ax_.set_xticks(shown, labels, rotation=90 if crowded else 0, fontsize=8 if crowded else None)
+        total = float(values.sum())
+        self.ax_.set(ylabel=f"free energy of a step ({self.unit})")
+        self.ax_.set_title(f"From {self.names[0]} to {self.names[-1]}: {total:.3g} {self.unit} in all")
+        return self
+
+
+@dataclass
+class ConvergenceDisplay:
+    """A free energy difference from ever more of the frames, forward and backward in time.
+
+    Parameters
+    ----------
+    convergence : Convergence
+        What :func:`vardi.mbar.convergence` found.
+    """
+
+    convergence: Convergence
+
+    def plot(self, *, kT: float = 1.0, unit: str = "kT", ax: Any = None) -> Self:
+        """Draw on the given axes, or on new ones; energies times kT, which is in the unit."""
+        self.ax_, self.figure_ = axes_of(ax)
+        found = self.convergence
+        last = found.forward[-1] * kT
+        self.ax_.axhspan(*last.interval, color=LINK, alpha=0.25, lw=0, label="all frames, 95%")
+        for label, colour, marker, given in (
+            ("forward", AFTER, "o", found.forward),
+            ("backward", BEFORE, "s", found.backward),
+        ):
+            estimates = tuple(one * kT for one in given)
+            values = [one.value for one in estimates]
+            style = {"color": colour, "marker": marker, "capsize": 3, "label": f"{label}, 95%"}
+            self.ax_.errorbar(found.fractions, values, yerr=_beyond(estimates), **style)
+        k, l = found.states
+        self.ax_.set(xlabel="part of the frames of each state", ylabel=f"f({l}) - f({k}) ({unit})")
+        self.ax_.set_title("Forward and backward in time")
+        self.ax_.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        self.ax_.legend()
+        return self
+
+
+def _beyond(estimates: tuple[Estimate, ...]) -> Floats:
+    """Return how far intervals reach below and above their values, of shape (2, m); 0 where there is none."""
+    ends = np.array([(one.value - one.interval[0], one.interval[1] - one.value) for one in estimates]).reshape(-1, 2)
+    return np.nan_to_num(ends.T)
