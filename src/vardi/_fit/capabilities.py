@@ -48,7 +48,7 @@ QUESTIONS = {
     "arithmetic": "differences, products and ratios of estimates, of one call or of several",
     "normalisers": "omegas, normalisers, log_normalisers, log_omega_covariance, w",
     "distribution": "cdf, quantile, band",
-    "parameters": "parameters, estimated_biases",
+    "parameters": "parameters, estimated_biases, learned",
     "known": "known",
     "tests of parameters": "test_no_bias, test_parameters",
     "score test": "check_biases; of truncated rows the test of quasi-independence",

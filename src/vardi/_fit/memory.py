@@ -44,6 +44,7 @@ from vardi._solve.newton import newton
 from vardi._solve.parameters import held_of
 from vardi._types import Floats, Integers
 from vardi.biases import Bias
+from vardi.biases._learned import learned_columns
 from vardi.errors import ImpossibleRowError, MismatchError, MissingValuesError, TooLargeError, number_of_rows
 from vardi.errors._refusals import not_covered
 
@@ -98,15 +99,21 @@ class InMemory(ColumnsInMemory):
         """Sample and count of each row, and how rows depend on one another."""
         return self.source, self.counts, self.dependence
 
+    @property
+    def is_learned(self) -> bool:
+        """Whether a bias was learned from these rows."""
+        return bool(learned_columns(self.pool.biases))
+
     @cached_property
     def tangent(self) -> Tangent:
         """The solution as a map from functions on rows to estimates."""
         hessian = Hessian(self.rows, self.solution.u, self.groups)
         if self.joint is None:
             measure = WeightedRows(self.rows, self.solution.u, self.row_weights, *self.by_row)
-            return Tangent(measure, hessian, hessian)
+            return Tangent(measure, hessian, hessian, approximate=self.is_learned)
         measure = WeightedRows(self.joint, self.point, self.row_weights, *self.by_row)
-        return Tangent(measure, JacobianAt(self.joint, self.point, held_of(self.joint)), hessian)
+        jacobian = JacobianAt(self.joint, self.point, held_of(self.joint))
+        return Tangent(measure, jacobian, hessian, approximate=self.is_learned)
 
     def among(self, states: tuple[int, ...]) -> InMemory:
         """Return the same solution with the rows of some samples alone: weights are 0 on all others."""
@@ -121,7 +128,7 @@ class InMemory(ColumnsInMemory):
             held.__dict__.pop(name, None)  # what they were for all samples
         held.whole, held.states, held.row_weights = whole, states, measure.row_weights
         held.log_omegas = whole.log_omegas
-        held.tangent = Tangent(measure, whole.tangent.jacobian, whole.tangent.hessian)
+        held.tangent = Tangent(measure, whole.tangent.jacobian, whole.tangent.hessian, approximate=self.is_learned)
         return held
 
     def _not_covered(self, rows: Integers, states: tuple[int, ...]) -> ImpossibleRowError:
@@ -137,7 +144,7 @@ class InMemory(ColumnsInMemory):
         v, at = joint.rescaled(v, scale), joint.coordinates
         hessian = Hessian(joint.rows_at(v[at.theta]), v[at.u] - joint.shift(v[at.theta]), self.groups)
         measure = WeightedRows(joint, v, weights, *self.by_row)
-        return Tangent(measure, JacobianAt(joint, v, held_of(joint)), hessian)
+        return Tangent(measure, JacobianAt(joint, v, held_of(joint)), hessian, approximate=self.is_learned)
 
     @cached_property
     def weights(self) -> Floats:
@@ -261,7 +268,8 @@ class InMemory(ColumnsInMemory):
         """The solution for functions of the biases alone, by one pass over rows that are too many for them all."""
         tangent = self.tangent
         assert isinstance(self.rows, Dense)
-        return Tangent(TiltedRows(self.rows, tangent.measure, self.log_omegas), tangent.jacobian, tangent.hessian)
+        rows = TiltedRows(self.rows, tangent.measure, self.log_omegas)
+        return Tangent(rows, tangent.jacobian, tangent.hessian, approximate=self.is_learned)
 
     def tilts(self) -> Floats:
         """Return r_i omega_k(z_i) / Omega_k, the weight of row i under state k, for all rows and states."""

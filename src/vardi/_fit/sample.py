@@ -38,6 +38,7 @@ from vardi._rows.multipliers import ReplicateKind
 from vardi._solve.identify import Verdict
 from vardi._types import Floats
 from vardi.biases import Bias
+from vardi.biases._learned import LearnedCheck, checks_of
 from vardi.biases._window import columns_to_test
 from vardi.errors import MismatchError, number_of_rows
 from vardi.errors._texts import listed
@@ -73,6 +74,11 @@ class DebiasedSample(Averages):
     def estimated_biases(self) -> dict[Name, Bias]:
         """The biases that have parameters, with these fixed at their estimates."""
         return parameters.fixed_biases(self.held)
+
+    @property
+    def learned(self) -> dict[Name, LearnedCheck]:
+        """How each bias was learned that was, with a table of calibration; empty where none was."""
+        return checks_of(self.names, self.held.pool.biases)
 
     def normalisers(self, level: float = 0.95) -> dict[Name, Estimate]:
         r"""Return each :math:`\Omega_k` with its error; intervals are made on the log scale."""
