@@ -9,6 +9,7 @@ import pytest
 from scipy.special import expit
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -71,17 +72,16 @@ def test_the_reference_is_debiased_first():
 
 def test_each_row_by_models_that_have_not_seen_it():
     """Folds, balanced weights and odds, by hand."""
-    from sklearn.model_selection import StratifiedKFold
-
     given = samples(60)
     fit = vardi.debias(given, {"survey": 1, "panel": vardi.learned("age", LogisticRegression(), 3, 7)})
     pool = pd.concat(given.values(), ignore_index=True)
-    label = np.repeat([0, 1], 60)
+    age, label, fold = pool[["age"]].to_numpy(), np.repeat([0, 1], 60), fit.held.pool.biases[1].fold
+    assert [np.bincount(fold[label == side]).tolist() for side in (0, 1)] == [[20, 20, 20]] * 2
     expected = np.empty(120)
-    for seen, left in StratifiedKFold(3, shuffle=True, random_state=7).split(label, label):
-        model = LogisticRegression().fit(pool[["age"]].to_numpy()[seen], label[seen])
-        p = np.clip(model.predict_proba(pool[["age"]].to_numpy()[left])[:, 1], 0.02, 0.98)
-        expected[left] = p / (1 - p)
+    for k in range(3):
+        model = LogisticRegression().fit(age[fold != k], label[fold != k])
+        p = np.clip(model.predict_proba(age[fold == k])[:, 1], 0.02, 0.98)
+        expected[fold == k] = p / (1 - p)
     np.testing.assert_allclose(values_of(fit), expected, rtol=1e-6)
 
 
@@ -147,29 +147,59 @@ def test_the_default_reports_how_it_is_calibrated():
     assert halves == pytest.approx((0.5, 0.5), abs=0.03)
     lines = str(check).splitlines()
     assert lines[0] == "learned from age, region by HistGradientBoostingClassifier, calibrated"
-    assert len(lines) == 3 + len(check.in_bins)
+    assert len(lines) == 5 + len(check.in_bins) + len(check.balance)
+    assert list(check.balance) == ["age", "region N", "region S"]
     assert "The bias of 'panel' was learned from age, region" in " ".join(fit.summary().split())
     assert "each is approximate" in " ".join(fit.summary().split())
 
 
 def test_a_wrong_classifier_is_found_out():
-    """One that learns nothing leaves the panel as it came, which the test of the biases and the table tell."""
+    """One that learns nothing leaves the panel as it came, which the tables tell; one that is right, does not."""
     given = samples(1000)
-    blind = vardi.debias(given, {"survey": 1, "panel": vardi.learned("age", DummyClassifier())})
-    assert blind.check_biases().pvalue < 1e-6
-    seeing = vardi.debias(given, BIASES)
-    assert seeing.check_biases().pvalue > 0.01
+    blind = vardi.debias(given, {"survey": 1, "panel": vardi.learned("age", DummyClassifier())}).learned["panel"]
+    before, after = blind.balance["age"]
+    assert before == after > 0.5
+    assert blind.area == pytest.approx(0.5)
+    half = vardi.debias(given, {"survey": 1, "panel": vardi.learned("region", LINEAR)}).learned["panel"]
+    assert "age" not in half.balance  # of what it has not seen it says nothing
+    seeing = vardi.debias(given, BIASES).learned["panel"]
+    assert max(abs(after) for _, after in seeing.balance.values()) < 0.08  # two standard errors of a difference
+    assert seeing.off <= 2
+    steep = vardi.debias(given, {"survey": 1, "panel": vardi.learned("age", GaussianNB(var_smoothing=0.2))})
+    assert steep.learned["panel"].off < 10
 
 
-def test_errors_say_that_they_are_approximate():
+def test_no_p_value_takes_a_learned_bias_for_declared():
+    """The score test compares the known samples; of learned ones it says where to look."""
+    given = samples(200)
+    alone = vardi.debias(given, BIASES).check_biases()
+    assert np.isnan(alone.pvalue)
+    assert alone.by_sample == {}
+    said = " ".join(str(alone).split())
+    assert "'survey' has no other known sample beside it. The bias of 'panel' was learned from these rows" in said
+    rng = np.random.default_rng(11)
+    given["young"] = drawn(rng, 200, lambda units: np.exp(-0.03 * (units.age - 20)))
+    both = {"survey": 1, "young": TILT}
+    fit, known = vardi.debias(given, {**BIASES, "young": TILT}), vardi.debias({k: given[k] for k in both}, both)
+    check = fit.check_biases(["age"])
+    assert check.pvalue == pytest.approx(known.check_biases(["age"]).pvalue)
+    assert list(check.by_sample) == ["survey", "young"]
+    assert "The bias of 'panel' was learned from these rows and has no p-value" in " ".join(str(check).split())
+    assert "has no p-value" in " ".join(fit.summary().split())
+    wrong = vardi.debias(given, {**BIASES, "young": "exp(0.03 * age)"})
+    assert wrong.check_biases(["age"]).pvalue < 1e-6
+
+
+def test_errors_of_plug_ins_say_that_they_are_approximate():
     fit = vardi.debias(samples(100), BIASES)
-    mean, cdf = fit.expectation("y"), fit.cdf("y")
-    said = [mean, cdf(5.0), cdf.quantile(0.5), 2 * mean + 1, mean - cdf(5.0), fit.total("y", size=10)]
-    said += [fit.expectation("y", by="region")["N"], fit.proportions("region")["N"]]
+    mean, cdf = fit.expectation("y", assisted_by=None), fit.cdf("y")
+    said = [mean, cdf(5.0), cdf.quantile(0.5), 2 * mean + 1, mean - cdf(5.0)]
+    said += [fit.total("y", size=10, assisted_by=None), fit.expectations(["y", "age"])[0]]
+    said += [fit.expectation("y", by="region", assisted_by=None)["N"], fit.proportions("region")["N"]]
     for estimate in said:
         assert estimate.is_approximate
         assert str(estimate).endswith("; its error is approximate)")
-    assert str(fit.expectation("y", by="region")).endswith("\nerrors are approximate")
+    assert str(fit.expectation("y", by="region", assisted_by=None)).endswith("\nerrors are approximate")
     plain = vardi.debias(samples(100), {"survey": 1, "panel": 1})
     assert plain.learned == {}
     for estimate in (plain.expectation("y"), plain.cdf("y").quantile(0.5), plain.expectation("y", by="region")["N"]):
@@ -228,7 +258,7 @@ def test_clusters_stay_whole():
     few = np.concatenate([np.arange(200) // 4, 100 + np.arange(200) // 70])
     with (
         pytest.warns(vardi.VardiWarning, match="3 clusters"),
-        pytest.raises(vardi.InvalidBiasError, match="'panel' has 3 clusters, too few for 5 folds"),
+        pytest.raises(vardi.InvalidBiasError, match="'panel' has too few for that: 200 rows in 3 folds"),
     ):
         vardi.debias(given, BIASES, clusters=few)
 
@@ -306,7 +336,7 @@ def test_what_cannot_learn():
         (
             lambda: vardi.debias({"survey": given["survey"], "panel": given["panel"][:8]}, BIASES),
             vardi.InvalidBiasError,
-            "'panel' has 8 rows, too few for 5 folds",
+            "5 folds of rows or whole clusters, and 'panel' has too few for that: 8 rows in 5 folds. Give fewer",
         ),
         (
             lambda: vardi.debias(given, BIASES, known={"panel": 0.5}),

@@ -221,7 +221,7 @@ class Found:
     @property
     def differs(self) -> bool:
         """Whether a model changed some error by much."""
-        if self.unassisted is None:
+        if self.unassisted is None or self.unassisted.approximate:
             return False
         without = self.unassisted.stderr
         return bool((np.abs(self.stderr - without) > MUCH * without).any())
@@ -293,7 +293,7 @@ def assisted_in_domains(predicted: Found, missed: Found, places: Integers, plain
     """
 
     def influence(chosen: Integers) -> Influence:
-        return predicted.influence(places[chosen]) + missed.influence(chosen)
+        return replace(predicted.influence(places[chosen]) + missed.influence(chosen), approximate=False)
 
     stderr, laws = np.zeros(len(places)), list[Law]()
     for start in range(0, len(places), AT_ONCE):

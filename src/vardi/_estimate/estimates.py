@@ -151,7 +151,11 @@ class Estimate:
         """Say which samples it is made from, where not all, and what the model changed, where that is much."""
         said = f"; from {show(self.among)}" if self.among else ""
         said += APPROXIMATE if self.is_approximate else ""
-        if self.plain is None or abs(self.stderr - self.plain.stderr) <= MUCH * self.plain.stderr:
+        if (
+            self.plain is None
+            or self.plain.is_approximate
+            or abs(self.stderr - self.plain.stderr) <= MUCH * self.plain.stderr
+        ):
             return said
         value, stderr = with_digits_of(self.plain.stderr, self.plain.value, self.plain.stderr)
         return f"{said}; {value} ± {stderr} without the model"

@@ -107,7 +107,8 @@ def _learned(biases: Mapping[Name, Bias]) -> Iterator[str]:
         yield (
             f"The bias of {str(name)!r} was learned from {listed(check.columns)} by {check.classifier} (area under the "
             f"curve {check.area:.2f}; {check.clipped} of {check.rows:,} rows clipped): fit.learned[{name!r}] has its "
-            "calibration. Errors leave out that of the classifier, so that each is approximate."
+            "calibration. The means above are by these weights alone, and errors leave out that of the classifier, so "
+            "that each is approximate: fit.expectation(...) is doubly robust."
         )
 
 

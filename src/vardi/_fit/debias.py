@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from vardi._fit.learned import with_learned
+from vardi._fit.learned import opened_with_learned
 from vardi._fit.opened import EngineFrames, MemoryRows
 from vardi._fit.pipeline import OnUnidentified, Opened, fit, judged, verdict_of
 from vardi._fit.sample import DebiasedSample
@@ -258,8 +258,9 @@ def _opened(
         return EngineFrames.of(open_frames(samples, biases, source=source, counts=counts), known, depends)
     pool = as_pool(samples, biases, source=source, counts=counts)
     pool = replace(pool, dependence=as_dependence(pool, *depends)) if depends else pool
-    pool = with_learned(pool, known, tol, max_iterations)
-    return MemoryRows.of(pool, known) if window_of(pool) is None else TruncatedRows.of(pool, known)
+    if window_of(pool) is not None:
+        return TruncatedRows.of(pool, known)
+    return opened_with_learned(pool, known, tol, max_iterations)
 
 
 def _refuse_shares(shares: Any) -> None:

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from vardi._fit.memory import InMemory
 from vardi._fit.opened import MemoryRows
 from vardi._fit.pipeline import fit
+from vardi._inputs.folds import dealt_out
 from vardi._inputs.frames import NumpyFrame
 from vardi._inputs.pool import Pool
-from vardi._types import Floats
+from vardi._types import Floats, Integers
 from vardi.biases import Bias, LearnedBias, ParametricBias, ProductBias, everywhere
 from vardi.biases._fitted import parts_of, with_parts
 from vardi.errors import InvalidBiasError, InvalidKnownError, MismatchError, NotIdentifiableError, VardiWarning
@@ -21,17 +23,17 @@ from vardi.errors import _refusals as refusals
 from vardi.errors._texts import show
 
 
-def with_learned(pool: Pool, known: Any, tol: float, max_iterations: int) -> Pool:
-    """Return the pool with the biases that are to be learned told from the rows of the others, debiased."""
+def opened_with_learned(pool: Pool, known: Any, tol: float, max_iterations: int) -> MemoryRows:
+    """Return the rows of a pool with the biases that are to be learned told from the rows of the others, debiased."""
     unknown = [k for k, bias in enumerate(pool.biases) if _is_learned(bias)]
     if not unknown:
-        return pool
+        return MemoryRows.of(pool, known)
     _require_known(pool, unknown, known)
-    chances = _debiased(pool, unknown, known, tol, max_iterations)
+    reference = _debiased(pool, unknown, known, tol, max_iterations)
     biases = list(pool.biases)
     for k in unknown:
-        biases[k] = _learned(pool, k, chances)
-    return replace(pool, biases=tuple(biases))
+        biases[k] = _learned(pool, k, reference.probabilities)
+    return replace(MemoryRows.of(replace(pool, biases=tuple(biases)), known), reference=reference)
 
 
 def _is_learned(bias: Bias) -> bool:
@@ -66,15 +68,15 @@ def _require_known(pool: Pool, unknown: list[int], known: Any) -> None:
         )
 
 
-def _debiased(pool: Pool, unknown: list[int], known: Any, tol: float, max_iterations: int) -> Floats:
-    """Return the weights of the known samples, debiased among themselves; 0 for other rows."""
+def _debiased(pool: Pool, unknown: list[int], known: Any, tol: float, max_iterations: int) -> InMemory:
+    """Return the known samples, debiased among themselves."""
     biases = tuple(everywhere() if k in unknown else bias for k, bias in enumerate(pool.biases))
     rows = MemoryRows.of(replace(pool, biases=biases), known)
     names = {name for k, name in enumerate(pool.names) if k not in unknown}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", VardiWarning)  # the fit of all samples says it
         try:
-            return fit(rows.of_samples(names), "raise", tol, max_iterations).held.probabilities
+            held: InMemory = fit(rows.of_samples(names), "raise", tol, max_iterations).held
         except NotIdentifiableError as error:
             raise NotIdentifiableError(
                 "Biases are learned by comparison with the samples whose biases are known, which cannot be debiased "
@@ -82,6 +84,7 @@ def _debiased(pool: Pool, unknown: list[int], known: Any, tol: float, max_iterat
                 groups=error.groups,
                 verdict=error.verdict,
             ) from None
+    return held
 
 
 def _learned(pool: Pool, k: int, chances: Floats) -> Bias:
@@ -93,7 +96,10 @@ def _learned(pool: Pool, k: int, chances: Floats) -> Bias:
         factor = np.asarray(pool.evaluate([ProductBias(others)], [name])[0], np.float64)
         weights = np.where(own, weights, weights * factor)
     reference = [str(pool.names[j]) for j in np.unique(pool.source[chances > 0]).tolist()]
-    clusters = None if pool.dependence is None else pool.dependence.clusters
+
+    def folds(part: LearnedBias) -> Integers:
+        rng = np.random.default_rng(part.random_state)
+        return dealt_out(pool.source, pool.dependence, pool.source, part.folds, rng)
 
     def read(column: str) -> Any:
         return np.concatenate([frame.column(column) for frame in pool.frames])
@@ -103,7 +109,7 @@ def _learned(pool: Pool, k: int, chances: Floats) -> Bias:
             return part
         names = part.names or _columns_of_arrays(pool, str(name))
         pool.require_columns([replace(part, names=names)], [name])
-        return part.fitted(read, names, own, weights, pool.source, clusters, str(name), reference)
+        return part.fitted(read, names, own, weights, folds(part), str(name), reference)
 
     return with_parts(bias, fitted)
 

@@ -24,6 +24,7 @@ from vardi._fit.held import ONLY_KNOWN
 from vardi._fit.new_rows import weigh
 from vardi._fit.parts import MemoryParts
 from vardi._fit.prepare import Prepared
+from vardi._fit.reference import check_reference
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By, Grouping, bases, grouping, in_domains
 from vardi._inputs.frames import concat
@@ -44,7 +45,6 @@ from vardi._solve.newton import newton
 from vardi._solve.parameters import held_of
 from vardi._types import Floats, Integers
 from vardi.biases import Bias
-from vardi.biases._learned import learned_columns
 from vardi.errors import ImpossibleRowError, MismatchError, MissingValuesError, TooLargeError, number_of_rows
 from vardi.errors._refusals import not_covered
 
@@ -98,11 +98,6 @@ class InMemory(ColumnsInMemory):
     def by_row(self) -> tuple[Integers, Floats | None, Dependence | None]:
         """Sample and count of each row, and how rows depend on one another."""
         return self.source, self.counts, self.dependence
-
-    @property
-    def is_learned(self) -> bool:
-        """Whether a bias was learned from these rows."""
-        return bool(learned_columns(self.pool.biases))
 
     @cached_property
     def tangent(self) -> Tangent:
@@ -201,7 +196,12 @@ class InMemory(ColumnsInMemory):
 
     def check_biases(self, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
         """Test the declared biases by what overlap alone says: known values have no part in it."""
-        values = {name: self.values(value) for name, value in asked.items()}
+        if self.reference is not None:
+            return check_reference(self, asked, **options)
+        return self.check_values({name: self.values(value) for name, value in asked.items()}, **options)
+
+    def check_values(self, values: Mapping[str, Floats], **options: Any) -> BiasCheck:
+        """Test the declared biases, given numbers of the rows that the fit rests on."""
         if self.depends and options.get("method", "score") != "score":
             raise refusal("ks tests", "rows in memory", depends="clusters")
         if self.joint is None or not self.joint.families:

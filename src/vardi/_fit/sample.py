@@ -57,8 +57,11 @@ class DebiasedSample(Averages):
 
     @cached_property
     def known(self) -> KnownCheck | None:
-        """What is known of the population beside what the samples say of it; None where nothing was given."""
-        return check_known(self.held)
+        """What is known of the population beside what the samples say of it; None where nothing was given.
+
+        Beside learned biases these are the samples whose biases are known: a test takes no account of learning.
+        """
+        return check_known(self.held.reference or self.held)
 
     @property
     def shares(self) -> NoReturn:

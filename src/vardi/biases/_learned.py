@@ -31,7 +31,7 @@ from vardi.biases._fitted import (
 )
 from vardi.biases._kinds import Bias
 from vardi.errors import InvalidBiasError, NotIdentifiableError, WeakOverlapWarning, WeightBlindError
-from vardi.errors._texts import listed
+from vardi.errors._texts import cut, listed, more, width_of
 from vardi.errors._warn import warn
 
 CLIP = (0.02, 0.98)  # probabilities beyond which odds rest on next to no row of one side
@@ -39,6 +39,7 @@ MANY_CLIPPED = 0.05  # share of a sample's rows from which clipping is warned of
 SEPARATED = 0.999  # area under the curve from which the two sides have next to no row in common
 MANY_COLUMNS = 30  # from which rows are taken for embeddings, which a linear classifier reads
 BINS = 10  # of the calibration table
+SHOWN = 8  # columns of the table of balance, those that are furthest off
 ONE_THREAD = 20_000  # rows up to which the threads of gradient boosting cost more than they gain
 LINEAR_C = 0.1  # inverse strength of the ridge penalty on standardised embeddings
 TREES, LEAVES = 30, 4  # few: a bias is smooth, and samples have hundreds to thousands of rows
@@ -83,8 +84,7 @@ class LearnedBias(FittedBias):
         names: Sequence[str],
         own: NDArray[np.bool_],
         weights: Floats,
-        strata: Integers,
-        clusters: Integers | None,
+        folds: Integers,
         sample: str,
         reference: Sequence[str],
     ) -> LearnedValues:
@@ -100,51 +100,39 @@ class LearnedBias(FittedBias):
             Which rows are those of the sample.
         weights : ndarray
             The counts of these; of the reference rows their debiased weights; 0 for others.
-        strata, clusters : ndarray of int
-            The sample of each row, and its cluster where there are some, which no two folds share.
+        folds : ndarray of int
+            The fold of each row.
         sample, reference : str, sequence of str
             The names of the sample and of those that are known, for messages.
         """
         used = weights > 0
-        encoding = Encoding.of(names, read, used, "The bias is learned from")
-        X, folds = encoding(read), np.full(len(own), -1)
-        folds[used] = self._folds(own[used], strata[used], None if clusters is None else clusters[used], sample)
+        trees = self.classifier is None and len(names) <= MANY_COLUMNS
+        encoding = Encoding.of(names, read, used, "The bias is learned from", for_trees=trees)
+        X = encoding(read)
+        self._require_rows(own[used], folds[used], sample)
         models, p = cross_fitted(
             lambda rows: self._model(X[rows], own[rows], weights[rows], len(names)),
             lambda models, X: _probabilities(models, X, sample),
             X,
-            folds,
+            np.where(used, folds, -1),
         )
-        check = _checked(names, models[0], p[used], own[used], weights[used])
+        check = _checked(encoding, X[used], models[0], p[used], own[used], weights[used])
         if check.area > SEPARATED:
             raise _separated(sample, reference, names)
         if check.clipped > MANY_CLIPPED * check.rows:
             warn(WeakOverlapWarning(f"The bias of {sample!r}, {self}: {check.said_of_clipping}"))
-        return LearnedValues(_odds(p), self, encoding, models, sample, check)
+        return LearnedValues(_odds(p), self, encoding, models, sample, check, folds)
 
-    def _folds(
-        self, own: NDArray[np.bool_], strata: Integers, clusters: Integers | None, sample: str
-    ) -> NDArray[np.int64]:
-        """Return folds in which each sample has its share, and every cluster is whole."""
-        from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
-
-        units = np.arange(len(own)) if clusters is None else clusters
-        for side, rows in ((repr(sample), own), ("The known samples", ~own)):
-            found = len(np.unique(units[rows]))
-            if found < (LEAST_ROWS if clusters is None else 1) * self.folds:
-                what = "rows" if clusters is None else "clusters"
-                verb = "has" if side == repr(sample) else "have"
+    def _require_rows(self, own: NDArray[np.bool_], folds: Integers, sample: str) -> None:
+        """Refuse a side that is in one fold only, or has next to no row in each."""
+        for side, rows in ((repr(sample), own), ("the known samples together", ~own)):
+            found = int(rows.sum())
+            if found < LEAST_ROWS * self.folds or len(np.unique(folds[rows])) < self.folds:
                 raise InvalidBiasError(
-                    f"{side} {verb} {found} {what}, too few for {self.folds} folds of a classifier. Give fewer folds.",
+                    f"The bias of {sample!r} is learned in {self.folds} folds of rows or whole clusters, and {side} "
+                    f"has too few for that: {found} rows in {len(np.unique(folds[rows]))} folds. Give fewer folds.",
                     sample=sample,
                 )
-        labels = strata if np.bincount(strata)[np.unique(strata)].min() >= self.folds else own.astype(np.int64)
-        kind = StratifiedKFold if clusters is None else StratifiedGroupKFold
-        splits = kind(self.folds, shuffle=True, random_state=self.random_state).split(labels, labels, clusters)
-        folds = np.empty(len(own), np.int64)
-        for fold, (_, rows) in enumerate(splits):
-            folds[rows] = fold
-        return folds
 
     def _model(self, X: Floats, own: NDArray[np.bool_], weights: Floats, columns: int) -> Any:
         """Return a classifier of rows, in which both sides weigh the same: folds differ in nothing but their rows."""
@@ -180,9 +168,10 @@ class LearnedBias(FittedBias):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LearnedValues(FittedValues):
-    """A learned bias with its values on the pool, and how well its classifier is calibrated."""
+    """A learned bias with its values on the pool, the folds these are from, and how well its classifier does."""
 
     check: LearnedCheck
+    fold: Integers
 
 
 @dataclass(frozen=True)
@@ -205,8 +194,13 @@ class LearnedCheck:
     predicted, observed : tuple of float
         By bins of the probability: its mean, and the share of the rows that are the sample's, both weighted so that
         sample and population are halves.
+    errors : tuple of float
+        The standard error of each observed share.
     in_bins : tuple of int
         How many rows each bin has.
+    balance : dict from str to (float, float)
+        By how many standard deviations the mean of each column in the sample is off that of the population: as it
+        came, and with each row weighted by one over its odds. A text has a column for each of its values.
     """
 
     columns: tuple[str, ...]
@@ -217,7 +211,15 @@ class LearnedCheck:
     area: float
     predicted: tuple[float, ...]
     observed: tuple[float, ...]
+    errors: tuple[float, ...]
     in_bins: tuple[int, ...]
+    balance: dict[str, tuple[float, float]]
+
+    @property
+    def off(self) -> int:
+        """How many bins have an observed share that is more than two standard errors off; one in twenty by chance."""
+        bins = zip(self.predicted, self.observed, self.errors, strict=True)
+        return sum(abs(seen - p) > 2.0 * error for p, seen, error in bins)
 
     @property
     def said_of_clipping(self) -> str:
@@ -233,13 +235,23 @@ class LearnedCheck:
             f"learned from {listed(self.columns)} by {self.classifier}",
             f"area under the curve {self.area:.3f}; clipped {self.clipped} of {self.rows} rows of the sample, "
             f"{self.clipped_reference} of the reference",
-            "predicted  observed   rows",
+            "predicted  observed  error   rows",
         ]
-        bins = zip(self.predicted, self.observed, self.in_bins, strict=True)
-        return "\n".join([*lines, *(f"{p:>9.3f}  {seen:>8.3f}  {rows:>5,}" for p, seen, rows in bins)])
+        bins = zip(self.predicted, self.observed, self.errors, self.in_bins, strict=True)
+        lines += [f"{p:>9.3f}  {seen:>8.3f}  {error:>5.3f}  {rows:>5,}" for p, seen, error, rows in bins]
+        lines.append(f"{self.off} of {len(self.in_bins)} are more than two errors off, on rows held out")
+        ordered = sorted(self.balance, key=lambda name: -abs(self.balance[name][1]))
+        width = width_of("off the population", ordered[:SHOWN], 40)
+        lines.append(f"{'off the population':<{width}}  as it came  weighted   (in standard deviations)")
+        for name in ordered[:SHOWN]:
+            before, after = self.balance[name]
+            lines.append(f"{cut(name, width):<{width}}  {before:>+10.3f}  {after:>+8.3f}")
+        return "\n".join([*lines, *more(ordered, SHOWN)])
 
 
-def _checked(names: Sequence[str], model: Any, p: Floats, own: NDArray[np.bool_], weights: Floats) -> LearnedCheck:
+def _checked(
+    encoding: Encoding, X: Floats, model: Any, p: Floats, own: NDArray[np.bool_], weights: Floats
+) -> LearnedCheck:
     """Compare probabilities, each by models that have not seen its row, with what was seen."""
     from sklearn.metrics import roc_auc_score
 
@@ -251,37 +263,47 @@ def _checked(names: Sequence[str], model: Any, p: Floats, own: NDArray[np.bool_]
         np.bincount(place, one, minlength=len(edges) + 1) for one in (None, halves, halves * p, halves * own)
     )
     there = rows > 0
+    share = np.where(mass > 0, observed / np.where(mass > 0, mass, 1.0), 0.0)
+    squares = np.bincount(place, (halves * (own - share[place])) ** 2, minlength=len(edges) + 1)
     return LearnedCheck(
-        tuple(names),
+        tuple(encoding.values),
         _name_of(model),
         int(own.sum()),
         int((out & own).sum()),
         int((out & ~own).sum()),
         float(roc_auc_score(own, p, sample_weight=halves)),
         tuple((predicted[there] / mass[there]).tolist()),
-        tuple((observed[there] / mass[there]).tolist()),
+        tuple(share[there].tolist()),
+        tuple((np.sqrt(squares[there]) / mass[there]).tolist()),
         tuple(rows[there].tolist()),
+        _balance(encoding.named, X, own, weights, weights / _odds(p)),
     )
 
 
-def checks_of(names: Iterable[Hashable], biases: Iterable[Bias]) -> dict[Hashable, LearnedCheck]:
-    """Return how each bias was learned that was, by sample."""
+def _balance(
+    names: Sequence[str], X: Floats, own: NDArray[np.bool_], weights: Floats, weighted: Floats
+) -> dict[str, tuple[float, float]]:
+    """Return how far off the population the means of a sample are, in standard deviations of the population."""
+    centre = np.average(X[~own], axis=0, weights=weights[~own])
+    spread = np.sqrt(np.average((X[~own] - centre) ** 2, axis=0, weights=weights[~own]))
+    spread = np.where(spread > 0, spread, 1.0)
+    before, after = ((np.average(X[own], axis=0, weights=w[own]) - centre) / spread for w in (weights, weighted))
+    return {name: (float(one), float(other)) for name, one, other in zip(names, before, after, strict=True)}
+
+
+def learned_of(names: Iterable[Hashable], biases: Iterable[Bias]) -> dict[Hashable, LearnedValues]:
+    """Return each bias that was learned, by sample."""
     return {
-        name: part.check
+        name: part
         for name, bias in zip(names, biases, strict=False)  # those of a matrix have none
         for part in parts_of(bias)
         if isinstance(part, LearnedValues)
     }
 
 
-def learned_columns(biases: Sequence[Bias]) -> tuple[str, ...]:
-    """Return the columns that biases were learned from; none where all are known.
-
-    Where there are some, errors of plain estimates leave out that of the classifier. These are the columns that an
-    assisted estimate, which is free of it in first order, regresses on.
-    """
-    checks = checks_of(range(len(biases)), biases).values()
-    return tuple(dict.fromkeys(column for check in checks for column in check.columns))
+def checks_of(names: Iterable[Hashable], biases: Iterable[Bias]) -> dict[Hashable, LearnedCheck]:
+    """Return how each bias was learned that was, by sample."""
+    return {name: values.check for name, values in learned_of(names, biases).items()}
 
 
 def _odds(p: Floats) -> Floats:
