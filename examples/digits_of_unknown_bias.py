@@ -5,8 +5,8 @@ Digits of unknown bias
 Four databases of images, of which one was drawn at random. The others hold mostly low digits, mostly round ones, and
 mostly even ones, and nobody has written that down. ``vardi.learned()`` tells the images of each from those of the
 first by a linear classifier of their 64 pixels, and takes the odds for its bias. A classifier of digits is then
-trained on all four: as they came (pooled), with the biases as they were drawn (known), with the learned ones
-(debiased), and with the weights that only who made the databases can have (oracle).
+trained on all four: as they came (naive), with the biases as they were drawn (known), with the learned ones, and with
+the weights that only who made the databases can have (oracle).
 """
 
 import numpy as np
@@ -46,9 +46,9 @@ def weights_of(drawn):
     learned = {name: 1 if name == "at random" else vardi.learned() for name in CHANCES}
     oracle = 1 / sum(len(drawn[name]) * chance[rows] / chance.mean() for name, chance in CHANCES.items())
     return rows, {
-        "pooled": np.ones(len(rows)),
+        "naive": np.ones(len(rows)),
         "known": vardi.debias(samples, known).weights,
-        "debiased": vardi.debias(samples, learned).weights,
+        "learned": vardi.debias(samples, learned).weights,
         "oracle": oracle,
     }
 
@@ -77,10 +77,10 @@ for name, found in accuracy.items():
 shares = {name: np.bincount(digit[rows], own, 10) / own.sum() for name, own in weights.items()}
 truth = np.bincount(digit, minlength=10) / len(digit)
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
-colours = {"pooled": BEFORE, "known": "#8c959f", "debiased": AFTER, "oracle": "#1f2328"}
+colours = {"naive": BEFORE, "known": "#8c959f", "learned": AFTER, "oracle": "#1f2328"}
 places = np.arange(10)
 left.plot(places, truth, color="black", lw=1, ls=":", label="population")
-for name in ("pooled", "known", "debiased"):
+for name in ("naive", "known", "learned"):
     left.plot(places, shares[name], marker="o", ms=4, lw=1.5, color=colours[name], label=name)
 left.set(xlabel="digit", ylabel="share of the weight", xticks=places, ylim=(0, None), title="shares of the digits")
 left.legend(frameon=False)

@@ -24,6 +24,7 @@ from sklearn.utils import get_tags
 
 from vardi._estimate.domains import Found, assisted_in_domains, found_in_domains
 from vardi._estimate.estimates import Estimate
+from vardi._estimate.tangent import Influence
 from vardi._estimate.weight_routing import fit_weighted, takes_weights
 from vardi._fit.reference import reference_of
 from vardi._inputs.domains import By
@@ -107,13 +108,34 @@ class Assisted:
 
     def mean(self, asked: Any, values: Any, level: float) -> Estimate:
         """Return the mean of values, given the rows of the samples that have recorded them."""
+        return self.apart(asked, values, level)[2]
+
+    def apart(self, asked: Any, values: Any, level: float) -> tuple[Floats, Influence, Estimate]:
+        """Return what the model misses plus the mean of what it predicts, the influence on the former, and the mean."""
         plain = asked.tangent.estimates(asked.functions(values), level)[0]
         predicted = self._predictions(asked, values)
         mean, moved = self.over.tangent.influence(predicted[:, None])
-        missed, moved_too = asked.tangent.influence((asked.values(values) - predicted)[:, None])
-        influence = replace(moved + moved_too, approximate=False)  # free of what was learned, in first order
+        missed, own = asked.tangent.influence((asked.values(values) - predicted)[:, None])
+        influence = replace(moved + own, approximate=False)  # free of what was learned, in first order
         found = Estimate.from_influence(float(mean[0] + missed[0]), influence, level)
-        return replace(found, among=plain.among, plain=plain)
+        found = replace(found, among=plain.among, plain=plain)
+        return (asked.values(values) - predicted)[:, None] + mean, own, found
+
+    def may_be_wrong(self, asked: Any, samples: Any) -> list[Any]:
+        """Return the learned samples whose biases may be wrong, or refuse known ones, which the model's mean is of."""
+        learned = checks_of(self.whole.names, self.whole.pool.biases)
+        states = range(len(self.whole.names)) if asked.states is None else asked.states
+        there = [self.whole.names[k] for k in states if self.whole.names[k] in learned]
+        wanted = there if samples is None else [samples] if isinstance(samples, str) else list(samples)
+        others = [name for name in wanted if name in self.whole.names and name not in learned]
+        if others:
+            raise MismatchError(
+                f"The bias of {str(others[0])!r} is known, and others were learned beside it: if it is wrong, so are "
+                f"these. Name learned samples, {show(there)}, or debias with what else it may be.",
+                expected=there,
+                got=wanted,
+            )
+        return wanted
 
     def _predictions(self, asked: Any, values: Any) -> Floats:
         """Return what models that have not seen a row predict for it; beside learned biases in the folds of these."""

@@ -221,6 +221,8 @@ class InMemory(ColumnsInMemory):
 
     def bounds(self, delta: float) -> Bounds:
         """Return the paper's finite-sample constants, whose theory is of known biases that overlap alone joins."""
+        if self.is_learned:
+            raise refusal("bounds", "rows in memory", "learned")
         if self.joint is not None:
             raise refusal("bounds", "rows in memory", "both")
         if self.depends:
