@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import vardi
+from vardi._fit import assisted
 
 LINEAR = make_pipeline(StandardScaler(), LogisticRegression())
 LEARNED = vardi.learned(["age", "region"], LINEAR)
@@ -247,3 +248,63 @@ def test_there_is_one_word_for_the_default():
         learned_with(samples()).expectation("y", assisted_by="boosting")
     plain = vardi.debias(samples(recorded=True), {"survey": 1, "panel": 1})
     assert plain.expectation("y", assisted_by="auto").value == plain.expectation("y").value
+
+
+def test_sensitivity_is_that_of_what_the_model_misses(monkeypatch):
+    """The mean of what it predicts is of the reference, which no learned bias has a part in."""
+    monkeypatch.setattr(assisted, "default_model", lambda columns: LinearRegression())
+    given = samples(100)
+    fit = learned_with(given)
+    found, mean = fit.sensitivity("y", gammas=[1.0, 2.0]), fit.expectation("y")
+    assert (found.estimate.value, found.samples, found.method) == (mean.value, ("panel",), "sharp")
+    bias, X, y = fit.held.pool.biases[1], encoded(given), given["panel"].y.to_numpy()
+    predicted, survey = np.empty(100), np.zeros(100)
+    for k in range(5):
+        seen = bias.fold[100:] != k
+        model = LinearRegression().fit(X[100:][seen], y[seen], sample_weight=1 / bias.values[100:][seen])
+        predicted[~seen] = model.predict(X[100:][~seen])
+        survey += model.predict(X[:100]) / 5
+    missed, pi = y - predicted, 1 / bias.values[100:]
+    ends = []
+    for cut in np.sort(missed):
+        weights = [np.where((missed >= cut) == up, 2.0, 0.5) * pi for up in (True, False)]
+        ends += [survey.mean() + np.average(missed, weights=w) for w in weights]
+    assert (found.lower[1], found.upper[1]) == pytest.approx((min(ends), max(ends)))
+    assert found.lower_stderr[0] == pytest.approx(mean.stderr)
+    with pytest.raises(vardi.MismatchError, match="The bias of 'survey' is known, and others were learned beside it"):
+        fit.sensitivity("y", samples=["survey"])
+    given["web"] = given["panel"].assign(y=y[::-1])
+    two = vardi.debias(given, {"survey": 1, "panel": LEARNED, "web": LEARNED})
+    assert "The factor is that of their bias as a whole." in " ".join(str(two.sensitivity("y")).split())
+    with pytest.raises(vardi.MismatchError, match="recorded by 'panel', 'web', and it is their bias as a whole"):
+        two.sensitivity("y", samples="panel")
+
+
+def test_sensitivity_where_all_have_recorded_the_values(monkeypatch):
+    monkeypatch.setattr(assisted, "default_model", lambda columns: LinearRegression())
+    fit = learned_with(samples(100, recorded=True))
+    found, mean = fit.sensitivity("y", gammas=[1.0, 1.5]), fit.expectation("y")
+    assert found.estimate.value == mean.value
+    assert found.lower_stderr[0] == pytest.approx(mean.stderr)
+    assert found.linear_lower[1] == pytest.approx(found.lower[1], abs=0.02)  # which a search with refits attains
+    assert found.lower[1] < mean.value < found.upper[1]
+
+
+def test_sensitivity_of_a_column_that_one_sample_recorded():
+    """Without anything learned: exact, and of the bias of that sample."""
+    rng = np.random.default_rng(5)
+    given = {"survey": people(rng, 100).drop(columns="y"), "panel": people(rng, 80)}
+    fit = vardi.debias(given, {"survey": 1, "panel": 1})
+    found = fit.sensitivity("y", gammas=[2.0])
+    alone = vardi.debias({"panel": given["panel"]}, {"panel": 1}).sensitivity("y", gammas=[2.0])
+    assert (*found.lower, *found.upper) == pytest.approx((*alone.lower, *alone.upper))
+    assert found.samples == ("panel",)
+
+
+def test_what_an_estimate_says_of_a_bootstrap_and_of_bounds():
+    fit = learned_with(samples(50, recorded=True))
+    assert "learned biases stay, so that errors are approximate" in str(fit.bootstrap("y", n=3))
+    with pytest.raises(
+        vardi.VardiError, match="bounds are for weights that follow from known biases alone, and one of"
+    ):
+        fit.bounds()

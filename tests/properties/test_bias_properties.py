@@ -399,7 +399,12 @@ def test_a_bias_from_which_nothing_is_learned_is_none(seed, folds, slope):
     assert (check.rows, check.clipped, sum(check.in_bins)) == (12, 0, 36)
     close(check.predicted, 0.5)
     assert check.said_of_clipping.startswith("0 of its 12 rows (0.0%)")
-    assert fit.expectation("x").is_approximate
+    assert check.off == 0  # as many rows on both sides of the only bin
+    before, after = check.balance["x"]
+    close(before, after)
+    assert fit.expectation("x", assisted_by=None).is_approximate
+    assert fit.bootstrap("x", n=2).is_approximate
+    assert "'panel' was learned" in fit.check_biases().note
 
 
 @given(st.integers(0, 10**6), st.floats(0.01, 100.0), st.integers(2, 4))

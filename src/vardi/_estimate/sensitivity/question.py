@@ -58,7 +58,7 @@ class Question:
         assert influence is not None
         own = influence if own is None else own
         phi = own.values[:, [0]]
-        beside = influence.values[:, [0]] - phi if own is not influence else 0.0
+        beside = influence.values[:, [0]] - phi if own is not influence else None
         if self.held.states is not None:
             assert isinstance(target, Mean)
             if not errors.wrong.all():
@@ -93,7 +93,7 @@ class Question:
         worst: Worst,
         start: End,
         steepest: float,
-        beside: Floats | float,
+        beside: Floats | None,
         estimate: Estimate,
         name: str,
         note: str,
@@ -123,13 +123,14 @@ class Question:
             note=note,
         )
 
-    def _stderrs(self, ends: list[End], estimate: Estimate, beside: Floats | float) -> Floats:
+    def _stderrs(self, ends: list[End], estimate: Estimate, beside: Floats | None) -> Floats:
         """Return the errors of the ends: by the rows, and by known values as far as these have an error."""
         assert estimate.influence is not None
         if math.isnan(estimate.stderr):
             return np.full(len(ends), math.nan)
         tangent, beyond = self.held.tangent, float((estimate.influence.beyond**2).sum()) / self.held.tangent.n**2
-        variances = [tangent.covariance(end.phi + beside)[0, 0] + beyond for end in ends]
+        moved = [end.phi if beside is None else end.phi + beside for end in ends]
+        variances = [tangent.covariance(phi)[0, 0] + beyond for phi in moved]
         return np.sqrt(np.array(variances))
 
 
