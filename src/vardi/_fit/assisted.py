@@ -8,6 +8,19 @@ with E the mean by the weights of all samples and :math:`E^A` that by the weight
 :math:`\hat y` comes from models that have not seen its row: rows of A get the one of their fold, others the mean of
 all. So the second term takes away what the model gets wrong, and the error holds whether it is right or not. Where all
 samples have y the model drops out.
+
+Beside learned biases the first mean is that of the samples whose biases are known, by their own weights and with their
+own tangent:
+
+.. math::
+
+    \hat\eta = E^{ref}\,\hat y + E^A (y - \hat y),
+
+with the folds of the odds. In the direction h(x) of an error of learned odds :math:`\omega_k` its derivative is
+:math:`-E_P[(y - \hat y)\,p_k h]`, with :math:`p_k` the share of sample k in :math:`S^A`: none if the model is right given
+what :math:`p_k` depends on, and in that of an error of the model it is :math:`E^{ref} - E^A`, none if the odds are. So
+errors of both multiply. Where a known bias reads y itself, :math:`p_k` depends on it, and the model that
+takes the derivative away is :math:`E_P[p_k y | x] / E_P[p_k | x]`: that of the rows of k with weights :math:`1 / S^A`.
 """
 
 from __future__ import annotations
@@ -152,7 +165,7 @@ class Assisted:
         biases = zip(whole.names, whole.pool.biases, strict=False)
         if not read & {column for name, bias in biases if name not in learned for column in bias.columns}:
             return predictions(whole, asked, values, self.estimator, X, fold)
-        # weights of known samples then depend on the values, given what the model sees: see MATH of the guide
+        # a known bias reads the values: the model is then that of the learned rows (see above)
         rows = np.isin(whole.source, [k for k, name in enumerate(whole.names) if name in learned])
         return predictions(whole, asked, values, self.estimator, X, fold, rows)
 

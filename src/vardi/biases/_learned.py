@@ -369,8 +369,10 @@ def learned(
     selection does not depend on anything else of interest, and that the known samples have rows wherever this one has.
 
     Probabilities are clipped to 0.02 and 0.98 (a row is at most 49 times as frequent in the sample as in the
-    population, or as rare); ``fit.learned`` counts the rows that this touched and has a table of calibration, and
-    ``fit.check_biases()`` compares the samples. Errors of estimates do not include that of the classifier.
+    population, or as rare); ``fit.learned`` counts the rows that this touched, and has the calibration of the
+    classifier on held-out rows and the balance of the columns. Means, ``by=`` and totals are doubly robust by default
+    (``assisted_by="auto"`` of :meth:`vardi.DebiasedSample.expectation`); all else is by the weights alone, and its
+    error, which leaves out that of the classifier, says that it is approximate.
 
     Parameters
     ----------
