@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from scipy.special import expit
 from sklearn.dummy import DummyClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -200,6 +200,7 @@ def test_errors_of_plug_ins_say_that_they_are_approximate():
         assert estimate.is_approximate
         assert str(estimate).endswith("; its error is approximate)")
     assert str(fit.expectation("y", by="region", assisted_by=None)).endswith("\nerrors are approximate")
+    assert str(vardi.learn.inference(fit, LinearRegression(), ["age"], "y")).endswith("\nErrors are approximate.")
     plain = vardi.debias(samples(100), {"survey": 1, "panel": 1})
     assert plain.learned == {}
     for estimate in (plain.expectation("y"), plain.cdf("y").quantile(0.5), plain.expectation("y", by="region")["N"]):

@@ -17,9 +17,9 @@ own tangent:
     \hat\eta = E^{ref}\,\hat y + E^A (y - \hat y),
 
 with the folds of the odds. In the direction h(x) of an error of learned odds :math:`\omega_k` its derivative is
-:math:`-E_P[(y - \hat y)\,p_k h]`, with :math:`p_k` the share of sample k in :math:`S^A`: none if the model is right given
-what :math:`p_k` depends on, and in that of an error of the model it is :math:`E^{ref} - E^A`, none if the odds are. So
-errors of both multiply. Where a known bias reads y itself, :math:`p_k` depends on it, and the model that
+:math:`-E_P[(y - \hat y)\,p_k h]`, with :math:`p_k` the share of sample k in :math:`S^A`: none if the model is right,
+given what :math:`p_k` depends on. In that of an error of the model it is :math:`E^{ref} - E^A`: none if the odds are
+right. So the errors of both multiply. Where a known bias reads y itself, :math:`p_k` depends on it, and the model that
 takes the derivative away is :math:`E_P[p_k y | x] / E_P[p_k | x]`: that of the rows of k with weights :math:`1 / S^A`.
 """
 

@@ -58,8 +58,8 @@ def _shared_errors(whole: Any, alone: Any) -> Floats:
 def check_reference(held: Any, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
     """Test the declared biases of the known samples among themselves.
 
-    Learned ones were fitted to the same rows, at a rate that no test of a fixed bias knows of: a score test that took
-    them for declared would reject most right ones. ``fit.learned`` judges them, by held-out rows.
+    Learned ones were fitted to the same rows, at a rate that no test of a fixed bias knows of: one that took them for
+    declared would reject right ones hardly ever, or far too often. ``fit.learned`` judges them, by held-out rows.
     """
     rows = reference_of(held)
     inside, learned = rows.tangent.measure.inside, tuple(checks_of(held.names, held.pool.biases))
