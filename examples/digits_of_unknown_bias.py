@@ -66,7 +66,7 @@ for run in range(RUNS):
         model = LogisticRegression(max_iter=1000).fit(images[rows], digit[rows], sample_weight=own / own.mean())
         accuracy.setdefault(name, []).append(model.score(images[judged], digit[judged]))
 accuracy = {name: np.array(found) for name, found in accuracy.items()}
-print("weights          accuracy   less than the oracle's by")
+print("debiased by      accuracy   less than the oracle's by")
 for name, found in accuracy.items():
     gap = accuracy["oracle"] - found
     print(f"{name:<16} {found.mean():>8.2%}   {gap.mean():.2%} ± {gap.std(ddof=1) / RUNS**0.5:.2%}")

@@ -49,6 +49,7 @@ def values_of(fit, k=1):
     return fit.held.pool.biases[k].values
 
 
+@pytest.mark.long
 def test_the_odds_are_the_bias_up_to_a_factor():
     given = samples(4000)
     fit = vardi.debias(given, BIASES)
@@ -85,6 +86,7 @@ def test_each_row_by_models_that_have_not_seen_it():
     np.testing.assert_allclose(values_of(fit), expected, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_several_at_once_beside_several_known():
     rng = np.random.default_rng(2)
     given = {
@@ -208,6 +210,7 @@ def test_errors_of_plug_ins_say_that_they_are_approximate():
         assert "approximate" not in str(estimate)
 
 
+@pytest.mark.long
 def test_known_values_combine():
     given = samples(400)
     fit = vardi.debias(given, BIASES, known={"age": 50.0, "region": {"N": 0.5, "S": 0.5}})
@@ -216,6 +219,7 @@ def test_known_values_combine():
     assert fit.expectation("y").value == pytest.approx(5.5, abs=0.15)
 
 
+@pytest.mark.long
 def test_known_values_join_the_reference():
     """Two regions that nothing else joins speak for the population by their known shares, and the panel beside them."""
     rng = np.random.default_rng(3)
@@ -231,6 +235,7 @@ def test_known_values_join_the_reference():
     assert abs(found.value - 5.5) < 3.5 * found.stderr
 
 
+@pytest.mark.long
 def test_a_factor_that_is_known_is_not_learned():
     """A panel of people above 40: the reference is compared with where it could have drawn."""
     rng = np.random.default_rng(4)
