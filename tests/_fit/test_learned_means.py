@@ -271,7 +271,7 @@ def test_sensitivity_is_that_of_what_the_model_misses(monkeypatch):
         ends += [survey.mean() + np.average(missed, weights=w) for w in weights]
     assert (found.lower[1], found.upper[1]) == pytest.approx((min(ends), max(ends)))
     assert found.lower_stderr[0] == pytest.approx(mean.stderr)
-    with pytest.raises(vardi.MismatchError, match="The bias of 'survey' is known, and others were learned beside it"):
+    with pytest.raises(vardi.MismatchError, match="No sample 'survey' whose bias has a part in the weights"):
         fit.sensitivity("y", samples=["survey"])
     given["web"] = samples(100, seed=1)["panel"]
     two = vardi.debias(given, {"survey": 1, "panel": LEARNED, "web": LEARNED})
@@ -288,6 +288,8 @@ def test_sensitivity_where_all_have_recorded_the_values(monkeypatch):
     assert found.lower_stderr[0] == pytest.approx(mean.stderr)
     assert found.linear_lower[1] == pytest.approx(found.lower[1], abs=0.02)  # which a search with refits attains
     assert found.lower[1] < mean.value < found.upper[1]
+    with pytest.raises(vardi.MismatchError, match="The bias of 'survey' is known, and others were learned beside it"):
+        fit.sensitivity("y", samples=["survey"])
 
 
 def test_sensitivity_of_a_column_that_one_sample_recorded():

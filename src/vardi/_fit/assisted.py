@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils import get_tags
+from threadpoolctl import threadpool_limits
 
 from vardi._estimate.domains import Found, assisted_in_domains, found_in_domains
 from vardi._estimate.estimates import Estimate
@@ -46,7 +47,7 @@ from vardi._inputs.frames import as_frame
 from vardi._inputs.frames.functions import bias_of, is_function
 from vardi._types import Floats, Integers
 from vardi.biases._fitted import Encoding
-from vardi.biases._learned import LEAVES, MANY_COLUMNS, checks_of, learned_of
+from vardi.biases._learned import LEAVES, MANY_COLUMNS, ONE_THREAD, checks_of, learned_of
 from vardi.biases._values import is_missing
 from vardi.errors import MismatchError, MissingValuesError, suggest
 from vardi.errors._texts import show
@@ -134,18 +135,18 @@ class Assisted:
         found = replace(found, among=plain.among, plain=plain)
         return (asked.values(values) - predicted)[:, None] + mean, own, found
 
-    def may_be_wrong(self, asked: Any, samples: Any) -> list[Any]:
-        """Return the learned samples whose biases may be wrong, or refuse known ones, which the model's mean is of."""
-        learned = checks_of(self.whole.names, self.whole.pool.biases)
-        states = range(len(self.whole.names)) if asked.states is None else asked.states
-        there = [self.whole.names[k] for k in states if self.whole.names[k] in learned]
-        wanted = there if samples is None else [samples] if isinstance(samples, str) else list(samples)
+    def may_be_wrong(self, asked: Any, samples: Any) -> Any:
+        """Return the samples whose biases may be wrong: learned ones where all are asked, and else those that are."""
+        if asked.states is not None:
+            return samples
+        learned = list(checks_of(self.whole.names, self.whole.pool.biases))
+        wanted = learned if samples is None else [samples] if isinstance(samples, str) else list(samples)
         others = [name for name in wanted if name in self.whole.names and name not in learned]
         if others:
             raise MismatchError(
                 f"The bias of {str(others[0])!r} is known, and others were learned beside it: if it is wrong, so are "
-                f"these. Name learned samples, {show(there)}, or debias with what else it may be.",
-                expected=there,
+                f"these. Name learned samples, {show(learned)}, or debias with what else it may be.",
+                expected=learned,
                 got=wanted,
             )
         return wanted
@@ -162,12 +163,12 @@ class Assisted:
         X = _encoded(whole, names) if self.encodes else _features(whole, values, self.estimator, self.columns)
         fold = next(iter(learned.values())).fold
         fold = fold if whole.kept is None else fold[whole.kept]
-        biases = zip(whole.names, whole.pool.biases, strict=False)
-        if not read & {column for name, bias in biases if name not in learned for column in bias.columns}:
-            return predictions(whole, asked, values, self.estimator, X, fold)
-        # a known bias reads the values: the model is then that of the learned rows (see above)
-        rows = np.isin(whole.source, [k for k, name in enumerate(whole.names) if name in learned])
-        return predictions(whole, asked, values, self.estimator, X, fold, rows)
+        biases, rows = zip(whole.names, whole.pool.biases, strict=False), None
+        if read & {column for name, bias in biases if name not in learned for column in bias.columns}:
+            # a known bias reads the values: the model is then that of the learned rows (see above)
+            rows = np.isin(whole.source, [k for k, name in enumerate(whole.names) if name in learned])
+        with threadpool_limits(1 if self.encodes and len(fold) <= ONE_THREAD else None):
+            return predictions(whole, asked, values, self.estimator, X, fold, rows)
 
     def in_domains(
         self,

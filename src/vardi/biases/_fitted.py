@@ -174,7 +174,7 @@ class Encoding:
 
 
 def _edges(x: NDArray[Any]) -> Floats:
-    """Return where numbers are cut into 255 steps of as many rows each; nowhere where they have fewer values."""
+    """Return where numbers are cut into 255 steps of as many values each; nowhere where they have fewer."""
     x = np.unique(x[np.isfinite(x)].astype(np.float64))
     if len(x) <= STEPS:
         return np.empty(0)
