@@ -116,6 +116,8 @@ class ModelInference:
             lines += wrap(f"Left out: {number_of_rows(self.rows_left_out)} that lack {said}.", WIDTH)
         if self.estimates.among:
             lines.append(f"From {show(self.estimates.among)}.")
+        if self.influence.approximate:
+            lines.append("Errors are approximate.")
         return "\n".join(lines)
 
     def __str__(self) -> str:
