@@ -67,7 +67,8 @@ def _fitted(bias: Callable[[Design], Any], questions: Mapping[str, Mapping[str, 
 
 AS_IT_IS = "the panel as it is"
 LOGISTIC, BOOSTED = "scikit-learn, odds of a logistic regression", "scikit-learn, odds of boosted trees"
-PLAIN, ASSISTED = "vardi.logistic", "vardi.logistic, assisted by boosted trees"
+CURVE, PLAIN = "vardi.logistic", "vardi.exponential_tilt"
+ASSISTED = f"{PLAIN}, assisted by boosted trees"
 KNOWN, LEARNED, PLUG_IN = "vardi, the selection known", "vardi.learned", "vardi.learned, plug-in"
 
 CONTESTANTS: list[tuple[Contestant, dict[str, str]]] = [
@@ -76,11 +77,12 @@ CONTESTANTS: list[tuple[Contestant, dict[str, str]]] = [
     (_by_odds(BOOSTED, HistGradientBoostingClassifier(random_state=0)), {BOOSTED: FIXED}),
     (
         _fitted(
-            lambda design: vardi.logistic(*design.columns),
+            lambda design: vardi.exponential_tilt(*design.columns),
             {PLAIN: {}, ASSISTED: {"assisted_by": HistGradientBoostingRegressor(random_state=0)}},
         ),
-        {PLAIN: "", ASSISTED: "`assisted_by=`"},
+        {PLAIN: "the family of a logistic regression's odds", ASSISTED: "`assisted_by=`"},
     ),
+    (_fitted(lambda design: vardi.logistic(*design.columns), {CURVE: {}}), {CURVE: ""}),
     (_fitted(lambda design: design.chance, {KNOWN: {}}), {KNOWN: "which no one has: for comparison"}),
 ]
 if hasattr(vardi, "learned"):

@@ -126,7 +126,7 @@ class Diagnostics:
             ]
             lines += [
                 f"{cut(c.label, 16):<16} {c.pooled:>9.4g} {c.debiased:>11.4g} {c.stderr:>8.2g} {c.difference:>7.2f} "
-                f"{c.equivalent:>7,.0f}  {cut(c.collect_next, 14)}"
+                f"{c.equivalent:>7,.0f}  {cut(c.collect_next, 14)}".rstrip()
                 for c in self.columns
             ]
             lines.append("(shift in standard deviations, worth in rows without bias, next to collect)")
