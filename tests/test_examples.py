@@ -104,6 +104,15 @@ def test_stratified_classification(run, seed):
     assert error["debiased"] < error["best"] + 0.02
 
 
+@pytest.mark.long
+def test_digits_of_unknown_bias(run):
+    """Over 20 draws: learned biases gain on the pool, and known ones are as good as the oracle's."""
+    accuracy = run("digits_of_unknown_bias")["accuracy"]
+    gain = accuracy["learned"] - accuracy["naive"]
+    assert gain.mean() > 2 * gain.std(ddof=1) / len(gain) ** 0.5
+    assert accuracy["oracle"].mean() - accuracy["known"].mean() < 0.002
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_right_cut_durations(run, seed):
     found = run("right_cut_durations", seed)

@@ -29,6 +29,7 @@ from vardi.biases import (
     everywhere,
     exponential_tilt,
     isin,
+    learned,
     logistic,
     parametric,
     power,
@@ -38,6 +39,7 @@ from vardi.biases import (
     where,
     window,
 )
+from vardi.biases._learned import LearnedCheck
 from vardi.errors import (
     ContradictedKnownWarning,
     ConvergenceError,
@@ -109,6 +111,7 @@ __all__ = [
     "InvalidKnownError",
     "KnownCheck",
     "KnownOfAllWarning",
+    "LearnedCheck",
     "LikelihoodRatio",
     "MismatchError",
     "MissingValuesError",
@@ -146,6 +149,7 @@ __all__ = [
     "identify",
     "isin",
     "learn",
+    "learned",
     "logistic",
     "parametric",
     "plots",

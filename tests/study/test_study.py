@@ -1006,6 +1006,29 @@ def test_windows_that_a_study_cannot_have(truncated, text, problem):
     assert problem in " ".join(str(caught.value).split())
 
 
+def test_a_bias_that_is_learned(tmp_path):
+    rng = np.random.default_rng(0)
+    for name, shift in (("survey", 0.0), ("panel", 0.5)):
+        pl.DataFrame({"x": rng.normal(shift, size=60), "sex": rng.choice(["f", "m"], 60)}).write_csv(
+            tmp_path / f"{name}.csv"
+        )
+    text = (
+        '[sources.survey]\ndata = "survey.csv"\nbias = 1\n'
+        '[sources.panel]\ndata = "panel.csv"\nbias = "learned(x, sex)"\n'
+    )
+    (tmp_path / "study.toml").write_text(text)
+    fit = read(tmp_path / "study.toml").fit()
+    assert fit.learned["panel"].columns == ("x", "sex")
+    for wrong, problem in (
+        (text.replace("learned(x, sex)", "learned(xx)"), "reads column 'xx', which no file has. Did you mean 'x'?"),
+        (f'engine = "polars"\n{text}', "learned(x, sex), needs rows in memory, and these are left to polars"),
+    ):
+        (tmp_path / "study.toml").write_text(wrong)
+        with pytest.raises(vardi.StudyError) as caught:
+            read(tmp_path / "study.toml")
+        assert problem in " ".join(str(caught.value).split())
+
+
 def test_design_weights_of_one_source(tmp_path):
     rng = np.random.default_rng(0)
     pl.DataFrame({"x": rng.normal(size=60), "pw": rng.uniform(1, 5, 60)}).write_csv(tmp_path / "survey.csv")

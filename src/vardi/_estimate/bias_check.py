@@ -54,6 +54,8 @@ class BiasCheck:
         Where the disagreement is largest; None where no region has enough rows to tell.
     untested : dict of name to float
         The share of its rows that, in practice, no other sample could have drawn.
+    reason, note : str
+        Why nothing can be tested; and which biases have no part in the test.
     """
 
     pvalue: float
@@ -65,6 +67,7 @@ class BiasCheck:
     worst: Worst | None
     untested: dict[Name, float]
     reason: str = ""
+    note: str = ""
 
     @property
     def outcome(self) -> Outcome:
@@ -90,7 +93,8 @@ class BiasCheck:
             numbers = f"{self.by_sample[name]:>8.2g}  {self.untested[name]:>30.0%}"
             table.append(f"{cut(name, width):<{width}}  {numbers}")
         table += more(ordered, SHOWN)
-        return "\n".join([textwrap.fill(said, WIDTH), "", *table, "", textwrap.fill(CAVEAT, WIDTH)])
+        last = f"{self.note} {CAVEAT}" if self.note else CAVEAT
+        return "\n".join([textwrap.fill(said, WIDTH), "", *table, "", textwrap.fill(last, WIDTH)])
 
     __str__ = summary
 

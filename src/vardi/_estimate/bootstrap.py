@@ -72,6 +72,8 @@ class Bootstrap:
         What was drawn.
     laws : tuple of Law
         What each interval is made by: shares have their own, all else is normal.
+    is_approximate : bool
+        Whether biases were learned, which refits leave as they are.
     """
 
     values: Floats = field(repr=False)
@@ -82,6 +84,7 @@ class Bootstrap:
     level: float
     kind: str
     laws: tuple[Law, ...] = field(default=(), repr=False)
+    is_approximate: bool = False
 
     @property
     def stderr(self) -> Any:
@@ -126,7 +129,8 @@ class Bootstrap:
         kind = "Bayesian bootstrap" if self.kind == "bayesian" else "Bootstrap of rows"
         width = max(len(name) for name in self.names)
         lines = [f"{name:<{width}}  {own}" for name, own in zip(self.names, self._estimates, strict=True)]
-        return "\n".join([f"{kind}: {len(self)} refits, {failed}", *lines])
+        learned = "; learned biases stay, so that errors are approximate" if self.is_approximate else ""
+        return "\n".join([f"{kind}: {len(self)} refits, {failed}{learned}", *lines])
 
     @property
     def _fitted(self) -> Floats:
@@ -287,7 +291,7 @@ def _gathered(
     errors = values[np.isfinite(log_omegas).any(axis=1)].std(axis=0, ddof=1)
     laws = () if functions is None else _laws(held, functions, errors)
     value = value if np.ndim(value) else float(value)
-    return Bootstrap(values, value, log_omegas, len(failures), names, level, kind, laws)
+    return Bootstrap(values, value, log_omegas, len(failures), names, level, kind, laws, held.is_learned)
 
 
 def _laws(held: Any, functions: Any, errors: Floats) -> tuple[Law, ...]:

@@ -145,7 +145,8 @@ class Domains(ByDomain[Estimate]):
             ).rstrip()
             for row in [heads, *rows]
         ]
-        return "\n".join([cut(self.what, WIDTH), *lines, *more(list(self), SHOWN)])
+        doubt = ["errors are approximate"] if self._estimates.approximate else []
+        return "\n".join([cut(self.what, WIDTH), *lines, *more(list(self), SHOWN), *doubt])
 
     def __str__(self) -> str:
         return self.table()
@@ -195,6 +196,8 @@ class Found:
         The samples whose rows they are made from, where not all.
     unassisted : Found or None
         The same without the model that assisted.
+    approximate : bool
+        Whether errors leave out that of a learned bias.
     """
 
     values: Floats
@@ -204,6 +207,7 @@ class Found:
     influence: Callable[[Integers], Influence]
     among: tuple[str, ...] = ()
     unassisted: Found | None = None
+    approximate: bool = False
 
     def plain(self, j: int) -> Estimate:
         """Return an estimate without the influence of each row on it."""
@@ -217,7 +221,7 @@ class Found:
     @property
     def differs(self) -> bool:
         """Whether a model changed some error by much."""
-        if self.unassisted is None:
+        if self.unassisted is None or self.unassisted.approximate:
             return False
         without = self.unassisted.stderr
         return bool((np.abs(self.stderr - without) > MUCH * without).any())
@@ -271,7 +275,8 @@ def found_in_domains(
         for j, student, error, is_fixed in zip(places.tolist(), students, spread.stderr.tolist(), fixed, strict=True):
             law, stderr[j] = _law(tangent.measure, domains, j, student, error, factor, is_fixed=bool(is_fixed))
             laws.append(law)
-    return Found(sums.mean * times, stderr, laws, level, influence, tangent.measure.recorded_by)
+    among = tangent.measure.recorded_by
+    return Found(sums.mean * times, stderr, laws, level, influence, among, approximate=tangent.approximate)
 
 
 def assisted_in_domains(predicted: Found, missed: Found, places: Integers, plain: Found) -> Found:
@@ -288,7 +293,7 @@ def assisted_in_domains(predicted: Found, missed: Found, places: Integers, plain
     """
 
     def influence(chosen: Integers) -> Influence:
-        return predicted.influence(places[chosen]) + missed.influence(chosen)
+        return replace(predicted.influence(places[chosen]) + missed.influence(chosen), approximate=False)
 
     stderr, laws = np.zeros(len(places)), list[Law]()
     for start in range(0, len(places), AT_ONCE):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MUCH = 0.1  # of the error without a model: by how much that with it differs where both are shown
 ROUNDING = 1e-12  # of what is added up: below it an error says how numbers are rounded, and nothing of the rows
 NORMAL = Student()
+APPROXIMATE = "; its error is approximate"
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,11 @@ class Estimate:
     def df(self) -> float:
         """Degrees of freedom of the standard error; infinite where its own error is not taken into account."""
         return self.law.df
+
+    @property
+    def is_approximate(self) -> bool:
+        """Whether its error leaves out that of something else that was estimated: a learned bias."""
+        return bool(getattr(self.influence or self.law, "approximate", False))
 
     @property
     def z(self) -> float:
@@ -144,7 +150,12 @@ class Estimate:
     def _made_from(self) -> str:
         """Say which samples it is made from, where not all, and what the model changed, where that is much."""
         said = f"; from {show(self.among)}" if self.among else ""
-        if self.plain is None or abs(self.stderr - self.plain.stderr) <= MUCH * self.plain.stderr:
+        said += APPROXIMATE if self.is_approximate else ""
+        if (
+            self.plain is None
+            or self.plain.is_approximate
+            or abs(self.stderr - self.plain.stderr) <= MUCH * self.plain.stderr
+        ):
             return said
         value, stderr = with_digits_of(self.plain.stderr, self.plain.value, self.plain.stderr)
         return f"{said}; {value} ± {stderr} without the model"

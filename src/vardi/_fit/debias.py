@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from vardi._fit.learned import opened_with_learned
 from vardi._fit.opened import EngineFrames, MemoryRows
 from vardi._fit.pipeline import OnUnidentified, Opened, fit, judged, verdict_of
 from vardi._fit.sample import DebiasedSample
@@ -60,7 +61,7 @@ def debias(
         rows, or an array with a value for each row of the pool. A bias whose name no sample has describes a state that
         was not sampled: its normaliser is estimated all the same. Biases with parameters, such as
         :func:`vardi.logistic`, are estimated too, beside a sample whose bias is known, or from what is known of the
-        population.
+        population; one of which nothing is known is learned, by :func:`vardi.learned`.
     source : str or array of labels, optional
         For one frame that holds all samples: the column with the label of each row's sample, or the labels themselves.
     counts : array, mapping from name to array, or str, optional
@@ -121,7 +122,8 @@ def debias(
     """
     _refuse_shares(shares)
     _require_choice(on_unidentified)
-    opened = _opened(samples, biases, source, counts, known, (clusters, series, strata, population))
+    depends = (clusters, series, strata, population)
+    opened = _opened(samples, biases, source, counts, known, depends, tol, max_iterations)
     fitted = fit(opened, on_unidentified, tol, max_iterations)
     if isinstance(opened, MemoryRows):
         warn_of_shared_units(samples, opened.pool)
@@ -241,13 +243,24 @@ def identify_with_notes(
     return judged(_opened(samples, biases, source, counts, known))
 
 
-def _opened(samples: Any, biases: Any, source: Any, counts: Any, known: Any, depends: Sequence[Any] = ()) -> Opened:
+def _opened(
+    samples: Any,
+    biases: Any,
+    source: Any,
+    counts: Any,
+    known: Any,
+    depends: Sequence[Any] = (),
+    tol: float = 1e-10,
+    max_iterations: int = 100,
+) -> Opened:
     """Return samples as the pipeline takes them: in an engine where one of them is a lazy frame, else in memory."""
     if any_lazy(samples):
         return EngineFrames.of(open_frames(samples, biases, source=source, counts=counts), known, depends)
     pool = as_pool(samples, biases, source=source, counts=counts)
     pool = replace(pool, dependence=as_dependence(pool, *depends)) if depends else pool
-    return MemoryRows.of(pool, known) if window_of(pool) is None else TruncatedRows.of(pool, known)
+    if window_of(pool) is not None:
+        return TruncatedRows.of(pool, known)
+    return opened_with_learned(pool, known, tol, max_iterations)
 
 
 def _refuse_shares(shares: Any) -> None:

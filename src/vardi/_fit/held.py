@@ -46,10 +46,16 @@ class Held:
         self.rows: Any = prepared.rows
 
     states: tuple[int, ...] | None = None  # the samples whose rows are asked; None for all
+    reference: Any = None  # beside learned biases: the samples whose biases are known, at a solution of their own
     dependence: Any  # how rows depend on one another; None where they do not
 
     def __len__(self) -> int:
         return len(self.pool)
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether a bias was learned from the rows."""
+        return self.reference is not None
 
     @property
     def depends(self) -> bool:

@@ -278,6 +278,28 @@ def bias_of_some(
     )
 
 
+def learned_of_some(
+    sample: object, bias: object, column: str, lacks: Sequence[object], shared: Sequence[str]
+) -> MismatchError:
+    """Refuse to learn a bias from a column which some samples lack."""
+    remedy = f"Name columns that all samples have: {show(shared)}." if shared else "The samples have none in common."
+    return MismatchError(
+        f"The bias of {str(sample)!r}, {bias}, is learned from column {column!r}, which {show(lacks)} "
+        f"{'lacks' if len(lacks) == 1 else 'lack'}, so that its rows cannot be compared with those. {remedy}",
+        expected=(column,),
+        got=tuple(map(str, lacks)),
+    )
+
+
+def no_rows_to_learn(sample: object, bias: object) -> InvalidBiasError:
+    """Refuse to learn the bias of a sample without rows."""
+    return InvalidBiasError(
+        f"No row was drawn with the bias of {str(sample)!r}, {bias}, so there is nothing to learn it from. Give its "
+        "rows, or leave it out.",
+        sample=str(sample),
+    )
+
+
 def no_rows_to_regress(sample: object, bias: object) -> InvalidBiasError:
     """Refuse to smooth the weights of a sample without rows."""
     return InvalidBiasError(

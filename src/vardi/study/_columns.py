@@ -27,6 +27,7 @@ from vardi.biases import (
 from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.compile import NarwhalsTarget, compile_node
 from vardi.biases._expressions.nodes import Column, Node, is_condition
+from vardi.biases._fitted import FittedBias
 from vardi.errors import ExpressionError, InvalidBiasError, MismatchError, suggest
 from vardi.study._data import Data, Engine
 from vardi.study._engines import COUNTS, LABEL, ROW, first_text, require_rows, schema
@@ -59,7 +60,7 @@ class Columns:
 
     def _require_of_rows(self, key: Key, name: str, bias: Bias, biases: Biases) -> None:
         """Note windows beside other samples, weights that their own sample lacks, and both in an engine."""
-        kinds = [part for part in getattr(bias, "factors", (bias,)) if isinstance(part, SmoothedBias | WindowBias)]
+        kinds = [part for part in getattr(bias, "factors", (bias,)) if isinstance(part, FittedBias | WindowBias)]
         if kinds and self.engine != "memory":
             remedy = f'needs rows in memory, and these are left to {self.engine}: engine = "memory".'
             self.problems.add(key, f"The bias of {name!r}, {bias}, {remedy}")
@@ -228,7 +229,7 @@ class Columns:
             bias = self._parsed(key, f"The variable {name!r}", name)
             if isinstance(bias, ParametricBias):
                 self.problems.add(key, f"The variable {name!r} has parameters, which only a bias can have.")
-            elif isinstance(bias, SmoothedBias | WindowBias):
+            elif isinstance(bias, FittedBias | WindowBias):
                 self.problems.add(key, f"The variable {name!r} is a bias that rows bring with them, and has no mean.")
             elif bias is not None and not bias.columns:
                 self.problems.add(key, f"The variable {name!r} reads no column, so it is the same everywhere.")
@@ -354,7 +355,7 @@ def _nodes(bias: Bias) -> tuple[Node, ...]:
         return (bias.x, *bias.ends, *(() if bias.status is None else (bias.status,)))
     if isinstance(bias, ProductBias):
         return tuple(node for factor in bias.factors for node in _nodes(factor))
-    return (bias.node,) if isinstance(bias, ExpressionBias) else ()  # columns of smoothed weights may be texts
+    return (bias.node,) if isinstance(bias, ExpressionBias) else ()  # columns of fitted biases may be texts
 
 
 def _as_kind(text: str, kinds: Sequence[Any]) -> Any:
