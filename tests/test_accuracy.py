@@ -57,7 +57,7 @@ def test_plain_weighting_has_the_interval_of_fixed_weights():
     y, weights = np.array([1.0, 2.0, 4.0]), np.array([1.0, 1.0, 2.0])
     value, low, high = contestants.weighted(y, weights)
     assert value == 2.75
-    error = np.sqrt((1.75**2 + 0.75**2 + (2 * 1.25) ** 2)) / 4
+    error = np.sqrt(1.75**2 + 0.75**2 + (2 * 1.25) ** 2) / 4
     assert (high - low) / 2 == pytest.approx(1.959964 * error)
 
 
