@@ -201,6 +201,7 @@ def test_fit_for_machines(folder):
         "pooled": pytest.approx(19.063),
         "debiased": pytest.approx(23.2183, abs=1e-4),
         "stderr": pytest.approx(0.97255, abs=1e-5),
+        "among": [],
     }
     assert found["warnings"] == []
 

@@ -125,8 +125,8 @@ class Diagnostics:
                 f"{'mean of':<16} {'pool':>9} {'population':>11} {'error':>8} {'shift':>7} {'worth':>7}  next",
             ]
             lines += [
-                f"{cut(c.name, 16):<16} {c.pooled:>9.4g} {c.debiased:>11.4g} {c.stderr:>8.2g} {c.difference:>7.2f} "
-                f"{c.equivalent:>7,.0f}  {cut(c.collect_next, 14)}"
+                f"{cut(c.label, 16):<16} {c.pooled:>9.4g} {c.debiased:>11.4g} {c.stderr:>8.2g} {c.difference:>7.2f} "
+                f"{c.equivalent:>7,.0f}  {cut(c.collect_next, 14)}".rstrip()
                 for c in self.columns
             ]
             lines.append("(shift in standard deviations, worth in rows without bias, next to collect)")

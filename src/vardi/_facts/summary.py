@@ -18,7 +18,7 @@ MOST_SAMPLES = 300  # up to which a notebook has them all, those after the first
 
 def summarize(fit: Fit) -> Account:
     """Return the account of a fit with its first numeric columns."""
-    numeric = () if fit.parts.given().unasked else fit.numeric_columns
+    numeric = () if fit.parts.given().unasked else (*fit.numeric_columns, *fit.parts.numeric_of_some)
     columns = [fit.parts.column(name, name) for name in numeric[:MOST_VARIABLES]]
     return account(fit, columns, more=len(numeric) - len(columns))
 
@@ -32,7 +32,7 @@ def sample_cells(sample: SampleFacts) -> tuple[str, str, str, str, str]:
 
 def variable_cells(variable: ColumnFacts) -> tuple[str, str, str]:
     """Return name, mean over the pool, and mean over the population with its error."""
-    return variable.name, f"{variable.pooled:.5g}", plain(with_error(variable.debiased, variable.stderr))
+    return variable.label, f"{variable.pooled:.5g}", plain(with_error(variable.debiased, variable.stderr))
 
 
 def to_text(found: Account) -> str:
@@ -58,7 +58,7 @@ def to_text(found: Account) -> str:
     ]
     lines += [*more(samples), "", f"effective rows  {found.effective:,.0f} of {found.rows:,.0f}"]
     if found.variables:
-        width = width_of("mean of", (variable.name for variable in found.variables), 30)
+        width = width_of("mean of", (variable.label for variable in found.variables), 30)
         table = [("mean of", "in the pool", "in the population"), *map(variable_cells, found.variables)]
         lines += ["", *(f"{cut(name, width):<{width}}  {before:>12}  {after:>20}" for name, before, after in table)]
         lines += _more_variables(found)

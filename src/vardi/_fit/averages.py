@@ -80,7 +80,7 @@ class Averages(Weighted):
     def _of_states(self, states: tuple[int, ...], *, told: bool = True) -> Averages:
         if len(states) == int((self.held.rows.sizes > 0).sum()):
             return self
-        fit = Averages(self.held.among(states))
+        fit = Averages(self.held.of(states))
         if told and self.held.tangent.measure.coordinates.known:
             names = show([self.names[k] for k in states])
             said = (
@@ -96,7 +96,7 @@ class Averages(Weighted):
         """Return the rows of the samples that are chosen, and have recorded what is asked of them alone."""
         fit = self if among is None else self._of_states(self._places(among), told=alone)
         has = fit.held.recorded_by(values, () if by is None or by.labels is not None else by.columns)
-        return fit if has is None else fit._of_states(has, told=alone)
+        return fit if has is None else fit._of_states(has, told=alone)._asked(None, values, by, alone=alone)
 
     @overload
     def expectation(

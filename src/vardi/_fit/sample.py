@@ -183,10 +183,11 @@ class DebiasedSample(Averages):
         Parameters
         ----------
         columns : sequence of str, optional
-            Columns or expressions to look at; all numeric columns without missing values by default.
+            Columns or expressions to look at; all numeric columns without missing values by default, also those that
+            only some samples have recorded.
         """
         columns = [columns] if isinstance(columns, str) else columns
-        return diagnose(self, self.numeric_columns if columns is None else columns)
+        return diagnose(self, (*self.numeric_columns, *self.held.numeric_of_some) if columns is None else columns)
 
     def bootstrap(
         self,
