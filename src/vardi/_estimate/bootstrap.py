@@ -28,6 +28,7 @@ from vardi._estimate.group_bootstrap import GroupRefits
 from vardi._estimate.intervals import Declared, Law, Share, quantile_of_normal
 from vardi._estimate.resampling import Kind, Plan, group_codes, make_plan
 from vardi._inputs.frames.functions import is_function, name_of
+from vardi._machine.threads import can_start
 from vardi._rows import Rows
 from vardi._solve.identify import Name
 from vardi._solve.refit import Refit
@@ -405,7 +406,7 @@ def _in_threads(
         return [refits(i, space) for i in range(low, min(low + BATCH, n))]
 
     with threadpool_limits(1, user_api="blas"):  # threads of their own would only stand in the way of one another
-        parallel = joblib.Parallel(n_jobs=jobs, backend="threading", return_as="generator")
+        parallel = joblib.Parallel(n_jobs=jobs if can_start() else 1, backend="threading", return_as="generator")
         for number, results in enumerate(parallel(joblib.delayed(batch)(low) for low in range(0, n, BATCH))):
             yield from results
             if progress is not None:
