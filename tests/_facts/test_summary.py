@@ -121,7 +121,7 @@ def test_columns_that_hold_nothing_are_named_too(make):
 def test_one_row_is_one_row():
     fit = vardi.debias({"a": np.array([2.0])}, {"a": 1})
     assert fit.summary().startswith("1 row of 1 sample")
-    assert "</b>: 1 row, effective 1 of 1.<br>" in fit._repr_html_()
+    assert "</b> 1 row, effective 1 of 1.<br>" in fit._repr_html_()
 
 
 def test_samples_after_the_first_are_folded_in_notebooks():
@@ -137,13 +137,15 @@ def test_samples_after_the_first_are_folded_in_notebooks():
 
 
 def test_samples_beyond_what_a_notebook_holds_are_counted(monkeypatch):
-    monkeypatch.setattr("vardi._facts.summary.MOST_SAMPLES", 21)
+    monkeypatch.setattr("vardi._facts.summary.MOST_ROWS", 21)
+    monkeypatch.setattr("vardi._notebook.MOST_ROWS", 21)
     rng = np.random.default_rng(0)
     samples = {f"site {k}": rng.normal(size=40) for k in range(23)}
     html = vardi.debias(samples, dict.fromkeys(samples, 1))._repr_html_()
-    assert "<details>" not in html
-    assert "site 20" not in html
-    assert "<p>... and 3 more</p>" in html
+    folded = html.split("<details><summary>3 more samples</summary>")[1].split("</details>")[0]
+    assert "<th>site 20</th>" in folded
+    assert "site 21" not in html
+    assert folded.endswith("<p>... and 2 more</p>")
 
 
 def test_a_report_is_no_pdf(fit, tmp_path):

@@ -23,12 +23,13 @@ import joblib
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from vardi._estimate.estimates import NORMAL, Estimate
+from vardi._estimate.estimates import NORMAL, Estimate, cells_of, headings
 from vardi._estimate.group_bootstrap import GroupRefits
 from vardi._estimate.intervals import Declared, Law, Share, quantile_of_normal
 from vardi._estimate.resampling import Kind, Plan, group_codes, make_plan
 from vardi._inputs.frames.functions import is_function, name_of
 from vardi._machine.threads import can_start
+from vardi._notebook import fragment, paragraph, table
 from vardi._rows import Rows
 from vardi._solve.identify import Name
 from vardi._solve.refit import Refit
@@ -123,11 +124,19 @@ class Bootstrap:
         return len(self.values)
 
     def __str__(self) -> str:
-        failed = f"{self.failed} failed" if self.failed else "none failed"
-        kind = "Bayesian bootstrap" if self.kind == "bayesian" else "Bootstrap of rows"
         width = max(len(name) for name in self.names)
         lines = [f"{name:<{width}}  {own}" for name, own in zip(self.names, self._estimates, strict=True)]
-        return "\n".join([f"{kind}: {len(self)} refits, {failed}", *lines])
+        return "\n".join([self._title, *lines])
+
+    def _repr_html_(self) -> str:
+        rows = [[name, *cells_of(own)] for name, own in zip(self.names, self._estimates, strict=True)]
+        return fragment(paragraph(self._title), table(["", *headings(self.level)], rows, of="statistics"))
+
+    @property
+    def _title(self) -> str:
+        failed = f"{self.failed} failed" if self.failed else "none failed"
+        kind = "Bayesian bootstrap" if self.kind == "bayesian" else "Bootstrap of rows"
+        return f"{kind}: {len(self)} refits, {failed}"
 
     @property
     def _fitted(self) -> Floats:

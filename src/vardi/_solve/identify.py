@@ -13,6 +13,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from vardi._notebook import fragment
 from vardi._rows.start import widest_tree
 from vardi._types import Floats, Integers
 from vardi.errors import NotIdentifiableError
@@ -117,7 +118,7 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         mark, colour = ("✓", "#1a7f37") if self.identified else ("✗", "#cf222e")
-        return f'<p><b style="color:{colour}">{mark}</b> {escape(self.message)}</p>'
+        return fragment(f'<p><b style="color:{colour}">{mark}</b> {escape(self.message)}</p>')
 
     def require(self) -> Verdict:
         """Return the verdict, or raise where the samples are not identified."""
