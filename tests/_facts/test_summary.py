@@ -19,7 +19,7 @@ def test_text(fit):
     text = fit.summary()
     assert text == str(fit)
     assert max(map(len, text.splitlines())) <= 80
-    assert text.splitlines()[0] == "300 rows of 2 samples speak for the population"
+    assert text.splitlines()[0] == "300 rows of 2 samples represent the population"
     for line in (
         "agency           200  MEDV <= 22       0.590 ± 0.049        45.6%",
         "national         100  everywhere                   1        54.4%",

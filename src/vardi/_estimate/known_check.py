@@ -167,5 +167,5 @@ def known_text(line: KnownLine) -> str:
 def estimated_text(line: KnownLine) -> str:
     """Return what the samples say of a known value, with its error."""
     if not line.stderr > 0:
-        return "no error" if math.isnan(line.stderr) else "not told"
+        return "no error" if math.isnan(line.stderr) else "not identified"
     return " ± ".join(with_digits_of(line.stderr, line.estimated, line.stderr))

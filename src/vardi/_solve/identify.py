@@ -54,8 +54,8 @@ class Link:
 
     def __str__(self) -> str:
         return (
-            f"'{self.second}' allows {number_of_rows(self.first_in_second)} of '{self.first}', "
-            f"'{self.first}' allows {number_of_rows(self.second_in_first)} of '{self.second}'"
+            f"{number_of_rows(self.first_in_second)} of '{self.first}' could also have come from '{self.second}', and "
+            f"{number_of_rows(self.second_in_first)} of '{self.second}' from '{self.first}'"
         )
 
 
@@ -310,8 +310,8 @@ def _disagreement(graph: Any, names: Sequence[Name], labels: Integers, groups: G
         outer, inner = names[int(edges.row[nearest])], names[int(edges.col[nearest])]
         shared = number_of_rows(float(edges.data[nearest]))
         return (
-            f"{_groups_text(groups)}: they overlap in one direction only. '{outer}' allows {shared} of "
-            f"'{inner}', but nothing that '{outer}' drew leads back, so the relative weight of the two has a bound "
+            f"{_groups_text(groups)}: they overlap in one direction only. {shared} of '{inner}' could also "
+            f"have come from '{outer}', but nothing that '{outer}' drew leads back, so the relative weight of the two has a bound "
             f"and no value. Add rows of '{outer}' that '{inner}' could have drawn too, or a sample that overlaps both, "
             f"or debias each group alone. If the share of what '{inner}' could have drawn is known, take that out of "
             f"the bias of '{outer}', which drew nothing there, and give the share."

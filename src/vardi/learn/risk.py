@@ -222,7 +222,7 @@ def _folds(
 
 
 def debiased_scorer(scoring: Any = None, *, fit: DebiasedSample, target: str | None = None) -> DebiasedScorer:
-    r"""Return a scorer for scikit-learn's searches that speaks for the population.
+    r"""Return a scorer for scikit-learn's searches that represents the population.
 
     The weight is a function of the row, so held-out rows have one:
     :math:`\sum_i w(z_i) s_i / \sum_i w(z_i)` over the rows of a fold, greater is better. Nothing has to be routed.
