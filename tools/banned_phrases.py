@@ -26,7 +26,18 @@ HEADINGS = ("Nearly", "Then", "What crosses")
 HEADING = "what the section holds"
 
 ROOT = Path(__file__).resolve().parents[1]
-PLACES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", "examples", "benchmarks", "src", "tests")
+PLACES = (
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "RELEASING.md",
+    "SECURITY.md",
+    "docs",
+    "examples",
+    "benchmarks",
+    "src",
+    "tests",
+)
 KINDS = {".py", ".md", ".toml", ".html", ".j2", ".css", ".js"}
 MADE = ("docs/_build", "docs/_generated", "docs/gallery", "docs/reference/generated")
 ITSELF = "tests/test_phrases.py"

@@ -72,7 +72,7 @@ class Held:
         return known.values + np.linalg.pinv(self.prepared.directions.T) @ moved
 
     def require_joined_by_overlap(self) -> None:
-        """Refuse to ask some samples where known values alone join groups of them: normalisers are then not identified."""
+        """Refuse to ask some samples where known values alone join groups: normalisers are then not identified."""
         if self.groups is not None and self.groups.max() > 0:
             groups = [[self.names[k] for k in np.flatnonzero(self.groups == g)] for g in range(self.groups.max() + 1)]
             raise NotIdentifiableError(

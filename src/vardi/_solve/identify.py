@@ -311,8 +311,8 @@ def _disagreement(graph: Any, names: Sequence[Name], labels: Integers, groups: G
         shared = number_of_rows(float(edges.data[nearest]))
         return (
             f"{_groups_text(groups)}: they overlap in one direction only. {shared} of '{inner}' could also "
-            f"have come from '{outer}', but nothing that '{outer}' drew leads back, so the relative weight of the two has a bound "
-            f"and no value. Add rows of '{outer}' that '{inner}' could have drawn too, or a sample that overlaps both, "
+            f"have come from '{outer}', but nothing that '{outer}' drew leads back, so the relative weight of the two "
+            f"has a bound and no value. Add rows of '{outer}' that '{inner}' could have drawn too, or a sample that overlaps both, "
             f"or debias each group alone. If the share of what '{inner}' could have drawn is known, take that out of "
             f"the bias of '{outer}', which drew nothing there, and give the share."
         )
