@@ -310,11 +310,11 @@ def _disagreement(graph: Any, names: Sequence[Name], labels: Integers, groups: G
         outer, inner = names[int(edges.row[nearest])], names[int(edges.col[nearest])]
         shared = number_of_rows(float(edges.data[nearest]))
         return (
-            f"{_groups_text(groups)}: they overlap in one direction only. {shared} of '{inner}' could also "
-            f"have come from '{outer}', but nothing that '{outer}' drew leads back, so the relative weight of the two "
-            f"has a bound and no value. Add rows of '{outer}' that '{inner}' could have drawn too, or a sample that overlaps both, "
-            f"or debias each group alone. If the share of what '{inner}' could have drawn is known, take that out of "
-            f"the bias of '{outer}', which drew nothing there, and give the share."
+            f"{_groups_text(groups)}: they overlap in one direction only. {shared} of '{inner}' could also have come "
+            f"from '{outer}', but nothing that '{outer}' drew leads back, so the relative weight of the two has a "
+            f"bound and no value. Add rows of '{outer}' that '{inner}' could have drawn too, or a sample that overlaps "
+            f"both, or debias each group alone. If the share of what '{inner}' could have drawn is known, take that "
+            f"out of the bias of '{outer}', which drew nothing there, and give the share."
         )
     return (
         f"{_groups_text(groups)}: they share no rows that both could have drawn, so their relative weight is "
