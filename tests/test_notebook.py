@@ -82,7 +82,7 @@ def test_every_result_has_a_picture_of_its_own(fit):
         assert HOSTILE not in html
         assert html.startswith('<div style="max-width:100%;overflow-wrap:break-word">')
         for tag, parents in page.found:
-            assert tag != "table" or parents[-1] == ("div", "overflow-x:auto")
+            assert tag != "table" or parents[-1] == ("div", "overflow-x:auto;margin:0.5em 0")
 
 
 def test_the_numbers_are_those_of_the_text(fit):

@@ -72,7 +72,7 @@ def _table(heading: Sequence[str], rows: Sequence[Sequence[str]], code: Collecti
     body = "".join(f"<tr>{''.join(_cell(j, text, code) for j, text in enumerate(row))}</tr>" for row in rows)
     above = f'<caption style="text-align:left">{escape(caption)}</caption>' if caption else ""
     return (
-        f'<div style="overflow-x:auto"><table style="white-space:nowrap">{above}<thead><tr>{head}</tr></thead>'
+        f'<div style="overflow-x:auto;margin:0.5em 0"><table style="white-space:nowrap">{above}<thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
 
