@@ -53,11 +53,13 @@ slow: $(VENV)/.test  ## statistical claims and large designs, by simulation; eve
 	$(BIN)/python -m pytest tests/slow -s --timeout 0
 	VARDI_EVERY_PAIR=1 $(BIN)/python -m pytest tests/engines/test_conformance.py tests/engines/test_questions.py tests/_fit/test_capabilities.py --timeout 0
 
-lint: $(VENV)/.lint  ## ruff, mypy (strict), import-linter
+lint: $(VENV)/.lint  ## ruff, mypy (strict), import-linter, codespell, banned phrases
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell
+	$(BIN)/python tools/banned_phrases.py
 
 bench: $(VENV)/.bench  ## peers side by side, written to benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks

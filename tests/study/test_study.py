@@ -618,7 +618,7 @@ def test_blank_lines_are_left_out_by_no_engine(tmp_path, ends):
             read(written(tmp_path, f'engine = "{engine}"\n{PAIR}')).fit()
     said = refusal(tmp_path, f'engine = "duckdb"\n{PAIR}')
     assert said == (
-        "a.csv has blank lines. Take them out: they are rows without values, and DuckDB would leave them out unsaid."
+        "a.csv has blank lines. Take them out: they are rows without values, and DuckDB would silently skip them."
     )
 
 

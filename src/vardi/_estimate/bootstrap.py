@@ -23,11 +23,13 @@ import joblib
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from vardi._estimate.estimates import NORMAL, Estimate
+from vardi._estimate.estimates import NORMAL, Estimate, cells_of, headings
 from vardi._estimate.group_bootstrap import GroupRefits
 from vardi._estimate.intervals import Declared, Law, Share, quantile_of_normal
 from vardi._estimate.resampling import Kind, Plan, group_codes, make_plan
 from vardi._inputs.frames.functions import is_function, name_of
+from vardi._machine.threads import can_start
+from vardi._notebook import fragment, paragraph, table
 from vardi._rows import Rows
 from vardi._rows.dense import Dense
 from vardi._solve.identify import Name
@@ -127,12 +129,20 @@ class Bootstrap:
         return len(self.values)
 
     def __str__(self) -> str:
-        failed = f"{self.failed} failed" if self.failed else "none failed"
-        kind = "Bayesian bootstrap" if self.kind == "bayesian" else "Bootstrap of rows"
         width = max(len(name) for name in self.names)
         lines = [f"{name:<{width}}  {own}" for name, own in zip(self.names, self._estimates, strict=True)]
+        return "\n".join([self._title, *lines])
+
+    def _repr_html_(self) -> str:
+        rows = [[name, *cells_of(own)] for name, own in zip(self.names, self._estimates, strict=True)]
+        return fragment(paragraph(self._title), table(["", *headings(self.level)], rows, of="statistics"))
+
+    @property
+    def _title(self) -> str:
+        failed = f"{self.failed} failed" if self.failed else "none failed"
+        kind = "Bayesian bootstrap" if self.kind == "bayesian" else "Bootstrap of rows"
         learned = "; learned biases stay, so that errors are approximate" if self.is_approximate else ""
-        return "\n".join([f"{kind}: {len(self)} refits, {failed}{learned}", *lines])
+        return f"{kind}: {len(self)} refits, {failed}{learned}"
 
     @property
     def _fitted(self) -> Floats:
@@ -423,7 +433,7 @@ def _in_threads(
     """
     batches = [range(low, low + refits.size) for low in range(0, n, refits.size)]
     with threadpool_limits(1, user_api="blas"):  # threads of their own would only stand in the way of one another
-        parallel = joblib.Parallel(n_jobs=jobs, backend="threading", return_as="generator")
+        parallel = joblib.Parallel(n_jobs=jobs if can_start() else 1, backend="threading", return_as="generator")
         for draws, results in zip(batches, parallel(map(joblib.delayed(refits.batch), batches)), strict=True):
             yield from results[: n - draws.start]
             if progress is not None:

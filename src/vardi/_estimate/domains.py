@@ -6,15 +6,15 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from html import escape
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from vardi._estimate.estimates import MUCH, Estimate, Estimates, with_digits_of
+from vardi._estimate.estimates import MUCH, Estimate, Estimates, cells_of, headings, with_digits_of
 from vardi._estimate.intervals import REFUSED, Affine, Declared, Law, Share, Student, Transformed
 from vardi._estimate.tangent import Influence, Tangent, estimates_with
 from vardi._inputs.domains import By
+from vardi._notebook import MOST_ROWS, fragment, table
 from vardi._rows.contract import Evenness
 from vardi._rows.domains import DomainSums
 from vardi._types import Floats, Integers
@@ -152,11 +152,8 @@ class Domains(ByDomain[Estimate]):
         return self.table()
 
     def _repr_html_(self) -> str:
-        heads, rows = self._cells(len(self))
-        head = "".join(f"<th>{escape(cell)}</th>" for cell in heads)
-        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-        caption = f"<caption>{escape(self.what)}</caption>"
-        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        heads, rows = self._cells(MOST_ROWS)
+        return fragment(table(heads, rows, of="domains", total=len(self), caption=self.what))
 
     def _cells(self, most: int) -> tuple[list[str], list[list[str]]]:
         """Return the cells of the heading, and those of the first domains."""
@@ -164,18 +161,12 @@ class Domains(ByDomain[Estimate]):
         for domain, j in list(self._places.items())[:most]:
             one = found.plain(j)
             names = [str(value) for value in (domain if isinstance(domain, tuple) else (domain,))]
-            if isinstance(one.law, Declared):
-                numbers = [f"{one.value:.6g}", "-", "known"]
-            elif math.isnan(one.stderr) or not one.stderr:
-                numbers = [f"{one.value:.4g}", "-" if one.stderr else "0", "-"]
-            else:
-                value, stderr, low, high = with_digits_of(one.stderr, one.value, one.stderr, *one.interval)
-                if found.differs and found.unassisted is not None:
-                    stderr += f" ({with_digits_of(one.stderr, found.unassisted.stderr[j])[0]})"
-                numbers = [value, stderr, f"{low} to {high}"]
-            rows.append([*names, *numbers])
-        error = "error (without the model)" if found.differs else "error"
-        return [*self.by, "estimate", error, f"{100 * found.level:g}% interval"], rows
+            value, stderr, ends = cells_of(one)
+            if found.differs and found.unassisted is not None and one.stderr > 0:
+                stderr += f" ({with_digits_of(one.stderr, found.unassisted.stderr[j])[0]})"
+            rows.append([*names, value, stderr, ends])
+        estimate, error, ends = headings(found.level)
+        return [*self.by, estimate, f"{error} (without the model)" if found.differs else error, ends], rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -170,7 +170,7 @@ class Account:
     def speaks(self) -> str:
         """What it is, in words."""
         used = len(self.sampled)
-        return f"{self.counted_rows} of {used} {'sample' if used == 1 else 'samples'} speak for the population"
+        return f"{self.counted_rows} of {used} {'sample' if used == 1 else 'samples'} represent the population"
 
     @property
     def solved(self) -> str:

@@ -128,7 +128,7 @@ class Held:
         return {name: reasons[states] for name, states in self.of_some.items() if states in reasons}
 
     def require_joined_by_overlap(self) -> None:
-        """Refuse to ask some samples where known values alone join groups of them: normalisers are then not told."""
+        """Refuse to ask some samples where known values alone join groups: normalisers are then not identified."""
         if self.groups is not None and self.groups.max() > 0:
             groups = [[self.names[k] for k in np.flatnonzero(self.groups == g)] for g in range(self.groups.max() + 1)]
             raise NotIdentifiableError(

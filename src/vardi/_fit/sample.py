@@ -1,4 +1,4 @@
-"""DebiasedSample: one sample that speaks for the population, and what follows from its weights."""
+"""DebiasedSample: one sample that represents the population, and what follows from its weights."""
 
 from __future__ import annotations
 
