@@ -100,10 +100,15 @@ class Dense(Rows):
     def log_means(self, u: Floats) -> Floats:
         """Return log sum_i c_i omega_ik / S_i(u) for every k, wholly in the log domain."""
         log_weight = -self.log_row_mass(u)[:, None]
-        b = None if self.counts is None else self.counts[:, None]
+        scratch = Scratch()
 
         def block(rows: slice, values: NDArray[Any]) -> Floats:
-            return np.asarray(logsumexp(self._log(values) + log_weight[rows], axis=0, b=None if b is None else b[rows]))
+            logs = np.add(self._log(values), log_weight[rows], out=scratch("A", values.shape))
+            top = logs.max(axis=0)
+            top[np.isneginf(top)] = 0.0  # what covers no row
+            np.exp(np.subtract(logs, top, out=logs), out=logs)
+            with np.errstate(divide="ignore"):
+                return np.asarray(np.log(logs.sum(axis=0) if self.counts is None else self.counts[rows] @ logs) + top)
 
         return np.asarray(logsumexp(list(self._each(block)), axis=0))
 
