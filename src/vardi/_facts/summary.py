@@ -8,7 +8,8 @@ from vardi._facts.account import Account, SampleFacts, account
 from vardi._facts.columns import ColumnFacts
 from vardi._facts.numbers import plain, with_error
 from vardi._facts.parts import Fit
-from vardi._notebook import MOST_ROWS, fragment, paragraph, table
+from vardi._notebook import MOST_ROWS, fragment, paragraph
+from vardi._notebook import table as html_table
 from vardi.errors._texts import SHOWN, WIDTH, cut, more, width_of
 
 MOST_VARIABLES = 8
@@ -57,8 +58,8 @@ def to_text(found: Account) -> str:
     lines += [*more(samples), "", f"effective rows  {found.effective:,.0f} of {found.rows:,.0f}"]
     if found.variables:
         width = width_of("mean of", (variable.name for variable in found.variables), 30)
-        means = [("mean of", "in the pool", "in the population"), *map(variable_cells, found.variables)]
-        lines += ["", *(f"{cut(name, width):<{width}}  {before:>12}  {after:>20}" for name, before, after in means)]
+        table = [("mean of", "in the pool", "in the population"), *map(variable_cells, found.variables)]
+        lines += ["", *(f"{cut(name, width):<{width}}  {before:>12}  {after:>20}" for name, before, after in table)]
         lines += _more_variables(found)
     if found.parameters:
         lines += ["", f"{'parameter':<30}  {'estimate':>38}"]
@@ -83,10 +84,10 @@ def to_html(found: Account) -> str:
     samples, total = list(map(sample_cells, found.samples[:MOST_ROWS])), len(found.samples)
     return fragment(
         paragraph(*solved, bold="DebiasedSample:"),
-        table(heading, samples, of="samples", total=total, code={2}),
-        table(("mean of", "in the pool", "in the population"), list(map(variable_cells, found.variables))),
+        html_table(heading, samples, of="samples", total=total, code={2}),
+        html_table(("mean of", "in the pool", "in the population"), list(map(variable_cells, found.variables))),
         *map(paragraph, _more_variables(found)),
-        table(("parameter", "estimate"), [(f"{name}: {one}", str(own)) for name, one, own in found.estimated]),
+        html_table(("parameter", "estimate"), [(f"{name}: {one}", str(own)) for name, one, own in found.estimated]),
         *map(paragraph, found.notes),
         *(paragraph(doubt, bold="Note:") for doubt in found.trust.messages),
     )
