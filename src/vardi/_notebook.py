@@ -71,11 +71,8 @@ def _table(heading: Sequence[str], rows: Sequence[Sequence[str]], code: Collecti
     head = "".join(f"<th>{escape(text)}</th>" for text in heading)
     body = "".join(f"<tr>{''.join(_cell(j, text, code) for j, text in enumerate(row))}</tr>" for row in rows)
     above = f'<caption style="text-align:left">{escape(caption)}</caption>' if caption else ""
-    return (
-        '<div style="overflow-x:auto;margin:0.5em 0">'
-        f'<table style="white-space:nowrap">{above}<thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
+    content = f"{above}<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    return f'<div style="overflow-x:auto;margin:0.5em 0"><table style="white-space:nowrap">{content}</table></div>'
 
 
 def _cell(column: int, text: str, code: Collection[int]) -> str:

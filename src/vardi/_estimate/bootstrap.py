@@ -427,7 +427,7 @@ class _Refits:
 def _in_threads(
     refits: _Refits, n: int, jobs: int, progress: Progress | None
 ) -> Iterator[tuple[Floats, Floats] | Refit]:
-    """Give the refits of draws 0 to n - 1 in their order, however many threads make them.
+    """Give the refits of draws 0 to n - 1 in their order, however many threads make them, or none.
 
     Batches are all of one size, so that a draw has the same digits however many there are: the last may go beyond n.
     """

@@ -8,7 +8,8 @@ from vardi._facts.account import Account, SampleFacts, account
 from vardi._facts.columns import ColumnFacts
 from vardi._facts.numbers import plain, with_error
 from vardi._facts.parts import Fit
-from vardi._notebook import MOST_ROWS, fragment, paragraph, table
+from vardi._notebook import MOST_ROWS, fragment, paragraph
+from vardi._notebook import table as html_table
 from vardi.errors._texts import SHOWN, WIDTH, cut, more, width_of
 
 MOST_VARIABLES = 8
@@ -83,10 +84,10 @@ def to_html(found: Account) -> str:
     samples, total = list(map(sample_cells, found.samples[:MOST_ROWS])), len(found.samples)
     return fragment(
         paragraph(*solved, bold="DebiasedSample:"),
-        table(heading, samples, of="samples", total=total, code={2}),
-        table(("mean of", "in the pool", "in the population"), list(map(variable_cells, found.variables))),
+        html_table(heading, samples, of="samples", total=total, code={2}),
+        html_table(("mean of", "in the pool", "in the population"), list(map(variable_cells, found.variables))),
         *map(paragraph, _more_variables(found)),
-        table(("parameter", "estimate"), [(f"{name}: {one}", str(own)) for name, one, own in found.estimated]),
+        html_table(("parameter", "estimate"), [(f"{name}: {one}", str(own)) for name, one, own in found.estimated]),
         *map(paragraph, found.notes),
         *(paragraph(doubt, bold="Note:") for doubt in found.trust.messages),
     )
