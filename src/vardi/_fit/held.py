@@ -144,14 +144,9 @@ class Held:
         return refit(self.rows, self.joint, self.solution.u, self.point, counts, tol=tol, may_part=may_part, rng=rng)
 
     def refit_draws(self, counts: Floats, *, tol: float, may_part: bool) -> Sequence[Refit | None]:
-        """Solve again for many other counts, of shape (draws, rows), that share passes; None for those to solve alone."""
+        """Solve again for counts of shape (draws, rows), which share passes; None stands for a draw to solve alone."""
         rows = self.rows
-        if (
-            len(counts) == 1
-            or self.joint is not None
-            or may_part
-            or not isinstance(rows, Dense)
-            or not rows.sizes.all()
-        ):
+        plain = self.joint is None and isinstance(rows, Dense) and bool(rows.sizes.all())
+        if len(counts) == 1 or may_part or not plain:
             return [None] * len(counts)
         return refit_draws(rows, self.solution.u, self.tangent.hessian.laplacian, counts, tol=tol)
