@@ -49,7 +49,7 @@ def test_what_answers_say_together():
     assert (line.bias, line.deviation, line.refused) == (0.5, pytest.approx(np.std([1, 3, 2])), 1)
     assert line.covered == pytest.approx(1 / 3)  # an interval that is not given covers nothing
     assert line.error == pytest.approx(np.mean([2.0, 1.0]) / 3.92)
-    assert line.cells[-1] == "told; 1 draws refused"
+    assert line.cells[-1] == "told; refused 1 of the draws"
     assert race.summed("one", np.full((2, 3), np.nan), 1.0, "").cells[1:6] == ("–",) * 5
 
 

@@ -103,7 +103,7 @@ SKADA = Elsewhere(
     "skada",
     {
         "skada, DensityReweight": "standardised columns; it gives no interval",
-        "skada, DiscriminatorReweight": "standardised columns; it gives no interval",
+        "skada, DiscriminatorReweight": "the same; 0.6.0 weighs by (1 - p) / p, p being the chance to be of the target",
     },
 )
 PEERS = (BALANCE, SKADA)

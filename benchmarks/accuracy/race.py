@@ -40,7 +40,8 @@ class Line:
     @property
     def cells(self) -> tuple[str, ...]:
         """Return the line of a table."""
-        note = self.note + (f"; {self.refused} draws refused" if self.refused else "")
+        refused = f"refused {self.refused} of the draws" if self.refused else ""
+        note = "; ".join(filter(None, (self.note, refused)))
         if np.isnan(self.bias):
             return (self.who, "–", "–", "–", "–", "–", note)
         rmse = float(np.hypot(self.bias, self.deviation))
