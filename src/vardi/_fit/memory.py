@@ -196,14 +196,14 @@ class InMemory(ColumnsInMemory):
 
     def check_biases(self, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
         """Test the declared biases by what overlap alone says: known values have no part in it."""
+        if self.depends and options.get("method", "score") != "score":
+            raise refusal("ks tests", "rows in memory", depends="clusters")
         if self.reference is not None:
             return check_reference(self, asked, **options)
         return self.check_values({name: self.values(value) for name, value in asked.items()}, **options)
 
     def check_values(self, values: Mapping[str, Floats], **options: Any) -> BiasCheck:
         """Test the declared biases, given numbers of the rows that the fit rests on."""
-        if self.depends and options.get("method", "score") != "score":
-            raise refusal("ks tests", "rows in memory", depends="clusters")
         if self.joint is None or not self.joint.families:
             return check_biases(self.overlap_tangent, self.names, values, **options)
         if options.get("method", "score") != "score":
