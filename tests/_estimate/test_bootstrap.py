@@ -266,6 +266,23 @@ def test_too_many_draws_without_a_fit_are_an_error():
     assert bootstrap(few_links(1).held, "x", n=100).failed == 0
 
 
+@pytest.mark.parametrize("kind", ["bayesian", "rows"])
+@pytest.mark.parametrize("dtype", [float, np.float32])
+def test_draws_that_share_passes_are_those_solved_alone(kind, dtype, monkeypatch):
+    """With logs as they are given, with scaled ones, and with samples in any order."""
+    design = vardi.datasets.harmonic_oscillators(states=4, rows_per_state=500, seed=0)
+    order = np.random.default_rng(0).permutation(len(design.source))
+    for logs in (design.omega, design.omega[order] + 1e3):
+        source = design.source if logs is design.omega else design.source[order]
+        fit = vardi.debias_matrix(logs.astype(dtype), source, log=True)
+        shared = bootstrap(fit.held, logs[:, 1], n=30, kind=kind)
+        with monkeypatch.context() as patch:
+            patch.setattr(refit, "SHARED_PASSES", 0)
+            alone = bootstrap(fit.held, logs[:, 1], n=30, kind=kind)
+        np.testing.assert_allclose(shared.log_omegas, alone.log_omegas, rtol=0, atol=1e-8)
+        np.testing.assert_allclose(shared.values, alone.values, rtol=1e-8)
+
+
 def test_a_refit_that_does_not_converge_is_a_draw_without_a_fit(monkeypatch, tilts):
     real = refit.newton
     calls = iter(range(100))
@@ -274,6 +291,7 @@ def test_a_refit_that_does_not_converge_is_a_draw_without_a_fit(monkeypatch, til
         return real(rows, u, tol=tol, max_iterations=0 if next(calls) % 30 == 0 else 100)
 
     monkeypatch.setattr(refit, "newton", stops)
+    monkeypatch.setattr(refit, "SHARED_PASSES", 0)  # so that each draw is solved alone
     with pytest.warns(vardi.WeakOverlapWarning, match="1 of 20 draws have no fit.*Add a sample that lies between"):
         assert bootstrap(tilts.held, "x", n=20, jobs=1).failed == 1
 
@@ -400,7 +418,8 @@ def test_a_draw_of_windows_is_a_fit_of_the_rows_drawn():
     x, windows = design.rows, design.truth["windows"]
     fit = vardi.debias_matrix(vardi.Windows(x, windows[:, 0], windows[:, 1]), np.arange(80))
     plan = Plan(fit.held.rows, np.arange(80), None, None, None)
-    counts, _ = plan.counts(plan.draw(np.random.default_rng(0), "rows", np.empty(80)))
+    counts = np.empty(80)
+    plan.counts(plan.draw(np.random.default_rng(0), "rows", np.empty(80)), counts)
     assert counts.sum() == pytest.approx(80)
     kept = np.flatnonzero(counts)
     again = vardi.debias_matrix(vardi.Windows(x[kept], *windows[kept].T), np.arange(len(kept)), counts=counts[kept])

@@ -39,10 +39,10 @@ def wilson(p, m, z=Z):
 
 
 def count_ends(k, m, level=0.95):
-    """Return the means of what Clopper and Pearson say of a count and of the one beside it."""
+    """Return the means, in log p and log (1 - p), of what Clopper and Pearson say of k and of k + 1."""
     a = (1 - level) / 2
-    without, with_it = stats.beta(k, m - k + 1), stats.beta(k + 1, m - k)
-    return tuple((without.ppf(q) + with_it.ppf(q)) / 2 for q in (a, 1 - a))
+    both = stats.beta(k, m - k + 1), stats.beta(k + 1, m - k)
+    return stats.gmean([law.ppf(a) for law in both]), 1 - stats.gmean([1 - law.isf(a) for law in both])
 
 
 class TestDegreesOfFreedom:

@@ -37,7 +37,7 @@ def test_few_passes_over_all_rows(passes, log):
     fit = vardi.debias_matrix(logs if log else np.exp(logs), source, log=log)
     whole = [gram for rows, gram in passes if rows == len(source)]
     assert len(whole) <= 4
-    assert sum(whole) == (3 if log else 1)  # where exps cost most of a pass, a Hessian adds little to it
+    assert sum(whole) == 1  # the subsample foretells what each step leaves
     assert fit.solution.residual < 1e-10
 
 
@@ -86,7 +86,7 @@ def test_an_unsampled_state_far_above_the_others(monkeypatch):
 
 
 def test_float32_is_stored_as_it_is_and_summed_in_double():
-    logs, source = oscillators(10, 30_000)
+    logs, source = oscillators(10, 60_000)
     single = logs.astype(np.float32)
     tracemalloc.start()
     try:

@@ -47,6 +47,19 @@ def test_indicators(indicators):
     check(distinct(source, matrix > 0), source, matrix > 0)
 
 
+@pytest.mark.parametrize("K", [1, 2, 3, 4, 5, 8])
+def test_booleans_are_words_and_like_numbers(K):
+    """A row of 1, 2, 4 or 8 booleans is a machine word; others, integers and floats are not, and give the same."""
+    rng = np.random.default_rng(K)
+    matrix = np.abs(rng.random((20_000, 1)) - rng.random(K)) < 0.3
+    source = rng.integers(0, K, len(matrix))
+    found = [distinct(source, matrix.astype(dtype)) for dtype in (bool, np.int8, np.int64, float)]
+    for one in (*found, distinct(source, np.asfortranarray(matrix))):
+        check(one, source, matrix.astype(float))
+        np.testing.assert_array_equal(one.first, found[0].first)
+        np.testing.assert_array_equal(one.inverse, found[0].inverse)
+
+
 def test_indicators_of_many_samples():
     rng = np.random.default_rng(2)
     matrix = (rng.random((30_000, 8)) < 0.1).astype(float)

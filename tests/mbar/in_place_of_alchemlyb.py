@@ -2,15 +2,16 @@
 
 import logging
 
-logging.disable(logging.WARNING)  # pymbar says at import that JAX is absent
-import alchemlyb.estimators  # noqa: E402
-import alchemlyb.estimators.mbar_  # noqa: E402
+import vardi
 
-logging.disable(logging.NOTSET)
-from vardi.mbar import AlchemicalEstimator  # noqa: E402
 
-alchemlyb.estimators.MBAR = alchemlyb.estimators.mbar_.MBAR = AlchemicalEstimator
+def pytest_configure(config):
+    logging.disable(logging.WARNING)  # pymbar says at import that JAX is absent
+    import alchemlyb.estimators
+    import alchemlyb.estimators.mbar_
 
-import alchemlyb.convergence.convergence as of_convergence  # noqa: E402
+    logging.disable(logging.NOTSET)
+    alchemlyb.estimators.MBAR = alchemlyb.estimators.mbar_.MBAR = vardi.mbar.AlchemicalEstimator
+    from alchemlyb.convergence import convergence
 
-of_convergence.estimators_dispatch["MBAR"] = AlchemicalEstimator  # wherever it was read before
+    convergence.estimators_dispatch["MBAR"] = vardi.mbar.AlchemicalEstimator  # wherever it was read before

@@ -286,3 +286,13 @@ def test_what_is_refused(case):
     with pytest.raises(vardi.VardiError) as error:
         call()
     assert str(error.value).startswith(text)
+
+
+def test_a_state_that_forbids_every_row_leaves_the_others_alone():
+    _, u_kn, N_k = oscillators((60, 50, 40, 50))
+    plain, other = MBAR(u_kn, N_k), MBAR(np.vstack([u_kn, np.full(200, np.inf)]), np.append(N_k, 0))
+    ours, expected = other.compute_free_energy_differences(), plain.compute_free_energy_differences()
+    assert_allclose(ours["Delta_f"][:4, :4], expected["Delta_f"], atol=1e-10)
+    assert_allclose(ours["dDelta_f"][:4, :4], expected["dDelta_f"], rtol=1e-7)
+    assert np.isposinf(ours["Delta_f"][0, 4])
+    assert_allclose(other.W_nk[:, 4], 0.0)

@@ -38,6 +38,11 @@ def windows(rng):
     )
 
 
+def by_exponent(rng):
+    """200 rows of a normal law by e^-x, whose weights spread so much that they are worth 74."""
+    return {"seen": normal(rng, 200, -1.0)}, {"seen": "exp(-x)"}
+
+
 def law_of(design):
     """Return the law of x in the population of a design."""
     from scipy import stats
@@ -50,13 +55,9 @@ WHERE = {  # which rows are events: any, the largest x, which samples by x draw 
     "largest": lambda x, law, rng: x[:, None] > law.isf(SHARES),
     "smallest": lambda x, law, rng: x[:, None] < law.ppf(SHARES),
 }
-MISSES = {(by_length, "smallest"): {0.005}}  # shares out of bounds: 200 rows have 0.09 such events on average
 
 
-@pytest.mark.parametrize("where", WHERE)
-@pytest.mark.parametrize("design", [plain, two_samples, by_length, windows], ids=lambda design: design.__name__)
-def test_shares(design, where):
-    """93 to 98.5%, whichever rows are the events."""
+def coverage_of_shares(design, where):
     rng, covered, wald = np.random.default_rng(0), np.zeros(len(SHARES)), np.zeros(len(SHARES))
     for _ in range(REPEATS):
         fit = vardi.debias(*design(rng))
@@ -66,8 +67,21 @@ def test_shares(design, where):
         covered += (estimates.interval[:, 0] <= SHARES) & (estimates.interval[:, 1] >= SHARES)
         wald += np.abs(estimates.values - SHARES) <= 1.96 * errors
     print(f"\n{design.__name__}, {where}: {covered / REPEATS}, value -+ 1.96 errors {wald / REPEATS}")
-    out = (covered / REPEATS < 0.93) | (covered / REPEATS > 0.985)
-    assert set(np.array(SHARES)[out].tolist()) == MISSES.get((design, where), set())
+    return covered / REPEATS
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("design", [plain, two_samples, by_length, windows], ids=lambda design: design.__name__)
+def test_shares(design, where):
+    """93 to 98.5%, whichever rows are the events, within two Monte Carlo errors."""
+    covered = coverage_of_shares(design, where)
+    for bar, side in ((0.93, 1.0), (0.985, -1.0)):
+        assert (side * (covered - bar) >= -2.0 * np.sqrt(bar * (1.0 - bar) / REPEATS)).all()
+
+
+def test_shares_of_uneven_rows():
+    """Less is covered where weights spread more; the page says how much."""
+    assert (coverage_of_shares(by_exponent, "anywhere") >= 0.9).all()
 
 
 def lognormal(rng):

@@ -29,8 +29,9 @@ from vardi._estimate.intervals import Declared, Law, Share, quantile_of_normal
 from vardi._estimate.resampling import Kind, Plan, group_codes, make_plan
 from vardi._inputs.frames.functions import is_function, name_of
 from vardi._rows import Rows
+from vardi._rows.dense import Dense
 from vardi._solve.identify import Name
-from vardi._solve.refit import Refit
+from vardi._solve.refit import Refit, refit_draws
 from vardi._types import Floats
 from vardi.errors import (
     MismatchError,
@@ -45,7 +46,8 @@ TOLERANCE = 1e-6  # of a refit: far below the spread of any draw
 MOST_FAILED = 0.1  # share of draws without a fit from which their spread says nothing
 FEW_GROUPS = 30  # groups of a sample below which their spread is hardly known
 MEANS = 10  # columns by which the memory of a series is judged for a function
-BATCH = 8  # draws that a thread takes at once, in the same memory: fresh memory costs as much as what is drawn
+BATCH = 25  # draws that a thread takes at once, which share their passes over the rows
+SHARED_NUMBERS = 2**22  # numbers up to which it takes so many, in 100 MB or less
 
 Progress: TypeAlias = Callable[[int, int], object]
 
@@ -380,36 +382,48 @@ class _Refits:
 
     def __init__(self, held: Any, plan: Plan, measure: _Measure, kind: Kind, entropy: int | Sequence[int]) -> None:
         self.held, self.plan, self.measure, self.kind, self.entropy = held, plan, measure, kind, entropy
-        plan.rows._scale(held.solution.u)  # once, to be shared: a refit does not move u far
-        self.may_part = kind == "rows" and not _allow_all(plan.rows)
+        rows = plan.rows
+        rows._scale(held.solution.u)  # once, to be shared: a refit does not move u far
+        self.may_part = kind == "rows" and not _allow_all(rows)
+        shared = held.joint is None and not self.may_part and isinstance(rows, Dense) and bool(rows.sizes.all())
+        self.laplacian = held.tangent.hessian.laplacian if shared else None
+        self.size = int(np.clip(SHARED_NUMBERS // len(plan.order), 1, BATCH))
 
-    def __call__(self, i: int, space: Floats) -> tuple[Floats, Floats] | Refit:
-        """Return statistics and log normalisers of draw i, or the refit that failed."""
-        rng = _generator(self.entropy, i)
-        drawn = self.plan.draw(rng, self.kind, space[0])
-        counts, factors = self.plan.counts(drawn)
-        refit = self.held.refit(counts, tol=TOLERANCE, may_part=self.may_part, rng=rng)
-        if refit.weights is None:
-            return refit
-        values = self.measure.of(drawn, (refit.weights * factors)[self.plan.place], refit.log_omegas, space[1])
-        return values, refit.log_omegas
+    def batch(self, draws: range) -> list[tuple[Floats, Floats] | Refit]:
+        """Return statistics and log normalisers of draws, or the refits that failed."""
+        rngs = [_generator(self.entropy, i) for i in draws]
+        space, spare = np.empty((len(draws), len(self.plan.order))), np.empty(len(self.plan.order))
+        drawn = [self.plan.draw(rng, self.kind, own) for rng, own in zip(rngs, space, strict=True)]
+        counts = np.empty((len(draws), len(self.plan.rows)))
+        factors = [self.plan.counts(own, out) for own, out in zip(drawn, counts, strict=True)]
+        refits: list[Refit | None] = [None] * len(draws)
+        if self.laplacian is not None and len(draws) > 1:
+            refits = refit_draws(self.plan.rows, self.held.solution.u, self.laplacian, counts, tol=TOLERANCE)
+        found: list[tuple[Floats, Floats] | Refit] = []
+        for rng, own, count, factor, refit in zip(rngs, drawn, counts, factors, refits, strict=True):
+            refit = refit or self.held.refit(count, tol=TOLERANCE, may_part=self.may_part, rng=rng)
+            if refit.weights is None:
+                found.append(refit)
+            else:
+                scale = self.plan.sample_by_sample(refit.weights) * factor
+                found.append((self.measure.of(own, scale, refit.log_omegas, spare), refit.log_omegas))
+        return found
 
 
 def _in_threads(
     refits: _Refits, n: int, jobs: int, progress: Progress | None
 ) -> Iterator[tuple[Floats, Floats] | Refit]:
-    """Give the refits of draws 0 to n - 1 in their order, however many threads make them."""
+    """Give the refits of draws 0 to n - 1 in their order, however many threads make them.
 
-    def batch(low: int) -> list[tuple[Floats, Floats] | Refit]:
-        space = np.empty((2, len(refits.plan.order)))
-        return [refits(i, space) for i in range(low, min(low + BATCH, n))]
-
+    Batches are all of one size, so that a draw has the same digits however many there are: the last may go beyond n.
+    """
+    batches = [range(low, low + refits.size) for low in range(0, n, refits.size)]
     with threadpool_limits(1, user_api="blas"):  # threads of their own would only stand in the way of one another
         parallel = joblib.Parallel(n_jobs=jobs, backend="threading", return_as="generator")
-        for number, results in enumerate(parallel(joblib.delayed(batch)(low) for low in range(0, n, BATCH))):
-            yield from results
+        for draws, results in zip(batches, parallel(map(joblib.delayed(refits.batch), batches)), strict=True):
+            yield from results[: n - draws.start]
             if progress is not None:
-                progress(min((number + 1) * BATCH, n), n)
+                progress(min(draws.stop, n), n)
 
 
 def _allow_all(rows: Rows) -> bool:

@@ -124,8 +124,9 @@ class Share:
 
         \frac{1}{1 + z^2 / m} \Bigl(p + \frac{z^2}{2m} \pm z \sqrt{\frac{p (1 - p)}{m} + \frac{z^2}{4m^2}}\Bigr)
 
-    Where few do, it is that of a count of mp among m (Korn and Graubard 1998), each end the mean of the two that
-    Clopper and Pearson give with and without the count itself, as the mid-P interval nearly is.
+    Where few do, it is that of a count of mp among m (Korn and Graubard 1998), each end between the two that Clopper
+    and Pearson give with and without the count itself, as that of the mid-P interval is: their mean in log p for the
+    lower end, and in log (1 - p) for the upper one.
 
     Attributes
     ----------
@@ -228,8 +229,9 @@ def _ends_of_count(p: float, m: float, level: float) -> tuple[float, float]:
     """Return the ends of a count of mp among m, which need not be whole."""
     quantile_of_normal(level)  # refuses what is no level
     k, beyond = m * p, 0.5 - level / 2.0
-    low, high = (0.5 * (betaincinv(k, m - k + 1.0, q) + betaincinv(k + 1.0, m - k, q)) for q in (beyond, 1.0 - beyond))
-    return min(float(low), p), max(float(high), p)
+    low = math.sqrt(betaincinv(k, m - k + 1.0, beyond) * betaincinv(k + 1.0, m - k, beyond))
+    high = 1.0 - math.sqrt(betaincinv(m - k + 1.0, k, beyond) * betaincinv(m - k, k + 1.0, beyond))
+    return min(low, p), max(high, p)
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,8 @@ class Plan:
     ) -> None:
         self.rows = rows
         self.place = np.argsort(rows.source, kind="stable")  # rows of ``rows``, sample by sample
+        self._is_sorted = bool((rows.source[1:] >= rows.source[:-1]).all())
+        self._lengths = np.bincount(rows.source, minlength=len(rows.sizes))
         self.order, self.starts = self.place, None
         if inverse is not None:  # all rows of one kind side by side: their sums are sums over runs
             rank = np.empty(len(rows), np.int64)
@@ -122,17 +124,27 @@ class Plan:
         """Return values of ``rows``, sample by sample, for each row in plan order."""
         return values if self.starts is None else np.repeat(values, self.lengths)
 
-    def counts(self, drawn: Floats) -> tuple[Floats, Floats]:
-        """Return the counts of ``rows`` with which each sample has its size, and the factors that make it so."""
-        counts = np.empty(len(self.rows))
-        counts[self.place] = self.gather(drawn)
+    def counts(self, drawn: Floats, out: Floats) -> Floats:
+        """Write the counts of ``rows`` with which each sample has its size; return the factors that make it so.
+
+        Factors are those of rows sample by sample, as in ``place``.
+        """
+        gathered = self.gather(drawn)
         if self.whole:
-            factors = np.full(len(counts), self.rows.sizes.sum() / counts.sum())
-            return counts * factors, factors
-        sums = np.bincount(self.rows.source, counts, minlength=len(self.rows.sizes))
-        with np.errstate(invalid="ignore"):  # states without rows
-            factors = (self.rows.sizes / sums)[self.rows.source]
-        return counts * factors, factors
+            factors = np.full(len(out), self.rows.sizes.sum() / gathered.sum())
+        else:
+            some = self._lengths[self._lengths > 0]  # states without rows have none
+            sums = np.add.reduceat(gathered, np.cumsum(some) - some)
+            factors = np.repeat(self.rows.sizes[self._lengths > 0] / sums, some)
+        if self._is_sorted:
+            np.multiply(gathered, factors, out=out)
+        else:
+            out[self.place] = gathered * factors
+        return factors
+
+    def sample_by_sample(self, values: Floats) -> Floats:
+        """Return values of ``rows`` as in ``place``."""
+        return values if self._is_sorted else values[self.place]
 
     def _few_spread_more(self) -> Floats | None:
         """Return the shape of the gamma law of each multiplicity; None where all are exponential."""

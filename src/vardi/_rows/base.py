@@ -200,7 +200,7 @@ class Rows(ABC):
         all_rows = np.empty((len(inverse), *values.shape[1:]), values.dtype)
 
         def block(rows: slice) -> None:
-            all_rows[rows] = values.take(inverse[rows], axis=0)
+            values.take(inverse[rows], axis=0, out=all_rows[rows], mode="clip")  # to check what is within costs more
 
         for _ in map_blocks(block, len(inverse), values[0].size):
             pass

@@ -60,6 +60,32 @@ class Dense(Rows):
         square = total.gram * (step[:, None] * step) if gram else None
         return Sums(total.log_mass, total.shares * step, square)
 
+    def shares_of_draws(self, us: Floats, counts: Floats, reciprocals: Floats) -> Floats:
+        """Return the shares of draws that count rows otherwise, each at a point of its own, in one pass for all.
+
+        Parameters
+        ----------
+        us : ndarray of shape (B, K)
+            A dual point for each draw, not far from one another.
+        counts : ndarray of shape (B, n)
+            Counts of the rows in each draw.
+        reciprocals : ndarray of shape (B, n)
+            Where 1 / S_i is written, as 1 / (S e^offset).
+        """
+        scaled, scratch = self._scale(us[0]), Scratch()
+        steps = np.exp(us - scaled.anchor)
+
+        def block(rows: slice, values: NDArray[Any]) -> Floats:
+            A = self._block(scaled, rows, values, scratch)
+            r = np.divide(1.0, steps @ A.T, out=reciprocals[:, rows])
+            return np.asarray((r * counts[:, rows]) @ A)
+
+        return np.asarray(self._total(block) * steps)
+
+    def weights_of_draw(self, u: Floats, counts: Floats, reciprocals: Floats) -> tuple[Floats, float]:
+        """Return the weights of a draw from its reciprocals, in their place, and the log of their scale."""
+        return _scaled_to_one(reciprocals, self._scale(u).offset, counts)
+
     def row_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
         """Return S_i(u) for every row."""
         reciprocals, offset = self._reciprocal_mass(u)
@@ -69,16 +95,7 @@ class Dense(Rows):
         """Return the weights 1 / S_i, scaled to mean 1 over the counted rows, and the log of that scale."""
         weights, offset = self._reciprocal_mass(u)
         self._reciprocals = None  # they become the weights, in their place
-        top = 0.0
-        if offset is not None:
-            np.log(weights, out=weights)
-            weights -= offset
-            top = float(weights.max())
-            weights -= top
-            np.exp(weights, out=weights)
-        mean = float(weights.mean() if self.counts is None else self.counts @ weights / self.counts.sum())
-        weights *= 1.0 / mean
-        return weights, top + np.log(mean)
+        return _scaled_to_one(weights, offset, self.counts)
 
     def log_means(self, u: Floats) -> Floats:
         """Return log sum_i c_i omega_ik / S_i(u) for every k, wholly in the log domain."""
@@ -133,6 +150,8 @@ class Dense(Rows):
 
     def overlap(self, mass: Floats) -> Floats:
         """Return the K x K masses of the rows that both biases could have drawn."""
+        if self.positive:
+            return np.full((len(self.sizes), len(self.sizes)), mass.sum())
 
         def block(rows: slice, values: NDArray[Any]) -> Floats:
             positive = self._positive(values)
@@ -226,6 +245,20 @@ class Dense(Rows):
 
     def _positive(self, values: NDArray[Any]) -> Floats:
         return (values > (-np.inf if self.log else 0)).astype(np.float64)
+
+
+def _scaled_to_one(weights: Floats, offset: Floats | None, counts: Floats | None) -> tuple[Floats, float]:
+    """Return weights e^-offset, scaled in their place to mean 1 over the counted rows, and the log of that scale."""
+    top = 0.0
+    if offset is not None:
+        np.log(weights, out=weights)
+        weights -= offset
+        top = float(weights.max())
+        weights -= top
+        np.exp(weights, out=weights)
+    mean = float(weights.mean() if counts is None else counts @ weights / counts.sum())
+    weights *= 1.0 / mean
+    return weights, top + np.log(mean)
 
 
 def _log_mass(mass: Floats, offset: Floats | None, rows: slice, counts: Floats | None) -> float:

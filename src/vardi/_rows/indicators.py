@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from vardi._machine.threads import blocks, map_blocks
 from vardi._types import Floats, Integers
 
+WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}  # what so many bytes are as one number
 CODES = 4096  # labels times patterns up to which their counts are a table
 
 
@@ -24,8 +25,9 @@ class Kinds(NamedTuple):
 def indicator_kinds(source: Integers, biases: Any, probe: Integers, zero: float) -> Kinds | None:
     """Find the distinct rows of labels and biases, where each bias is zero or a constant.
 
-    Row i has the code s_i 2^K + sum_k 2^k 1{omega_ik > 0}, one product with the matrix. That each value is zero or its
-    column's constant is checked for every row, so the answer is exact.
+    Row i has the code s_i 2^K + sum_k 2^k 1{omega_ik > 0}: of booleans, whose row is a machine word, a multiplication
+    and a shift; else one product with the matrix. That each value is zero or its column's constant is checked for every
+    row, so the answer is exact.
 
     Parameters
     ----------
@@ -51,14 +53,18 @@ def indicator_kinds(source: Integers, biases: Any, probe: Integers, zero: float)
         return None
     n = len(source)
     codes = np.empty(n, np.uint8 if K << K <= 256 else np.uint16)
+    words = _words(biases)
 
     def block(rows: slice) -> Integers | None:
-        code = _encode([b[rows] for b in biases] if isinstance(biases, list) else biases[rows], constants, zero)
+        if words is not None:
+            code: Integers | None = _patterns(words[rows], K)
+        else:
+            code = _encode([b[rows] for b in biases] if isinstance(biases, list) else biases[rows], constants, zero)
         if code is None:
             return None
-        code += source[rows] << K
-        codes[rows] = code
-        return np.bincount(code, minlength=K << K)
+        mine = np.left_shift(source[rows], K, out=codes[rows], casting="unsafe")
+        mine |= code.astype(codes.dtype)
+        return np.bincount(mine, minlength=K << K)
 
     counts = []
     for found in map_blocks(block, n, K):
@@ -75,6 +81,23 @@ def _constants(biases: Any, probe: Integers, zero: float) -> Floats:
     columns = biases if isinstance(biases, list) else biases.T
     shown = [column[probe].astype(np.float64) for column in columns]
     return np.array([column[column != zero][0] if (column != zero).any() else 1.0 for column in shown])
+
+
+def _words(biases: Any) -> NDArray[Any] | None:
+    """Return the rows of a matrix of booleans as machine words, one each; None where they are something else."""
+    if isinstance(biases, list) or biases.dtype != np.bool_ or biases.shape[1] not in WORDS:
+        return None
+    return np.ascontiguousarray(biases).view(WORDS[biases.shape[1]]).ravel()
+
+
+def _patterns(words: NDArray[Any], K: int) -> Integers:
+    """Return sum_k 2^k b_k of words whose k-th byte is b_k, 0 or 1.
+
+    The multiplier brings each byte to a bit of its own in the highest one; no two others meet, so nothing is carried.
+    """
+    top = 8 * (K - 1)
+    multiplier = sum(1 << (top - 7 * k) for k in range(K))
+    return np.asarray((words * words.dtype.type(multiplier)) >> words.dtype.type(top))
 
 
 def _encode(part: Any, constants: Floats, zero: float) -> Integers | None:
@@ -108,7 +131,7 @@ def _compacted(codes: NDArray[Any], occurs: NDArray[np.bool_]) -> NDArray[Any]:
     table = (np.cumsum(occurs) - 1).astype(codes.dtype)
 
     def block(rows: slice) -> None:
-        codes[rows] = table[codes[rows]]
+        codes[rows] = table.take(codes[rows], mode="clip")  # all are within it; to check that costs more
 
     for _ in map_blocks(block, len(codes), 1):
         pass

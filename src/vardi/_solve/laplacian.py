@@ -64,6 +64,10 @@ class Laplacian:
         gradient = gradient - self.q * (gradient.sum() / self.q.sum())  # rounding must not leave the range of H
         return self._solve_scaled(gradient / self.root) / self.root
 
+    def product(self, v: Floats) -> Floats:
+        """Return H v."""
+        return np.asarray(self.q * v - (self.gram(v) if callable(self.gram) else self.gram @ v))
+
     def gap(self) -> tuple[float, Floats]:
         """Return the second smallest eigenvalue of Q^{-1/2} H Q^{-1/2} and its vector, as a function on samples."""
         K = len(self.q)

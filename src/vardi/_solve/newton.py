@@ -33,6 +33,9 @@ ROUNDED = 1e-9  # range of the step up to which one that does not shrink may be 
 MIN_SERIAL_SAMPLES, MAX_SERIAL_SAMPLES = 8, 1000  # samples between which linear algebra is done in one thread
 LEVEL = 16  # rows for each row of the next smaller subsample
 PATIENCE = 5  # steps without progress after which only rounding is left
+BENDING = 3.0  # range of a step up to which a subsample foretells what it leaves
+BENDS = 5  # passes over the subsample that a step may take to bend
+STRAIGHT = 1e-4  # of the step, by which it may move in the last of them
 LOST = 1000  # self-consistent steps from points with a singular Hessian
 FAR = 1e-3  # share of the rows a sample should have below which Newton's model is no guide
 MAX_DIRECT_NUMBERS = 200_000  # numbers up to which no subsample is worth its while
@@ -121,19 +124,18 @@ def solve(
     # Factors of a few hundred rows gain nothing from threads, and wait for one another on a busy machine.
     with single_threaded_blas() if MIN_SERIAL_SAMPLES < len(rows.sizes) < MAX_SERIAL_SAMPLES else nullcontext():
         first = _warm_start(rows) if start is None else _Start(start)
-        return newton(rows, first.u, tol=tol, max_iterations=max_iterations, laplacian=first.laplacian)
+        return _newton(rows, first, tol, max_iterations)
 
 
-def newton(
-    rows: SolvableRows, u: Floats, *, tol: float = 1e-10, max_iterations: int = 100, laplacian: Laplacian | None = None
-) -> Solution:
-    """Minimise the dual from u on: where passes are cheap as far as rounding lets it, and else to the tolerance.
+def newton(rows: SolvableRows, u: Floats, *, tol: float = 1e-10, max_iterations: int = 100) -> Solution:
+    """Minimise the dual from u on: where passes are cheap as far as rounding lets it, and else to the tolerance."""
+    return _newton(rows, _Start(u), tol, max_iterations)
 
-    A Laplacian that is near the Hessian at u, such as that of a subsample, saves the first pass most of its work.
-    """
+
+def _newton(rows: SolvableRows, start: _Start, tol: float, max_iterations: int) -> Solution:
     previous, best, idle = np.inf, np.inf, 0
-    exact = max(EXACT, tol if rows.reading_dominates else 0.0 if _is_cheap(rows) else tol / 100)
-    for step in _steps(rows, u, laplacian):
+    exact = max(EXACT, tol if rows.reading_dominates else 0.0 if is_cheap(rows) else tol / 100)
+    for step in _steps(rows, start):
         solved = step.residual <= tol
         best, idle = (step.residual, 0) if step.residual < best / 2 else (best, idle + 1)
         if step.range <= RANGE and idle >= PATIENCE and not step.singular:  # as near as rounding of the sums lets it
@@ -148,31 +150,36 @@ def newton(
     return _solution(rows, step, solved=step.residual <= tol and step.range <= RANGE)
 
 
-def _is_cheap(rows: SolvableRows) -> bool:
+def is_cheap(rows: SolvableRows) -> bool:
+    """Tell whether passes over the rows cost next to nothing."""
     return len(rows) * len(rows.sizes) <= MAX_DIRECT_NUMBERS
 
 
 @dataclass(frozen=True)
 class _Start:
-    """Where to begin, with a Laplacian that is near the Hessian there, if there is one."""
+    """Where to begin, with a Laplacian that is near the Hessian there and the subsample it is of, if there is one."""
 
     u: Floats
     laplacian: Laplacian | None = None
+    few: SolvableRows | None = None
 
 
 def _warm_start(rows: SolvableRows) -> _Start:
     """Return u from a sixteenth of the rows, solved to well below its statistical error, and the Hessian there."""
-    if _is_cheap(rows):
+    if is_cheap(rows):
         return _Start(rows.start())
     smaller = rows.subsample(1.0 / LEVEL, least=100)
     if len(smaller) > len(rows) / 4 or not connected(smaller.reach(), smaller.sizes):
         return _Start(rows.start())
     start = _warm_start(smaller)
     error = 0.01 * smaller.sizes.sum() / len(smaller)  # the counts of a subsample are those of all rows
-    for step in _steps(smaller, start.u, start.laplacian):
+    for step in _steps(smaller, start):
         if (step.decrement < error and step.age < np.inf) or step.iterations == 20:
             break
-    return _Start(rows.start()) if step.singular else _Start(step.u + step.delta, step.laplacian)
+    if step.singular:
+        return _Start(rows.start())
+    bent = _bent(step, start.few)
+    return _Start(step.u + step.delta if bent is None else bent, step.laplacian, smaller)
 
 
 @dataclass(frozen=True)
@@ -198,7 +205,7 @@ class _Step:
         return float(-self.gradient @ self.delta[np.isfinite(self.u)])
 
 
-def _steps(rows: SolvableRows, u: Floats, laplacian: Laplacian | None = None) -> Iterator[_Step]:
+def _steps(rows: SolvableRows, start: _Start) -> Iterator[_Step]:
     """Walk down the dual, giving each point before it is left.
 
     Where the Hessian is singular, as it may be far from the solution of samples that overlap well, self-consistent
@@ -206,14 +213,14 @@ def _steps(rows: SolvableRows, u: Floats, laplacian: Laplacian | None = None) ->
 
     Near the solution the Hessian of an earlier point serves: within range d of it the Hessian changes by a factor of at
     most e^d, so each step still takes away all but a share d of the error, for a pass that costs a fraction. For the
-    first step that of a subsample serves as well.
+    first step that of a subsample serves as well, and what is left of the gradient after each step is foretold by it.
     """
     sizes = rows.sizes
     sampled = sizes > 0
-    u = np.where(sampled, u, -np.inf)
-    sums = rows.sums(u, gram=laplacian is None or rows.reading_dominates, objective=False)
-    old, before = (laplacian, np.inf), np.inf
-    iterations, lost = 0, LOST if _is_cheap(rows) else PATIENCE
+    u = np.where(sampled, start.u, -np.inf)
+    sums = rows.sums(u, gram=start.laplacian is None, objective=False)
+    old, before = (start.laplacian, np.inf), np.inf
+    iterations, lost = 0, LOST if is_cheap(rows) else PATIENCE
     while True:
         if (sums.shares[sampled] < FAR * sizes[sampled]).any():  # self-consistent step, which descends from anywhere
             u, before = _consistent(rows, u, sums), np.inf
@@ -231,8 +238,32 @@ def _steps(rows: SolvableRows, u: Floats, laplacian: Laplacian | None = None) ->
             sums = rows.sums(u, objective=False)
             continue
         iterations += 1
-        u, sums = _advance(rows, step)
+        u, sums = _advance(rows, step, start.few)
         old, before = (step.laplacian, step.age + step.range), step.range
+
+
+def _bent(step: _Step, few: SolvableRows | None) -> Floats | None:
+    r"""Return where a step leads that is bent by what a subsample foretells: to u + d, where the gradient is zero.
+
+    .. math:: g + Hd + [g_s(u + d) - g_s(u) - H_s d] = 0
+
+    In brackets is what Newton's step leaves out, as the subsample has it; so all but a small share of it is gone. None
+    where there is no subsample, or the step is too long for it.
+    """
+    if few is None or step.singular or step.range > BENDING:
+        return None
+    sampled = few.sizes > 0
+    here = few.sums(step.u, objective=False)
+    curved = Laplacian(here.shares[sampled], restricted(here.gram, sampled))
+    delta = step.delta.copy()
+    for _ in range(BENDS):
+        there = few.sums(step.u + delta, gram=False, objective=False)
+        beyond = (there.shares - here.shares)[sampled] - curved.product(delta[sampled])
+        bent = step.delta[sampled] - step.laplacian.solve(beyond)
+        moved, delta[sampled] = float(np.ptp(bent - delta[sampled])), bent
+        if moved < STRAIGHT * step.range:
+            return np.asarray(step.u + delta)
+    return None
 
 
 def _consistent(rows: SolvableRows, u: Floats, sums: Sums) -> Floats:
@@ -248,7 +279,6 @@ def _consistent(rows: SolvableRows, u: Floats, sums: Sums) -> Floats:
 def _newton_step(u: Floats, sums: Sums, sizes: Floats, iterations: int, old: tuple[Laplacian | None, float]) -> _Step:
     sampled = sizes > 0
     gradient = (sums.shares - sizes)[sampled]
-    residual = float(np.abs(gradient / sizes[sampled]).max())
     laplacian, age = old
     if laplacian is None or sums.gram is not None:
         laplacian, age = Laplacian(sums.shares[sampled], restricted(sums.gram, sampled)), 0.0
@@ -257,16 +287,19 @@ def _newton_step(u: Floats, sums: Sums, sizes: Floats, iterations: int, old: tup
         delta[sampled] = -laplacian.solve(gradient)
     except SingularError:
         singular = True
-    return _Step(u, delta, laplacian, age, singular, gradient, residual, iterations)
+    return _Step(u, delta, laplacian, age, singular, gradient, _residual(sums, sizes), iterations)
 
 
-def _advance(rows: SolvableRows, step: _Step) -> tuple[Floats, Sums]:
+def _advance(rows: SolvableRows, step: _Step, few: SolvableRows | None) -> tuple[Floats, Sums]:
     """Take the full step, unless it is long and does not descend enough: then the one that cannot fail to."""
     sampled = rows.sizes > 0
+    reused = REUSED_IF_READING_DOMINATES if rows.reading_dominates and few is None else REUSED
+    gram = is_cheap(rows) or step.age + step.range > reused
+    if (bent := _bent(step, few)) is not None:
+        sums = rows.sums(bent, gram=gram, objective=False)
+        if step.range <= 1.0 or _residual(sums, rows.sizes) < step.residual / 4:
+            return bent, sums
     u = step.u + step.delta
-    gram = _is_cheap(rows) or step.age + step.range > (
-        REUSED_IF_READING_DOMINATES if rows.reading_dominates else REUSED
-    )
     if step.range <= 1.0:
         return u, rows.sums(u, gram=gram, objective=False)
     here, there = rows.sums(step.u, gram=False), rows.sums(u, gram=gram)
@@ -277,6 +310,11 @@ def _advance(rows: SolvableRows, step: _Step) -> tuple[Floats, Sums]:
         return u, there
     u = step.u + step.delta * (np.log1p(step.range) / step.range)
     return u, rows.sums(u, objective=False)
+
+
+def _residual(sums: Sums, sizes: Floats) -> float:
+    sampled = sizes > 0
+    return float(np.abs((sums.shares - sizes)[sampled] / sizes[sampled]).max())
 
 
 def _solution(rows: SolvableRows, step: _Step, *, solved: bool) -> Solution:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -10,12 +11,15 @@ from vardi._rows.base import Rows
 from vardi._rows.joint import Joint
 from vardi._solve.identify import connected, strong_groups
 from vardi._solve.joint import descend, meet, stationary
-from vardi._solve.newton import newton
+from vardi._solve.laplacian import Laplacian
+from vardi._solve.newton import RANGE, is_cheap, newton
 from vardi._solve.parameters import held_of
 from vardi._types import Floats, Integers
 
 DRAWN = 1e-4  # score of the parameters of a refit, far below the spread of any draw
 STILL = 1e-3  # length of the last step towards them
+SHARED_PASSES = 20  # passes over the rows that draws share, until those that are left go on alone
+SETTLED = 1e-10  # length of the last step of a shared refit, where passes cost little
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,48 @@ def refit_plain(rows: Rows, u: Floats, *, tol: float, may_part: bool) -> Refit:
     if sampled.all():
         return Refit(weights, np.log(rows.sizes / n) - solution.u - shift)
     return Refit(weights, rows.log_means(solution.u) - shift - np.log(n))
+
+
+def refit_draws(rows: Any, u: Floats, laplacian: Laplacian, counts: Floats, *, tol: float) -> list[Refit | None]:
+    """Solve for known biases alone, with many other counts at once, which share the passes over the rows.
+
+    Each draw takes Newton's steps with the Hessian of the fit, which is near its own. None stands for a draw whose
+    steps do not shrink quickly: it needs a Hessian of its own.
+
+    Parameters
+    ----------
+    rows : Dense
+        The rows, of samples that all have some.
+    u, laplacian : ndarray, Laplacian
+        The solution of the fit, and the Hessian there.
+    counts : ndarray of shape (B, n)
+        Counts of the rows in each draw, with which each sample has its size.
+    tol : float
+        Tolerance of Vardi's equations.
+    """
+    us, reciprocals = np.tile(u, (len(counts), 1)), np.empty(counts.shape)
+    done, lost = np.zeros(len(counts), bool), np.zeros(len(counts), bool)
+    before = np.full(len(counts), np.inf)
+    near = SETTLED if is_cheap(rows) else RANGE
+    for _ in range(SHARED_PASSES):
+        gradient = rows.shares_of_draws(us, counts, reciprocals) - rows.sizes
+        delta = -np.stack([laplacian.solve(one) for one in gradient])
+        length = np.ptp(delta, axis=1)
+        done = (np.abs(gradient / rows.sizes).max(axis=1) <= tol) & (length <= near)
+        lost |= ~done & ~(length < before / 2)
+        if (done | lost).all():
+            break
+        us[~done] += delta[~done]
+        before = length
+    log_shares = np.log(rows.sizes / rows.sizes.sum())
+    found: list[Refit | None] = []
+    for own, count, reciprocal, is_done in zip(us, counts, reciprocals, done, strict=True):
+        if not is_done:
+            found.append(None)
+            continue
+        weights, shift = rows.weights_of_draw(own, count, reciprocal)
+        found.append(Refit(weights, log_shares - own - shift))
+    return found
 
 
 def refit_joint(joint: Joint, v: Floats, *, tol: float) -> Refit:

@@ -41,8 +41,7 @@ class StateAnswers:
         weights_known: bool,
     ) -> None:
         self._rows, self._weights_known = rows, weights_known
-        self.f, log_w = self._rows.under(u)
-        self.w = np.exp(log_w)
+        self.f, self.w = self._rows.under(u)
         none = np.zeros((2, 0), int)
         states, observables = none if pairs is None else pairs
         self.states = np.arange(len(u)) if pairs is None else states

@@ -34,7 +34,7 @@ class InState:
 
     def __init__(self, rows: StateWeights, u_n: Floats) -> None:
         self._rows = rows
-        self._w = np.exp(rows.under(u_n[None, :])[1][0])
+        self._w = rows.under(u_n[None, :])[1][0]
 
     def means(self, functions: Functions) -> Floats:
         """Return the mean of each function."""

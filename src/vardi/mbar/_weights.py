@@ -20,7 +20,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 
 from vardi._fit.debias import debias_matrix
 from vardi._fit.sample import DebiasedSample
@@ -62,45 +61,74 @@ class StateWeights:
 
     @cached_property
     def log_mixture(self) -> Floats:
-        """Return log sum_l N_l e^{f_l - u_l} of each row: the law of all rows together."""
-        sampled = self.N_k > 0
-        terms = (np.log(self.N_k[sampled]) + self.f_k[sampled])[:, None] - self.u_kn[sampled]
-        return np.asarray(logsumexp(terms, axis=0))
+        """Log of sum_l N_l e^{f_l - u_l} of each row: the law of all rows together."""
+        rows, u = self.fit.held.rows, self.fit.held.solution.u
+        scale = np.log(self.N_k.sum()) + next(iter(self.fit.log_omegas.values()))  # e^{f_l} N_l is this times e^{u_l}
+        return np.asarray(rows.spread(rows.log_row_mass(u)) + scale)
+
+    @cached_property
+    def gram(self) -> Floats:
+        """W'W, of shape (K, K): of sampled states, what the fit knows of their overlap."""
+        shared = self.fit.held.tangent.hessian.sums.gram
+        if isinstance(shared, np.ndarray) and self.N_k.all():
+            return np.asarray(shared / self.N_k / self.N_k[:, None])
+        return self.W.T @ self.W
 
     @cached_property
     def log_W(self) -> Floats:  # noqa: N802 the letter of the formula
         """Log weights of the rows under the states of the fit, of shape (n, K)."""
-        return self.under(self.u_kn)[1].T
+        f = self._own[0]
+        finite = np.where(np.isfinite(f), f, 0.0)  # a state that forbids every row
+        return np.asarray((finite[:, None] - self.u_kn - self.log_mixture).T)
 
-    @cached_property
+    @property
     def W(self) -> Floats:  # noqa: N802 the letter of the formula
         """Weights of the rows under the states of the fit, of shape (n, K)."""
-        return np.exp(self.log_W)
+        return self._own[1].T
+
+    @cached_property
+    def _own(self) -> tuple[Floats, Floats]:
+        return self._weighed(self.u_kn)
 
     def under(self, u_ln: Floats) -> tuple[Floats, Floats]:
-        """Return free energies (L,) of states of potentials (L, n), and the log weights of the rows there, (L, n)."""
-        logs = -u_ln - self.log_mixture
-        f = -logsumexp(logs, axis=1)
-        finite = np.where(np.isfinite(f), f, 0.0)  # a state that forbids every row
-        return f, logs + finite[:, None]
+        """Return free energies (L,) of states of potentials (L, n), and the weights of the rows there, (L, n)."""
+        return self._own if u_ln is self.u_kn else self._weighed(u_ln)
+
+    def _weighed(self, u_ln: Floats) -> tuple[Floats, Floats]:
+        w = -u_ln - self.log_mixture
+        top = w.max(axis=1, keepdims=True)
+        w -= np.where(np.isfinite(top), top, 0.0)
+        np.exp(w, out=w)
+        total = w.sum(axis=1, keepdims=True)
+        w /= np.where(total > 0.0, total, 1.0)  # of a state that forbids every row, no row weighs anything
+        with np.errstate(divide="ignore"):
+            return -(np.log(total) + top)[:, 0], w
+
+    def theta(self, *, weights_known: bool = False) -> Floats:
+        """Return the covariance of the log normalisers, relative to the law of all rows together."""
+        if self.depends and not weights_known:
+            return self.covariance(self.W)
+        centred = self.gram - 1.0 / len(self.source)
+        return self._in_mbars_form(centred, self.N_k[:, None] * centred, weights_known=weights_known)
 
     def covariance(self, Y: Any, *, weights_known: bool = False) -> Floats:
         """Return the covariance of what rows move by Y, dense or sparse of shape (n, m): only contrasts have one.
 
-        Columns that sum to 0 are contrasts; of others differences are, if they sum to the same.
+        Columns that sum to 0 are contrasts; of others differences are, if they sum to the same. With ``weights_known``
+        it is that of known free energies.
         """
         n, t = len(self.source), np.asarray(Y.sum(axis=0))
         a = self.N_k[:, None] * (np.asarray((Y.T @ self.W).T) - t / n)
-        hessian = self.fit.held.tangent.hessian
         if self.depends and not weights_known:
-            dense = Y if isinstance(Y, np.ndarray) else Y.toarray()
-            moved = Weighed(n * dense - t)
-            tangent = self.fit.held.tangent
-            return tangent.moved_by(moved, np.zeros(len(t)), hessian.solve(n * a)).covariance()
+            tangent, dense = self.fit.held.tangent, Y if isinstance(Y, np.ndarray) else Y.toarray()
+            b = tangent.hessian.solve(n * a)
+            return tangent.moved_by(Weighed(n * dense - t), np.zeros(len(t)), b).covariance()
         squares = Y.T @ Y
         squares = squares if isinstance(squares, np.ndarray) else squares.toarray()
-        squares = squares - np.outer(t, t) / n
-        return np.asarray(squares if weights_known else squares + a.T @ hessian.solve(a))
+        return self._in_mbars_form(squares - np.outer(t, t) / n, a, weights_known=weights_known)
+
+    def _in_mbars_form(self, squares: Floats, a: Floats, *, weights_known: bool) -> Floats:
+        return squares if weights_known else np.asarray(squares + a.T @ self.fit.held.tangent.hessian.solve(a))
 
     def bootstrap(self, statistic: Callable[[Floats], Floats], n: int, seed: Any) -> Floats:
         """Return a statistic of resampled rows, given as a function of their weights beside those of this fit.
@@ -129,7 +157,8 @@ def errors_of_differences(covariance: Floats) -> Floats:
 
 def differences(values: Floats) -> Floats:
     """Return values[j] - values[i] for all pairs, along the last axis of values."""
-    return np.asarray(values[..., None, :] - values[..., :, None])
+    with np.errstate(invalid="ignore"):  # of a state that forbids every row and itself
+        return np.asarray(values[..., None, :] - values[..., :, None])
 
 
 def spread_of_differences(refits: Floats) -> Floats:

@@ -133,22 +133,17 @@ class FES:
         seed : int
             Seed of the refits; below 0 for any.
         """
-        dims_of_bins = None
-        if fes_type == "histogram":
-            surface: Histogram | Kernel = Histogram.of(histogram_parameters)
-            dims_of_bins = surface.dims
-        elif fes_type not in ("kde", "histogram"):
-            of_spline = " Splines are not made: a kernel has a surface without bins, with its error." * (
-                fes_type == "spline"
-            )
+        if fes_type not in ("histogram", "kde"):
+            kernels = " Splines are not made: a kernel has a surface without bins, with its error."
             raise MismatchError(
-                f"fes_type is {fes_type!r}.{of_spline} Give 'histogram' or 'kde'.",
+                f"fes_type is {fes_type!r}.{kernels if fes_type == 'spline' else ''} Give 'histogram' or 'kde'.",
                 expected=("histogram", "kde"),
                 got=(fes_type,),
             )
-        self._rows = self._coordinate(x_n, dims_of_bins)
+        bins = Histogram.of(histogram_parameters) if fes_type == "histogram" else None
+        self._rows = self._coordinate(x_n, None if bins is None else bins.dims)
         dims = len(self._rows) if isinstance(self._rows, tuple) else self._rows.shape[1]
-        self._surface = surface if fes_type == "histogram" else Kernel.of(kde_parameters, dims)
+        self._surface = Kernel.of(kde_parameters, dims) if bins is None else bins
         self._target = self._state(u_n)
         self._n_bootstraps = as_bootstraps(n_bootstraps)
         self._seed = np.random.SeedSequence(None if seed < 0 else seed).entropy

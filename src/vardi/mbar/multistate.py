@@ -171,7 +171,7 @@ class MBAR:
             ``matrix``: the probability that a row of state i is found in state j; ``eigenvalues``, from large to small;
             ``scalar``, 1 minus the second of them, which is 0 where the states fall apart.
         """
-        gram = self.W_nk.T @ self.W_nk
+        gram = self._states.gram
         root = np.sqrt(self.N_k)
         eigenvalues = np.linalg.eigvalsh(root[:, None] * gram * root)[::-1]  # the same as those of N gram
         second = eigenvalues[1] if self.K > 1 else 0.0
@@ -207,7 +207,7 @@ class MBAR:
         found: Results = {"Delta_f": differences(self.f_k)}
         analytical = compute_uncertainty and method != "bootstrap"
         if analytical or return_theta:
-            theta = self._states.covariance(self.W_nk, weights_known=method == "approximate")
+            theta = self._states.theta(weights_known=method == "approximate")
         if compute_uncertainty:
             warn_of_few_bridging(self.fit.bridge, "The errors of free energies rest")
             found["dDelta_f"] = errors_of_differences(theta) if analytical else spread_of_differences(self.f_k_boots)
@@ -448,6 +448,8 @@ class MBAR:
 
     def _potentials(self, u: Any) -> Floats:
         """Return potentials of states, of shape (L, n): given so, of one state, or padded by sample."""
+        if u is self.u_kn:
+            return self.u_kn
         u = np.asarray(u, np.float64)
         padded = u.ndim == 2 and u.shape[1] != self.N
         found = by_row(u, self.N_k, "u_kn")[None, :] if padded else by_state(u, self.N_k)
