@@ -76,7 +76,7 @@ def _records(records: Sequence[Record]) -> str:
         )
         for r in records
     ]
-    return _table(head, rows, numbers=(2, 3, 4))
+    return table(head, rows, numbers=(2, 3, 4))
 
 
 def _targets(targets: Sequence[Target], *, judged: bool) -> str:
@@ -92,10 +92,11 @@ def _targets(targets: Sequence[Target], *, judged: bool) -> str:
         )
         for t in targets
     ]
-    return _table(head, rows, numbers=(1, 2, 3))
+    return table(head, rows, numbers=(1, 2, 3))
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int]) -> str:
+    """Return a table, with the columns that hold numbers aligned to the right."""
     rule = ["---:" if column in numbers else "---" for column in range(len(head))]
     lines = [head, rule, *([cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -125,12 +126,13 @@ def _facts(settings: Settings, command: str, load: float | None) -> str:
         "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "BLAS": _blas(),
         "load before": NONE if load is None else f"{load:.2f} (one-minute average)",
-        "versions": ", ".join(f"{name} {_version(name)}" for name in PACKAGES),
+        "versions": ", ".join(f"{name} {version(name)}" for name in PACKAGES),
     }
-    return _table(("", ""), list(facts.items()), numbers=())
+    return table(("", ""), list(facts.items()), numbers=())
 
 
-def _version(name: str) -> str:
+def version(name: str) -> str:
+    """Return which version of a package is installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

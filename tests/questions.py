@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from scipy import sparse
 from scipy.stats import gamma
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import vardi
 from vardi._fit.prepare import Prepared
@@ -58,6 +58,7 @@ def frames(data):
 
 def declared(part):
     seen = vardi.power("x") if part in ("parameters", "both") else "x"
+    seen = vardi.learned("x", LogisticRegression()) if part == "learned" else seen
     return {"plain": 1, "seen": seen}, KNOWN if part in ("known values", "both") else None
 
 
@@ -97,12 +98,13 @@ def conditions(data, part, depends, monkeypatch=None):
     if monkeypatch is not None:
         monkeypatch.setattr(choose, "MAX_UNCOLLAPSED_NUMBERS", 0)
     seen = vardi.steps("x", [2, 4]) if part in ("parameters", "both") else "x > 2"
+    seen = vardi.learned("h", LogisticRegression()) if part == "learned" else seen
     samples = frames(data)
-    if part not in ("parameters", "both"):
+    if part not in ("parameters", "both", "learned"):
         samples["seen"] = samples["seen"].filter(pl.col("x") > 2)
     known = {"x > 4": 0.25, "x > 3": (0.45, 0.05)} if part in ("known values", "both") else None
     fit = vardi.debias(samples, {"plain": 1, "seen": seen}, known=known, **depending(depends))
-    return Asked(fit, "x", "y", pl.DataFrame({"x": [2.5, 3.5], "y": [1.0, 2.0]}))
+    return Asked(fit, "x", "y", pl.DataFrame({"x": [2.5, 3.5], "y": [1.0, 2.0], "h": [0, 1]}))
 
 
 def matrix(data, part, form):
@@ -317,7 +319,7 @@ def distribution(asked):
 
 def parameters(asked):
     found = [one for own in asked.fit.parameters.values() for one in own.values()]
-    return numbers(0.0, *map(of_estimate, found))
+    return numbers(0.0, *map(of_estimate, found), [check.area for check in asked.fit.learned.values()])
 
 
 def known(asked):

@@ -67,7 +67,7 @@ def test_connected_in_one_direction_only():
         vardi.NotIdentifiableError,
         "2 groups that cannot be compared ('low'; 'all')",
         "they overlap in one direction only",
-        "'all' allows 4 rows of 'low'",
+        "4 rows of 'low' could also have come from 'all'",
         "has a bound and no value",
         "Add rows of 'all' that 'low' could have drawn too, or a sample that overlaps both",
         "or debias each group alone.",
@@ -795,15 +795,15 @@ def test_a_column_that_a_whole_sample_lacks(holder):
     fit = vardi.debias({"a": holder(a.assign(y=1.0)), "b": holder(b)}, {"a": 1, "b": "x > -9"})
     refused(
         vardi.MismatchError,
-        "Column 'y' is in 'a', but not in 'b', so the pool has no mean of it.",
-        "Leave 'b' out of the samples (the bias may stay), and ask the fit of the others",
+        "Column 'y' is in 'a', but not in 'b', and this is asked of the rows of all samples.",
+        "Means, totals and distributions are made from the samples that have a column: ask fit.expectation",
         call=lambda: fit.bootstrap("y > 0", n=3, id="x"),
     )
     fit = vardi.debias({"a": holder(a.assign(y=1.0)), "b": holder(b.assign(y=np.nan))}, {"a": 1, "b": "x > -9"})
     error = refused(
         vardi.MissingValuesError,
         "60 of the values of 'y' are missing or infinite",
-        "'b' has none at all, so that a mean over the rest is biased. Leave 'b' out of the samples",
+        "'b' has none at all, so that a mean over the rest is biased. Means, totals and distributions are made from",
         call=lambda: fit.bootstrap("y", n=3, id="x"),
     )
     assert "ratio" not in str(error)

@@ -40,6 +40,19 @@ def test_a_fit_of_arrays_needs_no_more(imported):
     assert imported[1] <= CORE
 
 
+def test_importing_and_asking_for_help_load_no_numbers():
+    code = "import sys, vardi; sys.argv = ['vardi', '--help']; from vardi.cli import main; code = main()"
+    look = "assert code == 0; print(*sorted({'numpy', 'vardi._solve', 'vardi._rows'} & sys.modules.keys()), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", f"{code}; {look}"], capture_output=True, text=True, check=True)
+    assert "debias" in done.stdout
+    assert done.stderr.split() == []
+
+
+def test_names_are_loaded_once_and_listed():
+    assert vardi.debias is vardi.__dict__["debias"]
+    assert {"debias", "DebiasedEstimator", "__version__"} <= set(dir(vardi))
+
+
 def test_learning_and_drawing_load_when_asked_for(imported):
     assert "matplotlib" not in imported[2]
     assert "sklearn" in imported[3]

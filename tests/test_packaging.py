@@ -71,6 +71,7 @@ def test_sdist_can_be_tested(built):
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     there = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff", "LICENSE", "pyproject.toml", "Makefile")
+    there += ("SECURITY.md", "RELEASING.md", "tools/banned_phrases.py")
     there += ("src/vardi/py.typed", "tests/conftest.py", "examples/house_prices.py", "docs/conf.py", "docs/index.md")
     there += ("benchmarks/__main__.py", "benchmarks/RESULTS.md")
     assert not set(there) - names

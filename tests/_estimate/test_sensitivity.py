@@ -593,7 +593,7 @@ def test_text(houses):
 def test_html_escapes(houses):
     found = houses.sensitivity("MEDV > 25", [1, 2], threshold=0.5)
     html = found._repr_html_()
-    assert "<b>mean of MEDV &gt; 25</b>" in html
+    assert "<b>mean of MEDV &gt; 25:</b>" in html
     assert html.count("<tr>") == 3
     assert "0.5 is reached at" in html
 

@@ -19,7 +19,7 @@ def test_text(fit):
     text = fit.summary()
     assert text == str(fit)
     assert max(map(len, text.splitlines())) <= 80
-    assert text.splitlines()[0] == "300 rows of 2 samples speak for the population"
+    assert text.splitlines()[0] == "300 rows of 2 samples represent the population"
     for line in (
         "agency           200  MEDV <= 22       0.590 ± 0.049        45.6%",
         "national         100  everywhere                   1        54.4%",
@@ -121,7 +121,7 @@ def test_columns_that_hold_nothing_are_named_too(make):
 def test_one_row_is_one_row():
     fit = vardi.debias({"a": np.array([2.0])}, {"a": 1})
     assert fit.summary().startswith("1 row of 1 sample")
-    assert "</b>: 1 row, effective 1 of 1.<br>" in fit._repr_html_()
+    assert "</b> 1 row, effective 1 of 1.<br>" in fit._repr_html_()
 
 
 def test_samples_after_the_first_are_folded_in_notebooks():
@@ -137,13 +137,15 @@ def test_samples_after_the_first_are_folded_in_notebooks():
 
 
 def test_samples_beyond_what_a_notebook_holds_are_counted(monkeypatch):
-    monkeypatch.setattr("vardi._facts.summary.MOST_SAMPLES", 21)
+    monkeypatch.setattr("vardi._facts.summary.MOST_ROWS", 21)
+    monkeypatch.setattr("vardi._notebook.MOST_ROWS", 21)
     rng = np.random.default_rng(0)
     samples = {f"site {k}": rng.normal(size=40) for k in range(23)}
     html = vardi.debias(samples, dict.fromkeys(samples, 1))._repr_html_()
-    assert "<details>" not in html
-    assert "site 20" not in html
-    assert "<p>... and 3 more</p>" in html
+    folded = html.split("<details><summary>3 more samples</summary>")[1].split("</details>")[0]
+    assert "<th>site 20</th>" in folded
+    assert "site 21" not in html
+    assert folded.endswith("<p>... and 2 more</p>")
 
 
 def test_a_report_is_no_pdf(fit, tmp_path):

@@ -156,6 +156,7 @@ def test_single_missing_rows_are_still_refused_and_counted(samples):
     fit = vardi.debias(gap, BIASES)
     with pytest.raises(vardi.MissingValuesError, match="^1 of the values of 'y' are missing") as caught:
         fit.expectation("y")
+    assert "(row 7 of 'panel')" in str(caught.value)
     assert caught.value.columns == {"y": 1}
     assert fit.expectation("y", among=["survey"]).among == ("survey",)
 

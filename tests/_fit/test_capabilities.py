@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import questions
 from questions import ANSWERS, EQUAL, build
+from sklearn.linear_model import LinearRegression
 
 import vardi
+from vardi._fit import assisted
 from vardi._fit.capabilities import DEPENDS, HOLDERS, MATRICES, PARTS, QUESTIONS, TRUNCATED, reasons, refused, table
 
 
@@ -52,6 +55,16 @@ def test_every_cell_is_the_dense_answer_or_a_declared_no(case, part, depends, da
         with pytest.raises(vardi.VardiError):  # a matrix takes no bias with parameters at all
             vardi.debias_matrix(vardi.logistic("x"), [0])
         return
+    if part == "learned" and (holder in MATRICES or holder == "engine"):
+        given = {name: frame.lazy() for name, frame in questions.frames(data).items()}
+        in_engine = holder == "engine"
+        call = partial(vardi.debias, given, {"plain": 1, "seen": vardi.learned("x")})
+        call = call if in_engine else partial(vardi.debias_matrix, vardi.learned("x"), [0])
+        with pytest.raises(vardi.VardiError, match="needs rows in memory" if in_engine else "matrix"):
+            call()
+        return
+    if part == "learned":
+        monkeypatch.setattr(assisted, "default_model", lambda columns: LinearRegression())  # which takes no time
     if holder in TRUNCATED and part != "none":
         text = "window(x, y, None)" if part == "known values" else "logistic(x) * window(x, y, None)"
         with pytest.raises(vardi.VardiError, match="is the bias of one sample alone|and here is a second"):

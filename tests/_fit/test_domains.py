@@ -216,7 +216,8 @@ def test_a_table_fits_80_columns_and_names_what_it_shows(fit):
     assert max(map(len, lines)) <= 80
     assert lines[0] == "mean of y by label"
     assert lines[-1] == "... and 20 more"
-    assert table._repr_html_().count("<tr>") == 41
+    assert table._repr_html_().count("<tr>") == 42  # 20, 20 folded away, and two headings
+    assert "<summary>20 more domains</summary>" in table._repr_html_()
     assert repr(table) == "Domains(40 by 'label')"
 
 

@@ -411,7 +411,7 @@ def test_groups_take_their_mass_before_the_rest_is_tested():
     assert [line.stderr > 0 for line in check.lines] == [False] * 3 + [True] * 2
     men = sum(SHARES[k] * np.mean(samples[k].sex == "m") for k in samples)
     assert check.lines[-1].estimated == pytest.approx(men, rel=1e-12)
-    assert "not told" in check.summary()
+    assert "not identified" in check.summary()
 
 
 def test_contradicted_shares_are_warned_of_and_met():

@@ -9,7 +9,7 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 import vardi
-from vardi.biases._smoothed import SmoothedValues
+from vardi.biases._fitted import FittedValues
 
 
 def population(rng, n):
@@ -69,7 +69,7 @@ def test_a_fit_debiases_and_weighs_new_rows():
     assert abs(given["survey"].y.mean() - 5.5) > 5 * found.stderr  # as it came it is far off
     pd.testing.assert_series_equal(fit.weigh(given["web"]), fit.weights[300:], rtol=1e-12)
     assert "smoothed(pw, age, region)" in str(fit)
-    assert isinstance(fit.held.pool.biases[0], SmoothedValues)
+    assert isinstance(fit.held.pool.biases[0], FittedValues)
     again = vardi.debias(given, {"survey": "smoothed(pw, age, region)", "web": WEB})
     np.testing.assert_allclose(again.weights, fit.weights)
 

@@ -138,7 +138,9 @@ def test_a_fit_of_thousands_of_samples_prints_on_one_screen():
     text = str(fit)
     assert len(text.splitlines()) < 40
     assert "... and 2480 more" in text
-    assert len(fit._repr_html_()) < 5000
+    screen, folded = fit._repr_html_().split("<details><summary>2,480 more samples</summary>")
+    assert len(screen) < 5000
+    assert "<p>... and 1500 more</p></details>" in folded
     assert len(fit.identify().message) < 300
 
 

@@ -57,8 +57,10 @@ def test_connected():
 
 def test_two_samples_say_how_many_rows_they_share():
     verdict = both({"a": ROWS["a"], "b": ROWS["b"]}, {"a": 1, "b": "x >= 2"})
-    assert verdict.message == ("'a' and 'b' can be compared: 'b' allows 2 rows of 'a', 'a' allows 2 rows of 'b'.")
-    assert str(verdict.weakest) == "'b' allows 2 rows of 'a', 'a' allows 2 rows of 'b'"
+    assert verdict.message == (
+        "'a' and 'b' can be compared: 2 rows of 'a' could also have come from 'b', and 2 rows of 'b' from 'a'."
+    )
+    assert str(verdict.weakest) == "2 rows of 'a' could also have come from 'b', and 2 rows of 'b' from 'a'"
     assert verdict.weakest_rows == 2
 
 
@@ -100,7 +102,7 @@ def test_one_way_is_told_apart_from_none():
     assert link.one_way
     assert verdict.message.startswith(
         "The samples fall into 2 groups that cannot be compared ('low'; 'all'): they overlap in one direction only. "
-        "'all' allows 2 rows of 'low', but "
+        "2 rows of 'low' could also have come from 'all', but "
     )
     for part in (
         "a bound and no value",
@@ -137,7 +139,7 @@ def test_three_weak_parts_of_which_two_are_joined_one_way():
     samples = {"a": np.array([1.0]), "b": np.array([2.0]), "c": np.array([3.0])}
     verdict = both(samples, {"a": "x <= 2", "b": "x == 2", "c": "x == 3"})
     assert verdict.groups == (("a",), ("b",), ("c",))
-    assert "'a' allows 1 row of 'b'" in verdict.message
+    assert "1 row of 'b' could also have come from 'a', but nothing" in verdict.message
 
 
 def test_a_directed_cycle_is_one_group():

@@ -209,6 +209,7 @@ def test_distinct_rows_agree_with_all_rows(K, seed):
     kinds, first, inverse, counts = np.unique(
         np.column_stack([d.source, d.omega]), axis=0, return_index=True, return_inverse=True, return_counts=True
     )
+    inverse = inverse.ravel()  # a column in NumPy 2.0
     few = vardi.debias_matrix(kinds[:, 1:], d.source[first], counts=counts)
     same(fit_of(d).weights, few.weights[inverse])
     by_sparse = vardi.debias_matrix(sparse.csr_array(d.omega), d.source)

@@ -171,7 +171,7 @@ def test_fit_prints_a_summary_and_writes_weights_that_join_back(folder):
     assert result.exit_code == 0, result.stderr
     assert result.stderr == ""
     lines = result.stdout.splitlines()
-    assert lines[0] == "House prices: 300 rows of 2 samples speak for the population"
+    assert lines[0] == "House prices: 300 rows of 2 samples represent the population"
     assert "agency     200  MEDV <= 22  0.590 ± 0.049      45.6%" in lines
     assert "MEDV          19.063       23.22 ± 0.97" in lines
     assert lines[-1] == "weights  weights.parquet"
@@ -201,6 +201,7 @@ def test_fit_for_machines(folder):
         "pooled": pytest.approx(19.063),
         "debiased": pytest.approx(23.2183, abs=1e-4),
         "stderr": pytest.approx(0.97255, abs=1e-5),
+        "among": [],
     }
     assert found["warnings"] == []
 
@@ -476,7 +477,7 @@ def test_check_says_yes_to_known_shares_or_that_they_cannot_be_tested(folder):
     (folder / "study.toml").write_text(f"{apart}[known]\nagency = 0.56\nnational = 0.44\n")
     result = run("check", "study.toml")
     assert "– The samples say nothing on their own of what is known, so it cannot be tested." in result.stdout
-    assert re.search(r"^agency +0\.56 +not told$", result.stdout, re.MULTILINE)
+    assert re.search(r"^agency +0\.56 +not identified$", result.stdout, re.MULTILINE)
 
 
 def test_fit_says_once_that_shares_are_contradicted(folder):
@@ -623,7 +624,7 @@ def test_demo_needs_nothing_and_repeats(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     first = run("demo")
     assert first.exit_code == 0, first.stderr
-    assert "House prices: 300 rows of 2 samples speak for the population" in first.stdout
+    assert "House prices: 300 rows of 2 samples represent the population" in first.stdout
     assert "report   vardi-demo/report.html" in first.stdout
     assert sorted(os.listdir("vardi-demo")) == sorted(FILES)
     assert os.listdir() == ["vardi-demo"]

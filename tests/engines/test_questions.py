@@ -13,9 +13,10 @@ import vardi
 from vardi._fit.capabilities import DEPENDS, PARTS, refused
 
 # Both engines are slow to ask: a fit without parts, and one with all of them; `make slow` asks for the rest.
+# Learned biases, the last of the parts, need rows in memory.
 FITS = [("ibis", "none", "independent"), ("ibis", "both", "series"), ("spark", "none", "independent")]
 if "VARDI_EVERY_PAIR" in os.environ:
-    FITS = [(engine, part, depends) for engine in ("ibis", "spark") for part in PARTS for depends in DEPENDS]
+    FITS = [(engine, part, depends) for engine in ("ibis", "spark") for part in PARTS[:-1] for depends in DEPENDS]
 
 
 @pytest.fixture(scope="module")

@@ -45,3 +45,13 @@ def test_the_risk_is_that_of_the_rows_that_have_targets(rows):
     without = vardi.debiased_risk(LinearRegression(), X[has], y[has], source=source[has], biases=BIASES)
     assert abs(found.value - without.value) < without.stderr  # other folds, and nearly the same rows
     assert 0.5 * without.stderr < found.stderr < 1.5 * without.stderr
+
+
+def test_rows_without_targets_are_not_drawn(rows):
+    X, y, source = rows
+    resampler = vardi.DebiasedResampler(biases={**BIASES, "web": "x"}, random_state=0)
+    _, drawn = resampler.fit_resample(X, y, source=source)
+    assert len(drawn) == len(y)
+    assert not np.isnan(drawn).any()
+    assert not np.asarray(resampler.weights_)[source == "web"].any()
+    assert np.asarray(resampler.weights_).mean() == pytest.approx(1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from inspect import signature
 
 import numpy as np
 import pandas as pd
@@ -15,16 +16,18 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, clone
 from sklearn.cluster import KMeans
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor, Ridge
-from sklearn.metrics import get_scorer, make_scorer, max_error, mean_squared_error
+from sklearn.linear_model import GammaRegressor, LinearRegression, LogisticRegression, PoissonRegressor, Ridge
+from sklearn.metrics import get_scorer, get_scorer_names, make_scorer, max_error, mean_squared_error
 from sklearn.model_selection import GridSearchCV, RepeatedKFold, StratifiedKFold, cross_val_predict, cross_validate
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KernelDensity, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
 
 import vardi
-from vardi.learn._losses import LOSSES
+from vardi.learn._losses import LOSSES, SCORES, as_loss
 from vardi.learn.estimator import DebiasedEstimator
 from vardi.learn.risk import debiased_risk, debiased_scorer
 
@@ -250,6 +253,71 @@ def test_losses_are_those_of_scikit_learn(scoring, metric, model, kind):
     assert np.average(losses, weights=weights) == pytest.approx(expected)
 
 
+def labels_of(y):
+    """Return sets of labels, some of them empty."""
+    return np.column_stack([y > 1.0, y > 1.8, y < -0.2]).astype(int)
+
+
+@pytest.mark.parametrize(
+    ("scoring", "model", "kind"),
+    [
+        ("neg_mean_squared_error", Ridge(), "number"),
+        ("neg_mean_squared_error", Ridge(), "numbers"),
+        ("neg_mean_absolute_error", Ridge(), "number"),
+        ("neg_mean_absolute_percentage_error", Ridge(), "count"),
+        ("neg_mean_squared_log_error", PoissonRegressor(), "count"),
+        ("neg_mean_poisson_deviance", PoissonRegressor(), "count"),
+        ("neg_mean_gamma_deviance", GammaRegressor(), "positive"),
+        ("accuracy", LogisticRegression(), "class"),
+        ("accuracy", DecisionTreeClassifier(max_depth=2), "labels"),
+        ("top_k_accuracy", LogisticRegression(), "class"),
+        ("top_k_accuracy", GaussianNB(), "class"),  # by its probabilities
+        ("neg_log_loss", LogisticRegression(), "class"),
+        ("neg_log_loss", LogisticRegression(), "binary"),
+        ("neg_brier_score", LogisticRegression(), "binary"),
+        ("precision_samples", DecisionTreeClassifier(max_depth=2), "labels"),
+        ("recall_samples", DecisionTreeClassifier(max_depth=2), "labels"),
+        ("f1_samples", DecisionTreeClassifier(max_depth=2), "labels"),
+        ("jaccard_samples", DecisionTreeClassifier(max_depth=2), "labels"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")  # rows without labels count as 0
+def test_names_of_scikit_learn_have_its_value_and_sign(scoring, model, kind):
+    X, y, _ = pool()
+    targets = {"number": y, "numbers": np.column_stack([y, y**2]), "count": np.floor(np.abs(y) * 2)}
+    targets |= {"positive": np.exp(y), "class": classes()[1], "binary": y > 1.0, "labels": labels_of(y)}
+    weights = np.asarray(pool_fit().weights)
+    fitted = clone(model).fit(X, targets[kind], sample_weight=weights)
+    found = np.average(SCORES[scoring](fitted, X, targets[kind]), weights=weights)
+    assert found == pytest.approx(get_scorer(scoring)(fitted, X, targets[kind], sample_weight=weights), rel=1e-12)
+
+
+def test_two_classes_are_always_among_the_first_two():
+    X, y, _ = pool()
+    model = LogisticRegression().fit(X, y > 1.0)
+    np.testing.assert_array_equal(SCORES["top_k_accuracy"](model, X, y > 1.0), 1.0)
+
+
+def test_a_name_of_scikit_learn_is_a_mean_of_the_held_out_rows():
+    loss, score = (risk(Ridge(), cv=FOLDS, scoring=name) for name in ("squared_error", "neg_mean_squared_error"))
+    assert score.value == -loss.value
+    assert score.stderr == pytest.approx(loss.stderr)
+    X, y, source = classes()
+    options = {"source": source, "biases": {"all": 1, "high": lambda rows: np.ones(len(rows))}, "cv": FOLDS}
+    right = debiased_risk(LogisticRegression(), X, y, scoring="accuracy", **options)
+    wrong = debiased_risk(LogisticRegression(), X, y, scoring="zero_one", **options)
+    assert right.value == pytest.approx(1.0 - wrong.value)
+
+
+def test_every_scorer_is_a_mean_over_rows_or_refused():
+    assert set(SCORES) <= set(get_scorer_names())
+    for name in sorted(set(get_scorer_names()) - set(SCORES)):
+        with pytest.raises(vardi.MismatchError, match=f"scoring='{name}' is not a mean over rows") as error:
+            as_loss(name, None)
+        weighted = "sample_weight" in signature(get_scorer(name)._score_func).parameters
+        assert str(error.value).endswith("and gives no error.") is weighted
+
+
 def test_brier_of_three_classes_and_of_one_that_was_not_trained_on():
     X, y, _ = classes()
     model = LogisticRegression().fit(X, y)
@@ -311,8 +379,17 @@ def test_several_outcomes_count_the_same():
 @pytest.mark.parametrize(
     ("scoring", "match"),
     [
-        ("neg_mean_squared_error", "is a mean over rows, .* The loss of one row is 'squared_error'. Give 'squared_err"),
-        ("roc_auc", "'roc_auc' is no loss of one row, so it has no mean over the population. Give 'squared_error', "),
+        (
+            "roc_auc",
+            "'roc_auc' is not a mean over rows, so it is no mean over the population either. Give 'squared_error', "
+            r".* or scikit-learn's 'neg_mean_squared_error', .*'jaccard_samples'. vardi.debiased_scorer\('roc_auc', "
+            r"fit=fit\) weights the rows within it, and gives no error.$",
+        ),
+        ("r2", "'r2' is not a mean over rows"),
+        ("neg_root_mean_squared_error", "'neg_root_mean_squared_error' is not a mean over rows"),
+        ("neg_max_error", "'neg_max_error' is not a mean over rows, .*'jaccard_samples'.$"),
+        ("f1_samples", "compares the labels of a row with those predicted, and y has one value for each row. Give y a"),
+        ("accurracy", "'accurracy' is not a known loss. Did you mean 'accuracy'"),
         ("squared_eror", "Did you mean 'squared_error'"),
         (3, "scoring came as int"),
         (make_scorer(mean_squared_error), "scoring came as _Scorer"),
@@ -331,7 +408,7 @@ def test_losses_that_have_no_mean():
     X, _, source = pool()
     with pytest.raises(vardi.MismatchError, match="compares predictions with y, and y is None"):
         debiased_risk(KMeans(2), X, source=source, biases={"all": 1, "high": 1}, scoring="squared_error")
-    with pytest.raises(vardi.MismatchError, match="KMeans is no classifier, no regressor and no density"):
+    with pytest.raises(vardi.MismatchError, match="no regressor and no density, so there is no default loss"):
         debiased_risk(KMeans(2), X, source=source, biases={"all": 1, "high": 1})
 
 
@@ -501,7 +578,7 @@ def test_metrics_of_scikit_learn_are_weighted():
     assert scorer(both, frame, labels) == pytest.approx(expected, rel=1e-12)
     with pytest.raises(vardi.MismatchError, match="takes no sample_weight, so its rows cannot be weighted"):
         debiased_scorer(make_scorer(max_error), fit=fit)
-    with pytest.raises(vardi.MismatchError, match="'roc_ac' is no loss of one row"):
+    with pytest.raises(vardi.MismatchError, match="'roc_ac' is not a known loss. Did you mean 'roc_auc'"):
         debiased_scorer("roc_ac", fit=fit)
 
 

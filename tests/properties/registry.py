@@ -59,6 +59,7 @@ _DISPLAYS = OUTPUT + "test_every_display_draws_on_the_axes_it_is_given"
 _DESIGNS = OUTPUT + "test_a_design_of_a_seed_is_one_design"
 _TABLES = OUTPUT + "test_a_real_table_is_the_same_at_each_call"
 _ERRORS = OUTPUT + "test_every_error_is_a_value_error_and_every_warning_a_user_warning"
+_LEARNED = BIAS + "test_a_bias_from_which_nothing_is_learned_is_none"
 _VALUES = OUTPUT + "test_results_are_values_that_cannot_be_changed"
 _ANY_STUDY = STUDY + "test_any_text_is_a_study_or_an_error_of_ours"
 _A_STUDY = STUDY + "test_the_study_that_is_mutated_is_one"
@@ -93,6 +94,10 @@ TESTS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(["logistic", "exponential_tilt", "power", "steps", "parametric"], (_FAMILIES,)),
     "cells": (BIAS + "test_cells_at_their_parameters_are_a_factor_for_each_value",),
     **dict.fromkeys(["window", "biases.WindowBias"], (_TRUNCATED,)),
+    **dict.fromkeys(["learned", "biases.LearnedBias", "DebiasedSample.learned"], (_LEARNED,)),
+    "Estimate.is_approximate": (_LEARNED,),
+    **dict.fromkeys(["LearnedCheck", "LearnedCheck.said_of_clipping", "LearnedCheck.off"], (_LEARNED,)),
+    **dict.fromkeys(["BiasCheck.note", "Bootstrap.is_approximate"], (_LEARNED,)),
     **dict.fromkeys(["smoothed", "biases.SmoothedBias"], (BIAS + "test_smoothed_weights_are_one_over_their_mean",)),
     "where": (_ANY_TEXT, _READS_BACK, "biases/test_expressions.py::test_round_trip"),
     "biases.as_bias": (_ALGEBRA,),

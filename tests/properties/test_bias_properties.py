@@ -15,7 +15,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from properties.common import close, examples, seeds
-from sklearn.dummy import DummyRegressor
+from sklearn.dummy import DummyClassifier, DummyRegressor
 
 import vardi
 from vardi.biases import ExpressionBias, FunctionBias, ParametricBias, ProductBias, ValuesBias, as_bias
@@ -381,6 +381,30 @@ def test_engines_agree_on_conditions_with_missing_values(engines, text):
         np.testing.assert_array_equal(
             value[where_known].astype(bool), np.asarray(expected)[where_known].astype(bool), err_msg=f"{name}: {text}"
         )
+
+
+@given(st.integers(0, 10**6), st.integers(2, 4), st.floats(0.1, 3.0))
+@examples(20)
+def test_a_bias_from_which_nothing_is_learned_is_none(seed, folds, slope):
+    """A classifier that knows how many rows each side has gives even odds: the sample is taken as drawn at random."""
+    rng = np.random.default_rng(seed)
+    given = {name: pd.DataFrame({"x": rng.uniform(0, 1, 12)}) for name in ("known", "other", "panel")}
+    bias = vardi.learned("x", DummyClassifier(strategy="prior"), folds, seed)
+    assert str(vardi.where(str(bias))) == str(bias)
+    known = {"known": 1, "other": f"exp({slope} * x)"}
+    fit = vardi.debias(given, {**known, "panel": bias})
+    close(fit.weights, vardi.debias(given, {**known, "panel": 1}).weights)
+    check = fit.learned["panel"]
+    assert isinstance(check, vardi.LearnedCheck)
+    assert (check.rows, check.clipped, sum(check.in_bins)) == (12, 0, 36)
+    close(check.predicted, 0.5)
+    assert check.said_of_clipping.startswith("0 of its 12 rows (0.0%)")
+    assert check.off == 0  # as many rows on both sides of the only bin
+    before, after = check.balance["x"]
+    close(before, after)
+    assert fit.expectation("x", assisted_by=None).is_approximate
+    assert fit.bootstrap("x", n=2).is_approximate
+    assert "'panel' was learned" in fit.check_biases().note
 
 
 @given(st.integers(0, 10**6), st.floats(0.01, 100.0), st.integers(2, 4))

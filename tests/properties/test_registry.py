@@ -27,6 +27,7 @@ CLASSES = (
     "Estimates",
     "GaussianMixture",
     "KnownCheck",
+    "LearnedCheck",
     "Sensitivity",
     "Solution",
     "Verdict",

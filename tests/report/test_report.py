@@ -266,7 +266,7 @@ def test_counts_are_rows_that_were_repeated():
 def test_a_sound_fit_is_called_sound(strata):
     headline = compute(strata).headline
     assert headline.level == "good"
-    assert headline.text == "The 3 samples can be compared, and together they speak for the population."
+    assert headline.text == "The 3 samples can be compared, and together they represent the population."
     assert "the weakest cut: 15 rows bridge 'low', 'middle' and 'high'." in said(compute(strata))
     assert "The mean of x0 is 0.477 ± 0.035 in the population, where the pooled rows alone say 0.4288" in said(
         compute(strata)
@@ -337,7 +337,7 @@ def test_samples_left_out_are_named():
 def test_one_sample_alone():
     report = compute(vardi.debias({"only": np.arange(10.0, 90.0)}, {"only": "x"}))
     assert report.headline.text.startswith(
-        "One sample, weighted by the inverse of its bias, speaks for the population."
+        "One sample, weighted by the inverse of its bias, represents the population."
     )
     assert math.isnan(report.overlap.bridging)
     assert "A single sample has nothing to be compared with" in to_html(report)

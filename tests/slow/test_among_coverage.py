@@ -54,12 +54,15 @@ DESIGNS = {
         ("mid",),
     ),
 }
-#: By design, outcome and model. The curved outcome has influence values without a fourth moment in "middle".
+#: By design, outcome and model.
 MODELS = {
     "right": ("middle", "y", LinearRegression()),
     "wrong": ("gentle", "curved", LinearRegression()),
     "boosted": ("gentle", "curved", HistGradientBoostingRegressor(max_iter=40, random_state=0)),
 }
+#: Of the curved outcome in "middle", whose influence values have no fourth moment; None is the plain mean.
+HEAVY = {"plain": None, "line": LinearRegression(), "boosted": MODELS["boosted"][2]}
+MEMBERS = 4  # of a household, which is drawn as a whole
 
 
 def drawn(rng, bias, size):
@@ -74,9 +77,18 @@ def drawn(rng, bias, size):
     return pd.DataFrame({"x": x, "y": 1.0 + x + noise, "curved": 1.0 + x + 0.7 * (x * x - 1.0) + noise})
 
 
-def fitted(name, rng, **options):
+def households(rng, bias, size):
+    """Return households that a bias has drawn by their x, which all members have, as half of the noise of y."""
+    rows = drawn(rng, bias, size // MEMBERS)
+    shared = np.sqrt(0.5) * rng.normal(size=len(rows))
+    rows = rows.loc[np.repeat(rows.index, MEMBERS)].assign(h=np.repeat(rng.random(len(rows)), MEMBERS))
+    own = np.sqrt(0.5) * rng.normal(size=len(rows))
+    return rows.assign(y=1.0 + rows["x"] + np.repeat(shared, MEMBERS) + own).reset_index(drop=True)
+
+
+def fitted(name, rng, draw=drawn, **options):
     design, recorded = DESIGNS[name]
-    samples = {sample: drawn(rng, bias, size) for sample, (bias, _, size) in design.items()}
+    samples = {sample: draw(rng, bias, size) for sample, (bias, _, size) in design.items()}
     samples = {
         sample: rows if sample in recorded else rows.drop(columns=["y", "curved"]) for sample, rows in samples.items()
     }
@@ -85,7 +97,7 @@ def fitted(name, rng, **options):
 
 
 def repeated(ask, name):
-    """Return value, error and ends of the interval in each repeat, and print what they say together."""
+    """Return how often intervals cover, the spread of the values, and where an error was given; print them."""
     found = []
     for repeat in range(REPEATS):
         with warnings.catch_warnings():
@@ -93,15 +105,16 @@ def repeated(ask, name):
             one = ask(np.random.default_rng([0, repeat]))
             found.append([one.value, one.stderr, *one.interval])
     value, stderr, low, high = np.array(found).T
+    given = ~np.isnan(stderr)
     covered = float(np.mean((low <= TRUTH) & (high >= TRUTH)))
     bias, spread, error = value.mean() - TRUTH, value.std(), np.nanmean(stderr)
-    print(f"| {name} | {covered:.3f} | {bias:.4f} | {spread:.4f} | {error:.4f} |")
-    return covered, spread
+    print(f"| {name} | {covered:.3f} | {bias:.4f} | {spread:.4f} | {error:.4f} | {given.mean():.3f} |")
+    return covered, spread, given.mean()
 
 
 @pytest.mark.parametrize("name", DESIGNS)
 def test_intervals_of_what_some_samples_recorded_cover(name):
-    covered, _ = repeated(lambda rng: fitted(name, rng).expectation("y"), name)
+    covered, _, _ = repeated(lambda rng: fitted(name, rng).expectation("y"), name)
     assert 0.93 <= covered <= 0.97
 
 
@@ -112,10 +125,10 @@ def test_intervals_of_means_that_a_model_assists_cover(name):
     def ask(rng):
         return fitted(design, rng).expectation(column, assisted_by=model, columns=["x"])
 
-    covered, spread = repeated(ask, f"{design}, assisted, {name}")
+    covered, spread, _ = repeated(ask, f"{design}, assisted, {name}")
     assert 0.93 <= covered <= 0.97
     if name == "right":  # the model explains half of the variance
-        _, plain = repeated(lambda rng: fitted("middle", rng).expectation(column), "middle, plain")
+        _, plain, _ = repeated(lambda rng: fitted("middle", rng).expectation(column), "middle, plain")
         assert spread < 0.7 * plain
 
 
@@ -124,5 +137,32 @@ def test_a_right_model_beside_known_values_covers():
         fit = fitted("middle", rng, known={"x": 0.0})
         return fit.expectation("y", assisted_by=LinearRegression(), columns=["x"])
 
-    covered, _ = repeated(ask, "middle, assisted, right, known mean of x")
+    covered, _, _ = repeated(ask, "middle, assisted, right, known mean of x")
     assert 0.93 <= covered <= 0.97
+
+
+@pytest.mark.parametrize("model", [None, "right", "boosted"])
+def test_intervals_of_means_of_households_cover(model):
+    assisting = {"right": LinearRegression(), "boosted": MODELS["boosted"][2]}.get(model)
+    asked = {} if assisting is None else {"assisted_by": assisting, "columns": ["x"]}
+
+    def ask(rng, **dependence):
+        return fitted("gentle", rng, households, **dependence).expectation("y", **asked)
+
+    covered, _, _ = repeated(lambda rng: ask(rng, clusters="h"), f"gentle, households, {model}")
+    assert 0.93 <= covered <= 0.97
+    if model is None:
+        apart, _, _ = repeated(ask, "gentle, households as if rows were independent")
+        assert apart < 0.9
+
+
+@pytest.mark.parametrize("name", HEAVY)
+def test_intervals_under_heavy_weights_cover_where_an_error_is_given(name):
+    """The bound of means of few rows in test_numbers_coverage: 92% of the intervals that are given."""
+    asked = {} if HEAVY[name] is None else {"assisted_by": HEAVY[name], "columns": ["x"]}
+    covered, _, given = repeated(
+        lambda rng: fitted("middle", rng).expectation("curved", **asked), f"middle, curved, {name}"
+    )
+    p = covered / given
+    print(f"of the intervals that are given {p:.3f}")
+    assert p + 2 * np.sqrt(p * (1 - p) / (given * REPEATS)) >= 0.92

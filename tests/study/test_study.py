@@ -618,7 +618,7 @@ def test_blank_lines_are_left_out_by_no_engine(tmp_path, ends):
             read(written(tmp_path, f'engine = "{engine}"\n{PAIR}')).fit()
     said = refusal(tmp_path, f'engine = "duckdb"\n{PAIR}')
     assert said == (
-        "a.csv has blank lines. Take them out: they are rows without values, and DuckDB would leave them out unsaid."
+        "a.csv has blank lines. Take them out: they are rows without values, and DuckDB would silently skip them."
     )
 
 
@@ -1004,6 +1004,29 @@ def test_windows_that_a_study_cannot_have(truncated, text, problem):
     with pytest.raises(vardi.StudyError) as caught:
         read(truncated / "study.toml")
     assert problem in " ".join(str(caught.value).split())
+
+
+def test_a_bias_that_is_learned(tmp_path):
+    rng = np.random.default_rng(0)
+    for name, shift in (("survey", 0.0), ("panel", 0.5)):
+        pl.DataFrame({"x": rng.normal(shift, size=60), "sex": rng.choice(["f", "m"], 60)}).write_csv(
+            tmp_path / f"{name}.csv"
+        )
+    text = (
+        '[sources.survey]\ndata = "survey.csv"\nbias = 1\n'
+        '[sources.panel]\ndata = "panel.csv"\nbias = "learned(x, sex)"\n'
+    )
+    (tmp_path / "study.toml").write_text(text)
+    fit = read(tmp_path / "study.toml").fit()
+    assert fit.learned["panel"].columns == ("x", "sex")
+    for wrong, problem in (
+        (text.replace("learned(x, sex)", "learned(xx)"), "reads column 'xx', which no file has. Did you mean 'x'?"),
+        (f'engine = "polars"\n{text}', "learned(x, sex), needs rows in memory, and these are left to polars"),
+    ):
+        (tmp_path / "study.toml").write_text(wrong)
+        with pytest.raises(vardi.StudyError) as caught:
+            read(tmp_path / "study.toml")
+        assert problem in " ".join(str(caught.value).split())
 
 
 def test_design_weights_of_one_source(tmp_path):

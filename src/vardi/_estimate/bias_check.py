@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from vardi._inputs.pool import Name
+from vardi._notebook import MOST_ROWS, fragment, paragraph, table
 from vardi.errors._texts import WIDTH, Outcome, cut, more, outcome, width_of
 
 SHOWN = 12  # samples of a summary
+HEADING = ("sample", "p-value", "rows that no other could draw")
 CAVEAT = "Errors of a bias where no other sample could draw stay invisible, and a large p-value is no validation."
 
 
@@ -54,6 +56,8 @@ class BiasCheck:
         Where the disagreement is largest; None where no region has enough rows to tell.
     untested : dict of name to float
         The share of its rows that, in practice, no other sample could have drawn.
+    reason, note : str
+        Why nothing can be tested; and which biases have no part in the test.
     """
 
     pvalue: float
@@ -65,6 +69,7 @@ class BiasCheck:
     worst: Worst | None
     untested: dict[Name, float]
     reason: str = ""
+    note: str = ""
 
     @property
     def outcome(self) -> Outcome:
@@ -79,20 +84,39 @@ class BiasCheck:
     def summary(self) -> str:
         """Return the check in at most 80 columns, the samples that fit worst first."""
         if self.reason:
-            return textwrap.fill(f"The declared biases cannot be tested: {self.reason} {CAVEAT}", WIDTH)
-        scale = f"chi2 = {self.statistic:.4g}, df = {self.df}" if self.df else f"distance {self.statistic:.3g}"
-        said = f"p = {self.pvalue:.2g}: the declared biases are {self.outcome} ({self.method} test of "
-        said += f"{', '.join(self.columns)}; {scale})." + (f" Most apart: {self.worst}." if self.worst else "")
+            return textwrap.fill(f"{self._said} {CAVEAT}", WIDTH)
         ordered = self.worst_first
         width = width_of("sample", ordered, 30)
-        table = [f"{'sample':<{width}}  {'p-value':>8}  {'rows that no other could draw':>30}"]
-        for name in ordered[:SHOWN]:
-            numbers = f"{self.by_sample[name]:>8.2g}  {self.untested[name]:>30.0%}"
-            table.append(f"{cut(name, width):<{width}}  {numbers}")
-        table += more(ordered, SHOWN)
-        return "\n".join([textwrap.fill(said, WIDTH), "", *table, "", textwrap.fill(CAVEAT, WIDTH)])
+        lines = [
+            f"{cut(name, width):<{width}}  {pvalue:>8}  {rows:>30}"
+            for name, pvalue, rows in (HEADING, *self._cells(ordered[:SHOWN]))
+        ]
+        lines += more(ordered, SHOWN)
+        return "\n".join([textwrap.fill(self._said, WIDTH), "", *lines, "", textwrap.fill(self._caveat, WIDTH)])
 
     __str__ = summary
+
+    def _repr_html_(self) -> str:
+        ordered = self.worst_first
+        rows = [] if self.reason else self._cells(ordered[:MOST_ROWS])
+        return fragment(
+            paragraph(self._said), table(HEADING, rows, of="samples", total=len(ordered)), paragraph(self._caveat)
+        )
+
+    @property
+    def _caveat(self) -> str:
+        return f"{self.note} {CAVEAT}" if self.note else CAVEAT
+
+    @property
+    def _said(self) -> str:
+        if self.reason:
+            return f"The declared biases cannot be tested: {self.reason}"
+        scale = f"chi2 = {self.statistic:.4g}, df = {self.df}" if self.df else f"distance {self.statistic:.3g}"
+        said = f"p = {self.pvalue:.2g}: the declared biases are {self.outcome} ({self.method} test of "
+        return f"{said}{', '.join(self.columns)}; {scale})." + (f" Most apart: {self.worst}." if self.worst else "")
+
+    def _cells(self, names: list[Name]) -> list[tuple[str, str, str]]:
+        return [(str(name), f"{self.by_sample[name]:.2g}", f"{self.untested[name]:.0%}") for name in names]
 
 
 def untested(reason: str) -> BiasCheck:

@@ -34,7 +34,7 @@ from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, suggest
 from vardi.errors._texts import show
 
-RANK = 1e-8  # eigenvalues of the scaled information, and information in rows, that are not told from zero
+RANK = 1e-8  # eigenvalues of the scaled information, and information in rows, that count as zero
 FIFTHS, REGIONS, GRID = 5, 10, 200  # cells of a column: as features, to seek the worst in, for distances between cdfs
 INFORMED = 1.0  # information, in rows, from which the z of a region is near a normal variable
 ALONE = 0.999  # probability of its own sample from which a row says nothing of the others

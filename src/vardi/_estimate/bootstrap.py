@@ -23,11 +23,13 @@ import joblib
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from vardi._estimate.estimates import NORMAL, Estimate
+from vardi._estimate.estimates import NORMAL, Estimate, cells_of, headings
 from vardi._estimate.group_bootstrap import GroupRefits
 from vardi._estimate.intervals import Declared, Law, Share, quantile_of_normal
 from vardi._estimate.resampling import Kind, Plan, group_codes, make_plan
 from vardi._inputs.frames.functions import is_function, name_of
+from vardi._machine.threads import can_start
+from vardi._notebook import fragment, paragraph, table
 from vardi._rows import Rows
 from vardi._rows.dense import Dense
 from vardi._solve.identify import Name
@@ -74,6 +76,8 @@ class Bootstrap:
         What was drawn.
     laws : tuple of Law
         What each interval is made by: shares have their own, all else is normal.
+    is_approximate : bool
+        Whether biases were learned, which refits leave as they are.
     """
 
     values: Floats = field(repr=False)
@@ -84,6 +88,7 @@ class Bootstrap:
     level: float
     kind: str
     laws: tuple[Law, ...] = field(default=(), repr=False)
+    is_approximate: bool = False
 
     @property
     def stderr(self) -> Any:
@@ -124,11 +129,20 @@ class Bootstrap:
         return len(self.values)
 
     def __str__(self) -> str:
-        failed = f"{self.failed} failed" if self.failed else "none failed"
-        kind = "Bayesian bootstrap" if self.kind == "bayesian" else "Bootstrap of rows"
         width = max(len(name) for name in self.names)
         lines = [f"{name:<{width}}  {own}" for name, own in zip(self.names, self._estimates, strict=True)]
-        return "\n".join([f"{kind}: {len(self)} refits, {failed}", *lines])
+        return "\n".join([self._title, *lines])
+
+    def _repr_html_(self) -> str:
+        rows = [[name, *cells_of(own)] for name, own in zip(self.names, self._estimates, strict=True)]
+        return fragment(paragraph(self._title), table(["", *headings(self.level)], rows, of="statistics"))
+
+    @property
+    def _title(self) -> str:
+        failed = f"{self.failed} failed" if self.failed else "none failed"
+        kind = "Bayesian bootstrap" if self.kind == "bayesian" else "Bootstrap of rows"
+        learned = "; learned biases stay, so that errors are approximate" if self.is_approximate else ""
+        return f"{kind}: {len(self)} refits, {failed}{learned}"
 
     @property
     def _fitted(self) -> Floats:
@@ -289,7 +303,7 @@ def _gathered(
     errors = values[np.isfinite(log_omegas).any(axis=1)].std(axis=0, ddof=1)
     laws = () if functions is None else _laws(held, functions, errors)
     value = value if np.ndim(value) else float(value)
-    return Bootstrap(values, value, log_omegas, len(failures), names, level, kind, laws)
+    return Bootstrap(values, value, log_omegas, len(failures), names, level, kind, laws, held.is_learned)
 
 
 def _laws(held: Any, functions: Any, errors: Floats) -> tuple[Law, ...]:
@@ -413,13 +427,13 @@ class _Refits:
 def _in_threads(
     refits: _Refits, n: int, jobs: int, progress: Progress | None
 ) -> Iterator[tuple[Floats, Floats] | Refit]:
-    """Give the refits of draws 0 to n - 1 in their order, however many threads make them.
+    """Give the refits of draws 0 to n - 1 in their order, however many threads make them, or none.
 
     Batches are all of one size, so that a draw has the same digits however many there are: the last may go beyond n.
     """
     batches = [range(low, low + refits.size) for low in range(0, n, refits.size)]
     with threadpool_limits(1, user_api="blas"):  # threads of their own would only stand in the way of one another
-        parallel = joblib.Parallel(n_jobs=jobs, backend="threading", return_as="generator")
+        parallel = joblib.Parallel(n_jobs=jobs if can_start() else 1, backend="threading", return_as="generator")
         for draws, results in zip(batches, parallel(map(joblib.delayed(refits.batch), batches)), strict=True):
             yield from results[: n - draws.start]
             if progress is not None:

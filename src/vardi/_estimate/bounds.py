@@ -17,6 +17,7 @@ import numpy as np
 from scipy.sparse import linalg as sparse_linalg
 
 from vardi._estimate.tangent import Tangent
+from vardi._notebook import fragment, paragraph, table
 from vardi._rows import Rows
 from vardi._solve.identify import Name, judge
 from vardi._solve.laplacian import MAX_SPECTRAL_SAMPLES, Laplacian
@@ -26,6 +27,7 @@ from vardi.errors._texts import WIDTH
 
 TARGET = 0.1  # error of W, Omega or the cdf for which the rows needed are told
 LOG10 = math.log(10.0)
+HEADING = ("", "rows needed", "error here", "c", "c prime")
 
 
 @dataclass(frozen=True)
@@ -118,27 +120,43 @@ class Bounds:
 
     def summary(self) -> str:
         """Return the numbers in at most 80 columns, with a plain sentence on each."""
+        lines = [
+            *self._constants(),
+            "",
+            *(
+                f"{name:<26}{rows:>14}{here:>14}{c:>12}{primed:>13}"
+                for name, rows, here, c, primed in (HEADING, *self._cells())
+            ),
+            "",
+        ]
+        return "\n".join([*lines, *(textwrap.fill(text, WIDTH) for text in self._words())])
+
+    __str__ = summary
+
+    def _repr_html_(self) -> str:
+        return fragment(paragraph(*self._constants()), table(HEADING, self._cells()), *map(paragraph, self._words()))
+
+    def _constants(self) -> list[str]:
+        return [
+            f"kappa {self.kappa:.3g}   epsilon {self.epsilon:.3g}   lambda_min {self.lambda_min:.3g}   "
+            f"sigma2 {self.sigma2:.3g}",
+            f"U {_power(self.log10_U)} bounds the range of u, in fact {self.u_range:.3g}",
+            f"rho {_power(self.log10_rho)} bounds W from below, in fact {self.w_min:.3g}",
+        ]
+
+    def _cells(self) -> list[tuple[str, str, str, str, str]]:
         statements = {
             "Prop. 1  solution exists": self.proposition_1,
             "Prop. 2  W": self.proposition_2,
             "Prop. 3  Omega": self.proposition_3,
             "DKW      cdf": self.dkw,
         }
-        lines = [
-            f"kappa {self.kappa:.3g}   epsilon {self.epsilon:.3g}   lambda_min {self.lambda_min:.3g}   "
-            f"sigma2 {self.sigma2:.3g}",
-            f"U {_power(self.log10_U)} bounds the range of u, in fact {self.u_range:.3g}",
-            f"rho {_power(self.log10_rho)} bounds W from below, in fact {self.w_min:.3g}",
-            "",
-            f"{'':<26}{'rows needed':>14}{'error here':>14}{'c':>12}{'c prime':>13}",
-        ]
+        cells = []
         for name, said in statements.items():
-            here = "" if said is self.proposition_1 else "no word" if said.log10_t >= 0 else _power(said.log10_t)
+            here = "" if said is self.proposition_1 else "vacuous" if said.log10_t >= 0 else _power(said.log10_t)
             primed = "" if said is self.proposition_1 else _power(said.log10_c_prime)
-            lines.append(f"{name:<26}{_power(said.log10_n):>14}{here:>14}{_power(said.log10_c):>12}{primed:>13}")
-        return "\n".join([*lines, "", *(textwrap.fill(text, WIDTH) for text in self._words())])
-
-    __str__ = summary
+            cells.append((name, _power(said.log10_n), here, _power(said.log10_c), primed))
+        return cells
 
     def _words(self) -> list[str]:
         rows = _power(_log(self.n_certificate) / LOG10)
@@ -153,7 +171,7 @@ class Bounds:
             "exists is seen on the data themselves, for which fewer rows do.",
             f"Proposition 2 is given the curvature of this fit, {self.sigma2:.2g}, but its proof needs that of a whole "
             f"box, which is at most {box}: its figures are too good, and poor all the same. Rows needed are for an "
-            f"error of {TARGET:g}; an error of 1 or more is no word.",
+            f"error of {TARGET:g}; an error of 1 or more is vacuous.",
             "Proposition 3 and the DKW-type theorem divide by powers of rho besides, and bound nothing in practice. "
             "Use standard errors and bands.",
         ]

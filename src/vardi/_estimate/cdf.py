@@ -106,11 +106,14 @@ class Woodruff:
         Of which probability it is the quantile.
     stderr : float
         The error of F there.
+    approximate : bool
+        Whether that leaves out the error of a learned bias.
     """
 
     steps: Steps = field(repr=False)
     q: float
     stderr: float
+    approximate: bool = False
 
     df = math.inf
 
@@ -180,7 +183,7 @@ class DebiasedCdf:
                 got=(q,),
             )
         value = self._steps.inverse(q)
-        law = Woodruff(self._steps, q, self(self._steps.before_last(value), level).stderr)
+        law = Woodruff(self._steps, q, self(self._steps.before_last(value), level).stderr, self._tangent.approximate)
         low, high = law.ends(value, math.nan, level)
         stderr = (high - low) / (2.0 * quantile_of_normal(level)) if math.isfinite(high - low) else math.nan
         return Estimate(value, stderr, level, law=law, among=self._tangent.measure.recorded_by)

@@ -6,15 +6,15 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from html import escape
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from vardi._estimate.estimates import MUCH, Estimate, Estimates, with_digits_of
+from vardi._estimate.estimates import MUCH, Estimate, Estimates, cells_of, headings, with_digits_of
 from vardi._estimate.intervals import REFUSED, Affine, Declared, Law, Share, Student, Transformed
 from vardi._estimate.tangent import Influence, Tangent, estimates_with
 from vardi._inputs.domains import By
+from vardi._notebook import MOST_ROWS, fragment, table
 from vardi._rows.contract import Evenness
 from vardi._rows.domains import DomainSums
 from vardi._types import Floats, Integers
@@ -145,17 +145,15 @@ class Domains(ByDomain[Estimate]):
             ).rstrip()
             for row in [heads, *rows]
         ]
-        return "\n".join([cut(self.what, WIDTH), *lines, *more(list(self), SHOWN)])
+        doubt = ["errors are approximate"] if self._estimates.approximate else []
+        return "\n".join([cut(self.what, WIDTH), *lines, *more(list(self), SHOWN), *doubt])
 
     def __str__(self) -> str:
         return self.table()
 
     def _repr_html_(self) -> str:
-        heads, rows = self._cells(len(self))
-        head = "".join(f"<th>{escape(cell)}</th>" for cell in heads)
-        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-        caption = f"<caption>{escape(self.what)}</caption>"
-        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        heads, rows = self._cells(MOST_ROWS)
+        return fragment(table(heads, rows, of="domains", total=len(self), caption=self.what))
 
     def _cells(self, most: int) -> tuple[list[str], list[list[str]]]:
         """Return the cells of the heading, and those of the first domains."""
@@ -163,18 +161,12 @@ class Domains(ByDomain[Estimate]):
         for domain, j in list(self._places.items())[:most]:
             one = found.plain(j)
             names = [str(value) for value in (domain if isinstance(domain, tuple) else (domain,))]
-            if isinstance(one.law, Declared):
-                numbers = [f"{one.value:.6g}", "-", "known"]
-            elif math.isnan(one.stderr) or not one.stderr:
-                numbers = [f"{one.value:.4g}", "-" if one.stderr else "0", "-"]
-            else:
-                value, stderr, low, high = with_digits_of(one.stderr, one.value, one.stderr, *one.interval)
-                if found.differs and found.unassisted is not None:
-                    stderr += f" ({with_digits_of(one.stderr, found.unassisted.stderr[j])[0]})"
-                numbers = [value, stderr, f"{low} to {high}"]
-            rows.append([*names, *numbers])
-        error = "error (without the model)" if found.differs else "error"
-        return [*self.by, "estimate", error, f"{100 * found.level:g}% interval"], rows
+            value, stderr, ends = cells_of(one)
+            if found.differs and found.unassisted is not None and one.stderr > 0:
+                stderr += f" ({with_digits_of(one.stderr, found.unassisted.stderr[j])[0]})"
+            rows.append([*names, value, stderr, ends])
+        estimate, error, ends = headings(found.level)
+        return [*self.by, estimate, f"{error} (without the model)" if found.differs else error, ends], rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,6 +187,8 @@ class Found:
         The samples whose rows they are made from, where not all.
     unassisted : Found or None
         The same without the model that assisted.
+    approximate : bool
+        Whether errors leave out that of a learned bias.
     """
 
     values: Floats
@@ -204,6 +198,7 @@ class Found:
     influence: Callable[[Integers], Influence]
     among: tuple[str, ...] = ()
     unassisted: Found | None = None
+    approximate: bool = False
 
     def plain(self, j: int) -> Estimate:
         """Return an estimate without the influence of each row on it."""
@@ -217,7 +212,7 @@ class Found:
     @property
     def differs(self) -> bool:
         """Whether a model changed some error by much."""
-        if self.unassisted is None:
+        if self.unassisted is None or self.unassisted.approximate:
             return False
         without = self.unassisted.stderr
         return bool((np.abs(self.stderr - without) > MUCH * without).any())
@@ -271,7 +266,8 @@ def found_in_domains(
         for j, student, error, is_fixed in zip(places.tolist(), students, spread.stderr.tolist(), fixed, strict=True):
             law, stderr[j] = _law(tangent.measure, domains, j, student, error, factor, is_fixed=bool(is_fixed))
             laws.append(law)
-    return Found(sums.mean * times, stderr, laws, level, influence, tangent.measure.recorded_by)
+    among = tangent.measure.recorded_by
+    return Found(sums.mean * times, stderr, laws, level, influence, among, approximate=tangent.approximate)
 
 
 def assisted_in_domains(predicted: Found, missed: Found, places: Integers, plain: Found) -> Found:
@@ -288,7 +284,7 @@ def assisted_in_domains(predicted: Found, missed: Found, places: Integers, plain
     """
 
     def influence(chosen: Integers) -> Influence:
-        return predicted.influence(places[chosen]) + missed.influence(chosen)
+        return replace(predicted.influence(places[chosen]) + missed.influence(chosen), approximate=False)
 
     stderr, laws = np.zeros(len(places)), list[Law]()
     for start in range(0, len(places), AT_ONCE):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vardi._estimate.intervals import REFUSED, Affine, Declared, Law, Share, Student, Transformed, quantile_of_normal
+from vardi._notebook import MOST_ROWS, fragment, paragraph, table
 from vardi._types import Floats
 from vardi.errors import MismatchError
 from vardi.errors._texts import show
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 MUCH = 0.1  # of the error without a model: by how much that with it differs where both are shown
 ROUNDING = 1e-12  # of what is added up: below it an error says how numbers are rounded, and nothing of the rows
 NORMAL = Student()
+APPROXIMATE = "; its error is approximate"
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,11 @@ class Estimate:
         return self.law.df
 
     @property
+    def is_approximate(self) -> bool:
+        """Whether its error leaves out that of something else that was estimated: a learned bias."""
+        return bool(getattr(self.influence or self.law, "approximate", False))
+
+    @property
     def z(self) -> float:
         """Value over standard error."""
         return self.value / self.stderr if self.stderr else math.nan
@@ -141,10 +148,21 @@ class Estimate:
         said = self.law if isinstance(self.law, Share) else ""
         return f"{value} ± {stderr} ({100 * self.level:g}%: {low} to {high}{said}{self._made_from()})"
 
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        value, _, rest = str(self).partition(" ")
+        return fragment(paragraph(rest, bold=value))
+
     def _made_from(self) -> str:
         """Say which samples it is made from, where not all, and what the model changed, where that is much."""
         said = f"; from {show(self.among)}" if self.among else ""
-        if self.plain is None or abs(self.stderr - self.plain.stderr) <= MUCH * self.plain.stderr:
+        said += APPROXIMATE if self.is_approximate else ""
+        if (
+            self.plain is None
+            or self.plain.is_approximate
+            or abs(self.stderr - self.plain.stderr) <= MUCH * self.plain.stderr
+        ):
             return said
         value, stderr = with_digits_of(self.plain.stderr, self.plain.value, self.plain.stderr)
         return f"{said}; {value} ± {stderr} without the model"
@@ -279,6 +297,29 @@ class Estimates:
 
     def __str__(self) -> str:
         return "\n".join(str(estimate) for estimate in self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = [[str(j), *cells_of(self[j])] for j in range(min(len(self), MOST_ROWS))]
+        heading = ["", *headings(self.level)]
+        said = [paragraph(f"From {show(self.among)}.")] if self.among else []
+        return fragment(table(heading, rows, of="estimates", total=len(self)), *said)
+
+
+def headings(level: float) -> list[str]:
+    """Return what stands above the cells of estimates."""
+    return ["estimate", "error", f"{100 * level:g}% interval"]
+
+
+def cells_of(estimate: Estimate) -> list[str]:
+    """Return value, error and interval, as they stand in a table."""
+    if isinstance(estimate.law, Declared):
+        return [f"{estimate.value:.6g}", "-", "known"]
+    if math.isnan(estimate.stderr) or not estimate.stderr:
+        return [f"{estimate.value:.4g}", "-" if estimate.stderr else "0", "-"]
+    value, stderr, low, high = with_digits_of(estimate.stderr, estimate.value, estimate.stderr, *estimate.interval)
+    return [value, stderr, f"{low} to {high}"]
 
 
 def with_digits_of(stderr: float, *numbers: float) -> list[str]:

@@ -21,7 +21,7 @@ DOUBTED = 10.0  # degrees of freedom below which it comes with a warning
 HEAVY = 0.4  # tail index from which the variance may be infinite (Hill's estimate is biased low)
 FEW = 10.0  # rows with and without an event from which a share's own error says how many rows it is worth
 COUNTED = 20.0  # the same, below which its interval is that of a count
-RARE = 5.0  # the same, from which their number goes without saying; and rows whose labels make a chi-square
+RARE = 5.0  # the same, from which their number is not shown; and rows whose labels make a chi-square
 
 
 def quantile_of_normal(level: float) -> float:

@@ -9,13 +9,15 @@ from typing import Any
 
 from vardi._estimate.estimates import with_digits_of
 from vardi._inputs.known import Known
+from vardi._notebook import MOST_ROWS, fragment, paragraph, table
 from vardi._types import Floats
 from vardi.biases import Bias
-from vardi.errors._texts import cut
+from vardi.errors._texts import cut, more
 
 CONTRADICTED = 0.01  # p-value below which a warning is given
 APART = 2.0  # standard errors from which a line is named among what the samples contradict
 SHOWN = 12
+HEADING = ("mean of", "known", "by the samples", "z")
 WIDTH = 80
 
 
@@ -100,24 +102,28 @@ class KnownCheck:
 
     def summary(self) -> str:
         """Return the check in at most 80 columns."""
-        lines = self.lines[:SHOWN]
-        rows = [
-            (line.label, known_text(line), estimated_text(line), "" if math.isnan(line.z) else f"{line.z:+.1f}")
-            for line in lines
-        ]
-        names, *others = zip(("mean of", "known", "by the samples", "z"), *rows, strict=True)
+        names, *others = zip(HEADING, *self._cells(SHOWN), strict=True)
         widths = [max(map(len, column)) for column in others]
         width = min(max(map(len, names)), WIDTH - sum(widths) - 2 * len(widths))
-        table = [
+        lines = [
             "  ".join([f"{cut(name, width):<{width}}", *(f"{text:>{w}}" for text, w in zip(row, widths, strict=True))])
             for name, *row in zip(names, *others, strict=True)
         ]
-        if len(self.lines) > SHOWN:
-            table.append(f"... and {len(self.lines) - SHOWN} more")
+        lines += more(self.lines, SHOWN)
         said = textwrap.fill(self.verdict, WIDTH, break_on_hyphens=False)
-        return "\n".join([said, "", *(line.rstrip() for line in table)])
+        return "\n".join([said, "", *(line.rstrip() for line in lines)])
 
     __str__ = summary
+
+    def _repr_html_(self) -> str:
+        rows = self._cells(MOST_ROWS)
+        return fragment(paragraph(self.verdict), table(HEADING, rows, of="known values", total=len(self.lines)))
+
+    def _cells(self, most: int) -> list[tuple[str, str, str, str]]:
+        return [
+            (line.label, known_text(line), estimated_text(line), "" if math.isnan(line.z) else f"{line.z:+.1f}")
+            for line in self.lines[:most]
+        ]
 
     def _remedy(self, worst: KnownLine) -> str:
         """Say what may be wrong, and how to declare a selection that nobody knows."""
@@ -161,5 +167,5 @@ def known_text(line: KnownLine) -> str:
 def estimated_text(line: KnownLine) -> str:
     """Return what the samples say of a known value, with its error."""
     if not line.stderr > 0:
-        return "no error" if math.isnan(line.stderr) else "not told"
+        return "no error" if math.isnan(line.stderr) else "not identified"
     return " ± ".join(with_digits_of(line.stderr, line.estimated, line.stderr))

@@ -142,12 +142,15 @@ class Influence:
     outside : mapping from a name to ndarray of shape (m,)
         What numbers move that were measured apart from the rows, and from one another, for each standard deviation of
         theirs.
+    approximate : bool
+        Whether something else was estimated from the rows that these values leave out, such as a learned bias.
     """
 
     measure: Measure
     values: Any
     b: Floats
     outside: Mapping[Hashable, Floats] = field(default_factory=dict)
+    approximate: bool = False
 
     @property
     def beyond(self) -> Floats:
@@ -157,18 +160,19 @@ class Influence:
     def column(self, j: int) -> Influence:
         """Return that of one estimate."""
         outside = {name: moved[[j]] for name, moved in self.outside.items()}
-        return Influence(self.measure, self.values[:, [j]], self.b[:, [j]], outside)
+        return Influence(self.measure, self.values[:, [j]], self.b[:, [j]], outside, self.approximate)
 
     def __matmul__(self, coefficients: Floats) -> Influence:
         """Return that of linear combinations of the estimates, with coefficients of shape (m, k)."""
         outside = {name: moved @ coefficients for name, moved in self.outside.items()}
-        return Influence(self.measure, self.values @ coefficients, self.b @ coefficients, outside)
+        return Influence(self.measure, self.values @ coefficients, self.b @ coefficients, outside, self.approximate)
 
     def __add__(self, other: Influence) -> Influence:
         none = np.zeros(self.b.shape[1])
         both = {**self.outside, **other.outside}
         outside = {name: self.outside.get(name, none) + other.outside.get(name, none) for name in both}
-        return Influence(self.measure, self.values + other.values, self.b + other.b, outside)
+        approximate = self.approximate or other.approximate
+        return Influence(self.measure, self.values + other.values, self.b + other.b, outside, approximate)
 
     def covariance(self) -> Floats:
         """Return the covariance of the estimates."""
@@ -204,10 +208,12 @@ class Tangent:
         J there.
     hessian : Hessian
         Its part in u as overlap alone has it: the same, but for parameters and known moments.
+    approximate : bool
+        Whether the biases were learned from the same rows, which J leaves out.
     """
 
-    def __init__(self, measure: Any, jacobian: Solver, hessian: Hessian) -> None:
-        self.measure, self.jacobian, self.hessian = measure, jacobian, hessian
+    def __init__(self, measure: Any, jacobian: Solver, hessian: Hessian, *, approximate: bool = False) -> None:
+        self.measure, self.jacobian, self.hessian, self.approximate = measure, jacobian, hessian, approximate
 
     @property
     def n(self) -> float:
@@ -229,7 +235,8 @@ class Tangent:
 
     def moved_by(self, functions: Any, eta: Floats, b: Floats) -> Influence:
         """Return the influence of all rows of the pool, given what they move through each coordinate."""
-        return Influence(self.measure.whole, self.measure.influence(functions, eta, b), b)
+        values = self.measure.influence(functions, eta, b)
+        return Influence(self.measure.whole, values, b, approximate=self.approximate)
 
     def of_coordinates(self, directions: Floats, functions: Any) -> Influence:
         """Return the influence on linear functions of the point itself, given by directions of shape (d, m).

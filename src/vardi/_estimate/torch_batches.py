@@ -48,7 +48,7 @@ def torch_sampler(
 
         data = TensorDataset(torch.as_tensor(X), torch.as_tensor(y))  # rows of the pool, in its order
         loader = DataLoader(data, batch_size=32, sampler=fit.torch_sampler(seed=0))
-        for features, target in loader:  # no weights: the batches speak for the population
+        for features, target in loader:  # no weights: the batches represent the population
             loss = (target - model(features)).square().mean()
     """
     size = rows_to_draw(n, len(probabilities), len(probabilities))

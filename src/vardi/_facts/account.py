@@ -93,6 +93,8 @@ class Account:
         Columns left out for missing or infinite values, with the number of these.
     mixed : dict
         Columns left out for being of different kinds in different samples, with where they are what.
+    uncovered : dict
+        Columns left out for being recorded by samples that do not cover the pool, with why.
     unasked : tuple of str
         Columns of an engine, of which no mean was asked for.
     bias_notes : tuple of str
@@ -123,6 +125,7 @@ class Account:
     more_variables: int
     gaps: Mapping[str, int]
     mixed: Mapping[str, str]
+    uncovered: Mapping[str, str]
     unasked: tuple[str, ...]
     bias_notes: tuple[str, ...]
     known_check: KnownCheck | None = field(compare=False)
@@ -167,7 +170,7 @@ class Account:
     def speaks(self) -> str:
         """What it is, in words."""
         used = len(self.sampled)
-        return f"{self.counted_rows} of {used} {'sample' if used == 1 else 'samples'} speak for the population"
+        return f"{self.counted_rows} of {used} {'sample' if used == 1 else 'samples'} represent the population"
 
     @property
     def solved(self) -> str:
@@ -204,7 +207,21 @@ class Account:
         if self.mixed:
             named = listed((f"{name} ({where})" for name, where in self.mixed.items()), MOST_GAPS)
             notes.append(f"Left out, for being of different kinds: {named}. Convert each to one.")
-        return tuple(notes)
+        for reason in dict.fromkeys(self.uncovered.values()):
+            named = listed((name for name, own in self.uncovered.items() if own == reason), MOST_GAPS)
+            notes.append(f"Left out, for being recorded by some samples only: {named}. {reason}")
+        return (*notes, *([self.note_on_some] if self.note_on_some else []))
+
+    @property
+    def note_on_some(self) -> str:
+        """What known values do not say of columns that only some samples have recorded; may be empty."""
+        apart = [variable.name for variable in self.variables if variable.among]
+        if not apart or self.known_check is None:
+            return ""
+        return (
+            f"The means of {listed(apart, MOST_GAPS)} come from samples whose weights alone do not meet the known "
+            f"values. fit.expectation({apart[0]!r}, assisted_by=...) lets these sharpen it, by a model."
+        )
 
 
 def account(
@@ -224,6 +241,10 @@ def account(
         What was asked for by name: the biases are tested on these where they read no column.
     """
     parts, given = fit.parts, fit.parts.given()
+    if named is not None:
+        named = {
+            name: values for (name, values), column in zip(named.items(), columns, strict=True) if not column.among
+        }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakOverlapWarning)  # the account says it
         sums, verdict = parts.weight_sums(), fit.identify()
@@ -243,6 +264,7 @@ def account(
             more_variables=more,
             gaps=given.gaps,
             mixed=given.mixed,
+            uncovered=given.uncovered,
             unasked=given.unasked,
             bias_notes=bias_notes(parts.pool, fit.sizes, verdict, even=sums.are_even),
             known_check=fit.known,

@@ -23,6 +23,7 @@ from vardi.biases._expressions.nodes import (
     is_condition,
     to_text,
 )
+from vardi.biases._learned import checks_of
 from vardi.errors import suggest
 from vardi.errors._texts import listed
 
@@ -54,6 +55,7 @@ def bias_notes(pool: Pool, sizes: Mapping[Name, float], verdict: Verdict, *, eve
         *_hardly_telling(sizes, biases, verdict),
         *_absent_values(pool, biases),
         *_cut_off(pool, sizes, biases),
+        *_learned(biases),
     )
 
 
@@ -98,6 +100,16 @@ def _absent_values(pool: Pool, biases: Mapping[Name, Bias]) -> Iterator[str]:
                 near = suggest(absent[0], there)
                 said = listed(map(repr, absent))
                 yield f"No row has {said} in {to_text(Column(column))}, which the bias of {str(name)!r} names.{near}"
+
+
+def _learned(biases: Mapping[Name, Bias]) -> Iterator[str]:
+    for name, check in checks_of(biases, biases.values()).items():
+        yield (
+            f"The bias of {str(name)!r} was learned from {listed(check.columns)} by {check.classifier} (area under the "
+            f"curve {check.area:.2f}; {check.clipped} of {check.rows:,} rows clipped): fit.learned[{name!r}] has its "
+            "calibration. The means above are by these weights alone, and errors leave out that of the classifier, so "
+            "that each is approximate: fit.expectation(...) is doubly robust."
+        )
 
 
 def _texts_asked_for(node: Node) -> Iterator[tuple[str, Sequence[str]]]:

@@ -91,7 +91,7 @@ def check_of(fit: Fit, variables: Mapping[str, Any] | None) -> Check:
     said = "Where the samples overlap, the declared biases are"
     if check.method == METHOD:
         said = "That windows say no more of the values than that they hold them (quasi-independence) is"
-    text = f"{said} {check.outcome} (p {_equals(check.pvalue)})."
+    text = f"{said} {check.outcome} (p {_equals(check.pvalue)}).{f' {check.note}' if check.note else ''}"
     return Check(LEVELS[check.outcome], text, detail, rows, check)
 
 

@@ -16,6 +16,7 @@ from vardi._inputs.pool import Name
 from vardi._rows.variance import Spread
 from vardi._types import Floats
 from vardi.errors import MismatchError
+from vardi.errors._texts import listed
 
 BATCH = 4  # columns whose influence values are in memory at once
 EXTREME = 300  # powers of two from which squares are in danger
@@ -24,10 +25,14 @@ CONSTANT = 1e-12  # spread of a column, relative to the size of its values, up t
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """Something that has a mean: its values on the rows that the fit rests on or, in an engine, a text of columns."""
+    """Something that has a mean: its values on the rows that the fit rests on or, in an engine, a text of columns.
+
+    ``among`` are the places of the samples that have recorded it, where not all have; its values are 0 on other rows.
+    """
 
     name: str
     values: Any
+    among: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class ColumnFacts:
     is_share : bool
         Whether it is the share of rows for which something holds.
     pooled, debiased : float
-        Over the pool and over the population.
+        Over the pool, or the rows of the samples that have recorded it, and over the population.
     stderr : float
         Standard error of the latter; NaN where none can be given.
     law : Law
@@ -62,7 +67,10 @@ class ColumnFacts:
     carried : tuple of float
         Share of the variance that the rows of each sampled bias carry, in the order of the samples; may be empty.
     gain : dict
-        For each bias, by how much V falls with one more row of its sample, relative to V; empty where not asked for.
+        For each bias, by how much V falls with one more row of its sample, relative to V; empty where not asked for,
+        and for what only some samples have recorded: means of theirs are not efficient.
+    among : tuple of str
+        The samples that have recorded it; empty for all.
     """
 
     name: str
@@ -76,6 +84,12 @@ class ColumnFacts:
     design_effect: float
     carried: tuple[float, ...]
     gain: dict[Name, float]
+    among: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The name, with the samples that it comes from where not all have recorded it."""
+        return f"{self.name} (from {listed(self.among)})" if self.among else self.name
 
     @property
     def low(self) -> float:
@@ -194,9 +208,18 @@ class ColumnSums:
                     design_effect=n / worth,
                     carried=tuple((carried / V).tolist()) if V > 0 else (),
                     gain=dict(zip(sizes, gain.tolist(), strict=False)),
+                    among=estimate.among,
                 )
             )
         return facts
+
+
+def by_samples(columns: Sequence[Column]) -> dict[tuple[int, ...] | None, list[int]]:
+    """Return the places of columns, by the samples that have recorded them."""
+    found: dict[tuple[int, ...] | None, list[int]] = {}
+    for j, column in enumerate(columns):
+        found.setdefault(column.among, []).append(j)
+    return found
 
 
 def describe(
@@ -235,13 +258,15 @@ def _sums(influence: Tangent, f: Floats, laws: Floats) -> ColumnSums:
     strata, n = influence.strata, influence.n
     counts = np.ones(len(f)) if strata.counts is None else strata.counts
     mass = counts * influence.weights / n
+    inside = influence.measure.inside
+    recorded = counts if inside is None else counts * inside
     estimates, spread = influence.measured(f, 0.95)
     assert estimates.influence is not None
     phi = estimates.influence.values
     return ColumnSums(
         debiased=estimates,
         rests_on=spread,
-        pooled=counts @ f / n,
+        pooled=recorded @ f / recorded.sum(),
         variance=mass @ (f - estimates.values) ** 2,
         size=mass @ np.abs(f),
         within=np.maximum(laws.T @ phi**2 - (laws.T @ phi) ** 2, 0.0) / n**2,

@@ -31,9 +31,9 @@ def conclude(trust: Trust, check: Check, known: KnownCheck | None, samples: int,
     if trust.messages or check.level == "doubt":
         return Conclusion("doubt", "The debiased sample can be used with care: read the warnings first.")
     speaks = (
-        "One sample, weighted by the inverse of its bias, speaks for the population."
+        "One sample, weighted by the inverse of its bias, represents the population."
         if samples == 1
-        else f"The {samples} samples can be compared, and together they speak for the population."
+        else f"The {samples} samples can be compared, and together they represent the population."
     )
     if left_out:
         return Conclusion("doubt", f"{speaks} {'One was' if left_out == 1 else f'{left_out} were'} left out.")

@@ -18,6 +18,7 @@ from vardi._facts.columns import ColumnFacts
 from vardi._facts.links import sampled_gram
 from vardi._facts.parts import Fit
 from vardi._facts.weights import LARGEST
+from vardi._notebook import MOST_ROWS, fragment, paragraph, table
 from vardi._rows.start import widest_tree
 from vardi._solve.identify import Verdict
 from vardi._types import Floats
@@ -25,6 +26,9 @@ from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import SHOWN, WIDTH, cut, more
 
 MIN_SPARSE_SAMPLES = 3000  # samples from which their overlap is a sparse array
+SAMPLES = ("sample", "rows", "of pool", "of weight", "effective", "largest")
+COLUMNS = ("mean of", "pool", "population", "error", "shift", "worth", "next")
+COLUMNS_MEAN = "shift in standard deviations, worth in rows without bias, next to collect"
 OF_A_SAMPLE = ("rows", "share", "weight_share", "effective", "largest_weight")
 OF_A_COLUMN = ("pooled", "debiased", "stderr", "difference", "equivalent", "design_effect", "df", "tail_index")
 
@@ -111,31 +115,59 @@ class Diagnostics:
             f"effective rows      {self.effective:,.1f} of {self.rows:,.0f}",
             *self._overlap(),
             "",
-            f"{'sample':<20} {'rows':>10} {'of pool':>9} {'of weight':>9} {'effective':>10} {'largest':>9}",
         ]
         lines += [
-            f"{cut(s.name, 20):<20} {s.rows:>10,.0f} {s.share:>9.1%} {s.weight_share:>9.1%} {s.effective:>10,.1f} "
-            f"{s.largest_weight:>9.3g}"
-            for s in self.samples[:SHOWN]
+            f"{cut(name, 20):<20} {rows:>10} {share:>9} {weight:>9} {effective:>10} {largest:>9}"
+            for name, rows, share, weight, effective, largest in (SAMPLES, *map(_sample_cells, self.samples[:SHOWN]))
         ]
         lines += more(self.samples)
         if self.columns:
+            lines.append("")
             lines += [
-                "",
-                f"{'mean of':<16} {'pool':>9} {'population':>11} {'error':>8} {'shift':>7} {'worth':>7}  next",
+                f"{cut(name, 16):<16} {pool:>9} {debiased:>11} {stderr:>8} {shift:>7} {worth:>7}  {cut(next_one, 14)}"
+                for name, pool, debiased, stderr, shift, worth, next_one in (COLUMNS, *map(_column_cells, self.columns))
             ]
-            lines += [
-                f"{cut(c.name, 16):<16} {c.pooled:>9.4g} {c.debiased:>11.4g} {c.stderr:>8.2g} {c.difference:>7.2f} "
-                f"{c.equivalent:>7,.0f}  {cut(c.collect_next, 14)}"
-                for c in self.columns
-            ]
-            lines.append("(shift in standard deviations, worth in rows without bias, next to collect)")
+            lines.append(f"({COLUMNS_MEAN})")
         for warning in self.warnings:
             lines += ["", *textwrap.wrap(warning, WIDTH)]
         return "\n".join(lines)
 
     def __str__(self) -> str:
         return self.summary()
+
+    def _repr_html_(self) -> str:
+        samples = list(map(_sample_cells, self.samples[:MOST_ROWS]))
+        first = [f"effective rows {self.effective:,.1f} of {self.rows:,.0f}", *self._overlap()]
+        return fragment(
+            paragraph(*(" ".join(line.split()) for line in first)),
+            table(SAMPLES, samples, of="samples", total=len(self.samples)),
+            table(COLUMNS, list(map(_column_cells, self.columns)), of="columns"),
+            *([paragraph(COLUMNS_MEAN)] if self.columns else []),
+            *(paragraph(warning, bold="Note:") for warning in self.warnings),
+        )
+
+
+def _sample_cells(sample: SampleFacts) -> tuple[str, str, str, str, str, str]:
+    return (
+        str(sample.name),
+        f"{sample.rows:,.0f}",
+        f"{sample.share:.1%}",
+        f"{sample.weight_share:.1%}",
+        f"{sample.effective:,.1f}",
+        f"{sample.largest_weight:.3g}",
+    )
+
+
+def _column_cells(column: ColumnFacts) -> tuple[str, str, str, str, str, str, str]:
+    return (
+        column.label,
+        f"{column.pooled:.4g}",
+        f"{column.debiased:.4g}",
+        f"{column.stderr:.2g}",
+        f"{column.difference:.2f}",
+        f"{column.equivalent:,.0f}",
+        str(column.collect_next),
+    )
 
 
 def diagnose(fit: Fit, columns: Sequence[str]) -> Diagnostics:

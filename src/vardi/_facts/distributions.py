@@ -66,7 +66,7 @@ def _distribution(fit: Fit, column: Column, facts: ColumnFacts, *, banded: bool)
     place = np.unique(np.append(place, min(last + 1, len(every) - 1)))
     x, height = every[place], debiased[place]
     steps = (tuple(one.tolist()) for one in (x, pooled[place], height))
-    return Distribution(column.name, *steps, *_ends(fit.parts.band(column) if banded else None, x))
+    return Distribution(facts.label, *steps, *_ends(fit.parts.band(column) if banded else None, x))
 
 
 def heights(fit: Fit, column: Column, facts: ColumnFacts) -> tuple[Floats, Floats, Floats]:

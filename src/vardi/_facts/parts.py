@@ -89,6 +89,8 @@ class Given:
         Columns that are of different kinds in different samples, so that they have no mean, with where they are what.
     unasked : tuple of str
         Columns of which a mean takes a pass over all rows, so that none is shown unless it is asked for.
+    uncovered : mapping of str to str
+        Columns that only some samples have recorded, which do not cover the pool, so that they have no mean; with why.
     depends : str
         How rows depend on one another, in words; empty where they do not.
     named : mapping of str to str
@@ -105,6 +107,7 @@ class Given:
     gaps: Mapping[str, int]
     mixed: Mapping[str, str]
     unasked: tuple[str, ...] = ()
+    uncovered: Mapping[str, str] = field(default_factory=dict)
     depends: str = ""
     named: Mapping[str, str] = field(default_factory=dict)
 
@@ -115,6 +118,10 @@ class Parts(Protocol):
     @property
     def pool(self) -> Pool:
         """The rows as they came."""
+
+    @property
+    def numeric_of_some(self) -> tuple[str, ...]:
+        """The columns of numbers that only some samples have recorded, and that have a mean."""
 
     def given(self) -> Given:
         """Return what the fit was given."""

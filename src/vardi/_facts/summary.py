@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
-from html import escape
 
 from vardi._facts.account import Account, SampleFacts, account
 from vardi._facts.columns import ColumnFacts
 from vardi._facts.numbers import plain, with_error
 from vardi._facts.parts import Fit
+from vardi._notebook import MOST_ROWS, fragment, paragraph
+from vardi._notebook import table as html_table
 from vardi.errors._texts import SHOWN, WIDTH, cut, more, width_of
 
 MOST_VARIABLES = 8
-MOST_SAMPLES = 300  # up to which a notebook has them all, those after the first folded away
 
 
 def summarize(fit: Fit) -> Account:
     """Return the account of a fit with its first numeric columns."""
-    numeric = () if fit.parts.given().unasked else fit.numeric_columns
+    numeric = () if fit.parts.given().unasked else (*fit.numeric_columns, *fit.parts.numeric_of_some)
     columns = [fit.parts.column(name, name) for name in numeric[:MOST_VARIABLES]]
     return account(fit, columns, more=len(numeric) - len(columns))
 
@@ -32,7 +31,7 @@ def sample_cells(sample: SampleFacts) -> tuple[str, str, str, str, str]:
 
 def variable_cells(variable: ColumnFacts) -> tuple[str, str, str]:
     """Return name, mean over the pool, and mean over the population with its error."""
-    return variable.name, f"{variable.pooled:.5g}", plain(with_error(variable.debiased, variable.stderr))
+    return variable.label, f"{variable.pooled:.5g}", plain(with_error(variable.debiased, variable.stderr))
 
 
 def to_text(found: Account) -> str:
@@ -58,9 +57,9 @@ def to_text(found: Account) -> str:
     ]
     lines += [*more(samples), "", f"effective rows  {found.effective:,.0f} of {found.rows:,.0f}"]
     if found.variables:
-        width = width_of("mean of", (variable.name for variable in found.variables), 30)
-        table = [("mean of", "in the pool", "in the population"), *map(variable_cells, found.variables)]
-        lines += ["", *(f"{cut(name, width):<{width}}  {before:>12}  {after:>20}" for name, before, after in table)]
+        width = width_of("mean of", (variable.label for variable in found.variables), 30)
+        means = [("mean of", "in the pool", "in the population"), *map(variable_cells, found.variables)]
+        lines += ["", *(f"{cut(name, width):<{width}}  {before:>12}  {after:>20}" for name, before, after in means)]
         lines += _more_variables(found)
     if found.parameters:
         lines += ["", f"{'parameter':<30}  {'estimate':>38}"]
@@ -73,6 +72,7 @@ def to_text(found: Account) -> str:
 def to_html(found: Account) -> str:
     """Return the account as a fragment of HTML, for notebooks."""
     solved = [
+        f"{found.counted_rows}, effective {found.effective:,.0f} of {found.rows:,.0f}.",
         found.conclusion.text,
         found.verdict.message,
         f"Solved: {found.solved}",
@@ -80,40 +80,17 @@ def to_html(found: Account) -> str:
         *([f"Rows are {found.rows_depend}"] if found.rows_depend else []),
         *([found.check.text] if found.check.is_made else []),
     ]
-    normaliser = "log normaliser" if found.log_scale else "normaliser"
-    samples = [
-        (name, rows, f"<code>{escape(bias)}</code>", normaliser, share)
-        for name, rows, bias, normaliser, share in map(sample_cells, found.samples[:MOST_SAMPLES])
-    ]
-    heading = ("sample", "rows", "bias", normaliser, "share of weight")
-    shown, others = samples[:SHOWN], samples[SHOWN:MOST_SAMPLES]
-    if len(found.samples) > MOST_SAMPLES:
-        rest = "".join(f"<p>{line}</p>" for line in more(found.samples))
-    else:
-        folded = f"<details><summary>{len(others)} more samples</summary>{_table(heading, others)}</details>"
-        rest = folded if others else ""
-    return (
-        f"<div><p><b>DebiasedSample</b>: {found.counted_rows}, effective {found.effective:,.0f} of {found.rows:,.0f}."
-        + "".join(f"<br>{escape(text)}" for text in solved)
-        + "</p>"
-        + _table(heading, shown)
-        + rest
-        + _table(("mean of", "in the pool", "in the population"), list(map(variable_cells, found.variables)))
-        + "".join(f"<p>{escape(text)}</p>" for text in _more_variables(found))
-        + _table(("parameter", "estimate"), [(f"{name}: {one}", str(own)) for name, one, own in found.estimated])
-        + "".join(f"<p>{escape(text)}</p>" for text in found.notes)
-        + "".join(f"<p><b>Note</b>: {escape(doubt)}</p>" for doubt in found.trust.messages)
-        + "</div>"
+    heading = ("sample", "rows", "bias", "log normaliser" if found.log_scale else "normaliser", "share of weight")
+    samples, total = list(map(sample_cells, found.samples[:MOST_ROWS])), len(found.samples)
+    return fragment(
+        paragraph(*solved, bold="DebiasedSample:"),
+        html_table(heading, samples, of="samples", total=total, code={2}),
+        html_table(("mean of", "in the pool", "in the population"), list(map(variable_cells, found.variables))),
+        *map(paragraph, _more_variables(found)),
+        html_table(("parameter", "estimate"), [(f"{name}: {one}", str(own)) for name, one, own in found.estimated]),
+        *map(paragraph, found.notes),
+        *(paragraph(doubt, bold="Note:") for doubt in found.trust.messages),
     )
-
-
-def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table; the first cell of a row is a text of the user's, and all others are ours."""
-    head = "".join(f"<th>{text}</th>" for text in heading)
-    body = "".join(
-        f"<tr><th>{escape(name)}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>" for name, *cells in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
 
 
 def _more_variables(found: Account) -> list[str]:

@@ -24,6 +24,8 @@ from vardi.errors._warn import warn
 if TYPE_CHECKING:
     from vardi._fit.assisted import Assisted
 
+AUTO = "auto"  # a model assists means where a bias was learned, and else none does
+
 
 class Averages(Weighted):
     """Rows with weights, asked about columns; :class:`DebiasedSample` answers further questions."""
@@ -78,7 +80,7 @@ class Averages(Weighted):
     def _of_states(self, states: tuple[int, ...], *, told: bool = True) -> Averages:
         if len(states) == int((self.held.rows.sizes > 0).sum()):
             return self
-        fit = Averages(self.held.among(states))
+        fit = Averages(self.held.of(states))
         if told and self.held.tangent.measure.coordinates.known:
             names = show([self.names[k] for k in states])
             said = (
@@ -94,7 +96,7 @@ class Averages(Weighted):
         """Return the rows of the samples that are chosen, and have recorded what is asked of them alone."""
         fit = self if among is None else self._of_states(self._places(among), told=alone)
         has = fit.held.recorded_by(values, () if by is None or by.labels is not None else by.columns)
-        return fit if has is None else fit._of_states(has, told=alone)
+        return fit if has is None else fit._of_states(has, told=alone)._asked(None, values, by, alone=alone)
 
     @overload
     def expectation(
@@ -125,7 +127,7 @@ class Averages(Weighted):
         *,
         by: Domain | None = None,
         among: Name | Sequence[Name] | None = None,
-        assisted_by: Any = None,
+        assisted_by: Any = AUTO,
         columns: Sequence[str] | None = None,
     ) -> Estimate | Domains:
         r"""Return the mean of something over the population, :math:`E_P f = \sum_i \pi_i f(z_i)`, with its error.
@@ -144,10 +146,13 @@ class Averages(Weighted):
             Samples whose rows it is made from, by weights of their own (see :meth:`among`). By default all that have
             recorded the column: one that lacks it, or in which all values are missing, still helps the normalisers,
             and the estimate says from which it is.
-        assisted_by : scikit-learn regressor or classifier, optional
+        assisted_by : scikit-learn regressor or classifier, "auto" or None
             A model of the values, cross-fitted in five folds within samples: the estimate is its mean over all samples
             and what it misses on average in those that have the column, with an error that holds whether the model is
-            right or not. Classifiers are for values of 0 and 1.
+            right or not. Classifiers are for values of 0 and 1. Beside learned biases its mean is taken over the
+            samples whose biases are known, and the estimate is right if the model or what was learned is (doubly
+            robust). By default, "auto", there is such a model only where a bias was learned: gradient boosting, of
+            the columns that biases were learned from or read. None is for none; errors are then approximate.
         columns : sequence of str, optional
             What the model sees: columns that all samples have. By default all columns of numbers that they have.
 
@@ -168,8 +173,7 @@ class Averages(Weighted):
         25.8 ± 1.2 (95%: 23.4 to 28.2)
         """
         told = By.of(by)
-        model = self._model(assisted_by, columns)
-        fit = self._asked(among, [values], told, alone=model is None)
+        fit, model = self._assisted(among, values, told, assisted_by, columns)
         if by is not None:
             return fit._in_domains(values, told, "mean", level, model=model)
         if model is None:
@@ -178,21 +182,34 @@ class Averages(Weighted):
         warn_of_doubt(self.names, [f"the mean of {_called(values)!r}"], [found.law])
         return found
 
-    def _model(self, assisted_by: Any, columns: Sequence[str] | None) -> Assisted | None:
-        """Return what assists a mean, if something does."""
-        if assisted_by is None:
+    def _assisted(
+        self,
+        among: Name | Sequence[Name] | None,
+        values: Any,
+        by: By,
+        assisted_by: Any,
+        columns: Sequence[str] | None,
+    ) -> tuple[Averages, Assisted | None]:
+        """Return the rows that a mean is made from, and what assists it, if something does."""
+        is_default = isinstance(assisted_by, str) and assisted_by == AUTO
+        if assisted_by is None or (is_default and not self.held.is_learned):
             if columns is not None:
                 raise MismatchError(
                     "columns= says what a model sees, and there is none. Give assisted_by=, a regressor or classifier.",
                     expected=("assisted_by",),
                     got=("columns",),
                 )
-            return None
+            return self._asked(among, [values], by), None
         if not self.held.in_memory or not self.held.pool.frames:
             raise refusal("assisted means", "blocks" if self.held.in_memory else "engine")
         from vardi._fit.assisted import Assisted
 
-        return Assisted(self.held, assisted_by, columns)
+        fit = self._asked(among, [values], by, alone=False)
+        model = Assisted(self.held, None if is_default else assisted_by, columns)
+        if not self.held.is_learned:
+            return fit, model
+        told = model.told_by_reference(fit.held, values, by, chosen=among is not None)
+        return (fit, model) if told is None else (Averages(told), None if is_default else model)
 
     def expectations(self, matrix: Functions, level: float = 0.95, *, among: Any = None) -> Estimates:
         """Return the means of several functions over the population, with their covariance.
@@ -296,7 +313,7 @@ class Averages(Weighted):
         relative_to: tuple[Function, Size] | None = None,
         by: Domain | None = None,
         among: Name | Sequence[Name] | None = None,
-        assisted_by: Any = None,
+        assisted_by: Any = AUTO,
         columns: Sequence[str] | None = None,
     ) -> Estimate | Domains:
         r"""Return the total of something over the population, from its size or from the total of something else.
@@ -353,8 +370,8 @@ class Averages(Weighted):
             if relative_to is None
             else self._known_total(relative_to, level)
         )
-        told, model = By.of(by), self._model(assisted_by, columns)
-        fit = self._asked(among, [values], told, alone=model is None)
+        told = By.of(by)
+        fit, model = self._assisted(among, values, told, assisted_by, columns)
         if by is not None:
             factor = known if mean is None else known / mean
             return fit._in_domains(values, told, "total", level, base=0, factor=factor, model=model)
@@ -436,7 +453,8 @@ class Averages(Weighted):
                 got=(type(relative_to).__name__,),
             )
         column, total = relative_to
-        mean = self._asked(None, [column])._mean(column, level)
+        fit, model = self._assisted(None, column, By.of(None), AUTO, None)
+        mean = fit._mean(column, level) if model is None else model.mean(fit.held, column, level)
         if not mean.value:
             raise MismatchError(
                 f"The mean of {_called(column)!r} is 0, so nothing can be told relative to its total. Give a column "

@@ -11,14 +11,14 @@ from typing import Literal, TypeAlias
 
 from vardi.errors import NeedsRowsError, VardiError
 
-Part: TypeAlias = Literal["none", "known values", "parameters", "both"]
+Part: TypeAlias = Literal["none", "known values", "parameters", "both", "learned"]
 Holder: TypeAlias = Literal[
     "rows in memory", "distinct rows", "truncated rows", "sparse", "windows", "blocks", "engine"
 ]
 
 Depends: TypeAlias = Literal["independent", "clusters", "series"]
 
-PARTS: tuple[Part, ...] = ("none", "known values", "parameters", "both")
+PARTS: tuple[Part, ...] = ("none", "known values", "parameters", "both", "learned")
 HOLDERS: tuple[Holder, ...] = (
     "rows in memory",
     "distinct rows",
@@ -36,6 +36,7 @@ MATRICES: tuple[Holder, ...] = ("sparse", "windows", "blocks")
 TRUNCATED: tuple[Holder, ...] = ("truncated rows",)
 ENGINE: tuple[Holder, ...] = ("engine",)
 ESTIMATED: tuple[Part, ...] = ("parameters", "both")
+LEARNED: tuple[Part, ...] = ("learned",)
 
 QUESTIONS = {
     "weights": "weights, probabilities, weight_shares, effective_rows",
@@ -48,16 +49,16 @@ QUESTIONS = {
     "arithmetic": "differences, products and ratios of estimates, of one call or of several",
     "normalisers": "omegas, normalisers, log_normalisers, log_ratio, log_omega_covariance, w",
     "distribution": "cdf, quantile, band",
-    "parameters": "parameters, estimated_biases",
+    "parameters": "parameters, estimated_biases, learned",
     "known": "known",
     "tests of parameters": "test_no_bias, test_parameters",
-    "score test": "check_biases; of truncated rows the test of quasi-independence",
+    "score test": "check_biases, of biases that were not learned; of truncated rows the test of quasi-independence",
     "ks tests": "check_biases(method='ks') and 'ks-bootstrap'",
     "sensitivity": "sensitivity",
     "bounds": "bounds",
-    "bootstrap": "bootstrap of means and of normalisers",
+    "bootstrap": "bootstrap of means and of normalisers; a learned bias stays as it is",
     "bootstrap of functions": "bootstrap of a function of the weights",
-    "replicate weights": "replicate_weights",
+    "replicate weights": "replicate_weights; a learned bias stays as it is",
     "draws": "sample without replacement",
     "draws with replacement": "sample(replace=True), torch_sampler, torch_weights",
     "new rows": "weigh",
@@ -120,14 +121,25 @@ BY_PAIRS = (
     "whether their windows depend on their values."
 )
 
+COLUMNS_OF_MATRIX = (
+    "A matrix of biases has no columns from which a bias could be learned. Give frames or arrays, and vardi.learned."
+)
+OWN_RATE = (
+    "The finite-sample bounds are for weights that follow from known biases alone, and one of these was learned from "
+    "the rows. fit.learned shows how well."
+)
+
 APART = "takes rows for independent, and these were declared to depend on one another."
 
 NOES = (
-    *(No(question, WINDOW, TRUNCATED, ("known values", "parameters", "both")) for question in QUESTIONS),
+    *(No(question, WINDOW, TRUNCATED, ("known values", "parameters", "both", "learned")) for question in QUESTIONS),
+    *(No(question, f"A bias that is learned {IN_ENGINE}", ENGINE, LEARNED) for question in QUESTIONS),
+    *(No(question, COLUMNS_OF_MATRIX, MATRICES, LEARNED) for question in QUESTIONS),
+    No("bounds", OWN_RATE, parts=LEARNED),
     No("bounds", CHANCE, TRUNCATED),
     No("ks tests", BY_PAIRS, TRUNCATED),
     *(No(question, MATRIX, MATRICES, ESTIMATED) for question in QUESTIONS),
-    No("tests of parameters", "No bias has parameters.", parts=("none", "known values")),
+    No("tests of parameters", "No bias has parameters.", parts=("none", "known values", "learned")),
     No("assisted means", f"A mean that a model assists {IN_ENGINE}", ENGINE),
     No("assisted means", UNNAMED, MATRICES),
     No("means of arrays", f"An expectation of values that are not columns {IN_ENGINE}", ENGINE),
@@ -183,4 +195,4 @@ def table() -> str:
                 cell = f"{cell}, not with clusters or series" if noes else "not with clusters or series"
             cells.append(cell)
         lines.append(f"| {question} | " + " | ".join(cells) + " |")
-    return "\n".join(lines).replace("not with none, known values", "with parameters only")
+    return "\n".join(lines).replace("not with none, known values, learned", "with parameters only")

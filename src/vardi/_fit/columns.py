@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,7 @@ from vardi._types import Floats, Integers
 from vardi.biases._values import as_array, is_missing
 from vardi.errors import MismatchError
 from vardi.errors._refusals import column_of_some, not_finite
+from vardi.errors._texts import LISTED, listed
 
 
 class ColumnsInMemory(Held):
@@ -35,7 +36,7 @@ class ColumnsInMemory(Held):
         """Which rows of the pool are of the samples that are asked; None for all."""
         return None if self.states is None else np.isin(self.pool.source, self.states)
 
-    def recorded_by(self, asked: Iterable[Any], columns: Iterable[str] = ()) -> tuple[int, ...] | None:
+    def recorded_by(self, asked: Sequence[Any], columns: Sequence[str] = ()) -> tuple[int, ...] | None:
         """Return the samples that have recorded some functions and columns; None where all have, or none.
 
         A sample whose values are all missing has not recorded them.
@@ -143,8 +144,15 @@ class ColumnsInMemory(Held):
                 np.bincount(self.source, w, len(self.names))
                 for w in (None, ~np.isfinite(values).reshape(len(values), -1).all(axis=1))
             )
-            raise not_finite(bad, name, [self.names[k] for k in np.flatnonzero((rows > 0) & (gaps == rows)).tolist()])
+            lacking = [self.names[k] for k in np.flatnonzero((rows > 0) & (gaps == rows)).tolist()]
+            raise not_finite(bad, name, lacking, self._rows_in_words(~np.isfinite(values)))
         return values
+
+    def _rows_in_words(self, bad: NDArray[np.bool_]) -> str:
+        """Say which of the rows that the fit rests on these are."""
+        rows = np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1))
+        rows = rows if self.kept is None else np.flatnonzero(self.kept)[rows]
+        return listed(self.pool.place(row) if k < LISTED else "" for k, row in enumerate(rows.tolist()))
 
     def _require_everywhere(self, function: Any) -> None:
         """Refuse a column that some samples have and others lack."""
@@ -171,8 +179,32 @@ class ColumnsInMemory(Held):
     def gaps(self) -> dict[str, int]:
         """How many values are missing or infinite in each numeric column that has such, and in those that are empty."""
         whole = self.pool.whole()
-        missing = {} if whole is None else {name: _missing_in(whole.column(name)) for name in whole.columns}
+        columns = {} if whole is None else {name: whole.column(name) for name in whole.columns}
+        missing = {name: _missing_in(self._recorded.get(name, column)) for name, column in columns.items()}
         return {name: count for name, count in missing.items() if count}
+
+    @cached_property
+    def of_some(self) -> dict[str, tuple[int, ...]]:
+        """Columns that only some samples have recorded, with these; a sample that has its first value has them."""
+        whole = self.pool.whole()
+        if whole is None:
+            return {}
+        first = np.unique(self.pool.source, return_index=True)[1]
+        asked = [name for name in whole.columns if _gaps(whole.column(name)[first]).any()]
+        found = {name: self.recorded_by((), (name,)) for name in asked}
+        return {name: states for name, states in found.items() if states is not None}
+
+    @cached_property
+    def _recorded(self) -> dict[str, NDArray[Any]]:
+        """What samples have recorded of the columns that only some have."""
+        source = self.pool.source
+        return {name: self.pool.column(name, has)[np.isin(source, has)] for name, has in self.of_some.items()}
+
+    @cached_property
+    def numeric_of_some(self) -> tuple[str, ...]:
+        """The numeric columns that only some samples have recorded, without missing values, where these cover all."""
+        numeric = [name for name, column in self._recorded.items() if column.dtype.kind in "fiu"]
+        return tuple(name for name in numeric if name not in self.gaps and name not in self.uncovered)
 
     @property
     def mixed(self) -> dict[str, str]:
@@ -187,7 +219,8 @@ class ColumnsInMemory(Held):
             return ()
         numeric = [name for name in whole.columns if whole.column(name).dtype.kind in "fiu"]
         read = {name for bias in self.pool.biases for name in bias.columns}
-        return tuple(sorted((name for name in numeric if name not in self.gaps), key=lambda name: name not in read))
+        apart = {*self.gaps, *self.of_some}
+        return tuple(sorted((name for name in numeric if name not in apart), key=lambda name: name not in read))
 
 
 def _numbers(array: NDArray[Any]) -> Floats:

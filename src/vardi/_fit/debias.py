@@ -50,7 +50,7 @@ def debias(
         rows, or an array with a value for each row of the pool. A bias whose name no sample has describes a state that
         was not sampled: its normaliser is estimated all the same. Biases with parameters, such as
         :func:`vardi.logistic`, are estimated too, beside a sample whose bias is known, or from what is known of the
-        population.
+        population; one of which nothing is known is learned, by :func:`vardi.learned`.
     source : str or array of labels, optional
         For one frame that holds all samples: the column with the label of each row's sample, or the labels themselves.
     counts : array, mapping from name to array, or str, optional

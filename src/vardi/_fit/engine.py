@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -277,37 +278,73 @@ class InEngine(Held):
     @cached_property
     def numeric_columns(self) -> tuple[str, ...]:
         """The columns of numbers that all frames have, without missing values: it takes a pass to know."""
-        gaps = self.with_gaps(self.columns["numeric"])
-        return tuple(name for name in self.columns["numeric"] if name not in gaps)
+        return tuple(name for name in self.columns["numeric"] if self._in_all(name) and name not in self.with_gaps)
 
     @cached_property
     def columns(self) -> dict[str, tuple[str, ...]]:
-        """The user's columns that all frames have, by what they hold; of numbers those that the biases read first."""
-        schemas = [part.schema for part in self.model.parts]
+        """The user's columns by what they hold, those that the biases read first and those of some frames last."""
         read = {name for bias in self.pool.biases for name in bias.columns}
-        shared = [name for name in schemas[0] if all(name in one for one in schemas)]
-        shared.sort(key=lambda name: name not in read)
-        kinds = {name: {_kind(schema[name]) for schema in schemas} for name in shared}
+        names = sorted(self._kinds, key=lambda name: (name not in read, not self._in_all(name)))
         return {
-            kind: tuple(name for name in kinds if kinds[name] == {kind}) for kind in ("numeric", "conditions", "texts")
+            kind: tuple(name for name in names if set(self._kinds[name].values()) == {kind})
+            for kind in ("numeric", "conditions", "texts")
         }
 
     @cached_property
-    def mixed(self) -> dict[str, str]:
-        """Columns that all frames have, of different kinds, with where they are what."""
-        schemas = [part.schema for part in self.model.parts]
-        names = [str(part.name) for part in self.model.parts]
-        shared = [name for name in schemas[0] if all(name in one for one in schemas)]
-        several = [name for name in shared if len({_kind(schema[name]) for schema in schemas}) > 1]
-        return {name: kinds_in_words([str(schema[name]) for schema in schemas], names) for name in several}
+    def _kinds(self) -> dict[str, dict[str, str]]:
+        """What columns hold in each frame that has them."""
+        found: dict[str, dict[str, str]] = {}
+        for part in self.model.parts:
+            for name, dtype in part.schema.items():
+                found.setdefault(name, {})[str(part.name)] = _kind(dtype)
+        return found
 
-    def with_gaps(self, names: Sequence[str]) -> list[str]:
-        """Return those of some columns in which a value is missing or infinite, by one query for each frame."""
-        if not names:
-            return []
-        terms = [is_endless(nw.col(name).cast(nw.Float64)) for name in names]
-        found = np.sum([part.sums(terms) for part in self.model.parts], axis=0)
-        return [name for name, count in zip(names, found, strict=True) if count]
+    def _in_all(self, name: str) -> bool:
+        return len(self._kinds[name]) == len(self.model.parts)
+
+    @cached_property
+    def mixed(self) -> dict[str, str]:
+        """Columns of different kinds in different frames, with where they are what."""
+        several = [name for name, kinds in self._kinds.items() if len(set(kinds.values())) > 1]
+        parts = {name: [part for part in self.model.parts if name in part.schema] for name in several}
+        return {
+            name: kinds_in_words([str(part.schema[name]) for part in own], [str(part.name) for part in own])
+            for name, own in parts.items()
+        }
+
+    @cached_property
+    def with_gaps(self) -> tuple[str, ...]:
+        """Columns of numbers and conditions in which a value is missing or infinite, by one query for each frame."""
+        found: set[str] = set()
+        for part in self.model.parts:
+            names = [name for name in (*self.columns["numeric"], *self.columns["conditions"]) if name in part.schema]
+            counts = part.sums([is_endless(nw.col(name).cast(nw.Float64)) for name in names]) if names else ()
+            found |= {name for name, count in zip(names, counts, strict=True) if count}
+        return tuple(name for name in (*self.columns["numeric"], *self.columns["conditions"]) if name in found)
+
+    @cached_property
+    def of_some(self) -> dict[str, tuple[int, ...]]:
+        """Columns of numbers and conditions that only some samples have recorded, with these."""
+        names = (*self.columns["numeric"], *self.columns["conditions"])
+        found = {name: self.recorded_by([name]) for name in names if name in self.with_gaps or not self._in_all(name)}
+        return {name: states for name, states in found.items() if states is not None}
+
+    @cached_property
+    def whole_of_some(self) -> dict[str, tuple[int, ...]]:
+        """Those without missing values in these samples, which cover the pool."""
+        found = {}
+        for name in self.of_some:
+            if name not in self.uncovered:
+                with suppress(MissingValuesError):
+                    held = self.recorded(name)
+                    held.matrix([name])
+                    found[name] = held.states
+        return found
+
+    @property
+    def numeric_of_some(self) -> tuple[str, ...]:
+        """The columns of numbers among them."""
+        return tuple(name for name in self.columns["numeric"] if name in self.whole_of_some)
 
     @property
     def gaps(self) -> dict[str, int]:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
 
-from vardi._estimate.cdf import Band
-from vardi._facts.choice import MOST_NUMERIC, note_on
-from vardi._facts.columns import Column, ColumnFacts, ColumnSums
+from vardi._estimate.cdf import Band, DebiasedCdf
+from vardi._facts.choice import MOST_NUMERIC, by_reason, note_on
+from vardi._facts.columns import Column, ColumnFacts, ColumnSums, by_samples
 from vardi._facts.parts import Given, ValueTable, WeightSums, WeightTable
 from vardi._fit.parts import MemoryParts
 from vardi._inputs.engine.part import PREFIX, Part, with_columns
 from vardi._inputs.frames.functions import is_function
 from vardi._inputs.pool import Name
 from vardi._rows.engine.binned import values_in_bins, weights_in_bins
-from vardi._rows.engine.moments import DEVIATION
+from vardi._rows.engine.moments import DEVIATION, EngineMoments
 from vardi._rows.engine.weights import weights_by_sample
 from vardi.errors._refusals import needs_rows
 
@@ -34,6 +34,10 @@ class EngineParts(MemoryParts):
     def __init__(self, fit: DebiasedSample) -> None:
         super().__init__(fit)
         self._at, self._parts = fit.held.measure, fit.held.model.parts
+
+    @property
+    def _uncovered(self) -> Mapping[str, str]:
+        return {}  # it takes a pass to know
 
     def given(self) -> Given:
         pool = self._pool
@@ -60,53 +64,71 @@ class EngineParts(MemoryParts):
     def column(self, name: str, values: Any) -> Column:
         if not is_function(values):
             raise needs_rows("An expectation of values that are not columns")
-        return Column(name, values)
+        return Column(name, values, self._held.recorded(values).states)
 
     def choose(self) -> tuple[tuple[Column, ...], str]:
-        numeric, conditions = self._held.columns["numeric"], self._held.columns["conditions"]
-        gaps = self._held.with_gaps((*numeric, *conditions))
-        whole = [name for name in numeric if name not in gaps]
-        columns = [*whole[:MOST_NUMERIC], *(name for name in conditions if name not in gaps)]
+        """Ask for gaps, and of columns with such for the samples that have recorded them."""
+        held, some = self._held, self._held.whole_of_some
+        gaps = [
+            name
+            for name in dict.fromkeys((*held.with_gaps, *held.of_some))
+            if name not in some and name not in held.uncovered
+        ]
+        numeric = (*held.numeric_columns, *held.numeric_of_some)
+        conditions = [name for name in held.columns["conditions"] if name not in (*gaps, *held.uncovered)]
         left_out = {
             "missing or infinite values": gaps,
-            "text: write a condition in variables=": self._held.columns["texts"],
-            "of different kinds in different samples": [f"{name}: {where}" for name, where in self._held.mixed.items()],
+            "text: write a condition in variables=": held.columns["texts"],
+            "of different kinds in different samples": [f"{name}: {where}" for name, where in held.mixed.items()],
+            **by_reason(held.uncovered),
         }
-        return tuple(Column(name, name) for name in columns), note_on(whole, left_out)
+        columns = [Column(name, name, some.get(name)) for name in (*numeric[:MOST_NUMERIC], *conditions)]
+        return tuple(columns), note_on(numeric, left_out)
 
     def describe(self, columns: Sequence[Column], *, gains: bool = False) -> tuple[ColumnFacts, ...]:
         """Ask for the estimates, and by one more query for sums of f and, for gains, of phi under each bias."""
-        at, sizes = self._at, self._rows.sizes
-        functions = self._held.matrix([column.values for column in columns])
-        estimates, spread = self._held.tangent.measured(functions, 0.95)
+        found: dict[int, ColumnFacts] = {}
+        for states, places in by_samples(columns).items():
+            own = [columns[j] for j in places]
+            facts = self._sums(self._held.of(states), own, gains=gains and states is None)
+            found |= dict(zip(places, facts.facts([column.name for column in own], self._fit.sizes), strict=True))
+        return tuple(found[j] for j in range(len(columns)))
+
+    def _sums(self, held: Any, columns: Sequence[Column], *, gains: bool) -> ColumnSums:
+        at, sizes = held.measure, self._rows.sizes
+        functions = held.matrix([column.values for column in columns])
+        estimates, spread = held.tangent.measured(functions, 0.95)
         m, n, K = len(functions), float(sizes.sum()), len(sizes) if gains else 0
+        recorded = n if held.states is None else float(sizes[list(held.states)].sum())
         sums, nothing = np.zeros((3 + 2 * K, m)), np.zeros((len(sizes), m))
-        for part in self._parts:
+        for part in at.parts:
             values = with_columns({VALUE.format(j): f(part) for j, f in enumerate(functions)})
             assert estimates.influence is not None
             phi = at.with_deviations(part, estimates.influence.values, nothing) if gains else None
             laws = [part.times_count(at.point.users_bias(k) * at.point.weight) for k in range(K)]
-            terms = [self._terms(part, j, float(estimates.values[j]), laws) for j in range(m)]
+            terms = [_terms(at, part, j, float(estimates.values[j]), laws) for j in range(m)]
             sums += part.sums([term for one in terms for term in one], at.point, values, phi).reshape(m, -1).T
         total, omegas = sums / n, np.exp(self._held.log_omegas)[:K, None]
-        found = ColumnSums(
+        return ColumnSums(
             debiased=estimates,
             rests_on=spread,
-            pooled=total[0],
+            pooled=sums[0] / recorded,
             variance=total[1],
             size=total[2],
             within=np.maximum(total[3 + K :] / omegas - (total[3 : 3 + K] / omegas) ** 2, 0.0) / n**2,
         )
-        return tuple(found.facts([column.name for column in columns], self._fit.sizes))
-
-    def _terms(self, part: Part, j: int, eta: float, laws: Sequence[nw.Expr]) -> list[nw.Expr]:
-        """Return what a function is asked for: sums of itself, and of its influence values under each bias."""
-        f, phi, r = nw.col(VALUE.format(j)), nw.col(DEVIATION.format(j)), self._at.point.weight
-        own = [part.times_count(term) for term in (f, (f - eta) * (f - eta) * r, f.abs() * r)]
-        return [*own, *(law * phi for law in laws), *(law * phi * phi for law in laws)]
 
     def value_table(self, column: Column, centre: float, scale: float) -> ValueTable:
-        return ValueTable(*values_in_bins(self._at, self._held.functions(column.values)[0], centre, scale))
+        held = self._held.of(column.among)
+        return ValueTable(*values_in_bins(held.measure, held.functions(column.values)[0], centre, scale))
 
     def band(self, column: Column, level: float = 0.95) -> Band | None:
-        return self._fit.cdf(column.values).band(level)
+        held = self._held.of(column.among)
+        return DebiasedCdf(held.tangent, held.steps(column.values)).band(level)
+
+
+def _terms(at: EngineMoments, part: Part, j: int, eta: float, laws: Sequence[nw.Expr]) -> list[nw.Expr]:
+    """Return what a function is asked for: sums of itself, and of its influence values under each bias."""
+    f, phi, r = nw.col(VALUE.format(j)), nw.col(DEVIATION.format(j)), at.point.weight
+    own = [part.times_count(term) for term in (f, (f - eta) * (f - eta) * r, f.abs() * r)]
+    return [*own, *(law * phi for law in laws), *(law * phi * phi for law in laws)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from vardi._inputs.pool import Name, Pool
 from vardi._solve.model import JointFit
 from vardi._solve.refit import Refit, refit
 from vardi._types import Floats
-from vardi.errors import NotIdentifiableError
+from vardi.errors import ImpossibleRowError, NotIdentifiableError
 from vardi.errors._texts import show
 
 ONLY_KNOWN = (
@@ -45,10 +47,16 @@ class Held:
 
     states: tuple[int, ...] | None = None  # the samples whose rows are asked; None for all
     log_omegas: Any  # the log of each normaliser
+    reference: Any = None  # beside learned biases: the samples whose biases are known, at a solution of their own
     dependence: Any  # how rows depend on one another; None where they do not
 
     def __len__(self) -> int:
         return len(self.pool)
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether a bias was learned from the rows."""
+        return self.reference is not None
 
     @property
     def depends(self) -> bool:
@@ -77,8 +85,50 @@ class Held:
         moved = joint.root @ self.point[joint.coordinates.epsilon]
         return known.values + np.linalg.pinv(self.prepared.directions.T) @ moved
 
+    @property
+    def of_some(self) -> Mapping[str, tuple[int, ...]]:
+        """Columns that only some samples have recorded, with these."""
+        raise NotImplementedError
+
+    def among(self, states: tuple[int, ...]) -> Any:
+        """Return the same solution with the rows of some samples alone."""
+        raise NotImplementedError
+
+    def of(self, states: tuple[int, ...] | None) -> Any:
+        """Return the rows of some samples, made once; None for these."""
+        if states is None or states == self.states:
+            return self
+        if states not in self._of_samples:
+            self._of_samples[states] = self.among(states)
+        return self._of_samples[states]
+
+    def recorded_by(self, asked: Sequence[Any], columns: Sequence[str] = ()) -> tuple[int, ...] | None:
+        """Return the samples that have recorded some functions and columns; None where all have, or none."""
+        raise NotImplementedError
+
+    def recorded(self, values: Any) -> Any:
+        """Return the rows of the samples that have recorded something."""
+        states = self.recorded_by([values])
+        return self if states is None else self.of(states).recorded(values)
+
+    @cached_property
+    def _of_samples(self) -> dict[tuple[int, ...], Any]:
+        """What was made of the rows of some samples."""
+        return {}
+
+    @cached_property
+    def uncovered(self) -> dict[str, str]:
+        """Columns that only some samples have recorded, which do not cover the pool, with why these have no mean."""
+        reasons: dict[tuple[int, ...], str] = {}
+        for states in dict.fromkeys(self.of_some.values()):
+            try:
+                self.of(states)
+            except (ImpossibleRowError, NotIdentifiableError) as error:
+                reasons[states] = str(error)
+        return {name: reasons[states] for name, states in self.of_some.items() if states in reasons}
+
     def require_joined_by_overlap(self) -> None:
-        """Refuse to ask some samples where known values alone join groups of them: normalisers are then not told."""
+        """Refuse to ask some samples where known values alone join groups: normalisers are then not identified."""
         if self.groups is not None and self.groups.max() > 0:
             groups = [[self.names[k] for k in np.flatnonzero(self.groups == g)] for g in range(self.groups.max() + 1)]
             raise NotIdentifiableError(

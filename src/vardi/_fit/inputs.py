@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._fit.capabilities import refusal
+from vardi._fit.learned import opened_with_learned
 from vardi._fit.opened import EngineFrames, MemoryRows
 from vardi._fit.pipeline import Opened, Options, fit
 from vardi._fit.sample import DebiasedSample
@@ -59,7 +60,9 @@ class FrameInputs:
             return EngineFrames.of(open_frames(self.samples, self.biases, **given), self.known, self.depends)
         pool = as_pool(self.samples, self.biases, **given)
         pool = replace(pool, dependence=as_dependence(pool, *self.depends))
-        return MemoryRows.of(pool, self.known) if window_of(pool) is None else TruncatedRows.of(pool, self.known)
+        if window_of(pool) is not None:
+            return TruncatedRows.of(pool, self.known)
+        return opened_with_learned(pool, self.known, self.options)
 
     def fitted(self, near: Mapping[Name, float] | None = None, rows: NDArray[np.bool_] | None = None) -> DebiasedSample:
         """Solve, from log normalisers on that are near, for all rows or for some of the pool."""

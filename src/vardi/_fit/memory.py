@@ -24,6 +24,7 @@ from vardi._fit.held import ONLY_KNOWN
 from vardi._fit.new_rows import weigh
 from vardi._fit.parts import MemoryParts
 from vardi._fit.prepare import Prepared
+from vardi._fit.reference import check_reference
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By, Grouping, bases, grouping, in_domains
 from vardi._inputs.frames import concat
@@ -104,9 +105,10 @@ class InMemory(ColumnsInMemory):
         hessian = Hessian(self.rows, self.solution.u, self.groups)
         if self.joint is None:
             measure = WeightedRows(self.rows, self.solution.u, self.row_weights, *self.by_row)
-            return Tangent(measure, hessian, hessian)
+            return Tangent(measure, hessian, hessian, approximate=self.is_learned)
         measure = WeightedRows(self.joint, self.point, self.row_weights, *self.by_row)
-        return Tangent(measure, JacobianAt(self.joint, self.point, held_of(self.joint)), hessian)
+        jacobian = JacobianAt(self.joint, self.point, held_of(self.joint))
+        return Tangent(measure, jacobian, hessian, approximate=self.is_learned)
 
     def among(self, states: tuple[int, ...]) -> InMemory:
         """Return the same solution with the rows of some samples alone: weights are 0 on all others."""
@@ -121,7 +123,7 @@ class InMemory(ColumnsInMemory):
             held.__dict__.pop(name, None)  # what they were for all samples
         held.whole, held.states, held.row_weights = whole, states, measure.row_weights
         held.log_omegas = whole.log_omegas
-        held.tangent = Tangent(measure, whole.tangent.jacobian, whole.tangent.hessian)
+        held.tangent = Tangent(measure, whole.tangent.jacobian, whole.tangent.hessian, approximate=self.is_learned)
         return held
 
     def _not_covered(self, rows: Integers, states: tuple[int, ...]) -> ImpossibleRowError:
@@ -137,7 +139,7 @@ class InMemory(ColumnsInMemory):
         v, at = joint.rescaled(v, scale), joint.coordinates
         hessian = Hessian(joint.rows_at(v[at.theta]), v[at.u] - joint.shift(v[at.theta]), self.groups)
         measure = WeightedRows(joint, v, weights, *self.by_row)
-        return Tangent(measure, JacobianAt(joint, v, held_of(joint)), hessian)
+        return Tangent(measure, JacobianAt(joint, v, held_of(joint)), hessian, approximate=self.is_learned)
 
     @cached_property
     def weights(self) -> Floats:
@@ -194,7 +196,12 @@ class InMemory(ColumnsInMemory):
 
     def check_biases(self, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
         """Test the declared biases by what overlap alone says: known values have no part in it."""
-        values = {name: self.values(value) for name, value in asked.items()}
+        if self.reference is not None:
+            return check_reference(self, asked, **options)
+        return self.check_values({name: self.values(value) for name, value in asked.items()}, **options)
+
+    def check_values(self, values: Mapping[str, Floats], **options: Any) -> BiasCheck:
+        """Test the declared biases, given numbers of the rows that the fit rests on."""
         if self.depends and options.get("method", "score") != "score":
             raise refusal("ks tests", "rows in memory", depends="clusters")
         if self.joint is None or not self.joint.families:
@@ -214,6 +221,8 @@ class InMemory(ColumnsInMemory):
 
     def bounds(self, delta: float) -> Bounds:
         """Return the paper's finite-sample constants, whose theory is of known biases that overlap alone joins."""
+        if self.is_learned:
+            raise refusal("bounds", "rows in memory", "learned")
         if self.joint is not None:
             raise refusal("bounds", "rows in memory", "both")
         if self.depends:
@@ -262,7 +271,7 @@ class InMemory(ColumnsInMemory):
         tangent = self.tangent
         assert isinstance(self.rows, Dense)
         measure = TiltedRows(self.rows, tangent.measure, self.log_omegas, self.log_row_weights)
-        return Tangent(measure, tangent.jacobian, tangent.hessian)
+        return Tangent(measure, tangent.jacobian, tangent.hessian, approximate=self.is_learned)
 
     def tilts(self) -> Floats:
         """Return r_i omega_k(z_i) / Omega_k, the weight of row i under state k, for all rows and states."""

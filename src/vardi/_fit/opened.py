@@ -45,6 +45,8 @@ class MemoryRows:
         Whether omega holds logs.
     kept : ndarray of bool
         Which rows of the pool the fit rests on.
+    reference : InMemory or None
+        Beside learned biases: the samples whose biases are known, debiased.
     """
 
     pool: Pool
@@ -52,6 +54,7 @@ class MemoryRows:
     known: Any
     log: bool
     kept: NDArray[np.bool_]
+    reference: InMemory | None = None
 
     @classmethod
     def of(cls, pool: Pool, known: Any, omega: Any = None, *, log: bool = False) -> MemoryRows:
@@ -92,7 +95,9 @@ class MemoryRows:
     def held(self, prepared: Prepared, found: JointFit) -> InMemory:
         """Return the rows with their weights."""
         kept = None if self.kept.all() else self.kept
-        return InMemory(self.pool, kept, prepared, found)
+        held = InMemory(self.pool, kept, prepared, found)
+        held.reference = self.reference
+        return held
 
 
 @dataclass(frozen=True, eq=False)

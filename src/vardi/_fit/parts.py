@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vardi._estimate.cdf import Band
+from vardi._estimate.cdf import Band, DebiasedCdf
 from vardi._facts.choice import choose
-from vardi._facts.columns import Column, ColumnFacts, describe
+from vardi._facts.columns import Column, ColumnFacts, by_samples, describe
 from vardi._facts.parts import Given, ValueTable, WeightSums, WeightTable
 from vardi._inputs.pool import Name, Pool
 from vardi._rows.contract import Gram
@@ -31,6 +31,16 @@ class MemoryParts:
         pool: Pool = self._pool
         return pool
 
+    @property
+    def numeric_of_some(self) -> tuple[str, ...]:
+        names: tuple[str, ...] = self._held.numeric_of_some
+        return names
+
+    @property
+    def _uncovered(self) -> Mapping[str, str]:
+        reasons: dict[str, str] = self._held.uncovered
+        return reasons
+
     def given(self) -> Given:
         pool, rows = self._pool, self._rows
         with_rows = np.bincount(pool.source, pool.counts, minlength=len(pool.names)) > 0
@@ -44,6 +54,7 @@ class MemoryParts:
             costs=len(pool) * len(pool.names),
             gaps=self._held.gaps,
             mixed=self._held.mixed,
+            uncovered=self._uncovered,
             depends="" if self._held.dependence is None else self._held.dependence.words,
             named={} if self._held.dependence is None else self._held.dependence.named,
         )
@@ -72,26 +83,35 @@ class MemoryParts:
         return [(row, pool.names[pool.source[row]], float(weights[row])) for row in order.tolist()]
 
     def column(self, name: str, values: Any) -> Column:
-        return Column(name, self._held.values(values))
+        held = self._held.recorded(values)
+        return Column(name, held.values(values), held.states)
 
     def choose(self) -> tuple[tuple[Column, ...], str]:
-        return choose(self._pool, self._held.kept, self._fit.numeric_columns, self._held.values)
+        numeric = (*self._fit.numeric_columns, *self.numeric_of_some)
+        return choose(self._pool, self._held, numeric, lambda name: self.column(name, name))
 
     def describe(self, columns: Sequence[Column], *, gains: bool = False) -> tuple[ColumnFacts, ...]:
-        fit, influence = self._fit, self._held.tangent
-        laws = self._held.tilts() * (self._counts / influence.n)[:, None] if gains else None
-        return describe(influence, columns, fit.sizes, laws)
+        found: dict[int, ColumnFacts] = {}
+        for states, places in by_samples(columns).items():
+            tangent = self._held.of(states).tangent
+            laws = self._held.tilts() * (self._counts / tangent.n)[:, None] if gains and states is None else None
+            facts = describe(tangent, [columns[j] for j in places], self._fit.sizes, laws)
+            found |= dict(zip(places, facts, strict=True))
+        return tuple(found[j] for j in range(len(columns)))
 
     def value_table(self, column: Column, centre: float, scale: float) -> ValueTable:
-        x, place = np.unique(column.values, return_inverse=True)
-        counts = self._counts
-        mass = counts * self._held.tangent.weights
+        measure = self._held.of(column.among).tangent.measure
+        rows = slice(None) if measure.inside is None else measure.inside
+        x, place = np.unique(column.values[rows], return_inverse=True)
+        counts = self._counts[rows]
+        mass = counts * measure.weights[rows]
         return ValueTable(x, *(np.bincount(place, part).astype(np.float64, copy=False) for part in (counts, mass)))
 
     def band(self, column: Column, level: float = 0.95) -> Band | None:
         values = np.zeros(len(self._pool))  # rows that were left out have no part in it
         values[slice(None) if self._held.kept is None else self._held.kept] = column.values
-        return self._fit.cdf(values).band(level)
+        held = self._held.of(column.among)
+        return DebiasedCdf(held.tangent, held.steps(values)).band(level)
 
     @property
     def _counts(self) -> Floats:

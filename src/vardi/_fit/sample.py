@@ -1,4 +1,4 @@
-"""DebiasedSample: one sample that speaks for the population, and what follows from its weights."""
+"""DebiasedSample: one sample that represents the population, and what follows from its weights."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from vardi._estimate.sensitivity import Kind as ErrorKind
 from vardi._facts.diagnostics import Diagnostics, diagnose
 from vardi._facts.summary import summarize, to_html, to_text
 from vardi._fit import parameters
-from vardi._fit.averages import Averages
+from vardi._fit.averages import AUTO, Averages
 from vardi._fit.known import check_known, joined
 from vardi._fit.normalisers import log_normalisers, log_ratio
+from vardi._inputs.domains import By
 from vardi._inputs.frames.functions import is_function, name_of
 from vardi._inputs.given import Biases, Function, Functions, Labels, Samples
 from vardi._inputs.old_names import shares_attribute
@@ -38,6 +39,7 @@ from vardi._rows.multipliers import ReplicateKind
 from vardi._solve.identify import Verdict
 from vardi._types import Floats
 from vardi.biases import Bias
+from vardi.biases._learned import LearnedCheck, checks_of
 from vardi.biases._window import columns_to_test
 from vardi.errors import MismatchError, number_of_rows, suggest
 from vardi.errors._texts import listed, show
@@ -60,8 +62,11 @@ class DebiasedSample(Averages):
 
     @cached_property
     def known(self) -> KnownCheck | None:
-        """What is known of the population beside what the samples say of it; None where nothing was given."""
-        return check_known(self.held)
+        """What is known of the population beside what the samples say of it; None where nothing was given.
+
+        Beside learned biases these are the samples whose biases are known: a test takes no account of learning.
+        """
+        return check_known(self.held.reference or self.held)
 
     @property
     def shares(self) -> NoReturn:
@@ -77,6 +82,11 @@ class DebiasedSample(Averages):
     def estimated_biases(self) -> dict[Name, Bias]:
         """The biases that have parameters, with these fixed at their estimates."""
         return parameters.fixed_biases(self.held)
+
+    @property
+    def learned(self) -> dict[Name, LearnedCheck]:
+        """How each bias was learned that was, with a table of calibration; empty where none was."""
+        return checks_of(self.names, self.held.pool.biases)
 
     def normalisers(self, level: float = 0.95) -> dict[Name, Estimate]:
         r"""Return each :math:`\Omega_k` with its error; intervals are made on the log scale."""
@@ -173,10 +183,11 @@ class DebiasedSample(Averages):
         Parameters
         ----------
         columns : sequence of str, optional
-            Columns or expressions to look at; all numeric columns without missing values by default.
+            Columns or expressions to look at; all numeric columns without missing values by default, also those that
+            only some samples have recorded.
         """
         columns = [columns] if isinstance(columns, str) else columns
-        return diagnose(self, self.numeric_columns if columns is None else columns)
+        return diagnose(self, (*self.numeric_columns, *self.held.numeric_of_some) if columns is None else columns)
 
     def bootstrap(
         self,
@@ -355,7 +366,9 @@ class DebiasedSample(Averages):
         gammas : float or increasing sequence of float
             The factors, from 1 on.
         samples : sequence of names, optional
-            The samples whose biases may be wrong; by default all, those declared everywhere included.
+            The samples whose biases may be wrong; by default all, those declared everywhere included, or beside learned
+            biases those that were learned. Where only some samples have recorded the values, it is their bias as a
+            whole.
         kind : {"free", "common"}
             Whether each bias errs on its own, or all by the same factor in the same row.
         threshold : float, optional
@@ -383,11 +396,17 @@ class DebiasedSample(Averages):
         One standard error (0.97) is reached at 1.115.
         20 is reached at 1.453.
         """
-        question = Question.of(self.held, gammas, samples, kind, threshold)
-        functions = self.held.functions(values)
-        estimate = self._means(functions, [values], 0.95)[0]
-        what = name_of(values) if is_function(values) else "values"
-        return question.answer(Mean(functions), estimate, f"mean of {what}")
+        what = f"mean of {name_of(values) if is_function(values) else 'values'}"
+        if not self.held.in_memory or not self.held.pool.frames:
+            question, functions = Question.of(self.held, gammas, samples, kind, threshold), self.held.functions(values)
+            return question.answer(Mean(functions), self._means(functions, [values], 0.95)[0], what)
+        fit, model = self._assisted(None, values, By.of(None), AUTO, None)
+        if model is None:
+            question, functions = Question.of(fit.held, gammas, samples, kind, threshold), fit.held.functions(values)
+            return question.answer(Mean(functions), fit._means(functions, [values], 0.95)[0], what)
+        question = Question.of(fit.held, gammas, model.may_be_wrong(fit.held, samples), kind, threshold)
+        functions, own, estimate = model.apart(fit.held, values, 0.95)
+        return question.answer(Mean(functions), estimate, what, own)
 
     def bounds(self, delta: float = 0.05) -> Bounds:
         """Return the paper's finite-sample constants for this fit, and a certificate that is of use.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vardi.biases import Bias, ParametricBias, ProductBias, SmoothedBias
+from vardi.biases import Bias, LearnedBias, SmoothedBias
+from vardi.biases._fitted import parts_of, with_parts
 from vardi.errors import _refusals as refusals
 
 if TYPE_CHECKING:
@@ -24,17 +26,14 @@ def require_shared_columns(
             lacks = [sample for sample, own in columns.items() if column not in own]
             if 0 < len(lacks) < len(columns):
                 shared = [one for one in next(iter(columns.values())) if all(one in own for own in columns.values())]
-                raise refusals.bias_of_some(name, bias, column, lacks, shared)
+                said = refusals.learned_of_some if isinstance(bias, LearnedBias) else refusals.bias_of_some
+                raise said(name, bias, column, lacks, shared)
 
 
 def with_smoothed(pool: Pool) -> Pool:
     """Return the pool with the weights of samples that bring their own regressed on columns that all rows have."""
 
     def fitted(bias: Bias, k: int) -> Bias:
-        if isinstance(bias, ProductBias):
-            return replace(bias, factors=tuple(fitted(factor, k) for factor in bias.factors))
-        if isinstance(bias, ParametricBias):
-            return replace(bias, known=fitted(bias.known, k))
         if not isinstance(bias, SmoothedBias):
             return bias
         pool.require_columns([bias], [pool.names[k]])
@@ -48,12 +47,6 @@ def with_smoothed(pool: Pool) -> Pool:
             lambda column: np.concatenate([one.column(column) for one in pool.frames]), own, weights, name
         )
 
-    if not any(isinstance(part, SmoothedBias) for bias in pool.biases for part in _parts(bias)):
+    if not any(isinstance(part, SmoothedBias) for bias in pool.biases for part in parts_of(bias)):
         return pool
-    return replace(pool, biases=tuple(fitted(bias, k) for k, bias in enumerate(pool.biases)))
-
-
-def _parts(bias: Bias) -> tuple[Bias, ...]:
-    """Return the factors of a bias that have no parameters."""
-    known = bias.known if isinstance(bias, ParametricBias) else bias
-    return known.factors if isinstance(known, ProductBias) else (known,)
+    return replace(pool, biases=tuple(with_parts(bias, partial(fitted, k=k)) for k, bias in enumerate(pool.biases)))

@@ -6,7 +6,7 @@ import functools
 import operator
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -51,8 +51,39 @@ def _map_runs(function: Callable[[list[slice]], Result], n: int, width: int) -> 
     if workers == 1:
         yield from map(function, runs)
         return
-    with single_threaded_blas(), ThreadPoolExecutor(workers) as pool:
+    with single_threaded_blas(), executor(workers) as pool:
         yield from pool.map(function, runs)
+
+
+def can_start() -> bool:
+    """Tell whether a thread can be started: in a browser none can.
+
+    It is asked anew each time, for less than a tenth of a millisecond, as a limit of the system may come and go.
+    """
+    thread = threading.Thread(target=int)
+    try:
+        thread.start()
+    except RuntimeError:
+        return False
+    thread.join()
+    return True
+
+
+def executor(workers: int) -> Executor:
+    """Return threads to work in, or this one where no other can be started."""
+    return ThreadPoolExecutor(workers) if can_start() else _InThisThread()
+
+
+class _InThisThread(Executor):
+    """Does what is submitted at once."""
+
+    def submit(self, function: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:
+        future: Future[Result] = Future()
+        try:
+            future.set_result(function(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
 
 class Scratch(threading.local):

@@ -13,6 +13,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from vardi._notebook import fragment
 from vardi._rows.start import widest_tree
 from vardi._types import Floats, Integers
 from vardi.errors import NotIdentifiableError
@@ -53,8 +54,8 @@ class Link:
 
     def __str__(self) -> str:
         return (
-            f"'{self.second}' allows {number_of_rows(self.first_in_second)} of '{self.first}', "
-            f"'{self.first}' allows {number_of_rows(self.second_in_first)} of '{self.second}'"
+            f"{number_of_rows(self.first_in_second)} of '{self.first}' could also have come from '{self.second}', and "
+            f"{number_of_rows(self.second_in_first)} of '{self.second}' from '{self.first}'"
         )
 
 
@@ -117,7 +118,7 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         mark, colour = ("✓", "#1a7f37") if self.identified else ("✗", "#cf222e")
-        return f'<p><b style="color:{colour}">{mark}</b> {escape(self.message)}</p>'
+        return fragment(f'<p><b style="color:{colour}">{mark}</b> {escape(self.message)}</p>')
 
     def require(self) -> Verdict:
         """Return the verdict, or raise where the samples are not identified."""
@@ -309,11 +310,11 @@ def _disagreement(graph: Any, names: Sequence[Name], labels: Integers, groups: G
         outer, inner = names[int(edges.row[nearest])], names[int(edges.col[nearest])]
         shared = number_of_rows(float(edges.data[nearest]))
         return (
-            f"{_groups_text(groups)}: they overlap in one direction only. '{outer}' allows {shared} of "
-            f"'{inner}', but nothing that '{outer}' drew leads back, so the relative weight of the two has a bound "
-            f"and no value. Add rows of '{outer}' that '{inner}' could have drawn too, or a sample that overlaps both, "
-            f"or debias each group alone. If the share of what '{inner}' could have drawn is known, take that out of "
-            f"the bias of '{outer}', which drew nothing there, and give the share."
+            f"{_groups_text(groups)}: they overlap in one direction only. {shared} of '{inner}' could also have come "
+            f"from '{outer}', but nothing that '{outer}' drew leads back, so the relative weight of the two has a "
+            f"bound and no value. Add rows of '{outer}' that '{inner}' could have drawn too, or a sample that overlaps "
+            f"both, or debias each group alone. If the share of what '{inner}' could have drawn is known, take that "
+            f"out of the bias of '{outer}', which drew nothing there, and give the share."
         )
     return (
         f"{_groups_text(groups)}: they share no rows that both could have drawn, so their relative weight is "

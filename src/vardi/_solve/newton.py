@@ -123,8 +123,7 @@ def solve(
     """Solve Vardi's system for all rows, from a start or else warm-started from ever smaller subsamples of them."""
     # Factors of a few hundred rows gain nothing from threads, and wait for one another on a busy machine.
     with single_threaded_blas() if MIN_SERIAL_SAMPLES < len(rows.sizes) < MAX_SERIAL_SAMPLES else nullcontext():
-        first = _warm_start(rows) if start is None else _Start(start)
-        return _newton(rows, first, tol, max_iterations)
+        return _newton(rows, _warm_start(rows) if start is None else _Start(start), tol, max_iterations)
 
 
 def newton(rows: SolvableRows, u: Floats, *, tol: float = 1e-10, max_iterations: int = 100) -> Solution:

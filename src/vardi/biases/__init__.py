@@ -16,6 +16,7 @@ from vardi.biases._kinds import (
     ValuesBias,
 )
 from vardi.biases._known import at_most, between, class_shift, everywhere, isin, proportional_to, where
+from vardi.biases._learned import LearnedBias, learned
 from vardi.biases._smoothed import SmoothedBias, smoothed
 from vardi.biases._window import WindowBias, window
 from vardi.biases._with_parameters import cells, exponential_tilt, logistic, parametric, power, steps
@@ -26,6 +27,7 @@ __all__ = [
     "FrameExpressionBias",
     "FunctionBias",
     "FunctionFamily",
+    "LearnedBias",
     "ParametricBias",
     "ProductBias",
     "SmoothedBias",
@@ -39,6 +41,7 @@ __all__ = [
     "everywhere",
     "exponential_tilt",
     "isin",
+    "learned",
     "logistic",
     "parametric",
     "power",

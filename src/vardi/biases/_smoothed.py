@@ -13,27 +13,23 @@ regression of the weight, and not a regression of one over the weight.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vardi._types import Floats
 from vardi.biases._constants import column_named
 from vardi.biases._expressions.nodes import to_text
-from vardi.biases._kinds import Bias, ValuesBias
-from vardi.biases._values import as_numbers, is_missing
+from vardi.biases._fitted import LEAST_ROWS, Encoding, FittedBias, FittedValues, Read, cross_fitted, named, written
+from vardi.biases._values import as_numbers
 from vardi.errors import InvalidBiasError, MissingValuesError
-
-Read = Callable[[str], NDArray[Any]]
-"""A column of some rows, by its name."""
-
-LEAST_ROWS = 2  # of a fold
 
 
 @dataclass(frozen=True, repr=False)
-class SmoothedBias(Bias):
+class SmoothedBias(FittedBias):
     """A bias that is one over the regression of a weight on columns; `smoothed` makes it.
 
     Attributes
@@ -61,8 +57,7 @@ class SmoothedBias(Bias):
                 f"have; where all have {self.weight!r}, the bias is '1 / {to_text(column_named(self.weight))}'.",
                 sample="",
             )
-        if not isinstance(self.folds, int) or isinstance(self.folds, bool) or self.folds < 2:
-            raise InvalidBiasError(f"folds is {self.folds!r}. Give a whole number, 2 or more.", sample="")
+        self._require_folds()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -70,12 +65,11 @@ class SmoothedBias(Bias):
         return self.names
 
     def __str__(self) -> str:
-        return f"smoothed({', '.join(to_text(column_named(name)) for name in (self.weight, *self.names))})"
+        return written("smoothed", (self.weight, *self.names))
 
-    def __repr__(self) -> str:
-        return f"where({str(self)!r})"
+    __repr__ = FittedBias.__repr__
 
-    def fitted(self, read: Read, own: NDArray[np.bool_], weights: NDArray[Any], sample: str) -> SmoothedValues:
+    def fitted(self, read: Read, own: NDArray[np.bool_], weights: NDArray[Any], sample: str) -> FittedValues:
         """Regress the weights of the sample's own rows, each predicted by models that have not seen it.
 
         Parameters
@@ -89,19 +83,15 @@ class SmoothedBias(Bias):
         sample : str
             Its name, for messages.
         """
-        y = self._checked(weights, sample)
-        encoding = Encoding.of(self.names, read, own)
-        X = encoding(read)
-        folds = np.random.default_rng(self.random_state).permutation(np.arange(len(y)) % self.folds)
-        inside = X[own]
-        models = [self._model(inside[folds != fold], y[folds != fold]) for fold in range(self.folds)]
-        values = np.empty(len(X))
-        values[~own] = self._means(models, X[~own], sample)
-        mine = np.empty(len(y))
-        for fold, model in enumerate(models):
-            mine[folds == fold] = self._means([model], inside[folds == fold], sample)
-        values[own] = mine
-        return SmoothedValues(1.0 / values, self, encoding, tuple(models), sample)
+        checked = self._checked(weights, sample)
+        encoding = Encoding.of(self.names, read, own, "The weight is regressed on")
+        X, y, folds = encoding(read), np.full(len(own), np.nan), np.full(len(own), -1)
+        y[own] = checked
+        folds[own] = np.random.default_rng(self.random_state).permutation(np.arange(len(checked)) % self.folds)
+        models, values = cross_fitted(
+            lambda rows: self._model(X[rows], y[rows]), lambda models, X: self.by(models, X, sample), X, folds
+        )
+        return FittedValues(values, self, encoding, models, sample)
 
     def _checked(self, weights: NDArray[Any], sample: str) -> NDArray[np.float64]:
         numbers = as_numbers(weights)
@@ -143,10 +133,9 @@ class SmoothedBias(Bias):
         )
         return model.fit(X, y)
 
-    def _means(self, models: Sequence[Any], X: NDArray[np.float64], sample: str) -> NDArray[np.float64]:
-        if not len(X):
-            return np.empty(0)
-        found: NDArray[np.float64] = np.mean([np.asarray(model.predict(X), np.float64) for model in models], axis=0)
+    def by(self, models: Sequence[Any], X: Floats, sample: str) -> Floats:
+        """Return one over the mean weight by some models."""
+        found: Floats = np.mean([np.asarray(model.predict(X), np.float64) for model in models], axis=0)
         bad = np.flatnonzero(~((found > 0) & (found < np.inf)))
         if len(bad):
             raise InvalidBiasError(
@@ -154,71 +143,7 @@ class SmoothedBias(Bias):
                 "weight is above zero. Leave regressor out, or give one with a log link.",
                 sample=sample,
             )
-        return found
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class SmoothedValues(ValuesBias):
-    """A smoothed bias with its values on the pool, and the models that give them on other rows."""
-
-    declared: SmoothedBias
-    encoding: Encoding
-    models: tuple[Any, ...]
-    sample: str
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that the bias reads of the rows of every sample."""
-        return self.declared.columns
-
-    def on(self, read: Read) -> NDArray[np.float64]:
-        """Return the bias on other rows, by the mean of the models."""
-        return 1.0 / self.declared._means(self.models, self.encoding(read), self.sample)
-
-    def __str__(self) -> str:
-        return str(self.declared)
-
-    __repr__ = __str__
-
-
-@dataclass(frozen=True)
-class Encoding:
-    """Columns as numbers: those of numbers as they are, others as a column for each value that the sample has."""
-
-    values: dict[str, tuple[str, ...] | None]
-
-    @classmethod
-    def of(cls, names: Sequence[str], read: Read, own: NDArray[np.bool_]) -> Encoding:
-        """Look at which values the rows of a sample have."""
-        columns = {name: read(name) for name in names}
-        return cls(
-            {
-                name: None if as_numbers(column) is not None else tuple(sorted({str(value) for value in column[own]}))
-                for name, column in columns.items()
-            }
-        )
-
-    def __call__(self, read: Read) -> NDArray[np.float64]:
-        """Return columns of some rows as a matrix, or refuse missing values."""
-        parts: list[NDArray[np.float64]] = []
-        for name, levels in self.values.items():
-            column = read(name)
-            missing = sum(map(is_missing, column.tolist())) if column.dtype.kind in "fOM" else 0
-            if missing:
-                raise MissingValuesError(
-                    f"The weight is regressed on {name!r}, which is missing in {missing} rows. Fill it in, take these "
-                    "rows out, or leave this column out of the regression.",
-                    columns={name: missing},
-                )
-            if levels is None:
-                numbers = as_numbers(column)
-                if numbers is None:
-                    raise InvalidBiasError(f"The column {name!r} holds {column.dtype}, and not numbers.", sample="")
-                parts.append(numbers.astype(np.float64))
-            else:
-                texts = np.array([str(value) for value in column.tolist()], dtype=object)
-                parts += [(texts == level).astype(np.float64) for level in levels]
-        return np.column_stack(parts)
+        return 1.0 / found
 
 
 def smoothed(
@@ -257,7 +182,5 @@ def smoothed(
     >>> vardi.smoothed("pw", ["age", "region"])
     where('smoothed(pw, age, region)')
     """
-    names = (columns,) if isinstance(columns, str) else tuple(columns)
-    for name in (weight, *names):
-        column_named(name)
-    return SmoothedBias(weight, names, regressor, folds, random_state)
+    column_named(weight)
+    return SmoothedBias(weight, named(columns), regressor, folds, random_state)

@@ -21,6 +21,10 @@ from vardi.errors import (
 from vardi.errors._texts import LISTED, number_of_rows, show, suggest
 
 MOST = 1e150  # rows in all, of which the square is a float
+FROM_SOME = (
+    "Means, totals and distributions are made from the samples that have a column: ask fit.expectation, fit.total or "
+    "fit.cdf, or give a column that all have."
+)
 WHOLE = 1e-9  # how far a count may be from a whole number, relative to it
 
 
@@ -190,15 +194,18 @@ def impossible_rows(sample: object, count: float, first: str = "", rows: Iterabl
     )
 
 
-def not_finite(count: int, name: str | None, lacking: Sequence[object] = ()) -> MissingValuesError:
-    """Refuse values without a mean, some of them being missing or infinite; in some samples, which lack it, all."""
+def not_finite(count: int, name: str | None, lacking: Sequence[object] = (), where: str = "") -> MissingValuesError:
+    """Refuse values without a mean, some of them being missing or infinite; in some samples, which lack it, all.
+
+    ``where`` says which rows they are in, where that is known.
+    """
     of_name = "" if name is None else f"of {name!r} "
     remedy = "Fill them in, or ask for the mean over the rows that have one: a ratio of two expectations."
     if lacking:
-        remedy = f"{_nothing_in(lacking)} {_without(lacking)}"
+        remedy = f"{_nothing_in(lacking)} {FROM_SOME}"
     return MissingValuesError(
-        f"{count} of the values {of_name}are missing or infinite, so nothing can be said of the population from them. "
-        f"{remedy}",
+        f"{count} of the values {of_name}are missing or infinite{f' ({where})' if where else ''}, so nothing can be "
+        f"said of the population from them. {remedy}",
         columns={"values" if name is None else name: count},
     )
 
@@ -236,8 +243,8 @@ def spanning_group(group: object, one: object, other: object) -> MismatchError:
 def column_of_some(column: str, has: Sequence[object], lacks: Sequence[object]) -> MismatchError:
     """Refuse a column that some samples have and others lack."""
     return MismatchError(
-        f"Column {column!r} is in {show(has)}, but not in {show(lacks)}, so the pool has no mean of it. "
-        f"{_without(lacks)}",
+        f"Column {column!r} is in {show(has)}, but not in {show(lacks)}, and this is asked of the rows of all "
+        f"samples. {FROM_SOME}",
         expected=(column,),
         got=tuple(map(str, lacks)),
     )
@@ -271,6 +278,28 @@ def bias_of_some(
     )
 
 
+def learned_of_some(
+    sample: object, bias: object, column: str, lacks: Sequence[object], shared: Sequence[str]
+) -> MismatchError:
+    """Refuse to learn a bias from a column which some samples lack."""
+    remedy = f"Name columns that all samples have: {show(shared)}." if shared else "The samples have none in common."
+    return MismatchError(
+        f"The bias of {str(sample)!r}, {bias}, is learned from column {column!r}, which {show(lacks)} "
+        f"{'lacks' if len(lacks) == 1 else 'lack'}, so that its rows cannot be compared with those. {remedy}",
+        expected=(column,),
+        got=tuple(map(str, lacks)),
+    )
+
+
+def no_rows_to_learn(sample: object, bias: object) -> InvalidBiasError:
+    """Refuse to learn the bias of a sample without rows."""
+    return InvalidBiasError(
+        f"No row was drawn with the bias of {str(sample)!r}, {bias}, so there is nothing to learn it from. Give its "
+        "rows, or leave it out.",
+        sample=str(sample),
+    )
+
+
 def no_rows_to_regress(sample: object, bias: object) -> InvalidBiasError:
     """Refuse to smooth the weights of a sample without rows."""
     return InvalidBiasError(
@@ -283,12 +312,4 @@ def no_rows_to_regress(sample: object, bias: object) -> InvalidBiasError:
 def _nothing_in(lacking: Sequence[object]) -> str:
     return (
         f"{show(lacking)} {'has' if len(lacking) == 1 else 'have'} none at all, so that a mean over the rest is biased."
-    )
-
-
-def _without(lacking: Sequence[object]) -> str:
-    """Say how to ask for the mean of what whole samples lack."""
-    return (
-        f"Leave {show(lacking)} out of the samples (the bias may stay), and ask the fit of the others, if these cover "
-        "the population."
     )

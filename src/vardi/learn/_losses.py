@@ -1,15 +1,17 @@
-"""The loss of one row at a time: only such a loss has a mean over the population that weights can give."""
+"""The loss or score of one row at a time: only such a one has a mean over the population that weights can give."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 from sklearn.base import is_classifier, is_regressor
+from sklearn.metrics import get_scorer, get_scorer_names
 
 from vardi._types import Floats
 from vardi.errors import MismatchError, VardiError, suggest
@@ -19,40 +21,40 @@ _EPSILON = float(np.finfo(np.float64).eps)  # a probability of zero counts as th
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss of rows, smaller is better.
+    """A loss of rows, smaller is better; or a score by scikit-learn's name for its mean, greater is better.
 
     Attributes
     ----------
     name : str
         How it is asked for.
-    method : str
-        What it asks of the fitted model.
+    methods : tuple of str
+        What it asks of the fitted model: the first of these that it has.
     of : callable
         (y, what the method returned, classes of the model) -> a loss for each row.
     """
 
     name: str
-    method: str
+    methods: tuple[str, ...]
     of: Callable[[NDArray[Any], NDArray[Any], Any], Any]
 
     def __call__(self, model: Any, X: Any, y: Any) -> Floats:
         """Return the loss of each row under a fitted model."""
-        if not hasattr(model, self.method):
+        method = next((name for name in self.methods if hasattr(model, name)), None)
+        if method is None:
             raise MismatchError(
-                f"The loss {self.name!r} asks for {self.method}, which {type(model).__name__} does not have. Give "
-                f"another scoring: {_listed()}.",
-                expected=(self.method,),
+                f"The loss {self.name!r} asks for {' or '.join(self.methods)}, which {type(model).__name__} does not "
+                f"have. Give another scoring: {_listed()}.",
+                expected=self.methods,
                 got=(type(model).__name__,),
             )
-        needs_y = self.method in ("predict", "predict_proba")
-        if needs_y and y is None:
+        if method not in ("score_samples", "transform") and y is None:
             raise MismatchError(
                 f"The loss {self.name!r} compares predictions with y, and y is None. Give y, or "
                 "scoring='negative_log_likelihood' for a density, 'distortion' for clusters.",
                 expected=("y",),
                 got=(None,),
             )
-        response = np.asarray(getattr(model, self.method)(X))
+        response = np.asarray(getattr(model, method)(X))
         losses = np.asarray(self.of(np.asarray(y), response, getattr(model, "classes_", None)))
         if losses.ndim == 2 and len(losses) == len(response):  # several outcomes: each counts the same
             losses = losses.mean(axis=1)
@@ -91,27 +93,86 @@ def _poisson(y: NDArray[Any], mean: NDArray[Any], _: Any) -> Any:
         return np.where(mean > 0, 2.0 * (xlogy(y, y / mean) - y + mean), np.inf)
 
 
+def _gamma(y: NDArray[Any], mean: NDArray[Any], _: Any) -> Any:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where((y > 0) & (mean > 0), 2.0 * (np.log(mean / y) + y / mean - 1.0), np.inf)
+
+
+def _squared_log(y: NDArray[Any], mean: NDArray[Any], _: Any) -> Any:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where((y > -1) & (mean > -1), (np.log1p(y) - np.log1p(mean)) ** 2, np.inf)
+
+
+def _percentage(y: NDArray[Any], mean: NDArray[Any], _: Any) -> Any:
+    return np.abs(y - mean) / np.maximum(np.abs(y), _EPSILON)
+
+
+def _accuracy(y: NDArray[Any], label: NDArray[Any], _: Any) -> Any:
+    return (y == label).reshape(len(label), -1).all(axis=1)  # of several labels all have to be right
+
+
+def _top_two(y: NDArray[Any], score: NDArray[Any], classes: Any) -> Any:
+    hits = _hits(y, classes)
+    if score.ndim == 1:  # two classes, and both are among the first two
+        return hits.any(axis=1)
+    first = np.argsort(score, axis=1, kind="stable")[:, :-3:-1]
+    return np.take_along_axis(hits, first, axis=1).any(axis=1)
+
+
+def _of_labels(name: str, share: Callable[[Floats, Floats, Floats], tuple[Floats, Floats]]) -> Loss:
+    """Return a score of sets of labels: (in both, in y, predicted) -> how many of how many; 0 where there are none."""
+
+    def of(y: NDArray[Any], label: NDArray[Any], _: Any) -> Any:
+        if y.ndim != 2:
+            raise MismatchError(
+                f"scoring={name!r} compares the labels of a row with those predicted, and y has one value for each "
+                "row. Give y a column of zeros and ones for each label, or scoring='accuracy'.",
+                expected=("n", "labels"),
+                got=y.shape,
+            )
+        part, whole = share((y * label).sum(axis=1), y.sum(axis=1), label.sum(axis=1))
+        return np.divide(part, whole, out=np.zeros(len(y)), where=whole > 0)
+
+    return Loss(name, ("predict",), of)
+
+
 LOSSES = {
     loss.name: loss
     for loss in (
-        Loss("squared_error", "predict", lambda y, mean, _: (y - mean) ** 2),
-        Loss("absolute_error", "predict", lambda y, mean, _: np.abs(y - mean)),
-        Loss("poisson_deviance", "predict", _poisson),
-        Loss("zero_one", "predict", lambda y, label, _: y != label),
-        Loss("log_loss", "predict_proba", _log_loss),
-        Loss("brier", "predict_proba", _brier),
-        Loss("negative_log_likelihood", "score_samples", lambda _, log_density, __: -log_density),
-        Loss("distortion", "transform", lambda _, distances, __: distances.min(axis=1) ** 2),
+        Loss("squared_error", ("predict",), lambda y, mean, _: (y - mean) ** 2),
+        Loss("absolute_error", ("predict",), lambda y, mean, _: np.abs(y - mean)),
+        Loss("poisson_deviance", ("predict",), _poisson),
+        Loss("zero_one", ("predict",), lambda y, label, _: y != label),
+        Loss("log_loss", ("predict_proba",), _log_loss),
+        Loss("brier", ("predict_proba",), _brier),
+        Loss("negative_log_likelihood", ("score_samples",), lambda _, log_density, __: -log_density),
+        Loss("distortion", ("transform",), lambda _, distances, __: distances.min(axis=1) ** 2),
     )
 }
 
-SAME = {  # scikit-learn's means of these losses
-    "neg_mean_squared_error": "squared_error",
-    "neg_mean_absolute_error": "absolute_error",
-    "neg_mean_poisson_deviance": "poisson_deviance",
-    "accuracy": "zero_one",
-    "neg_log_loss": "log_loss",
-    "neg_brier_score": "brier",
+
+def _negative(name: str, loss: Loss) -> Loss:
+    return Loss(name, loss.methods, lambda y, response, classes: -loss.of(y, response, classes))
+
+
+SCORES = {  # scikit-learn's names of means over rows
+    score.name: score
+    for score in (
+        _negative("neg_mean_squared_error", LOSSES["squared_error"]),
+        _negative("neg_mean_absolute_error", LOSSES["absolute_error"]),
+        _negative("neg_mean_absolute_percentage_error", Loss("", ("predict",), _percentage)),
+        _negative("neg_mean_squared_log_error", Loss("", ("predict",), _squared_log)),
+        _negative("neg_mean_poisson_deviance", LOSSES["poisson_deviance"]),
+        _negative("neg_mean_gamma_deviance", Loss("", ("predict",), _gamma)),
+        Loss("accuracy", ("predict",), _accuracy),
+        Loss("top_k_accuracy", ("decision_function", "predict_proba"), _top_two),
+        _negative("neg_log_loss", LOSSES["log_loss"]),
+        _negative("neg_brier_score", LOSSES["brier"]),
+        _of_labels("precision_samples", lambda both, _, predicted: (both, predicted)),
+        _of_labels("recall_samples", lambda both, true, _: (both, true)),
+        _of_labels("f1_samples", lambda both, true, predicted: (2 * both, true + predicted)),
+        _of_labels("jaccard_samples", lambda both, true, predicted: (both, true + predicted - both)),
+    )
 }
 
 
@@ -123,7 +184,7 @@ def as_loss(scoring: Any, estimator: Any) -> Loss:
         return LOSSES[_suited(estimator)]
     if callable(scoring) and not hasattr(scoring, "_score_func"):
         name = getattr(scoring, "__name__", type(scoring).__name__)
-        return Loss(name, "predict", lambda y, prediction, _: scoring(y, prediction))
+        return Loss(name, ("predict",), lambda y, prediction, _: scoring(y, prediction))
     raise MismatchError(
         f"scoring came as {type(scoring).__name__}. Give {_listed()}, or a function (y_true, y_pred) that returns a "
         "loss for each row.",
@@ -135,16 +196,25 @@ def as_loss(scoring: Any, estimator: Any) -> Loss:
 def _named(scoring: str) -> Loss:
     if scoring in LOSSES:
         return LOSSES[scoring]
-    if scoring in SAME:
-        reason = f" is a mean over rows, turned so that greater is better. The loss of one row is {SAME[scoring]!r}."
+    if scoring in SCORES:
+        return SCORES[scoring]
+    if scoring in get_scorer_names():
+        reason, remedy = " is not a mean over rows, so it is no mean over the population either.", _whole(scoring)
     else:
-        reason = f" is no loss of one row, so it has no mean over the population.{suggest(scoring, LOSSES)}"
+        reason, remedy = f" is not a known loss.{suggest(scoring, (*LOSSES, *get_scorer_names()))}", ""
     raise MismatchError(
-        f"scoring={scoring!r}{reason} Give {_listed()}, or a function (y_true, y_pred) that returns a loss for each "
-        "row.",
-        expected=LOSSES,
+        f"scoring={scoring!r}{reason} Give {_listed()}, a function (y_true, y_pred) that returns a loss for each row, "
+        f"or scikit-learn's {', '.join(map(repr, SCORES))}.{remedy}",
+        expected=(*LOSSES, *SCORES),
         got=(scoring,),
     )
+
+
+def _whole(scoring: str) -> str:
+    """Say where a metric of all rows at once can be had, if its rows can be weighted."""
+    if "sample_weight" not in signature(get_scorer(scoring)._score_func).parameters:
+        return ""
+    return f" vardi.debiased_scorer({scoring!r}, fit=fit) weights the rows within it, and gives no error."
 
 
 def _suited(estimator: Any) -> str:
@@ -155,8 +225,8 @@ def _suited(estimator: Any) -> str:
     if hasattr(estimator, "score_samples"):
         return "negative_log_likelihood"
     raise MismatchError(
-        f"{type(estimator).__name__} is no classifier, no regressor and no density, so there is no loss that goes "
-        f"without saying. Give scoring: {_listed()}.",
+        f"{type(estimator).__name__} is no classifier, no regressor and no density, so there is no default loss. "
+        f"Give scoring: {_listed()}.",
         expected=LOSSES,
         got=(None,),
     )

@@ -20,6 +20,7 @@ from vardi._estimate.reliability import warn_of_doubt
 from vardi._estimate.resampling import require_rows
 from vardi._estimate.tangent import Influence, estimates_of
 from vardi._fit.averages import Averages
+from vardi._notebook import fragment, paragraph, table
 from vardi._types import Floats
 from vardi.errors import MismatchError, VardiError, number_of_rows, suggest
 from vardi.errors._texts import WIDTH, listed, show
@@ -101,25 +102,34 @@ class ModelInference:
 
     def table(self) -> str:
         """Return coefficient, error, z and interval of each name, as text of at most 80 columns."""
-        title = f"{self.level:.0%} interval"
-        numbers = zip(self.coefficients, self.stderr, self.z, self.interval, strict=True)
-        rows = [_cells(value, error, z, *ends) for value, error, z, ends in numbers]
-        heads = ["coefficient", "error", "z", title]
+        heads, rows = self._cells()
         widths = [max(len(row[j]) for row in [heads, *rows]) for j in range(4)]
         left = min(max(len(name) for name in self.names), WIDTH - sum(widths) - 8)
         lines = ["  ".join([" " * left, *(head.rjust(w) for head, w in zip(heads, widths, strict=True))])]
         for name, row in zip(self.names, rows, strict=True):
             short = name if len(name) <= left else name[: left - 1] + "…"
             lines.append("  ".join([short.ljust(left), *(cell.rjust(w) for cell, w in zip(row, widths, strict=True))]))
-        if self.rows_left_out:
-            said = listed(f"{name!r} ({count})" for name, count in self.missing.items())
-            lines += wrap(f"Left out: {number_of_rows(self.rows_left_out)} that lack {said}.", WIDTH)
-        if self.estimates.among:
-            lines.append(f"From {show(self.estimates.among)}.")
-        return "\n".join(lines)
+        return "\n".join([*lines, *(line for note in self._notes() for line in wrap(note, WIDTH))])
 
     def __str__(self) -> str:
         return self.table()
+
+    def _repr_html_(self) -> str:
+        heads, rows = self._cells()
+        named = [[name, *row] for name, row in zip(self.names, rows, strict=True)]
+        return fragment(table(["", *heads], named, of="coefficients"), *map(paragraph, self._notes()))
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        numbers = zip(self.coefficients, self.stderr, self.z, self.interval, strict=True)
+        rows = [_cells(value, error, z, *ends) for value, error, z, ends in numbers]
+        return ["coefficient", "error", "z", f"{self.level:.0%} interval"], rows
+
+    def _notes(self) -> list[str]:
+        notes = [f"From {show(self.estimates.among)}."] if self.estimates.among else []
+        if self.rows_left_out:
+            said = listed(f"{name!r} ({count})" for name, count in self.missing.items())
+            notes.insert(0, f"Left out: {number_of_rows(self.rows_left_out)} that lack {said}.")
+        return [*notes, "Errors are approximate."] if self.influence.approximate else notes
 
 
 def inference(

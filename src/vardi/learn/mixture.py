@@ -334,8 +334,8 @@ def _checked(sample_weight: Any, n: int) -> Floats:
     if len(wrong):
         raise InvalidCountsError(
             f"sample_weight is negative, missing or infinite in {number_of_rows(len(wrong))} (the first is row "
-            f"{wrong[0]}, with {w[wrong[0]]}), and no row can count so. Give finite weights that are not negative; 0 "
-            "leaves a row out.",
+            f"{wrong[0]}, with {w[wrong[0]]}), and such weights are invalid. Give finite weights that are not "
+            "negative; 0 leaves a row out.",
             rows=wrong[:10],
         )
     if not w.any():

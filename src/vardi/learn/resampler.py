@@ -15,7 +15,7 @@ from sklearn.utils.validation import validate_data
 from vardi._estimate.draws import Method, draw
 from vardi._inputs.given import Biases, Known, Labels
 from vardi._inputs.old_names import answering_shares
-from vardi.learn.xy_pool import debias_rows, take
+from vardi.learn.xy_pool import debias_rows, take, with_targets
 
 
 class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
@@ -102,7 +102,7 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None, source: Labels | None = None) -> Self:
         """Compute the weights; parameters as for :meth:`fit_resample`."""
         self.debiased_ = debias_rows(X, y, source, self.biases, self.target, self.known)
-        self.weights_ = self.debiased_.weights
+        self.weights_ = with_targets(self.debiased_, y)[0].weights
         validate_data(self, X, skip_check_array=True)
         return self
 
@@ -114,7 +114,7 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
         X : array, sparse array or frame
             The rows of all samples.
         y : array, series or frame, optional
-            Their targets.
+            Their targets. Samples without any (all missing) still help the weights of the others, which are drawn.
         source : array of labels, or str
             The sample of each row, or the column of X that says so. None where there is one sample only.
 
@@ -124,7 +124,7 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
             The drawn rows, in the library and with the index labels of those given. Always two: y is None if it was.
         """
         self.fit(X, y, source)
-        probabilities = np.asarray(self.debiased_.probabilities)
+        probabilities = np.asarray(with_targets(self.debiased_, y)[0].probabilities)
         rng = as_generator(self.random_state)
         self.sample_indices_ = draw(probabilities, self.size, rng, replace=self.replace, method=self.method)
         return take(X, self.sample_indices_), None if y is None else take(y, self.sample_indices_)

@@ -79,7 +79,11 @@ def debiased_risk(
         ``"squared_error"`` (regressors, by default), ``"absolute_error"``, ``"poisson_deviance"``, ``"zero_one"``
         (classifiers, by default), ``"log_loss"``, ``"brier"``, ``"negative_log_likelihood"`` (densities, by default),
         ``"distortion"`` (squared distance to the nearest centre), or a function (y_true, y_pred) that returns a loss
-        for each row.
+        for each row. Also scikit-learn's names of means over rows, with scikit-learn's sign: ``"accuracy"``,
+        ``"top_k_accuracy"``, ``"neg_log_loss"``, ``"neg_brier_score"``, ``"neg_mean_squared_error"`` and the other
+        ``"neg_mean_..."``, and for sets of labels ``"precision_samples"``, ``"recall_samples"``, ``"f1_samples"`` and
+        ``"jaccard_samples"``. Others, such as ``"roc_auc"`` and ``"r2"``, are no mean over rows:
+        :func:`debiased_scorer` takes them.
     cv : int, splitter or iterable of (train, test)
         Folds within each sample, and for classifiers within each class of it; or a splitter, which gets these groups
         as its y, and clusters as its groups; or positions. Every row has to be held out; of one that is held out
@@ -96,7 +100,8 @@ def debiased_risk(
     Returns
     -------
     Estimate, or Estimates for a list of estimators
-        :math:`\hat R`: its target is the mean risk over P of the models of the folds. Differences and ratios of the
+        :math:`\hat R`: its target is the mean risk over P (the mean score, by one of scikit-learn's names) of the
+        models of the folds. Differences and ratios of the
         estimates of one list carry their errors along, correlation included.
 
     Examples
@@ -217,7 +222,7 @@ def _folds(
 
 
 def debiased_scorer(scoring: Any = None, *, fit: DebiasedSample, target: str | None = None) -> DebiasedScorer:
-    r"""Return a scorer for scikit-learn's searches that speaks for the population.
+    r"""Return a scorer for scikit-learn's searches that represents the population.
 
     The weight is a function of the row, so held-out rows have one:
     :math:`\sum_i w(z_i) s_i / \sum_i w(z_i)` over the rows of a fold, greater is better. Nothing has to be routed.

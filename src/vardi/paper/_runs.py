@@ -23,6 +23,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from vardi._machine.atomic_write import whole_file
+from vardi._machine.threads import can_start
 from vardi.errors import OutputError
 from vardi.paper._experiment import Cell, Experiment, Scores
 from vardi.paper._trial import Floats
@@ -101,6 +102,7 @@ def _run_missing(
     report(experiment.name, len(paths) - len(missing), len(paths))
     if missing:
         paths[0].parent.mkdir(parents=True, exist_ok=True)
+    jobs = jobs if can_start() else 1  # joblib looks after its processes in a thread
     parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="1.5*n_jobs")
     tasks = (joblib.delayed(_run_one)(experiment, run, paths[run], settings) for run in missing)
     with closing(_generator(parallel(tasks))) as finished:

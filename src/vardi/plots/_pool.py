@@ -67,9 +67,9 @@ class CdfDisplay:
     Parameters
     ----------
     column : str
-        Name of the column.
+        Name of the column, with the samples that it comes from where only some have recorded it.
     x, pooled : ndarray
-        Values of the column, and the share of the pool at or below each.
+        Values of the column, and the share of the pool at or below each, or of the rows of these samples.
     band : Band
         The debiased distribution function with its simultaneous band.
     """
@@ -87,8 +87,9 @@ class CdfDisplay:
         band = parts.band(asked, level)
         if band is None:
             raise needs_rows("A picture of a distribution")
-        x, pooled, _ = heights(fit, asked, parts.describe([asked])[0])
-        return cls(column, x, pooled, band).plot(ax=ax)
+        facts = parts.describe([asked])[0]
+        x, pooled, _ = heights(fit, asked, facts)
+        return cls(facts.label, x, pooled, band).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
         """Draw on the given axes, or on new ones."""
@@ -138,7 +139,7 @@ class LoveDisplay:
         self.ax_.errorbar(shifts, places, xerr=errors, fmt="none", ecolor=AFTER, alpha=0.5, capsize=3)
         self.ax_.scatter(np.zeros(len(columns)), places, color=BEFORE, label="pool", zorder=3)
         self.ax_.scatter(shifts, places, color=AFTER, label="population (95%)", zorder=3)
-        self.ax_.set_yticks(places, [column.name for column in columns])
+        self.ax_.set_yticks(places, [column.label for column in columns])
         self.ax_.set(xlabel="shift of the mean, in standard deviations", title="What debiasing moves")
         self.ax_.legend()
         return self

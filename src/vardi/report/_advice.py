@@ -20,12 +20,12 @@ def next_rows(found: Account) -> tuple[NextRow, ...]:
     r"""Return for each variable where more rows help most.
 
     The variance is a sum over samples, :math:`V = \sum_k V_k` with :math:`V_k \propto 1 / n_k`: with m more rows of
-    sample k it is at most :math:`V - V_k m / (n_k + m)`.
+    sample k it is at most :math:`V - V_k m / (n_k + m)`. That is not so of means from some samples only.
     """
     used, more = found.sampled, max(round(TENTH * found.rows), 1)
     following = []
     for variable in found.variables[:MOST_NEXT]:
-        if math.isnan(variable.stderr) or not variable.carried:
+        if math.isnan(variable.stderr) or not variable.carried or variable.among:
             continue
         saved = [part * more / (sample.rows + more) for part, sample in zip(variable.carried, used, strict=True)]
         best = max(range(len(used)), key=saved.__getitem__)

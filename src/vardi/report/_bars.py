@@ -166,7 +166,7 @@ def title(variable: ColumnFacts) -> str:
     after = with_error(variable.debiased, variable.stderr, percent=variable.is_share)
     known = not math.isnan(variable.stderr)
     worth = f", worth {rows_text(round(variable.worth))} without bias" if known and variable.worth < math.inf else ""
-    text = f"{variable.name}: {before} in the pool, {after} in the population{worth}"
+    text = f"{variable.label}: {before} in the pool, {after} in the population{worth}"
     if known and variable.stderr:
         text += f" (95%: {interval(variable.low, variable.high, variable.stderr, percent=variable.is_share)})"
     return text

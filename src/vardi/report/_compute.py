@@ -39,7 +39,7 @@ def compute(fit: Fit, *, title: str | None = None, variables: Any = None, date: 
     >>> design = vardi.datasets.house_prices(seed=0)
     >>> report = vardi.report.compute(vardi.debias(design.samples, design.biases), variables=["MEDV"])
     >>> print(report.headline.text)
-    The 2 samples can be compared, and together they speak for the population.
+    The 2 samples can be compared, and together they represent the population.
     >>> report.variables[0].debiased
     23.2...
     """

@@ -92,7 +92,7 @@ def _changes(variables: Sequence[ColumnFacts]) -> Iterator[Point]:
     if abs(most.shift) < MOVED:
         yield Point("fact", f"No mean moves by {MOVED:g} standard deviations or more from pool to population.")
         return
-    what = f"The share of {most.name}" if most.is_share else f"The mean of {most.name}"
+    what = f"The share of {most.label}" if most.is_share else f"The mean of {most.label}"
     after = with_error(most.debiased, most.stderr, percent=most.is_share)
     before = share(most.pooled) if most.is_share else number(most.pooled)
     moves = f"a shift of {abs(most.shift):.2f} standard deviations"

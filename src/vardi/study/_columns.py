@@ -27,6 +27,7 @@ from vardi.biases import (
 from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.compile import NarwhalsTarget, compile_node
 from vardi.biases._expressions.nodes import Column, Node, is_condition
+from vardi.biases._fitted import FittedBias
 from vardi.errors import ExpressionError, InvalidBiasError, MismatchError, suggest
 from vardi.study._data import Data, Engine
 from vardi.study._engines import COUNTS, LABEL, ROW, first_text, require_rows, schema
@@ -59,7 +60,7 @@ class Columns:
 
     def _require_of_rows(self, key: Key, name: str, bias: Bias, biases: Biases) -> None:
         """Note windows beside other samples, weights that their own sample lacks, and both in an engine."""
-        kinds = [part for part in getattr(bias, "factors", (bias,)) if isinstance(part, SmoothedBias | WindowBias)]
+        kinds = [part for part in getattr(bias, "factors", (bias,)) if isinstance(part, FittedBias | WindowBias)]
         if kinds and self.engine != "memory":
             remedy = f'needs rows in memory, and these are left to {self.engine}: engine = "memory".'
             self.problems.add(key, f"The bias of {name!r}, {bias}, {remedy}")
@@ -180,20 +181,18 @@ class Columns:
         before = len(self.problems)
         for column in bias.columns:
             self._require_column(key, what, column, is_weight=f"/ {_ticked(column)}" in str(bias))
-        if len(self.problems) > before:
-            return False
-        for data, found in self._kinds_of_rows():
+        if len(self.problems) == before:
+            self._require_kinds(key, what, bias, self.schemas)
+        return len(self.problems) == before
+
+    def _require_kinds(self, key: Key, what: str, bias: Bias, schemas: dict[Data, nw.Schema]) -> None:
+        """Note comparisons of a column with another kind of value, in data that have the columns."""
+        for data, found in _kinds_of_rows(schemas):
             for node in _nodes(bias):
                 try:
                     compile_node(node, NarwhalsTarget(found))
                 except (MismatchError, InvalidBiasError) as error:
                     self.problems.add(key, f"{what}, on the rows of {data}: {error}{self._said_of_texts(bias.columns)}")
-        return len(self.problems) == before
-
-    def _kinds_of_rows(self) -> list[tuple[Data, nw.Schema]]:
-        """Return each set of columns once, with the first data that has it: hundreds of samples may be alike."""
-        first = {tuple(found.items()): (data, found) for data, found in reversed(self.schemas.items())}
-        return list(reversed(first.values()))
 
     def _require_positive(self, key: Key, name: str, bias: Bias) -> None:
         """Note a bias that is the same on all rows, and no number above zero."""
@@ -224,24 +223,37 @@ class Columns:
         self.problems.add(key, f"{what} reads column {column!r}, {hint}")
 
     def _require_number(self, key: Key, name: str) -> None:
-        """Note a variable that has no mean."""
-        everywhere = bool(self.schemas) and all(name in found for found in self.schemas.values())
-        if not everywhere:
+        """Note a variable that has no mean: its columns may be those of some samples only."""
+        kinds = [found[name] for found in self.schemas.values() if name in found]
+        if not kinds:
             bias = self._parsed(key, f"The variable {name!r}", name)
             if isinstance(bias, ParametricBias):
                 self.problems.add(key, f"The variable {name!r} has parameters, which only a bias can have.")
-            elif isinstance(bias, SmoothedBias | WindowBias):
+            elif isinstance(bias, FittedBias | WindowBias):
                 self.problems.add(key, f"The variable {name!r} is a bias that rows bring with them, and has no mean.")
             elif bias is not None and not bias.columns:
                 self.problems.add(key, f"The variable {name!r} reads no column, so it is the same everywhere.")
             elif bias is not None:
-                self._require_columns(key, f"The variable {name!r}", bias)
+                self._require_somewhere(key, f"The variable {name!r}", bias)
             return
-        kinds = [found[name] for found in self.schemas.values()]
         wrong = [kind for kind in kinds if not (kind.is_numeric() or kind == nw.Boolean)]
         if wrong:
             remedy = f"Only numbers have a mean: write a condition, such as {_ticked(name)} == 'a value'."
             self.problems.add(key, f"The variable {name!r} is {wrong[0]}. {remedy}{self._said_of_texts([name])}")
+
+    def _require_somewhere(self, key: Key, what: str, bias: Bias) -> None:
+        """Note columns that no one sample has together, and comparisons with another kind of value where one has."""
+        schemas = {data: found for data, found in self.schemas.items() if all(name in found for name in bias.columns)}
+        if schemas:
+            self._require_kinds(key, what, bias, schemas)
+            return
+        for column in bias.columns:
+            if not any(column in found for found in self.schemas.values()):
+                self._require_column(key, what, column)
+                return
+        if self.schemas:
+            listed = ", ".join(map(repr, bias.columns))
+            self.problems.add(key, f"{what} reads {listed}, which no sample has together. Name what one has.")
 
     def notes(self) -> tuple[str, ...]:
         """Return what is odd about the columns: texts that are mostly numbers."""
@@ -325,6 +337,12 @@ class Columns:
         return {_as_kind(text, kinds): share for text, share in value.items()}
 
 
+def _kinds_of_rows(schemas: dict[Data, nw.Schema]) -> list[tuple[Data, nw.Schema]]:
+    """Return each set of columns once, with the first data that has it: hundreds of samples may be alike."""
+    first = {tuple(found.items()): (data, found) for data, found in reversed(schemas.items())}
+    return list(reversed(first.values()))
+
+
 def _nodes(bias: Bias) -> tuple[Node, ...]:
     """Return the expressions that a bias in text consists of."""
     if isinstance(bias, ParametricBias):
@@ -337,7 +355,7 @@ def _nodes(bias: Bias) -> tuple[Node, ...]:
         return (bias.x, *bias.ends, *(() if bias.status is None else (bias.status,)))
     if isinstance(bias, ProductBias):
         return tuple(node for factor in bias.factors for node in _nodes(factor))
-    return (bias.node,) if isinstance(bias, ExpressionBias) else ()  # columns of smoothed weights may be texts
+    return (bias.node,) if isinstance(bias, ExpressionBias) else ()  # columns of fitted biases may be texts
 
 
 def _as_kind(text: str, kinds: Sequence[Any]) -> Any:

@@ -198,7 +198,7 @@ def _require_no_blank_lines(data: Data) -> None:
         return
     for path in data.files:
         if _has_blank_line(path):
-            remedy = "Take them out: they are rows without values, and DuckDB would leave them out unsaid."
+            remedy = "Take them out: they are rows without values, and DuckDB would silently skip them."
             raise StudyError(f"{path.name} has blank lines. {remedy}")
 
 

@@ -55,7 +55,8 @@ def as_errors(held: Any, samples: Any, kind: str) -> Errors:
             expected=("free", "common"),
             got=(kind,),
         )
-    sampled = [name for name, size in zip(held.names, held.rows.sizes, strict=True) if size]
+    asked = range(len(held.names)) if held.states is None else held.states
+    sampled = [held.names[k] for k in asked if held.rows.sizes[k]]
     if samples is None:
         wanted = sampled
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,10 @@ from vardi._estimate.sensitivity.errors_of_biases import Errors, as_errors
 from vardi._estimate.sensitivity.result import FURTHEST, Kind, Sensitivity, require_number
 from vardi._estimate.sensitivity.targets import Mean, Target
 from vardi._estimate.sensitivity.worst import End, Linear, Reweighed, Search, Worst
+from vardi._estimate.tangent import Influence
 from vardi._types import Floats
 from vardi.errors import MismatchError
+from vardi.errors._texts import show
 
 GAMMAS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0)
 REFITTED = 2_000_000  # numbers (rows times samples) up to which biases are refitted
@@ -45,12 +47,32 @@ class Question:
         threshold = None if threshold is None else require_number(threshold)
         return cls(held, _factors(gammas), as_errors(held, samples, kind), threshold)
 
-    def answer(self, target: Target, estimate: Estimate, name: str) -> Sensitivity:
-        """Return the range of a target at every factor; its estimate is that of the fit, with its influence values."""
+    def answer(self, target: Target, estimate: Estimate, name: str, own: Influence | None = None) -> Sensitivity:
+        r"""Return the range of a target at every factor; its estimate is that of the fit, with its influence values.
+
+        Where a model assists the estimate, the target is what it misses plus the mean of what it predicts, which stays;
+        ``own`` has the influence on the former. Of the rows of some samples A it is their bias as a whole,
+        :math:`\sum_{l \in A} \lambda_l\omega_l / \Omega_l`, that may be off by the factor, in each row as it likes.
+        """
         tangent, errors, influence = self.held.tangent, self.errors, estimate.influence
         assert influence is not None
-        steepest = self.held.sensitivity(estimate, errors)
-        phi = influence.values[:, [0]]
+        own = influence if own is None else own
+        phi = own.values[:, [0]]
+        beside = influence.values[:, [0]] - phi if own is not influence else None
+        if self.held.states is not None:
+            assert isinstance(target, Mean)
+            if not errors.wrong.all():
+                every = [self.held.names[k] for k in self.held.states]
+                raise MismatchError(
+                    f"The values are recorded by {show(every)}, and it is their bias as a whole that may be wrong, "
+                    f"not that of {show(errors.names)} alone. Name all of them, or leave samples= out.",
+                    expected=every,
+                    got=errors.names,
+                )
+            reweighed = Reweighed(tangent, target)
+            note = "The factor is that of their bias as a whole." if len(errors.wrong) > 1 else ""
+            return self._told(reweighed, End(estimate.value, phi), reweighed.steepest, beside, estimate, name, note)
+        steepest = self.held.sensitivity(replace(estimate, influence=own), errors)
         worst: Worst = Linear(estimate.value, phi, steepest)
         note = ""
         numbers = len(self.held) * len(errors.wrong)
@@ -64,7 +86,20 @@ class Question:
             worst = Search(tangent, target, errors)
         else:
             note = f"Rows times samples are {numbers:,}, and biases are refitted up to {REFITTED:,}; take fewer rows."
-        start = End(estimate.value, phi)
+        return self._told(worst, End(estimate.value, phi), steepest, beside, estimate, name, note)
+
+    def _told(
+        self,
+        worst: Worst,
+        start: End,
+        steepest: float,
+        beside: Floats | None,
+        estimate: Estimate,
+        name: str,
+        note: str,
+    ) -> Sensitivity:
+        """Return the range at every factor, with the errors of its ends."""
+        errors = self.errors
         lower, upper = (_path(worst, self.gammas, side, start) for side in (-1, 1))
         half = np.log(self.gammas) * steepest
         find = Tipping(worst, self.gammas, start)
@@ -76,8 +111,8 @@ class Question:
             upper=np.array([end.value for end in upper]),
             linear_lower=estimate.value - half,
             linear_upper=estimate.value + half,
-            lower_stderr=self._stderrs(lower, estimate),
-            upper_stderr=self._stderrs(upper, estimate),
+            lower_stderr=self._stderrs(lower, estimate, beside),
+            upper_stderr=self._stderrs(upper, estimate, beside),
             method=worst.method,
             kind="common" if errors.common else "free",
             samples=errors.names,
@@ -88,13 +123,14 @@ class Question:
             note=note,
         )
 
-    def _stderrs(self, ends: list[End], estimate: Estimate) -> Floats:
+    def _stderrs(self, ends: list[End], estimate: Estimate, beside: Floats | None) -> Floats:
         """Return the errors of the ends: by the rows, and by known values as far as these have an error."""
         assert estimate.influence is not None
         if math.isnan(estimate.stderr):
             return np.full(len(ends), math.nan)
         tangent, beyond = self.held.tangent, float((estimate.influence.beyond**2).sum()) / self.held.tangent.n**2
-        variances = [tangent.covariance(end.phi)[0, 0] + beyond for end in ends]
+        moved = [end.phi if beside is None else end.phi + beside for end in ends]
+        variances = [tangent.covariance(phi)[0, 0] + beyond for phi in moved]
         return np.sqrt(np.array(variances))
 
 

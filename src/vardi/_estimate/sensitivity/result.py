@@ -6,7 +6,6 @@ import math
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from html import escape
 from typing import Literal
 
 import numpy as np
@@ -15,6 +14,7 @@ from vardi._estimate.estimates import Estimate, with_digits_of
 from vardi._estimate.intervals import quantile_of_student
 from vardi._estimate.sensitivity.worst import Method
 from vardi._inputs.pool import Name
+from vardi._notebook import fragment, paragraph, table
 from vardi._types import Floats
 from vardi.errors import MismatchError
 from vardi.errors._texts import WIDTH, show
@@ -139,12 +139,8 @@ class Sensitivity:
 
     def _repr_html_(self) -> str:
         head, *rows = self._cells()
-        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-        return (
-            f"<div><p><b>{escape(self.name)}</b>: {escape(str(self.estimate))}, if {escape(self._who)}:</p>"
-            f"<table><thead><tr>{''.join(f'<th>{escape(cell)}</th>' for cell in head)}</tr></thead>"
-            f"<tbody>{body}</tbody></table>{''.join(f'<p>{escape(text)}</p>' for text in self._notes())}</div>"
-        )
+        title = paragraph(f"{self.estimate}, if {self._who}:", bold=f"{self.name}:")
+        return fragment(title, table(head, rows, of="factors"), *map(paragraph, self._notes()))
 
     @property
     def _who(self) -> str:

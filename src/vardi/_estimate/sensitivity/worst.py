@@ -73,6 +73,12 @@ class Reweighed:
     target: Mean
     method: Method = "sharp"
 
+    @property
+    def steepest(self) -> float:
+        """What the mean moves at most for each unit of log gamma, to first order."""
+        _, g = self.target(self._pi)
+        return float(self._pi @ np.abs(g))
+
     @cached_property
     def _order(self) -> Any:
         return np.argsort(self.target.values, kind="stable")

@@ -12,10 +12,11 @@ from vardi._inputs.engine.expressions import ColumnBias, is_computable
 from vardi._inputs.engine.part import FEATURE, FUNCTION, OMEGA, PREFIX, Part
 from vardi._inputs.frames.evaluate import unknown_value
 from vardi._inputs.frames.library_expressions import unknown_expression
-from vardi.biases import Bias, ExpressionBias, FunctionFamily, ParametricBias, SmoothedBias, WindowBias
+from vardi.biases import Bias, ExpressionBias, FunctionFamily, ParametricBias, WindowBias
 from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.compile import Compiled, NarwhalsTarget, compile_node
 from vardi.biases._expressions.nodes import Call
+from vardi.biases._fitted import FittedBias
 from vardi.errors import InvalidBiasError, MissingValuesError, NeedsRowsError
 from vardi.errors._refusals import needs_rows
 
@@ -166,7 +167,7 @@ def missing_values(part: Part, target: NarwhalsTarget, columns: Sequence[str]) -
 
 
 def _computable(part: Bias, bias: Bias, name: str) -> Bias:
-    if any(isinstance(one, SmoothedBias | WindowBias) for one in getattr(part, "factors", (part,))):
+    if any(isinstance(one, FittedBias | WindowBias) for one in getattr(part, "factors", (part,))):
         raise needs_rows(f"The bias of {name!r}, {bias},")
     if not is_computable(part):
         raise InvalidBiasError(

@@ -15,7 +15,7 @@ from vardi._inputs.frames.library_expressions import as_narwhals, evaluate_expre
 from vardi._inputs.frames.names import require_read_as_names
 from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionBias, ProductBias, ValuesBias
 from vardi.biases._expressions.compile import require_columns
-from vardi.biases._smoothed import SmoothedValues
+from vardi.biases._fitted import FittedValues
 from vardi.biases._values import as_array, as_numbers, belongs_elsewhere, index_of, read_only
 from vardi.errors import InvalidBiasError, MismatchError, VardiError, number_of_rows
 
@@ -167,7 +167,7 @@ class Frame(ABC):
             return evaluate_expression(bias, self._eager(bias.library), sample)
         if isinstance(bias, FunctionBias):
             return self._function(bias, sample)
-        if isinstance(bias, SmoothedValues):
+        if isinstance(bias, FittedValues):
             return bias.on(self.column)
         if isinstance(bias, ValuesBias):
             raise InvalidBiasError(

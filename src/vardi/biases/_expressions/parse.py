@@ -31,7 +31,7 @@ from vardi.biases._expressions.nodes import (
 from vardi.errors import ExpressionError, InvalidBiasError, suggest
 
 WITH_PARAMETERS = (*FAMILIES, "cells")
-OF_ROWS = ("smoothed", "window")  # biases that rows bring with them
+OF_ROWS = ("learned", "smoothed", "window")  # biases that rows bring with them
 WORDS = frozenset(("and", "or", "not", "in", "is", "missing"))  # of the language itself
 MAX_LENGTH = 100_000
 MAX_DEPTH = 50

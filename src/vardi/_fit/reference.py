@@ -1,0 +1,72 @@
+"""The samples whose biases are known, beside learned ones: at a solution of their own, in the language of all rows."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from vardi._estimate.bias_check import BiasCheck, untested
+from vardi._estimate.reference import TangentOfReference
+from vardi._rows.reference import RowsOfReference
+from vardi._types import Floats
+from vardi.biases._learned import checks_of
+from vardi.errors._texts import show
+
+
+def reference_of(held: Any, states: tuple[int, ...] | None = None) -> Any:
+    """Return the rows of the known samples, or of some of them, with the weights that these have by themselves.
+
+    Parameters
+    ----------
+    held : InMemory
+        A fit in which biases were learned.
+    states : tuple of int, optional
+        The places of those known samples whose rows are asked; all by default.
+    """
+    whole = held if held.whole is None else held.whole
+    alone = whole.reference
+    everyone = tuple(np.flatnonzero(alone.rows.sizes > 0).tolist())
+    own = alone if states is None or states == everyone else alone.among(states)
+    kept = np.ones(len(whole), bool) if alone.kept is None else alone.kept
+    inside = kept if whole.kept is None else kept[whole.kept]
+    found = copy.copy(whole)
+    for name in ("weights", "probabilities", "masses", "inside", "tangent"):
+        found.__dict__.pop(name, None)
+    found.whole, found.states = whole, everyone if states is None else states
+    names = tuple(str(whole.names[k]) for k in found.states)
+    measure = RowsOfReference(own.tangent.measure, whole.tangent.measure, inside, names)
+    found.tangent = TangentOfReference(own.tangent, measure, _shared_errors(whole, alone))
+    return found
+
+
+def _shared_errors(whole: Any, alone: Any) -> Floats:
+    r"""Return :math:`R^+ D'C D_0 (R_0^+)'`, the covariance of what moves known values in two solutions.
+
+    Each solution writes the known values as :math:`D'\tau + R\varepsilon` with combinations D of its own, of which the
+    covariance of all, C, is that of :math:`\tau`.
+    """
+    if whole.joint is None or not whole.joint.coordinates.uncertain:
+        return np.zeros((0, 0))
+    first, second = (np.linalg.pinv(one.joint.known.root) @ one.prepared.directions.T for one in (whole, alone))
+    return np.asarray(first @ whole.prepared.known.covariance @ second.T)
+
+
+def check_reference(held: Any, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
+    """Test the declared biases of the known samples among themselves.
+
+    Learned ones were fitted to the same rows, at a rate that no test of a fixed bias knows of: one that took them for
+    declared would reject right ones hardly ever, or far too often. ``fit.learned`` judges them, by held-out rows.
+    """
+    rows = reference_of(held)
+    inside, learned = rows.tangent.measure.inside, tuple(checks_of(held.names, held.pool.biases))
+    said = f"The bias of {show(learned)} was" if len(learned) == 1 else f"The biases of {show(learned)} were"
+    note = f"{said} learned from these rows and has no p-value: fit.learned shows its calibration on held-out rows."
+    note = note if len(learned) == 1 else note.replace("and has", "and have").replace("its", "their")
+    if len(rows.states) == 1:
+        return untested(f"{show(rows.tangent.measure.recorded_by)} has no other known sample beside it. {note}")
+    values = {name: rows.values(value)[inside] for name, value in asked.items()}
+    return replace(held.reference.check_values(values, **options), note=note)

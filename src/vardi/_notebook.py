@@ -1,0 +1,83 @@
+"""What notebooks show: texts and tables as fragments of HTML, never wider than their cell."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from html import escape
+
+from vardi.errors._texts import SHOWN, more
+
+MOST_ROWS = 1000  # rows of a table, those after the first SHOWN folded away; more are only counted
+
+
+def fragment(*parts: str) -> str:
+    """Return parts below one another, as wide as the cell."""
+    return f'<div style="max-width:100%;overflow-wrap:break-word">{"".join(parts)}</div>'
+
+
+def paragraph(*texts: str, bold: str = "") -> str:
+    """Return a paragraph with a line for each text, after a word in bold.
+
+    >>> paragraph("x < 1", "x > 2", bold="Note:")
+    '<p><b>Note:</b> x &lt; 1<br>x &gt; 2</p>'
+    """
+    return f"<p>{f'<b>{escape(bold)}</b> ' if bold else ''}{'<br>'.join(map(escape, texts))}</p>"
+
+
+def table(
+    heading: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    of: str = "rows",
+    total: int | None = None,
+    code: Collection[int] = (),
+    caption: str = "",
+) -> str:
+    """Return a table in a box that scrolls where it is too wide; rows after the first 20 are folded away.
+
+    Parameters
+    ----------
+    heading : sequence of str
+        A name for each column.
+    rows : sequence of sequences of str
+        The cells, up to ``MOST_ROWS`` rows; of more only so many are shown.
+    of : str
+        What a row is, in the plural.
+    total : int, optional
+        How many rows there are, where not all are given.
+    code : collection of int
+        The columns that hold expressions.
+    caption : str
+        What stands above.
+
+    Returns
+    -------
+    str
+        Empty where there are no rows.
+    """
+    if not rows:
+        return ""
+    total = len(rows) if total is None else total
+    shown, folded = rows[:SHOWN], rows[SHOWN:MOST_ROWS]
+    first = _table(heading, shown, code, caption)
+    if not folded:
+        return first
+    left = "".join(paragraph(line) for line in more(range(total), MOST_ROWS))
+    summary = f"<summary>{total - SHOWN:,} more {escape(of)}</summary>"
+    return f"{first}<details>{summary}{_table(heading, folded, code, '')}{left}</details>"
+
+
+def _table(heading: Sequence[str], rows: Sequence[Sequence[str]], code: Collection[int], caption: str) -> str:
+    head = "".join(f"<th>{escape(text)}</th>" for text in heading)
+    body = "".join(f"<tr>{''.join(_cell(j, text, code) for j, text in enumerate(row))}</tr>" for row in rows)
+    above = f'<caption style="text-align:left">{escape(caption)}</caption>' if caption else ""
+    content = f"{above}<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    return f'<div style="overflow-x:auto;margin:0.5em 0"><table style="white-space:nowrap">{content}</table></div>'
+
+
+def _cell(column: int, text: str, code: Collection[int]) -> str:
+    if column == 0:
+        return f"<th>{escape(text)}</th>"
+    if column in code:
+        return f'<td style="white-space:normal;min-width:12em"><code>{escape(text)}</code></td>'
+    return f"<td>{escape(text)}</td>"

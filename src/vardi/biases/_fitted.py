@@ -1,0 +1,221 @@
+"""What biases share that are fitted to rows of the pool: columns as numbers, models by folds, values on any rows."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._types import Floats, Integers
+from vardi.biases._constants import column_named
+from vardi.biases._expressions.nodes import to_text
+from vardi.biases._kinds import Bias, ParametricBias, ProductBias, ValuesBias
+from vardi.biases._values import as_numbers, is_missing
+from vardi.errors import InvalidBiasError, MissingValuesError
+
+Read = Callable[[str], NDArray[Any]]
+"""A column of some rows, by its name."""
+
+LEAST_ROWS = 2  # of a fold
+STEPS = 255  # of a column of numbers that trees see
+
+
+class FittedBias(Bias):
+    """A bias that is declared by its columns, and fitted to the rows of the pool in folds."""
+
+    folds: int
+
+    @abstractmethod
+    def by(self, models: Sequence[Any], X: Floats, sample: str) -> Floats:
+        """Return the bias on rows as the mean of some models gives it."""
+
+    def __repr__(self) -> str:
+        return f"where({str(self)!r})"
+
+    def _require_folds(self) -> None:
+        if not isinstance(self.folds, int) or isinstance(self.folds, bool) or self.folds < 2:
+            raise InvalidBiasError(f"folds is {self.folds!r}. Give a whole number, 2 or more.", sample="")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FittedValues(ValuesBias):
+    """A fitted bias with its values on the pool, and the models of its folds, which give it on other rows.
+
+    Attributes
+    ----------
+    declared : FittedBias
+        As it was declared.
+    encoding : Encoding
+        How the models read columns.
+    models : tuple
+        One for each fold.
+    sample : str
+        The name of the sample.
+    """
+
+    declared: FittedBias
+    encoding: Encoding
+    models: tuple[Any, ...]
+    sample: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the bias reads of the rows of every sample."""
+        return tuple(self.encoding.values)
+
+    def on(self, read: Read) -> Floats:
+        """Return the bias on other rows, by the mean of the models."""
+        return self.declared.by(self.models, self.encoding(read), self.sample)
+
+    def __str__(self) -> str:
+        return str(self.declared)
+
+    __repr__ = __str__
+
+
+def cross_fitted(
+    fit: Callable[[NDArray[np.bool_]], Any], by: Callable[[Sequence[Any], Floats], Floats], X: Floats, folds: Integers
+) -> tuple[tuple[Any, ...], Floats]:
+    """Return a model for each fold, and the value of each row by models that have not seen it.
+
+    Parameters
+    ----------
+    fit : callable
+        Returns the model of some rows.
+    by : callable
+        Returns the values of rows by the mean of some models.
+    X : ndarray of shape (n, p)
+        All rows.
+    folds : ndarray of int
+        The fold of each row; -1 for rows that no model is fitted to.
+    """
+    models = tuple(fit((folds >= 0) & (folds != fold)) for fold in range(int(folds.max()) + 1))
+    values = np.empty(len(X))
+    for fold, seen_by in [(-1, models), *enumerate((model,) for model in models)]:
+        rows = folds == fold
+        if rows.any():
+            values[rows] = by(seen_by, X[rows])
+    return models, values
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """Columns as numbers: those of numbers as they are, others as a column for each value that some rows have.
+
+    Attributes
+    ----------
+    values : dict
+        The values of each column; None for one of numbers.
+    said : str
+        What is done with a column, for messages.
+    edges : dict
+        Of columns of numbers with more than 255 values, for trees: where they are cut into as many steps. Boosting in
+        scikit-learn would cut them itself, but with weighted rows at the price of a sort for each cut.
+    """
+
+    values: dict[str, tuple[str, ...] | None]
+    said: str
+    edges: dict[str, Floats] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, names: Sequence[str], read: Read, rows: NDArray[np.bool_], said: str, *, for_trees: bool = False
+    ) -> Encoding:
+        """Look at which values some rows have."""
+        columns = {name: read(name) for name in names}
+        numbers = {name: as_numbers(column) for name, column in columns.items()} if for_trees else {}
+        return cls(
+            {
+                name: None if as_numbers(column) is not None else tuple(sorted({str(value) for value in column[rows]}))
+                for name, column in columns.items()
+            },
+            said,
+            {
+                name: edges
+                for name, x in numbers.items()
+                if x is not None and len(edges := _edges(x[rows])) == STEPS - 1
+            },
+        )
+
+    @property
+    def named(self) -> list[str]:
+        """What each column of the matrix is called."""
+        found: list[str] = []
+        for name, levels in self.values.items():
+            found += [name] if levels is None else [f"{name} {level}" for level in levels]
+        return found
+
+    def __call__(self, read: Read) -> Floats:
+        """Return columns of some rows as a matrix, or refuse missing values."""
+        parts: list[Floats] = []
+        for name, levels in self.values.items():
+            column = read(name)
+            missing = _missing(column)
+            if missing:
+                raise MissingValuesError(
+                    f"{self.said} {name!r}, which is missing in {missing} rows. Fill it in, take these rows out, or "
+                    "leave this column out.",
+                    columns={name: missing},
+                )
+            if levels is None:
+                numbers = as_numbers(column)
+                if numbers is None:
+                    raise InvalidBiasError(f"The column {name!r} holds {column.dtype}, and not numbers.", sample="")
+                numbers = numbers.astype(np.float64)
+                parts.append(_stepwise(numbers, self.edges[name]) if name in self.edges else numbers)
+            else:
+                texts = np.array([str(value) for value in column.tolist()], dtype=object)
+                parts += [(texts == level).astype(np.float64) for level in levels]
+        return np.column_stack(parts)
+
+
+def _edges(x: NDArray[Any]) -> Floats:
+    """Return where numbers are cut into 255 steps of as many values each; nowhere where they have fewer."""
+    x = np.unique(x[np.isfinite(x)].astype(np.float64))
+    if len(x) <= STEPS:
+        return np.empty(0)
+    return np.asarray(np.quantile(x, np.linspace(0.0, 1.0, STEPS + 1)[1:-1]))
+
+
+def _stepwise(x: Floats, edges: Floats) -> Floats:
+    """Return numbers as the middle of the step that each is in, the outer ones as the edge of theirs."""
+    middles = np.concatenate([edges[:1], (edges[1:] + edges[:-1]) / 2.0, edges[-1:]])
+    return np.asarray(middles[np.searchsorted(edges, x, side="right")])
+
+
+def _missing(column: NDArray[Any]) -> int:
+    if column.dtype.kind == "f":
+        return int(np.isnan(column).sum())
+    return sum(map(is_missing, column.tolist())) if column.dtype.kind in "OM" else 0
+
+
+def named(columns: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the names of columns, or refuse what is none."""
+    names = tuple(columns) if isinstance(columns, Iterable) and not isinstance(columns, str) else (columns,)
+    for name in names:
+        column_named(name)
+    return names
+
+
+def written(kind: str, names: Sequence[str]) -> str:
+    """Return the text form."""
+    return f"{kind}({', '.join(to_text(column_named(name)) for name in names)})"
+
+
+def parts_of(bias: Bias) -> tuple[Bias, ...]:
+    """Return the factors of a bias that have no parameters."""
+    known = bias.known if isinstance(bias, ParametricBias) else bias
+    return known.factors if isinstance(known, ProductBias) else (known,)
+
+
+def with_parts(bias: Bias, change: Callable[[Bias], Bias]) -> Bias:
+    """Return a bias with each factor that has no parameters changed."""
+    if isinstance(bias, ParametricBias):
+        return replace(bias, known=with_parts(bias.known, change))
+    if isinstance(bias, ProductBias):
+        return replace(bias, factors=tuple(map(change, bias.factors)))
+    return change(bias)

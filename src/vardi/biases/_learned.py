@@ -1,0 +1,399 @@
+r"""The bias of a sample that nobody knows, learned by telling its rows from those of samples whose biases are known.
+
+With the reference rows weighted so that they speak for the population, a classifier of "the row is of the sample" has
+the odds
+
+.. math:: \frac{p(x)}{1 - p(x)} = \frac{\omega(x)\,dP / \Omega}{dP}\cdot c = c'\,\omega(x),
+
+the bias up to a factor, which drops out. Without these weights the odds would be those against the biased reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._types import Floats, Integers
+from vardi.biases._fitted import (
+    LEAST_ROWS,
+    Encoding,
+    FittedBias,
+    FittedValues,
+    Read,
+    cross_fitted,
+    named,
+    parts_of,
+    written,
+)
+from vardi.biases._kinds import Bias
+from vardi.errors import InvalidBiasError, NotIdentifiableError, WeakOverlapWarning, WeightBlindError
+from vardi.errors._texts import cut, listed, more, width_of
+from vardi.errors._warn import warn
+
+CLIP = (0.02, 0.98)  # probabilities beyond which odds rest on next to no row of one side
+MANY_CLIPPED = 0.05  # share of a sample's rows from which clipping is warned of
+SEPARATED = 0.999  # area under the curve from which the two sides have next to no row in common
+MANY_COLUMNS = 30  # from which rows are taken for embeddings, which a linear classifier reads
+BINS = 10  # of the calibration table
+SHOWN = 8  # columns of the table of balance, those that are furthest off
+ONE_THREAD = 20_000  # rows up to which the threads of gradient boosting cost more than they gain
+LINEAR_C = 0.1  # inverse strength of the ridge penalty on standardised embeddings
+TREES, LEAVES = 30, 4  # few: a bias is smooth, and samples have hundreds to thousands of rows
+INNER = 3  # folds in which a default classifier is calibrated
+
+
+@dataclass(frozen=True, repr=False)
+class LearnedBias(FittedBias):
+    """A bias that is learned; `learned` makes it.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The columns that it depends on; none for all columns of an array.
+    classifier, folds, random_state : estimator or None, int, int
+        How.
+    """
+
+    names: tuple[str, ...]
+    classifier: Any = field(default=None, compare=False)
+    folds: int = 5
+    random_state: int = 0
+
+    def __post_init__(self) -> None:
+        self._require_folds()
+        if self.classifier is not None:
+            _require_classifier(self.classifier)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the bias reads of the rows of every sample."""
+        return self.names
+
+    def __str__(self) -> str:
+        return written("learned", self.names)
+
+    __repr__ = FittedBias.__repr__
+
+    def fitted(
+        self,
+        read: Read,
+        names: Sequence[str],
+        own: NDArray[np.bool_],
+        weights: Floats,
+        folds: Integers,
+        sample: str,
+        reference: Sequence[str],
+    ) -> LearnedValues:
+        """Learn the odds, each row's by models that have not seen it.
+
+        Parameters
+        ----------
+        read : callable
+            A column of all rows of the pool, by its name.
+        names : sequence of str
+            The columns to read.
+        own : ndarray of bool
+            Which rows are those of the sample.
+        weights : ndarray
+            The counts of these; of the reference rows their debiased weights; 0 for others.
+        folds : ndarray of int
+            The fold of each row.
+        sample, reference : str, sequence of str
+            The names of the sample and of those that are known, for messages.
+        """
+        used = weights > 0
+        trees = self.classifier is None and len(names) <= MANY_COLUMNS
+        encoding = Encoding.of(names, read, used, "The bias is learned from", for_trees=trees)
+        X = encoding(read)
+        self._require_rows(own[used], folds[used], sample)
+        models, p = cross_fitted(
+            lambda rows: self._model(X[rows], own[rows], weights[rows], len(names)),
+            lambda models, X: _probabilities(models, X, sample),
+            X,
+            np.where(used, folds, -1),
+        )
+        check = _checked(encoding, X[used], models[0], p[used], own[used], weights[used])
+        if check.area > SEPARATED:
+            raise _separated(sample, reference, names)
+        if check.clipped > MANY_CLIPPED * check.rows:
+            warn(WeakOverlapWarning(f"The bias of {sample!r}, {self}: {check.said_of_clipping}"))
+        return LearnedValues(_odds(p), self, encoding, models, sample, check, folds)
+
+    def _require_rows(self, own: NDArray[np.bool_], folds: Integers, sample: str) -> None:
+        """Refuse a side that is in one fold only, or has next to no row in each."""
+        for side, rows in ((repr(sample), own), ("the known samples together", ~own)):
+            found = int(rows.sum())
+            if found < LEAST_ROWS * self.folds or len(np.unique(folds[rows])) < self.folds:
+                raise InvalidBiasError(
+                    f"The bias of {sample!r} is learned in {self.folds} folds of rows or whole clusters, and {side} "
+                    f"has too few for that: {found} rows in {len(np.unique(folds[rows]))} folds. Give fewer folds.",
+                    sample=sample,
+                )
+
+    def _model(self, X: Floats, own: NDArray[np.bool_], weights: Floats, columns: int) -> Any:
+        """Return a classifier of rows, in which both sides weigh the same: folds differ in nothing but their rows."""
+        from sklearn.base import clone
+        from threadpoolctl import threadpool_limits
+
+        model = self._default(columns) if self.classifier is None else clone(self.classifier)
+        balanced = np.where(own, weights / weights[own].sum(), weights / weights[~own].sum()) * own.sum()
+        key = "sample_weight" if not hasattr(model, "steps") else f"{model.steps[-1][0]}__sample_weight"
+        with threadpool_limits(1 if len(X) <= ONE_THREAD else None):
+            return model.fit(X, own.astype(np.int64), **{key: balanced})
+
+    def _default(self, columns: int) -> Any:
+        from sklearn.calibration import CalibratedClassifierCV
+        from sklearn.ensemble import HistGradientBoostingClassifier
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        if columns > MANY_COLUMNS:
+            return make_pipeline(StandardScaler(), LogisticRegression(C=LINEAR_C, max_iter=1000))
+        boosted = HistGradientBoostingClassifier(
+            max_iter=TREES, max_leaf_nodes=LEAVES, early_stopping=False, random_state=self.random_state
+        )
+        # a sigmoid: at 500 and 2,000 rows a side its log odds were off by .35 and .21 (logistic selection), .41 and .24
+        # (a band), isotonic ones by .39 and .25, .47 and .30; with 50 trees of 31 leaves .53 and .40, .66 and .47
+        return CalibratedClassifierCV(boosted, method="sigmoid", cv=INNER, ensemble=False)
+
+    def by(self, models: Sequence[Any], X: Floats, sample: str) -> Floats:
+        """Return the odds of the mean probability by some models."""
+        return _odds(_probabilities(models, X, sample))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LearnedValues(FittedValues):
+    """A learned bias with its values on the pool, the folds these are from, and how well its classifier does."""
+
+    check: LearnedCheck
+    fold: Integers
+
+
+@dataclass(frozen=True)
+class LearnedCheck:
+    """How a bias was learned, and how well the probabilities of its classifier agree with what was seen.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        What it was learned from.
+    classifier : str
+        By which classifier.
+    rows, clipped : int
+        Rows of the sample, and how many of them have a probability that was clipped to 0.02 or 0.98.
+    clipped_reference : int
+        How many rows of the known samples have.
+    area : float
+        The area under the curve: the chance that a row of the sample has a larger probability than one of the
+        population. At 0.5 the sample was drawn as if at random; near 1 it has next to no overlap with the population.
+    predicted, observed : tuple of float
+        By bins of the probability: its mean, and the share of the rows that are the sample's, both weighted so that
+        sample and population are halves.
+    errors : tuple of float
+        The standard error of each observed share.
+    in_bins : tuple of int
+        How many rows each bin has.
+    balance : dict from str to (float, float)
+        By how many standard deviations the mean of each column in the sample is off that of the population: as it
+        came, and with each row weighted by one over its odds. A text has a column for each of its values.
+    """
+
+    columns: tuple[str, ...]
+    classifier: str
+    rows: int
+    clipped: int
+    clipped_reference: int
+    area: float
+    predicted: tuple[float, ...]
+    observed: tuple[float, ...]
+    errors: tuple[float, ...]
+    in_bins: tuple[int, ...]
+    balance: dict[str, tuple[float, float]]
+
+    @property
+    def off(self) -> int:
+        """How many bins have an observed share that is more than two standard errors off; one in twenty by chance."""
+        bins = zip(self.predicted, self.observed, self.errors, strict=True)
+        return sum(abs(seen - p) > 2.0 * error for p, seen, error in bins)
+
+    @property
+    def said_of_clipping(self) -> str:
+        """How many rows were clipped, in words."""
+        return (
+            f"{self.clipped} of its {self.rows} rows ({self.clipped / self.rows:.1%}) have a probability beyond "
+            f"{CLIP[0]} and {CLIP[1]}, and were clipped to these: there next to no row of the other side says what "
+            "the bias is. Add known rows like these, or leave out what the known samples could not have drawn."
+        )
+
+    def __str__(self) -> str:
+        lines = [
+            f"learned from {listed(self.columns)} by {self.classifier}",
+            f"area under the curve {self.area:.3f}; clipped {self.clipped} of {self.rows} rows of the sample, "
+            f"{self.clipped_reference} of the reference",
+            "predicted  observed  error   rows",
+        ]
+        bins = zip(self.predicted, self.observed, self.errors, self.in_bins, strict=True)
+        lines += [f"{p:>9.3f}  {seen:>8.3f}  {error:>5.3f}  {rows:>5,}" for p, seen, error, rows in bins]
+        lines.append(f"{self.off} of {len(self.in_bins)} are more than two errors off, on rows held out")
+        ordered = sorted(self.balance, key=lambda name: -abs(self.balance[name][1]))
+        width = width_of("off the population", ordered[:SHOWN], 40)
+        lines.append(f"{'off the population':<{width}}  as it came  weighted   (in standard deviations)")
+        for name in ordered[:SHOWN]:
+            before, after = self.balance[name]
+            lines.append(f"{cut(name, width):<{width}}  {before:>+10.3f}  {after:>+8.3f}")
+        return "\n".join([*lines, *more(ordered, SHOWN)])
+
+
+def _checked(
+    encoding: Encoding, X: Floats, model: Any, p: Floats, own: NDArray[np.bool_], weights: Floats
+) -> LearnedCheck:
+    """Compare probabilities, each by models that have not seen its row, with what was seen."""
+    from sklearn.metrics import roc_auc_score
+
+    halves = np.where(own, weights / weights[own].sum(), weights / weights[~own].sum())
+    out = (p < CLIP[0]) | (p > CLIP[1])
+    edges = np.unique(np.quantile(p, np.linspace(0.0, 1.0, BINS + 1)[1:-1]))
+    place = np.searchsorted(edges, p, side="right")
+    rows, mass, predicted, observed = (
+        np.bincount(place, one, minlength=len(edges) + 1) for one in (None, halves, halves * p, halves * own)
+    )
+    there = rows > 0
+    share = np.where(mass > 0, observed / np.where(mass > 0, mass, 1.0), 0.0)
+    squares = np.bincount(place, (halves * (own - share[place])) ** 2, minlength=len(edges) + 1)
+    return LearnedCheck(
+        tuple(encoding.values),
+        _name_of(model),
+        int(own.sum()),
+        int((out & own).sum()),
+        int((out & ~own).sum()),
+        float(roc_auc_score(own, p, sample_weight=halves)),
+        tuple((predicted[there] / mass[there]).tolist()),
+        tuple(share[there].tolist()),
+        tuple((np.sqrt(squares[there]) / mass[there]).tolist()),
+        tuple(rows[there].tolist()),
+        _balance(encoding.named, X, own, weights, weights / _odds(p)),
+    )
+
+
+def _balance(
+    names: Sequence[str], X: Floats, own: NDArray[np.bool_], weights: Floats, weighted: Floats
+) -> dict[str, tuple[float, float]]:
+    """Return how far off the population the means of a sample are, in standard deviations of the population."""
+    centre = np.average(X[~own], axis=0, weights=weights[~own])
+    spread = np.sqrt(np.average((X[~own] - centre) ** 2, axis=0, weights=weights[~own]))
+    spread = np.where(spread > 0, spread, 1.0)
+    before, after = ((np.average(X[own], axis=0, weights=w[own]) - centre) / spread for w in (weights, weighted))
+    return {name: (float(one), float(other)) for name, one, other in zip(names, before, after, strict=True)}
+
+
+def learned_of(names: Iterable[Hashable], biases: Iterable[Bias]) -> dict[Hashable, LearnedValues]:
+    """Return each bias that was learned, by sample."""
+    return {
+        name: part
+        for name, bias in zip(names, biases, strict=False)  # those of a matrix have none
+        for part in parts_of(bias)
+        if isinstance(part, LearnedValues)
+    }
+
+
+def checks_of(names: Iterable[Hashable], biases: Iterable[Bias]) -> dict[Hashable, LearnedCheck]:
+    """Return how each bias was learned that was, by sample."""
+    return {name: values.check for name, values in learned_of(names, biases).items()}
+
+
+def _odds(p: Floats) -> Floats:
+    p = np.clip(p, *CLIP)
+    return p / (1.0 - p)
+
+
+def _probabilities(models: Sequence[Any], X: Floats, sample: str) -> Floats:
+    found: Floats = np.mean([np.asarray(model.predict_proba(X), np.float64)[:, 1] for model in models], axis=0)
+    if not ((found >= 0) & (found <= 1)).all():
+        raise InvalidBiasError(
+            f"The classifier of {sample!r} gives {found[~((found >= 0) & (found <= 1))][0]:g} for a probability. Give "
+            "one whose predict_proba is from 0 to 1.",
+            sample=sample,
+        )
+    return found
+
+
+def _require_classifier(classifier: Any) -> None:
+    """Refuse a classifier without probabilities, or one that takes no weights."""
+    from sklearn.utils.validation import has_fit_parameter
+
+    name = type(classifier).__name__
+    if not hasattr(classifier, "predict_proba"):
+        raise InvalidBiasError(
+            f"{name} has no predict_proba, and a bias is learned from probabilities: their odds are the bias. Give a "
+            "classifier with probabilities, or wrap it in scikit-learn's CalibratedClassifierCV.",
+            sample="",
+        )
+    if not has_fit_parameter(classifier.steps[-1][1] if hasattr(classifier, "steps") else classifier, "sample_weight"):
+        raise WeightBlindError(
+            f"{name} takes no sample_weight in fit, so it would tell rows from the known samples as they came, and not "
+            "from the population. Choose a classifier that takes sample_weight.",
+            estimator=name,
+        )
+
+
+def _separated(sample: str, reference: Sequence[str], names: Sequence[str]) -> NotIdentifiableError:
+    return NotIdentifiableError(
+        f"By {listed(names)} the rows of {sample!r} can be told from those of {listed(map(repr, reference))} without "
+        "error, so that no known sample has rows like these, and nothing says how likely others would have entered "
+        f"{sample!r}. Leave out a column that only tells where a row comes from (a label, an id), or add a known "
+        "sample that overlaps.",
+        groups=((sample,), tuple(reference)),
+    )
+
+
+def _name_of(model: Any) -> str:
+    inner = getattr(model, "estimator", None)
+    if hasattr(model, "steps"):
+        return " and ".join(type(step).__name__ for _, step in model.steps)
+    return type(model).__name__ if inner is None else f"{type(inner).__name__}, calibrated"
+
+
+def learned(
+    columns: str | Sequence[str] | None = None, classifier: Any = None, folds: int = 5, random_state: int = 0
+) -> LearnedBias:
+    r"""Return the bias of a sample that nobody knows, to be learned beside samples whose biases are known.
+
+    The sample's rows are told from those of the known samples, which are debiased first, by a probabilistic classifier
+    in which the latter have their debiased weights; the odds of a row by models that have not seen it,
+    :math:`\omega(x) = p(x) / (1 - p(x))`, are its bias up to a constant. It is assumed that given these columns the
+    selection does not depend on anything else of interest, and that the known samples have rows wherever this one has.
+
+    Probabilities are clipped to 0.02 and 0.98 (a row is at most 49 times as frequent in the sample as in the
+    population, or as rare); ``fit.learned`` counts the rows that this touched, and has the calibration of the
+    classifier on held-out rows and the balance of the columns. Means, ``by=`` and totals are doubly robust by default
+    (``assisted_by="auto"`` of :meth:`vardi.DebiasedSample.expectation`); all else is by the weights alone, and its
+    error, which leaves out that of the classifier, says that it is approximate.
+
+    Parameters
+    ----------
+    columns : str or sequence of str, optional
+        Columns of numbers or texts that all samples have. None is for arrays (embeddings): all their columns.
+    classifier : scikit-learn classifier, optional
+        With ``predict_proba``, and ``sample_weight`` in fit; it is cloned for each fold. By default gradient boosting
+        whose probabilities are calibrated (a sigmoid), or with more than 30 columns a logistic regression of the
+        standardised columns.
+    folds : int
+        How many; clusters stay whole.
+    random_state : int
+        Of folds and default classifier.
+
+    Examples
+    --------
+    >>> import vardi
+    >>> vardi.learned(["age", "region"])
+    where('learned(age, region)')
+    """
+    names = () if columns is None else named(columns)
+    if columns is not None and not names:
+        raise InvalidBiasError("learned has no column. Name what the selection may depend on.", sample="")
+    return LearnedBias(names, classifier, folds, random_state)

@@ -1,0 +1,100 @@
+"""Where no thread can be started, as in a browser, the same work is done in this one, with the same results."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import vardi
+from vardi._machine import threads
+from vardi._rows import choose
+from vardi._rows.blocks import Blocks
+
+STATES = 3
+
+
+@pytest.fixture
+def two_processors(monkeypatch):
+    """Work in two threads whatever the machine has."""
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "2")
+    monkeypatch.setattr("joblib.cpu_count", lambda: 2)
+
+
+@pytest.fixture
+def forbidden(monkeypatch):
+    """Return a function that forbids threads from then on, and the list of those that were asked for."""
+    asked = []
+
+    def refuse(thread):
+        asked.append(thread)
+        raise RuntimeError("can't start new thread")
+
+    def forbid():
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        return asked
+
+    return forbid
+
+
+def tilts(rows):
+    """Return x, log omega of tilts of a normal population, and labels."""
+    source = np.arange(rows) % STATES
+    x = np.random.default_rng(0).normal(source / 2.0)
+    return x, x[:, None] * np.arange(STATES) / 2.0, source
+
+
+def test_a_browser_has_no_threads(forbidden):
+    assert threads.can_start()
+    assert type(threads.executor(2)).__name__ == "ThreadPoolExecutor"
+    asked = forbidden()
+    assert not threads.can_start()
+    with threads.executor(2) as pool:
+        assert list(pool.map(abs, [-1, 2, -3])) == [1, 2, 3]
+        failed = pool.submit(int, "one")
+    assert type(failed.exception()) is ValueError
+    assert len(asked) == 2
+
+
+@pytest.mark.usefixtures("two_processors")
+def test_a_fit_of_a_million_numbers_is_the_same_without_threads(forbidden):
+    x, log_omega, source = tilts(threads.THREADED // STATES + 1)
+    expected = vardi.debias_matrix(log_omega, source, log=True)
+    mean = expected.expectation(x)
+    asked = forbidden()
+    fit = vardi.debias_matrix(log_omega, source, log=True)
+    assert asked  # it is large enough for threads
+    np.testing.assert_array_equal(fit.weights, expected.weights)
+    assert fit.expectation(x).interval == mean.interval
+
+
+@pytest.mark.usefixtures("two_processors")
+def test_rows_in_blocks_are_the_same_without_threads(forbidden, monkeypatch):
+    monkeypatch.setattr(choose, "MAX_NUMBERS_IN_MEMORY", 0)
+    x, log_omega, source = tilts(9_000)
+
+    def blocks():
+        yield from np.array_split(log_omega, 7)
+
+    expected = vardi.debias_matrix(blocks, source, log=True)
+    assert isinstance(expected.held.rows, Blocks)
+    asked = forbidden()
+    fit = vardi.debias_matrix(blocks, source, log=True)
+    assert asked
+    np.testing.assert_array_equal(fit.weights, expected.weights)
+    assert fit.expectation(x).stderr == expected.expectation(x).stderr
+
+
+@pytest.mark.usefixtures("two_processors")
+@pytest.mark.parametrize("jobs", [None, 2])
+def test_a_bootstrap_is_the_same_without_threads(jobs, forbidden):
+    x, log_omega, source = tilts(600)
+    fit = vardi.debias_matrix(log_omega, source, log=True)
+    expected = fit.bootstrap(x, n=20, jobs=jobs)
+    asked, done = forbidden(), []
+    found = fit.bootstrap(x, n=20, jobs=jobs, progress=lambda *progress: done.append(progress))
+    assert asked
+    np.testing.assert_array_equal(found.values, expected.values)
+    np.testing.assert_array_equal(found.log_omegas, expected.log_omegas)
+    assert done[-1] == (20, 20)
