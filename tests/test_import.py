@@ -42,7 +42,7 @@ def test_a_fit_of_arrays_needs_no_more(imported):
 
 def test_importing_and_asking_for_help_load_no_numbers():
     code = "import sys, vardi; sys.argv = ['vardi', '--help']; from vardi.cli import main; code = main()"
-    look = "assert code == 0; print(*sorted({'numpy', 'vardi._solve', 'vardi._rows'} & sys.modules.keys()), file=sys.stderr)"
+    look = "assert code == 0; print(*({'numpy', 'vardi._solve'} & sys.modules.keys()), file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", f"{code}; {look}"], capture_output=True, text=True, check=True)
     assert "debias" in done.stdout
     assert done.stderr.split() == []
