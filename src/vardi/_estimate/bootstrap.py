@@ -31,9 +31,8 @@ from vardi._inputs.frames.functions import is_function, name_of
 from vardi._machine.threads import can_start
 from vardi._notebook import fragment, paragraph, table
 from vardi._rows import Rows
-from vardi._rows.dense import Dense
 from vardi._solve.identify import Name
-from vardi._solve.refit import Refit, refit_draws
+from vardi._solve.refit import Refit
 from vardi._types import Floats
 from vardi.errors import (
     MismatchError,
@@ -399,8 +398,6 @@ class _Refits:
         rows = plan.rows
         rows._scale(held.solution.u)  # once, to be shared: a refit does not move u far
         self.may_part = kind == "rows" and not _allow_all(rows)
-        shared = held.joint is None and not self.may_part and isinstance(rows, Dense) and bool(rows.sizes.all())
-        self.laplacian = held.tangent.hessian.laplacian if shared else None
         self.size = int(np.clip(SHARED_NUMBERS // len(plan.order), 1, BATCH))
 
     def batch(self, draws: range) -> list[tuple[Floats, Floats] | Refit]:
@@ -410,9 +407,7 @@ class _Refits:
         drawn = [self.plan.draw(rng, self.kind, own) for rng, own in zip(rngs, space, strict=True)]
         counts = np.empty((len(draws), len(self.plan.rows)))
         factors = [self.plan.counts(own, out) for own, out in zip(drawn, counts, strict=True)]
-        refits: list[Refit | None] = [None] * len(draws)
-        if self.laplacian is not None and len(draws) > 1:
-            refits = refit_draws(self.plan.rows, self.held.solution.u, self.laplacian, counts, tol=TOLERANCE)
+        refits = self.held.refit_draws(counts, tol=TOLERANCE, may_part=self.may_part)
         found: list[tuple[Floats, Floats] | Refit] = []
         for rng, own, count, factor, refit in zip(rngs, drawn, counts, factors, refits, strict=True):
             refit = refit or self.held.refit(count, tol=TOLERANCE, may_part=self.may_part, rng=rng)

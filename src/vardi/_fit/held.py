@@ -10,8 +10,9 @@ import numpy as np
 
 from vardi._fit.prepare import Prepared
 from vardi._inputs.pool import Name, Pool
+from vardi._rows.dense import Dense
 from vardi._solve.model import JointFit
-from vardi._solve.refit import Refit, refit
+from vardi._solve.refit import Refit, refit, refit_draws
 from vardi._types import Floats
 from vardi.errors import ImpossibleRowError, NotIdentifiableError
 from vardi.errors._texts import show
@@ -48,6 +49,7 @@ class Held:
     states: tuple[int, ...] | None = None  # the samples whose rows are asked; None for all
     log_omegas: Any  # the log of each normaliser
     reference: Any = None  # beside learned biases: the samples whose biases are known, at a solution of their own
+    tangent: Any  # the solution, through which estimates and errors are made
     dependence: Any  # how rows depend on one another; None where they do not
 
     def __len__(self) -> int:
@@ -140,3 +142,11 @@ class Held:
     def refit(self, counts: Floats, *, tol: float, may_part: bool, rng: np.random.Generator | None = None) -> Refit:
         """Solve again for other counts of the rows in memory; known values with an error are drawn anew by rng."""
         return refit(self.rows, self.joint, self.solution.u, self.point, counts, tol=tol, may_part=may_part, rng=rng)
+
+    def refit_draws(self, counts: Floats, *, tol: float, may_part: bool) -> Sequence[Refit | None]:
+        """Solve again for counts of shape (draws, rows), which share passes; None stands for a draw to solve alone."""
+        rows = self.rows
+        plain = self.joint is None and isinstance(rows, Dense) and bool(rows.sizes.all())
+        if len(counts) == 1 or may_part or not plain:
+            return [None] * len(counts)
+        return refit_draws(rows, self.solution.u, self.tangent.hessian.laplacian, counts, tol=tol)
