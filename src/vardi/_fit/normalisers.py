@@ -40,10 +40,10 @@ def log_ratio(held: Any, k: int, l: int, level: float) -> Estimate:
 def _influence(held: Any, k: int, l: int) -> Influence:
     """Return the influence on a difference of log normalisers: of samples through u alone, which no scale troubles."""
     contrast = np.zeros((len(held.names), 1))
-    contrast[k], contrast[l] = 1.0, -1.0
-    sampled = held.rows.sizes > 0
-    if held.joint is None and sampled[k] and sampled[l]:
-        found: Influence = held.tangent.of_coordinates(-contrast, held.none_on_rows(1))
+    contrast[k] += 1.0
+    contrast[l] -= 1.0
+    if held.joint is None and k != l and held.rows.sizes[[k, l]].all():
+        found: Influence = held.tangent.of_coordinates(-contrast, held.nothing(1))
         return found
     return held.bias_influence() @ contrast
 
