@@ -12,7 +12,7 @@ import vardi
 
 pytestmark = pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")
 
-DATA = Path("/work/shared/data")
+DATA = Path(__file__).parents[3] / "shared" / "data"
 elections = pytest.mark.skipif(not (DATA / "election_pps.csv").exists(), reason="the election data are not here")
 schools = pytest.mark.skipif(not (DATA / "apistrat.csv").exists(), reason="the school data are not here")
 

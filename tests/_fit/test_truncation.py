@@ -14,7 +14,7 @@ import vardi
 
 WINDOW = {"seen": vardi.window("x", "u", "v")}
 LEFT = {"seen": vardi.window("x", "u", None)}
-DATA = Path("/work/shared/data")
+DATA = Path(__file__).parents[3] / "shared" / "data"
 
 
 def double(n=120, seed=0):

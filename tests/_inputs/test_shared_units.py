@@ -12,7 +12,7 @@ import pytest
 import vardi
 from vardi._inputs import shared_units
 
-NWTCO = Path("/work/shared/data/nwtco.csv")
+NWTCO = Path(__file__).parents[3] / "shared" / "data" / "nwtco.csv"
 BIASES = {"a": 1, "b": 1}
 
 
