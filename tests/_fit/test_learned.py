@@ -221,7 +221,7 @@ def test_known_values_combine():
 
 @pytest.mark.long
 def test_known_values_join_the_reference():
-    """Two regions that nothing else joins speak for the population by their known shares, and the panel beside them."""
+    """Two regions that nothing else joins represent the population by their known shares, and the panel beside them."""
     rng = np.random.default_rng(3)
     units = people(rng, 600)
     north, south = units[units.region == "N"][:250], units[units.region == "S"][:150]

@@ -1,6 +1,6 @@
 r"""The bias of a sample that nobody knows, learned by telling its rows from those of samples whose biases are known.
 
-With the reference rows weighted so that they speak for the population, a classifier of "the row is of the sample" has
+With the reference rows weighted so that they represent the population, a classifier of "the row is of the sample" has
 the odds
 
 .. math:: \frac{p(x)}{1 - p(x)} = \frac{\omega(x)\,dP / \Omega}{dP}\cdot c = c'\,\omega(x),
