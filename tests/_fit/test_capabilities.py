@@ -31,16 +31,21 @@ def asks_most(case):
     return "known values" if case in MATRICES else "none" if case in TRUNCATED else "both"
 
 
-# Rows that depend on one another are asked with the part that asks most, and DuckDB, which is slow to ask, with fewer;
-# `make slow` asks for all.
-CELLS = [
+def is_asked_each_time(case, part, depends):
+    """Tell which cells every run asks for: engines, which are slow to ask, with no part and with both."""
+    if depends == "independent":
+        parts = {"engine: DuckDB": ("none", "learned")}.get(case, ("none", "both", "learned"))
+        return not case.startswith("engine") or part in parts
+    few = {"engine: DuckDB": ("clusters",), "engine: distinct": (), "truncated rows": ("clusters",)}
+    return depends in few.get(case, DEPENDS) and part == asks_most(case)
+
+
+CELLS = [  # `make slow` asks for all
     (case, part, depends)
     for case in CASES
     for part in PARTS
     for depends in DEPENDS
-    if "VARDI_EVERY_PAIR" in os.environ
-    or (depends == "independent" and (case != "engine: DuckDB" or part in ("none", "both")))
-    or (depends in (("clusters",) if case == "engine: DuckDB" else DEPENDS) and part == asks_most(case))
+    if "VARDI_EVERY_PAIR" in os.environ or is_asked_each_time(case, part, depends)
 ]
 
 
