@@ -36,7 +36,7 @@ class Counting(Sparse):
     """The entries that count: so few of all that their gram costs less than a dense one, however long rows are."""
 
     @property
-    def _forms_gram(self) -> bool:  # type: ignore[override]
+    def _forms_gram(self) -> bool:
         return True
 
 
@@ -81,7 +81,8 @@ class Thinned(Dense):
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
         """Return log_mass, shares and gram at u."""
         few = self.counting(u)
-        return super().sums(u, gram=gram, objective=objective) if few is None else few.sums(u, gram=gram, objective=objective)
+        sums = super().sums if few is None else few.sums
+        return sums(u, gram=gram, objective=objective)
 
     def row_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
         """Return S_i(u) for every row."""
