@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse import csgraph
 
 from vardi._inputs.pool import Name
 from vardi._solve.identify import Verdict
@@ -104,29 +105,39 @@ def _smallest(gram: Any, members: Integers, eigenvector: Floats, names: Sequence
 def smallest_cut(links: Floats) -> tuple[float, NDArray[np.bool_]]:
     """Return the smallest cut of a graph with symmetric links, and which of its nodes are on one side.
 
-    It is found by Stoer and Wagner's algorithm: in each phase nodes are taken in the order in which they are tied most
-    to those before; the last is cut off from all others, and then merged with the one before it.
+    In each phase nodes are taken in the order in which they are tied most to those before. Two nodes whose ties reach
+    the best cut so far while the first of them is taken lie on one side of any better one, and are merged (Nagamochi
+    and Ibaraki 1992): the last is always merged with another, and mostly many are at once.
     """
-    K = len(links)
     links = links.copy()
     np.fill_diagonal(links, 0.0)
-    merged = np.eye(K, dtype=bool)
-    alive = np.ones(K, bool)
-    best, side = np.inf, np.zeros(K, bool)
-    for phase in range(K - 1):
-        tied, left = np.where(alive, 0.0, -np.inf), alive.copy()
-        before = last = -1
-        for _ in range(K - phase):
-            before, last = last, int(np.argmax(np.where(left, tied, -np.inf)))
-            left[last] = False
-            tied = tied + links[last]
-        ties = float(links[last].sum())
-        if ties < best:
-            best, side = ties, merged[last].copy()
-        links[before] += links[last]
-        links[:, before] += links[:, last]
-        links[before, before] = 0.0
-        links[last] = links[:, last] = 0.0
-        merged[before] |= merged[last]
-        alive[last] = False
+    merged = np.arange(len(links))  # the node that each of those given is now part of
+    best, side = np.inf, np.zeros(len(links), bool)
+    while len(links) > 1:
+        ties = links.sum(axis=1)
+        least = int(ties.argmin())
+        if ties[least] < best:
+            best, side = float(ties[least]), merged == least
+        labels = _merged(links, best)
+        members = sparse.csr_array((np.ones(len(labels)), (labels, np.arange(len(labels)))))
+        links = np.asarray(members @ (members @ links).T)
+        np.fill_diagonal(links, 0.0)
+        merged = labels[merged]
     return best, side
+
+
+def _merged(links: Floats, best: float) -> Integers:
+    """Return the number of each node after a phase: those that no cut below the best one parts have the same."""
+    tied = np.zeros(len(links))  # how much each is tied to those that were taken; no longer for these
+    order, pairs = [], []
+    for _ in range(len(links)):
+        taken = int(tied.argmax())
+        order.append(taken)
+        tied[taken] = -np.inf
+        tied += links[taken]
+        joined = np.flatnonzero((tied >= best) & (links[taken] > 0))
+        pairs.append(np.stack([np.full(len(joined), taken), joined]))
+    pairs.append(np.array([order[-2:]]).T)  # all that ties the last is a cut that was looked at
+    first, second = np.concatenate(pairs, axis=1)
+    graph = sparse.coo_array((np.ones(len(first)), (first, second)), shape=links.shape)
+    return np.asarray(csgraph.connected_components(graph, directed=False)[1])
