@@ -105,9 +105,10 @@ def _smallest(gram: Any, members: Integers, eigenvector: Floats, names: Sequence
 def smallest_cut(links: Floats) -> tuple[float, NDArray[np.bool_]]:
     """Return the smallest cut of a graph with symmetric links, and which of its nodes are on one side.
 
-    In each phase nodes are taken in the order in which they are tied most to those before. Two nodes whose ties reach
-    the best cut so far while the first of them is taken lie on one side of any better one, and are merged (Nagamochi
-    and Ibaraki 1992): the last is always merged with another, and mostly many are at once.
+    Nodes that no cut better than the best so far parts are merged, until one is left: those that are tied as much by
+    their link and by their common neighbours, of which each is on one side or the other (Padberg and Rinaldi 1990), and
+    where there are no such, the last two in an order in which each is tied most to those before (Stoer and Wagner
+    1997).
     """
     links = links.copy()
     np.fill_diagonal(links, 0.0)
@@ -118,7 +119,11 @@ def smallest_cut(links: Floats) -> tuple[float, NDArray[np.bool_]]:
         least = int(ties.argmin())
         if ties[least] < best:
             best, side = float(ties[least]), merged == least
-        labels = _merged(links, best)
+        nearest = links.argmax(axis=1)
+        tied = np.flatnonzero(links.max(axis=1) + np.minimum(links, links[nearest]).sum(axis=1) >= best)
+        pairs = (tied, nearest[tied]) if len(tied) else _last_two(links)
+        graph = sparse.coo_array((np.ones(len(pairs[0])), pairs), shape=links.shape)
+        labels = csgraph.connected_components(graph, directed=False)[1]
         members = sparse.csr_array((np.ones(len(labels)), (labels, np.arange(len(labels)))))
         links = np.asarray(members @ (members @ links).T)
         np.fill_diagonal(links, 0.0)
@@ -126,18 +131,11 @@ def smallest_cut(links: Floats) -> tuple[float, NDArray[np.bool_]]:
     return best, side
 
 
-def _merged(links: Floats, best: float) -> Integers:
-    """Return the number of each node after a phase: those that no cut below the best one parts have the same."""
-    tied = np.zeros(len(links))  # how much each is tied to those that were taken; no longer for these
-    order, pairs = [], []
+def _last_two(links: Floats) -> tuple[list[int], list[int]]:
+    """Return the two nodes that are left last, when each is taken that is tied most to those before."""
+    tied, before, last = np.zeros(len(links)), -1, -1
     for _ in range(len(links)):
-        taken = int(tied.argmax())
-        order.append(taken)
-        tied[taken] = -np.inf
-        tied += links[taken]
-        joined = np.flatnonzero((tied >= best) & (links[taken] > 0))
-        pairs.append(np.stack([np.full(len(joined), taken), joined]))
-    pairs.append(np.array([order[-2:]]).T)  # all that ties the last is a cut that was looked at
-    first, second = np.concatenate(pairs, axis=1)
-    graph = sparse.coo_array((np.ones(len(first)), (first, second)), shape=links.shape)
-    return np.asarray(csgraph.connected_components(graph, directed=False)[1])
+        before, last = last, int(tied.argmax())
+        tied[last] = -np.inf
+        tied += links[last]
+    return [before], [last]

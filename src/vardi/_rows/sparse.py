@@ -137,7 +137,9 @@ class Sparse(Rows):
         """Return P b."""
         scaled = self._scale(u)
         step = np.exp(u - scaled.anchor)
-        return np.asarray((scaled.matrix @ (step * b.T).T).T / (scaled.matrix @ step)).T
+        mixed = np.asarray(scaled.matrix @ np.ascontiguousarray((step * b.T).T))
+        mixed.T[...] /= scaled.matrix @ step  # in place: b may have a column for each sample
+        return mixed
 
     def project(self, u: Floats, y: Floats) -> Floats:
         """Return P' (c y)."""
