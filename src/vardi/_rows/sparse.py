@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from vardi._machine.threads import map_blocks, sum_blocks
+from vardi._machine.threads import BLOCK, map_blocks, sum_blocks
 from vardi._rows.base import Rows, Scaled
 from vardi._rows.contract import Gram, Sums
 from vardi._rows.grouping import membership
@@ -80,7 +80,14 @@ class Sparse(Rows):
         filled = np.flatnonzero(np.diff(columns.indptr))
         starts, ends = columns.indptr[filled], columns.indptr[filled + 1]
 
+        width = max(columns.nnz // len(filled), 1)
+        step = max(BLOCK // width, 1)
+
         def block(part: slice) -> Floats:
+            lows = range(part.start, part.stop, step)
+            return np.concatenate([some(slice(low, min(low + step, part.stop))) for low in lows])
+
+        def some(part: slice) -> Floats:
             first = starts[part.start]
             entries = slice(first, ends[part.stop - 1])
             return np.asarray(
@@ -88,18 +95,21 @@ class Sparse(Rows):
             )
 
         sums = np.zeros(len(self.sizes))
-        sums[filled] = np.concatenate(list(map_blocks(block, len(filled), columns.nnz // len(filled))))
+        sums[filled] = np.concatenate(list(map_blocks(block, len(filled), width)))
         return sums
 
     def _gram(self, scaled: Scaled, step: Floats, S: Floats) -> Gram:
-        columns = self._columns(scaled)
         if not self._forms_gram:
-            transposed = columns.T
+            transposed = self._columns(scaled).T
             return lambda v: transposed @ (self._counted(scaled.matrix @ (v * step) / S) / S) * step
-        left = sparse.csc_array(
-            (columns.data * (1.0 / S)[columns.indices], columns.indices, columns.indptr), columns.shape
-        )
-        gram = (left.T @ self._with(scaled.matrix.data * self._spread(self._counted(1.0 / S)))).tocsr()
+        root = 1.0 / S if self.counts is None else np.sqrt(self.counts) / S
+
+        def block(rows: slice) -> Any:
+            part = _part(scaled.matrix, rows)
+            part.data = part.data * np.repeat(root[rows], self._lengths[rows])
+            return part.T @ part
+
+        gram = self._total(block).tocsr()
         gram.data *= np.repeat(step, np.diff(gram.indptr)) * step[gram.indices]
         return gram
 
@@ -206,7 +216,8 @@ class Sparse(Rows):
     def _anchored(self, u: Floats) -> Scaled:
         logs = self._log_data() + u[self.matrix.indices]
         offset = np.maximum.reduceat(logs, self.matrix.indptr[:-1])  # no row is empty: each has its own bias
-        return Scaled(self._with(np.exp(logs - self._spread(offset))), offset, np.where(self.sizes > 0, u, 0.0))
+        logs -= self._spread(offset)
+        return Scaled(self._with(np.exp(logs, out=logs)), offset, np.where(self.sizes > 0, u, 0.0))
 
     def _spread(self, values: Any) -> Any:
         return np.repeat(values, self._lengths)

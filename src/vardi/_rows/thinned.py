@@ -148,5 +148,6 @@ class Thinned(Dense):
         parts = [one for found in map_blocks(block, len(self), K) for one in found]
         lengths, columns, values = (np.concatenate(these) for these in zip(*parts, strict=True))
         indptr = np.concatenate([[0], np.cumsum(lengths)])
-        matrix = sparse.csr_array((values.astype(np.float64, copy=False), columns, indptr), shape=(len(self), K))
+        narrow = indptr.astype(np.int32 if indptr[-1] < 2**31 else np.int64)  # SciPy has both indices as the wider one
+        matrix = sparse.csr_array((values.astype(np.float64, copy=False), columns, narrow), shape=(len(self), K))
         return Counting(matrix, self.source, self.counts, log=self.log, moderate=self.moderate and not self.log)
