@@ -13,7 +13,7 @@ from benchmarks.records import Record, Report, Settings, Target
 from benchmarks.timing import race
 
 ROWS = (10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000)
-STATES = (5, 10, 20, 50, 100, 200)
+STATES = (5, 10, 20, 50, 100, 200, 500)
 K_FIXED, N_FIXED = 10, 100_000
 
 
@@ -35,7 +35,11 @@ def growth(settings: Settings) -> Report:
             note="where the fixed cost of a call no longer flattens it",
         ),
         Target(
-            f"slope in K, n = {n_fixed:,}, all sizes", _slope(STATES, states), unit="", note="a pass reads K, forms K^2"
+            f"slope in K, n = {n_fixed:,}, all sizes",
+            _slope(STATES, states),
+            1.3,
+            unit="",
+            note="a pass reads K, forms K^2; of hundreds of states it reads those that count",
         ),
     ]
     return Report(
