@@ -152,8 +152,14 @@ class Sparse(Rows):
         """Return P b."""
         scaled = self._scale(u)
         step = np.exp(u - scaled.anchor)
-        mixed = np.asarray(scaled.matrix @ np.ascontiguousarray((step * b.T).T))
-        mixed.T[...] /= scaled.matrix @ step  # in place: b may have a column for each sample
+        weighted, S = np.ascontiguousarray((step * b.T).T), scaled.matrix @ step
+        mixed = np.empty((len(self), *b.shape[1:]))
+
+        def block(rows: slice) -> None:  # in place, and in threads: b may have a column for each sample
+            np.divide((_part(scaled.matrix, rows) @ weighted).T, S[rows], out=mixed[rows].T)
+
+        for _ in map_blocks(block, len(self), mixed[0].size):
+            pass
         return mixed
 
     def project(self, u: Floats, y: Floats) -> Floats:
