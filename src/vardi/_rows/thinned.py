@@ -27,7 +27,7 @@ from vardi._rows.start import mean_log_start
 from vardi._types import Floats, Integers
 
 MIN_SAMPLES = 100  # samples from which it is worth a look which entries count
-MAX_SHARE = 0.05  # of all entries, up to which those that count are kept: a sparse matrix takes four times their memory
+MAX_SHARE = 0.04  # of all entries, up to which those that count are kept: solving them takes six times their memory
 PROBED = 256  # rows by which this share is estimated
 SLACK = 8.0  # how far u may move, as a range, until it is asked again which entries count
 
