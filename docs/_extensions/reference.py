@@ -1,0 +1,46 @@
+"""What the reference shows of a class: no constructor that nobody calls, and no names that only programs ask for."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from sphinx.application import Sphinx
+from sphinx.domains.python import PyObject
+
+MADE_BY_VARDI = re.compile(  # functions return these: how they are made is nobody's business
+    r"vardi\.(DebiasedSample|Verdict|Solution|Estimates?|Domains|DebiasedCdf|Band|Bootstrap|Diagnostics|\w+Check|"
+    r"Sensitivity|Bounds|LikelihoodRatio|learn\.(ModelInference|WeightUse)|mbar\.(Equilibration|Convergence)|"
+    r"study\.OpenStudy|report\.Report|paper\.Reproduction|datasets\.(Matrix)?Design|plots\.\w+Display)"
+)
+HIDDEN = {"parts"}  # what other modules of vardi ask of a fit
+
+
+def is_hidden(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool:
+    """Leave out former names, and ``set_fit_request`` and its like, whose text refers to pages of scikit-learn."""
+    former = (getattr(obj, "__doc__", None) or "").startswith("The former name of")
+    return skip or former or name in HIDDEN or re.fullmatch(r"set_\w+_request", name) is not None
+
+
+def without_constructor(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str | None, returned: str | None
+) -> tuple[str | None, str | None]:
+    """Return no signature for a class whose objects come from functions."""
+    return ("", None) if what == "class" and MADE_BY_VARDI.fullmatch(name) else (signature, returned)
+
+
+def keep_summary(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Begin the text of an attribute with an empty line: in the first, Napoleon takes what is before a colon for its type."""
+    if what in {"attribute", "property"}:
+        lines.insert(0, "")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Connect what autodoc asks, and call attributes by their name."""
+    app.connect("autodoc-skip-member", is_hidden)
+    app.connect("autodoc-process-signature", without_constructor)
+    app.connect("autodoc-process-docstring", keep_summary, priority=400)  # before Napoleon
+    for field in PyObject.doc_field_types:
+        if field.name == "variable":
+            field.label = "Attributes"
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
