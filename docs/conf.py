@@ -13,6 +13,8 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "_extensions"), str(HERE)]
 mpl.use("Agg")
 
+from reference import TASKS_OF_A_FIT  # noqa: E402, of _extensions
+
 project = "vardi"
 author = copyright = "The vardi developers"
 version = release = version_of("vardi")
@@ -39,6 +41,7 @@ myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist
 myst_heading_anchors = 3
 
 autosummary_generate = True
+autosummary_context = {"tasks_of_a_fit": TASKS_OF_A_FIT}
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings say what a parameter may be
 napoleon_google_docstring = False

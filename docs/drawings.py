@@ -1,12 +1,16 @@
-"""The pictures of the pages, drawn by every build; ``python docs/drawings.py`` draws anew the one that README.md shows.
+"""The pictures of the pages, drawn by every build; ``python docs/drawings.py`` draws those that README.md shows.
+
+For the report it needs Chromium and Playwright, which come with the extra ``test``.
 
 Brown is the pooled sample as it is, blue the same rows with the debiased weights, black the population.
 """
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -59,7 +63,30 @@ def house_prices(path: Path) -> None:
         right.spines["left"].set_visible(False)
         figure.savefig(path, dpi=150)
         plt.close(figure)
-    Image.open(path).convert("RGB").quantize(96).save(path, optimize=True)  # a third of the bytes
+    _make_small(path)
+
+
+def _make_small(path: Path) -> None:
+    """Keep 96 colours of a picture: a third of the bytes."""
+    Image.open(path).convert("RGB").quantize(96).save(path, optimize=True)
+
+
+def report(folder: Path) -> None:
+    """Take pictures of the top of the report on house prices, ``report.png`` and ``report-dark.png``."""
+    from playwright.sync_api import sync_playwright
+
+    design = vardi.datasets.house_prices(seed=0)
+    fit = vardi.debias(design.samples, {"agency": "MEDV <= 22", "national": 1})
+    with TemporaryDirectory() as place, sync_playwright() as driver:
+        page_of = Path(place) / "report.html"
+        fit.report(page_of, title="House prices")
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for scheme, name in (("light", "report.png"), ("dark", "report-dark.png")):
+            page = browser.new_page(viewport={"width": 1180, "height": 1000}, color_scheme=scheme)
+            page.goto(page_of.as_uri())
+            page.screenshot(path=folder / name)
+            _make_small(folder / name)
+        browser.close()
 
 
 def overlap(path: Path) -> None:
@@ -215,4 +242,6 @@ def draw_all(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    house_prices(Path(__file__).parent / "images" / "house_prices.png")
+    IMAGES = Path(__file__).parent / "images"
+    house_prices(IMAGES / "house_prices.png")
+    report(IMAGES)

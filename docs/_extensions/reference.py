@@ -14,6 +14,48 @@ MADE_BY_VARDI = re.compile(  # functions return these: how they are made is nobo
     r"study\.OpenStudy|report\.Report|paper\.Reproduction|datasets\.(Matrix)?Design|plots\.\w+Display)"
 )
 HIDDEN = {"parts"}  # what other modules of vardi ask of a fit
+TASKS_OF_A_FIT = {  # every public name of DebiasedSample, once
+    "Weights, and rows by weight": (
+        "weights",
+        "probabilities",
+        "weigh",
+        "sample",
+        "among",
+        "replicate_weights",
+        "torch_sampler",
+        "torch_weights",
+    ),
+    "Numbers of the population": ("expectation", "expectations", "proportions", "total", "cdf", "bootstrap"),
+    "Normalisers and parameters": (
+        "normalisers",
+        "log_normalisers",
+        "log_ratio",
+        "omegas",
+        "log_omegas",
+        "log_omega_covariance",
+        "w",
+        "parameters",
+        "estimated_biases",
+        "test_parameters",
+        "test_no_bias",
+    ),
+    "Can it be trusted?": (
+        "summary",
+        "report",
+        "diagnostics",
+        "identify",
+        "check_biases",
+        "sensitivity",
+        "bounds",
+        "trust",
+        "bridge",
+        "effective_rows",
+        "weight_shares",
+        "known",
+        "learned",
+    ),
+    "What it rests on, and more rows": ("sizes", "numeric_columns", "place_of", "update"),
+}
 
 
 def is_hidden(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool:
@@ -30,9 +72,13 @@ def without_constructor(
 
 
 def keep_summary(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Begin the text of an attribute with an empty line: in the first, Napoleon takes what is before a colon for its type."""
-    if what in {"attribute", "property"}:
-        lines.insert(0, "")
+    """Break the first line of an attribute's text before its colon: Napoleon takes what stands there for a type.
+
+    The break is escaped, so that it leaves no gap.
+    """
+    if what in {"attribute", "property"} and lines:
+        before, colon, after = lines[0].partition(": ")
+        lines[:1] = [f"{before}\\", f": {after}"] if colon else [before]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
