@@ -37,7 +37,8 @@ exclude_patterns = ["_build", "_generated", "README.md", "gallery/*.ipynb", "gal
 templates_path = ["_templates"]
 suppress_warnings = ["config.cache"]  # a function in the gallery's settings cannot be pickled
 
-myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist", "dollarmath"]
+myst_enable_extensions = ["attrs_block", "attrs_inline", "colon_fence", "deflist", "dollarmath", "substitution"]
+myst_substitutions = {"version": release}
 myst_heading_anchors = 3
 
 autosummary_generate = True

@@ -62,8 +62,9 @@ def test_links_lead_somewhere(page):
             continue
         name, _, anchor = target.partition("#")
         path = (page.parent / name).resolve() if name else page
-        if path.parent == DOCS / "gallery":  # made by the build from a script of the same name
-            path = ROOT / "examples" / f"{path.stem}.py"
+        if path.is_relative_to(DOCS / "gallery"):  # made by the build from the script of the same place
+            script = ROOT / "examples" / path.relative_to(DOCS / "gallery").with_suffix(".py")
+            path = script.with_name("README.rst") if script.stem == "index" else script
         assert path.exists(), target
         if anchor:
             assert anchor in anchors(path), target
