@@ -72,7 +72,7 @@ def _make_small(path: Path) -> None:
 
 
 def report(folder: Path) -> None:
-    """Take pictures of the top of the report on house prices, ``report.png`` and ``report-dark.png``."""
+    """Take pictures of the report on house prices down to its verdict, ``report.png`` and ``report-dark.png``."""
     from playwright.sync_api import sync_playwright
 
     design = vardi.datasets.house_prices(seed=0)
@@ -84,7 +84,10 @@ def report(folder: Path) -> None:
         for scheme, name in (("light", "report.png"), ("dark", "report-dark.png")):
             page = browser.new_page(viewport={"width": 1180, "height": 1000}, color_scheme=scheme)
             page.goto(page_of.as_uri())
-            page.screenshot(path=folder / name)
+            verdict = page.locator("#verdict").bounding_box()
+            assert verdict is not None
+            height = verdict["y"] + verdict["height"] + 24
+            page.screenshot(path=folder / name, clip={"x": 40, "y": 0, "width": 1100, "height": height}, full_page=True)
             _make_small(folder / name)
         browser.close()
 
