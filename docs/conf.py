@@ -65,6 +65,7 @@ sphinx_gallery_conf = {
     "plot_gallery": os.environ.get("VARDI_GALLERY", "1") == "1",  # 0 builds the pages without running the examples
     "abort_on_example_error": True,
     "image_scrapers": ("matplotlib",),
+    "ignore_repr_types": r"matplotlib\.",
     "matplotlib_animations": False,
     "backreferences_dir": "gallery/backreferences",
     "doc_module": ("vardi",),

@@ -185,6 +185,7 @@ def test_the_picture_of_the_readme_is_the_one_that_is_drawn(docs_modules, tmp_pa
         (r"\bar P", "<moveraccent='true'><mi>P</mi><mostretchy='false'>¯</mo></mover>"),
         (r"a \Big/ b", "<mi>a</mi><mostretchy='false'>/</mo><mi>b</mi>"),
         (r"\Big(a\Big)", "<mrow><mo>(</mo><mi>a</mi><mo>)</mo></mrow>"),
+        (r"\frac12\kappa", "<mfrac><mn>1</mn><mn>2</mn></mfrac><mi>κ</mi>"),
         (r"a\;b", "<mi>a</mi><mspacewidth='0.2778em'/><mi>b</mi>"),
     ],
 )

@@ -17,7 +17,8 @@ COLUMNS = 96  # fit beside both navigations
 def as_printed(text: str) -> str:
     """Return a session as a reader sees it.
 
-    Dots that stand for anything are one sign, an error is what it says, and no empty line ends the box.
+    Dots that stand for anything are one sign, an error is what it says, long sentences are broken, and no empty line
+    ends the box.
     """
     shown: list[str] = []
     in_code = in_error = False
@@ -26,10 +27,10 @@ def as_printed(text: str) -> str:
         in_error = not in_code and (in_error or line == TRACEBACK)
         if in_code or line.startswith("... and "):
             shown.append(line)
-        elif in_error:
-            shown += wrap(line.replace("...", "…"), COLUMNS) if line.strip() not in (TRACEBACK, "...") else []
-        else:
-            shown.append(line.replace("...", "…"))
+        elif not in_error or line.strip() not in (TRACEBACK, "..."):
+            said = line.replace("...", "…")
+            is_prose = in_error or "  " not in said
+            shown += wrap(said, COLUMNS) if is_prose and len(said) > COLUMNS else [said]
     return "\n".join(shown)
 
 
