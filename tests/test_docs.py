@@ -203,6 +203,7 @@ def test_columns_of_formulas_are_aligned(mathml):
     [
         (">>> fit.omegas['agency']\n0.59...\n\n", ">>> fit.omegas['agency']\n0.59…"),
         (">>> for k in range(2):\n...     print(k)\n0\n1\n", ">>> for k in range(2):\n...     print(k)\n0\n1"),
+        ("$ vardi demo\nsolved  ...\n", "$ vardi demo\nsolved  …"),
         (">>> print(fit)\nAGE  75.596\n... and 6 more\n", ">>> print(fit)\nAGE  75.596\n... and 6 more"),
         (
             f">>> f()\nTraceback (most recent call last):\n...\nvardi.VardiError: {'word ' * 30}...\n>>> 1\n1",

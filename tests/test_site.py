@@ -82,3 +82,8 @@ def test_pages_fit_in_silence(opened, name):
 
 def test_there_are_sessions(opened):
     assert sum(seen["sessions"] for seen in opened[1].values()) > 10
+
+
+def test_every_example_can_be_downloaded_as_a_notebook():
+    examples = {path.stem for path in (SITE.parents[2] / "examples").rglob("*.py")}
+    assert {path.stem for path in SITE.glob("_downloads/*/*.ipynb")} == examples
