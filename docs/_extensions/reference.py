@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from docutils import nodes
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.domains.python import PyObject
 
@@ -81,11 +83,19 @@ def keep_summary(app: Sphinx, what: str, name: str, obj: Any, options: Any, line
         lines[:1] = [f"{before}\\", f": {after}"] if colon else [before]
 
 
+def unlink_words(app: Sphinx, tree: nodes.document) -> None:
+    """Take links off the words of a type: "array of shape (n,)" is not about an attribute that is called shape."""
+    for link in list(tree.findall(addnodes.pending_xref)):
+        if link.get("refspecific") and link["reftype"] == "class" and re.fullmatch("[a-z]+", link["reftarget"]):
+            link.replace_self(link.children)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect what autodoc asks, and call attributes by their name."""
     app.connect("autodoc-skip-member", is_hidden)
     app.connect("autodoc-process-signature", without_constructor)
     app.connect("autodoc-process-docstring", keep_summary, priority=400)  # before Napoleon
+    app.connect("doctree-read", unlink_words)
     for field in PyObject.doc_field_types:
         if field.name == "variable":
             field.label = "Attributes"
