@@ -8,6 +8,8 @@ Brown is the pooled sample as it is, blue the same rows with the debiased weight
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -72,21 +74,18 @@ def _make_small(path: Path) -> None:
 
 
 def report(folder: Path) -> None:
-    """Take pictures of the report on house prices down to its verdict, ``report.png`` and ``report-dark.png``."""
+    """Take pictures of the demo's report down to its verdict, ``report.png`` and ``report-dark.png``."""
     from playwright.sync_api import sync_playwright
 
-    design = vardi.datasets.house_prices(seed=0)
-    fit = vardi.debias(design.samples, {"agency": "MEDV <= 22", "national": 1})
     with TemporaryDirectory() as place, sync_playwright() as driver:
-        page_of = Path(place) / "report.html"
-        fit.report(page_of, title="House prices")
+        subprocess.run([sys.executable, "-m", "vardi", "demo", "--output", f"{place}/demo"], check=True)
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for scheme, name in (("light", "report.png"), ("dark", "report-dark.png")):
             page = browser.new_page(viewport={"width": 1180, "height": 1000}, color_scheme=scheme)
-            page.goto(page_of.as_uri())
+            page.goto(Path(place, "demo", "report.html").as_uri())
             verdict = page.locator("#verdict").bounding_box()
             assert verdict is not None
-            height = verdict["y"] + verdict["height"] + 24
+            height = verdict["y"] + verdict["height"] + 18
             page.screenshot(path=folder / name, clip={"x": 40, "y": 0, "width": 1100, "height": height}, full_page=True)
             _make_small(folder / name)
         browser.close()
