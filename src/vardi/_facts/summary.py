@@ -31,7 +31,9 @@ def sample_cells(sample: SampleFacts) -> tuple[str, str, str, str, str]:
 
 def variable_cells(variable: ColumnFacts) -> tuple[str, str, str]:
     """Return name, mean over the pool, and mean over the population with its error."""
-    return variable.label, f"{variable.pooled:.5g}", plain(with_error(variable.debiased, variable.stderr))
+    large = 1e4 <= abs(variable.pooled) < 1e9
+    pooled = f"{variable.pooled:,.0f}" if large else f"{variable.pooled:.5g}"
+    return variable.label, pooled, plain(with_error(variable.debiased, variable.stderr))
 
 
 def to_text(found: Account) -> str:

@@ -104,6 +104,14 @@ def show_files(files: dict[str, Path]) -> None:
         show_plain(f"{what:<8} {path}\n")
 
 
+def show_next(commands: dict[str, str]) -> None:
+    """Print the commands to go on with, each on a line that can be pasted, and what each gives."""
+    width = max(map(len, commands), default=0)
+    show("Next:")
+    for command, gives in commands.items():
+        show_plain(f"  {command:<{width}}{f'   {gives}' if gives else ''}".rstrip() + "\n")
+
+
 def show_plain(text: str) -> None:
     """Print a text as it is."""
     with _standard_output():

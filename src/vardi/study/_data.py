@@ -24,6 +24,8 @@ FORMATS: dict[str, Format] = {
 }
 ENGINES = ("auto", "memory", "polars", "duckdb")
 READABLE = "a .csv, .parquet, .jsonl or .ndjson file, or a .duckdb or .db database with its table"
+MOST_LISTED = 12
+"""Files of a folder that are named."""
 MEMORY_SHARE = 8
 """Rows are read into memory where the files are smaller than the available memory over this."""
 
@@ -116,6 +118,17 @@ def is_pattern(text: str) -> bool:
     return any(letter in text for letter in "*?[")
 
 
+def data_files(folder: Path) -> list[Path]:
+    """Return the files of a folder that are of a kind which is read, by name."""
+    return sorted(path for path in folder.iterdir() if path.suffix.lower() in FORMATS and path.is_file())
+
+
+def listed_files(folder: Path) -> str:
+    """Return the names of the data files of a folder, the first of many; an empty text where there are none."""
+    names = [path.name for path in data_files(folder)]
+    return ", ".join(names[:MOST_LISTED]) + (", ..." if len(names) > MOST_LISTED else "")
+
+
 def suggest_file(path: Path, others: Iterable[Path]) -> str:
     """Return ``" Did you mean 'x'?"`` for a file that is called nearly so; a common ending makes no name near.
 
@@ -156,4 +169,6 @@ def _require_data_file(path: Path) -> None:
 def _nearest(path: Path) -> str:
     if not path.parent.is_dir():
         return f" There is no folder {path.parent} either."
-    return suggest_file(path, sorted(entry for entry in path.parent.iterdir() if entry.suffix.lower() in FORMATS))
+    listed = listed_files(path.parent)
+    there = f" Its folder has: {listed}." if listed else " Its folder has no data files."
+    return suggest_file(path, data_files(path.parent)) or there
