@@ -111,7 +111,7 @@ def run_fit(
                 with writing(targets[what], place):
                     if what == "weights":
                         said_so = partial(stage, "Making replicates")
-                        asked = {"with_data": with_data, "replicates": replicates, "progress": said_so}
+                        asked: dict[str, Any] = {"with_data": with_data, "replicates": replicates, "progress": said_so}
                         write_weights(opened, fitted, place, **asked)
                     else:
                         _write_report(opened, fitted, place, targets[what])

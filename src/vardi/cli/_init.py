@@ -176,8 +176,7 @@ def _try(study: Study) -> None:
 def _ask(question: str, problems: Callable[[str], list[str]], default: str = "", *, show_default: bool = True) -> str:
     """Return the first answer without problems; those of others are shown."""
     while True:
-        options = {"default": default, "show_default": show_default, "prompt_suffix": " "}
-        answer: str = typer.prompt(question, **options).strip()
+        answer: str = typer.prompt(question, default, show_default=show_default, prompt_suffix=" ").strip()
         found = problems(answer)
         if not found:
             return answer
