@@ -923,7 +923,7 @@ def test_what_r_writes_for_missing_is_missing_and_a_stray_text_is_named(tmp_path
         "value is an empty cell or NA.",
     )
     (problem,) = problems(tmp_path, f'variables = ["z"]\n{text}')
-    assert "The variable 'z' is String." in problem
+    assert "The variable 'z' holds texts." in problem
     assert problem.endswith(study.notes[0])
     with pytest.raises(vardi.MissingValuesError):
         read(written(tmp_path, text.replace("bias = 1", "bias = 'y >= 0'"))).fit()

@@ -57,7 +57,7 @@ def check(study: StudyFile, as_json: Json = False, quiet: Quiet = False) -> None
         raise typer.Exit(NO)
     if not as_json and not quiet:
         show("")
-        show_next({f"vardi fit {shlex.quote(str(study))}": "the means of the population"})
+        show_next({"Next, the means of the population": f"vardi fit {shlex.quote(str(study))}"})
 
 
 def _json(opened: OpenStudy, verdict: Verdict, found: Account | None) -> dict[str, Any]:

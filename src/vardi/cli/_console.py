@@ -105,11 +105,10 @@ def show_files(files: dict[str, Path]) -> None:
 
 
 def show_next(commands: dict[str, str]) -> None:
-    """Print the commands to go on with, each on a line that can be pasted, and what each gives."""
-    width = max(map(len, commands), default=0)
-    show("Next:")
-    for command, gives in commands.items():
-        show_plain(f"  {command:<{width}}{f'   {gives}' if gives else ''}".rstrip() + "\n")
+    """Print what to go on with: a line for what each command gives, and the command alone on the next, to be pasted."""
+    for gives, command in commands.items():
+        show(f"{gives}:")
+        show_plain(f"  {''.join(letter if letter.isprintable() else '?' for letter in command)}\n")
 
 
 def show_plain(text: str) -> None:

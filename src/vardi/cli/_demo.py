@@ -99,8 +99,11 @@ def _write_inputs(folder: Path) -> None:
 
 
 def _say_next(folder: Path) -> None:
-    show("", f"Open the report in a browser. The study behind it is a short text: {folder / 'study.toml'}", "")
-    study = shlex.quote(str(folder / "study.toml"))
+    study = folder / "study.toml"
+    show("", f"Open the report in a browser. The study is a short text to read: {study}", "")
     show_next(
-        {f"vardi check {study}": "look closer at the samples", "vardi init": "a study of your own, from your own files"}
+        {
+            "To look closer at the samples": f"vardi check {shlex.quote(str(study))}",
+            "For a study of your own, from your own files": "vardi init",
+        }
     )

@@ -172,8 +172,8 @@ def _say_next(study: Path, targets: dict[str, Path]) -> None:
         show("No file was written.", "")
         show_next(
             {
-                f"vardi report {named}": "a report to read and print",
-                f"vardi fit {named} -o weights.csv": "the weights, for other programs",
+                "For a report to read and print": f"vardi report {named}",
+                "For the weights, to be used by other programs": f"vardi fit {named} -o weights.csv",
             }
         )
     elif "report" in targets and not is_pdf(targets["report"]):

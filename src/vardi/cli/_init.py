@@ -102,7 +102,7 @@ def init(
     with whole_file(study, overwrite=False) as temporary:
         temporary.write_text(text, encoding="utf-8")
     show("", f"Wrote {study} with {len(sources)} {'sample' if len(sources) == 1 else 'samples'}.", "")
-    show_next({f"vardi check {shlex.quote(str(study))}": "whether the samples can be compared"})
+    show_next({"Next, whether the samples can be compared": f"vardi check {shlex.quote(str(study))}"})
 
 
 def study_text(name: str, title: str, sources: list[Asked], variables: list[str]) -> str:
