@@ -69,7 +69,7 @@ def test_graph_draws_one_way_links_dashed(ax):
 
 
 def test_unknown_kind(fit, ax):
-    with pytest.raises(ValueError, match="'pie'; it is 'heatmap' or 'graph'"):
+    with pytest.raises(ValueError, match="'pie'. Give 'heatmap' or 'graph'."):
         OverlapDisplay.from_fit(fit, "pie", ax=ax)
 
 

@@ -250,7 +250,7 @@ def test_nothing_is_overwritten_without_force(folder):
     (folder / "weights.csv").write_text("mine")
     result = run("fit", "study.toml", "-o", "weights.csv")
     assert result.exit_code == 3
-    assert "weights.csv is there already, and is not overwritten unasked. Give --force" in result.stderr
+    assert "weights.csv exists already, and is not overwritten. Give --force" in result.stderr
     assert (folder / "weights.csv").read_text() == "mine"
     assert run("fit", "study.toml", "-o", "weights.csv", "--force").exit_code == 0
     assert (folder / "weights.csv").read_text().startswith("source,row,weight\n")
@@ -261,7 +261,7 @@ def test_a_link_that_leads_nowhere_is_not_replaced_without_force(folder):
     result = run("fit", "study.toml", "-o", "weights.csv")
     assert result.exit_code == 3
     assert result.stderr == (
-        "error: weights.csv is there already, and is not overwritten unasked. Give --force to overwrite it.\n"
+        "error: weights.csv exists already, and is not overwritten. Give --force to overwrite it.\n"
     )
     assert not (folder / "other.csv").exists()
     assert run("fit", "study.toml", "-o", "weights.csv", "--force").exit_code == 0
@@ -738,7 +738,7 @@ def test_init_without_questions_and_never_over_a_study(folder):
     before = contents(folder)
     result = run(*arguments)
     assert result.exit_code == 3
-    assert "new.toml is there already, and is not overwritten unasked. Name another" in result.stderr
+    assert "new.toml exists already, and is not overwritten. Name another" in result.stderr
     assert contents(folder) == before
 
 
@@ -941,7 +941,10 @@ def test_a_study_whose_name_is_no_utf8(small):
     assert json.loads(found.decode("ascii"))["study"] == study
     for arguments in (["fit", study, "-o"], ["init"]):
         result = run(*arguments, os.fsdecode(b"w\xe9.csv"))
-        assert (result.exit_code, result.stderr) == (3, "error: w\ufffd.csv is no name in UTF-8. Name another file.\n")
+        assert (result.exit_code, result.stderr) == (
+            3,
+            "error: w\ufffd.csv is not a name in UTF-8. Name another file.\n",
+        )
 
 
 WITHOUT_PROGRESS = """
@@ -1304,7 +1307,7 @@ def test_what_is_odd_about_columns_and_biases_is_noted(tmp_path, monkeypatch, en
     biases = {"plain": "1", "poor": "meals >= 0.40"}
     sources = [f'[sources.{name}]\ndata = "{name}.csv"\nbias = "{bias}"\n' for name, bias in biases.items()]
     Path("study.toml").write_text(f'engine = "{engine}"\n' + "".join(sources))
-    text = "The column 'pupils' of plain.csv is read as text, since it holds 'none', which is no number."
+    text = "The column 'pupils' of plain.csv is read as text, since it holds 'none', which is not a number."
     unit = "of the rows of the other samples meet meals >= 0.4, so this bias of 'poor' changes next to nothing."
     commands = ["fit", "check"]
     for command in commands:

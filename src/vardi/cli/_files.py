@@ -32,7 +32,7 @@ def _require_text(path: Path) -> None:
         str(path).encode()
     except UnicodeEncodeError:
         shown = os.fsencode(path).decode(errors="replace")
-        raise OutputError(f"{shown} is no name in UTF-8. Name another file.", path=str(path)) from None
+        raise OutputError(f"{shown} is not a name in UTF-8. Name another file.", path=str(path)) from None
 
 
 def require_free(path: Path, *, force: bool, remedy: str = "Give --force to overwrite it.") -> None:

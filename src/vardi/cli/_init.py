@@ -284,7 +284,7 @@ def _free_name(stem: str, names: list[str]) -> str:
 def _columns(data: str, study: Path) -> Mapping[str, Any]:
     """Return the columns of some files, with their types."""
     from vardi.study._data import FORMATS, Data, RefusedPath, find_files
-    from vardi.study._engines import schema
+    from vardi.study._engines import require_header, schema
 
     try:
         files = find_files(data, study.parent)
@@ -296,4 +296,6 @@ def _columns(data: str, study: Path) -> Mapping[str, Any]:
             f"{files[0].name} is a database, and its table must be named: write the study by hand, with data = ... and "
             "table = ..."
         )
-    return schema(Data(None, tuple(files), kind), "polars")
+    found = Data(None, tuple(files), kind)
+    require_header(found)
+    return schema(found, "polars")

@@ -66,7 +66,7 @@ class OverlapDisplay:
     def plot(self, kind: str = "heatmap", *, ax: Any = None) -> Self:
         """Draw on the given axes, or on new ones."""
         if kind not in ("heatmap", "graph"):
-            raise ValueError(f"kind is {kind!r}; it is 'heatmap' or 'graph'")
+            raise ValueError(f"kind is {kind!r}. Give 'heatmap' or 'graph'.")
         self.ax_, self.figure_ = axes_of(ax, self._size(kind))
         if kind == "heatmap":
             self._heatmap()

@@ -30,7 +30,7 @@ from vardi.biases._expressions.nodes import Column, Node, is_condition
 from vardi.biases._fitted import FittedBias
 from vardi.errors import ExpressionError, InvalidBiasError, MismatchError, suggest
 from vardi.study._data import Data, Engine
-from vardi.study._engines import COUNTS, LABEL, ROW, first_text, require_rows, schema
+from vardi.study._engines import COUNTS, LABEL, ROW, first_text, require_header, require_rows, schema
 from vardi.study._locate import Key
 from vardi.study._problems import Problems
 from vardi.study.schema import DEPENDS, OLD_KEYS, Biases, shown
@@ -94,12 +94,12 @@ class Columns:
         given = document.get("variables", [])
         key = ("variables",)
         if not isinstance(given, list) or not all(isinstance(name, str) and name.strip() for name in given):
-            self.problems.add(key, "variables is a list of columns and expressions in text.")
+            self.problems.add(key, "variables must be a list of texts: columns and expressions.")
             return ()
         for name in given:
             self._require_number(key, name)
         if len(set(given)) < len(given):
-            self.problems.add(key, "A variable is there twice.")
+            self.problems.add(key, "A variable is listed twice.")
         return tuple(given)
 
     def depends(self, document: dict[str, Any], samples: Sequence[str]) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class Columns:
             if column is None:
                 continue
             if not isinstance(column, str) or not column:
-                self.problems.add((what,), f"{what} is the name of a column, and here it is {shown(column)}.")
+                self.problems.add((what,), f"{what} must be the name of a column, not {shown(column)}.")
                 continue
             for data, own in self.schemas.items():
                 if column not in own:
@@ -148,6 +148,7 @@ class Columns:
             if engine == "polars" and data.format == "duckdb":
                 continue
             with self.problems.noting((*key, "data")):
+                require_header(data)
                 require_rows(data, engine)
                 found = schema(data, engine)
                 self.schemas[data] = found
@@ -157,7 +158,7 @@ class Columns:
                 for ours in (ROW, COUNTS, LABEL):
                     if ours in found:
                         self.problems.add(
-                            (*key, "data"), f"The column {ours!r} of {data} has a name of ours. Rename it."
+                            (*key, "data"), f"The column {ours!r} of {data} has a name that vardi reserves. Rename it."
                         )
 
     def _require_names(self, key: Key, data: Data, engine: Engine) -> None:
@@ -288,7 +289,9 @@ class Columns:
         if value is None:
             return ""
         remedy = "Correct it; a missing value is an empty cell or NA."
-        return f"The column {name!r} of {data} is read as text, since it holds {value!r}, which is no number. {remedy}"
+        return (
+            f"The column {name!r} of {data} is read as text, since it holds {value!r}, which is not a number. {remedy}"
+        )
 
     def _known(self, key: Key, name: str, value: Any, names: Mapping[str, Any]) -> Any:
         """Return one known value, or one margin with its values as the column has them."""
@@ -310,7 +313,9 @@ class Columns:
         """Note a known value of a sample that could as well be that of a column, or that no bias has."""
         if self.schemas and all(name in found for found in self.schemas.values()):
             remedy = f"Write {_always_ticked(name)} in backticks for the column, or rename one of the two."
-            self.problems.add(key, f"{name!r} is a sample and a column, so it does not say which is known. {remedy}")
+            self.problems.add(
+                key, f"{name!r} is a sample and a column, so it is unclear which of them is known. {remedy}"
+            )
         if value < 0:
             remedy = "and a bias is zero or more."
             self.problems.add(key, f"The known value of {name!r} is {value:g}. It is the mean of its bias, {remedy}")

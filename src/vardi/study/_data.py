@@ -22,6 +22,7 @@ FORMATS: dict[str, Format] = {
     ".duckdb": "duckdb",
     ".db": "duckdb",
 }
+SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 ENGINES = ("auto", "memory", "polars", "duckdb")
 READABLE = "a .csv, .parquet, .jsonl or .ndjson file, or a .duckdb or .db database with its table"
 MOST_LISTED = 12
@@ -90,7 +91,7 @@ beside the study.
         for path in found:
             _require_data_file(path)
     except PermissionError as error:
-        raise RefusedPath(f"{error.filename} may not be read by you. Change its permissions.") from error
+        raise RefusedPath(f"{error.filename} is not readable for you. Change its permissions.") from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise RefusedPath(f"{text!r} cannot be read: {reason}.") from error
@@ -158,11 +159,12 @@ def _require_data_file(path: Path) -> None:
     if not path.exists():
         raise RefusedPath(f"There is no file {path}.{_nearest(path)}")
     if not path.is_file():
-        what = "a folder" if path.is_dir() else "no regular file"
+        what = "a folder" if path.is_dir() else "not a regular file"
         raise RefusedPath(f"{path} is {what}. Name {READABLE}; a pattern such as *.csv takes several files.")
     for suffix in {path.suffix.lower(), path.resolve().suffix.lower()}:  # a link must not lead to another kind of file
         if suffix not in FORMATS:
-            raise RefusedPath(f"{path} is not a kind of file that is read. Name {READABLE}.")
+            remedy = "Save its sheet as CSV UTF-8" if suffix in SPREADSHEETS else f"Name {READABLE}"
+            raise RefusedPath(f"{path} is not a kind of file that is read. {remedy}.")
     path.open("rb").close()  # says now whether it may be read
 
 
