@@ -136,8 +136,8 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
 
 def _table(*columns: str, rows: Iterable[Sequence[str]], most: int = SHOWN) -> Table:
     """Return a table of the first rows; columns whose heading ends in > hold numbers, which are not broken."""
-    beside = {"caption_justify": "left", "caption_style": ""}
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0), **beside)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.caption_justify, table.caption_style = "left", ""
     for column in columns:
         if column.endswith(">"):
             table.add_column(column[:-1], justify="right", no_wrap=True)

@@ -106,7 +106,7 @@ def _run_missing(
     jobs = jobs if can_start() else 1  # joblib looks after its processes in a thread
     parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="1.5*n_jobs")
     tasks = (joblib.delayed(_run_one)(experiment, run, paths[run], settings) for run in missing)
-    with _deaf_to_interruptions():
+    with deaf_to_interruptions():
         results = parallel(tasks)
     with closing(_generator(results)) as finished:
         for done, _ in enumerate(finished, start=1):
@@ -114,7 +114,7 @@ def _run_missing(
 
 
 @contextmanager
-def _deaf_to_interruptions() -> Iterator[None]:
+def deaf_to_interruptions() -> Iterator[None]:
     """Start processes that Ctrl-C does not reach, even while they load: it is their parent that ends them.
 
     What a process ignores, those that it starts ignore too. Only the main thread can set it.
