@@ -557,7 +557,7 @@ WRONG = {
         1,
         "is unknown on 1 row, since there are missing values in 'x'",
     ),
-    "duplicate source": (LOW + LOW + HIGH, 2, "line 4: [sources.low] is there twice."),
+    "duplicate source": (LOW + LOW + HIGH, 2, "line 4: [sources.low] is declared twice."),
     "bad expression": (LOW.replace("x <= 5", "x <= 5 &") + HIGH, 2, "To join conditions, use and / or."),
     "code in an expression": (
         LOW.replace('"x <= 5"', "'''open(\"owned\", \"w\") or x'''") + HIGH,
