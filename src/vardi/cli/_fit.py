@@ -68,8 +68,7 @@ def fit(
     fitted = run_fit(study, targets, **options, force=force, hidden=as_json or quiet)
     if as_json or not quiet:
         show_fit(fitted, targets, as_json=as_json)
-    if not as_json and not quiet:
-        _say_next(study, targets)
+        _say_next(study, targets, hidden=as_json)
 
 
 def run_fit(
@@ -163,10 +162,12 @@ def show_fit(fitted: Fitted, targets: dict[str, Path], *, as_json: bool) -> None
         show("A weight is that of one unit: multiply it by the column count, since rows stand for several.")
 
 
-def _say_next(study: Path, targets: dict[str, Path]) -> None:
+def _say_next(study: Path, targets: dict[str, Path], *, hidden: bool) -> None:
     """Say what to do with what was written, or how to have something written."""
     from vardi.cli._pdf import is_pdf
 
+    if hidden:
+        return
     if not targets:
         named = shlex.quote(str(study))
         show("No file was written.", "")
@@ -197,8 +198,7 @@ def report(
     fitted = run_fit(study, targets, force=force, hidden=as_json or quiet)
     if as_json or not quiet:
         show_fit(fitted, targets, as_json=as_json)
-    if not as_json and not quiet:
-        _say_next(study, targets)
+        _say_next(study, targets, hidden=as_json)
 
 
 @guarded

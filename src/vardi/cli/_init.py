@@ -30,9 +30,10 @@ ABOUT_BIASES = """# A bias says how much likelier a unit is to be in the sample,
 #   bias = "region in ('N', 'W') and age > 20"
 # A column whose name is not a single word goes in backticks: "`education-num` > 9".
 """
-ASKED_FOR_DATA = """Each sample has its rows in a file (.csv, .parquet or .jsonl), or in several that a pattern
-such as north/*.parquet names. Paths are relative to the study.
-"""
+ABOUT_DATA = (
+    "Each sample has its rows in a file (.csv, .parquet or .jsonl), or in several that a pattern such as "
+    "north/*.parquet names. Paths are relative to the study."
+)
 BIASES = {  # an answer, in which x is a column -> what it says
     "1": "every unit had the same chance to be in it",
     "x <= 100": "only units for which this is true could be in it",
@@ -198,7 +199,7 @@ def _problems(study: Path, sources: list[Asked], variables: list[str]) -> list[s
 
 def _ask_sources(study: Path) -> list[Asked]:
     sources: list[Asked] = []
-    show("", " ".join(ASKED_FOR_DATA.split()), *_files_there(study.parent))
+    show("", ABOUT_DATA, *_files_there(study.parent))
     while True:
         ordinal = len(sources) + 1
         question = f"\nFile of sample {ordinal}{', or Enter if there are no more' if sources else ''}:"
