@@ -7,10 +7,13 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vardi._machine.atomic_write import require_writable, whole_file
 from vardi.errors import OutputError
-from vardi.study import Study
+
+if TYPE_CHECKING:
+    from vardi.study import Study
 
 
 def require_outputs(paths: Sequence[Path], study: Study, *, force: bool) -> None:
