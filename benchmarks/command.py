@@ -10,7 +10,7 @@ import typer
 from benchmarks.draw import draw
 from benchmarks.peers import installed
 from benchmarks.records import Settings
-from benchmarks.run import BENCHMARKS, failed, run
+from benchmarks.run import APART, BENCHMARKS, chosen, failed, run
 from vardi._machine.atomic_write import whole_file
 from vardi.cli._console import complain, progress, show_files, show_plain
 from vardi.cli._files import require_free
@@ -34,11 +34,11 @@ app = typer.Typer(
 )
 @guarded
 def bench(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Which ones; all by default.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Which; all but physics.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="20 times fewer rows: a smoke test.")] = False,
     shrink: Annotated[int | None, typer.Option("--shrink", min=1, metavar="N", help="N times fewer rows.")] = None,
-    repeats: Annotated[int | None, typer.Option("--repeats", min=1, metavar="R", help="Timed calls of each.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Peers on the largest matrix too: slow.")] = False,
+    repeats: Annotated[int | None, typer.Option("--repeats", min=1, metavar="R", help="Rounds of timed calls.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="The largest sizes too: slow.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the page goes.")] = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite a page that is there already.")] = False,
     quiet: Quiet = False,
@@ -46,17 +46,17 @@ def bench(
     """Run the benchmarks beside the peers that are installed.
 
     A complete run at full size, started from a clone, goes to benchmarks/RESULTS.md; any other is printed unless
-    --output is given. Beside a page goes a picture, if matplotlib is installed. A peer that is not installed is a line
-    of the page: pip install 'vardi[bench]'.
+    --output is given. What has a page of its own (physics) runs only where it is named. Beside a page goes a picture,
+    if matplotlib is installed. A peer that is not installed is a line of the page: pip install 'vardi[bench]'.
     """
     for name in names or ():
         if name not in BENCHMARKS:
             known = ", ".join(BENCHMARKS)
             raise StudyError(f"There is no benchmark {name!r}.{suggest(name, BENCHMARKS)} There are {known}.")
-    chosen = [name for name in BENCHMARKS if not names or name in names]
+    which = chosen(names or ())
     smaller = shrink or (20 if quick else 1)
     settings = Settings(smaller, repeats or (3 if smaller == 1 else 2), full)
-    complete = len(chosen) == len(BENCHMARKS) and smaller == 1
+    complete = APART.isdisjoint(which) and len(which) == len(BENCHMARKS) - len(APART) and smaller == 1
     if output is None and complete and RESULTS.is_file():
         output, force = RESULTS, True
     if output is not None:
@@ -66,10 +66,10 @@ def bench(
         require_free(picture, force=force)
     with progress(hidden=quiet) as stage:
         page, reports = run(
-            chosen,
+            which,
             settings,
             _command(names or [], quick=quick, full=full, shrink=shrink, repeats=repeats),
-            lambda name, place: stage(f"{name} ({place + 1} of {len(chosen)})", place, len(chosen)),
+            lambda name, place: stage(f"{name} ({place + 1} of {len(which)})", place, len(which)),
             picture.name if picture else None,
         )
         if picture is not None:

@@ -21,7 +21,7 @@ def draw(reports: Sequence[Report], path: Path, *, judged: bool) -> None:
     from matplotlib.figure import Figure
 
     targets = [(report.name, target) for report in reports for target in report.targets if judged]
-    measured = [(name, target) for name, target in targets if target.bar and target.measured]
+    measured = [(name, target) for name, target in targets if target.bar and target.measured is not None]
     figure = Figure(figsize=(11, max(4.0, 1.4 + 0.24 * len(measured))), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.1))
     _growth(left, next((report for report in reports if report.name == "growth"), None))
@@ -64,7 +64,8 @@ def _ratios(axes: Any, measured: Sequence[tuple[str, Target]]) -> None:
     for place, (_, target) in enumerate(measured):
         assert target.bar is not None
         assert target.measured is not None
-        ahead = target.measured / target.bar if target.higher_is_better else target.bar / target.measured
+        ahead = target.measured / target.bar.level
+        ahead = ahead if target.bar.higher_is_better else 1 / ahead
         colour = COLOUR if ahead >= 1 else MISSED
         axes.plot([1.0, ahead], [place, place], color=colour, linewidth=4, solid_capstyle="butt")
         axes.plot([ahead], [place], "o", color=colour)

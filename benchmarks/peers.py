@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -94,11 +93,18 @@ def _fastmbar_bare(u_kn: Floats, sizes: Integers) -> Callable[[], LogOmegas]:
     return call
 
 
+def _bayesmbar(u_kn: Floats, sizes: Integers) -> Callable[[], LogOmegas]:
+    FastMBAR = import_module("bayesmbar").FastMBAR
+    import_module("jax").config.update("jax_enable_x64", True)
+    return lambda: -np.asarray(FastMBAR(u_kn, sizes, method="Newton").F)
+
+
 PYMBAR = Peer("pymbar, default", ("pymbar", "jax"), _pymbar("default"))
 PYMBAR_ROBUST = Peer("pymbar, robust", ("pymbar", "jax"), _pymbar("robust"))
 FASTMBAR = Peer(
     "FastMBAR, Newton", ("FastMBAR", "torch"), _fastmbar, note="its constructor always computes a covariance too"
 )
+BAYESMBAR = Peer("bayesmbar's FastMBAR, Newton", ("bayesmbar", "jax"), _bayesmbar)
 FASTMBAR_BARE = Peer(
     "FastMBAR, solve and weights only",
     ("FastMBAR", "torch"),
@@ -106,7 +112,7 @@ FASTMBAR_BARE = Peer(
     public=False,
     note="its private steps, without the covariance; not a call that a user makes",
 )
-PEERS = (PYMBAR, PYMBAR_ROBUST, FASTMBAR, FASTMBAR_BARE)
+PEERS = (PYMBAR, PYMBAR_ROBUST, FASTMBAR, BAYESMBAR)
 
 
 def ours(problem: Problem, *, log: bool) -> Contestant:
@@ -161,8 +167,3 @@ def lbfgs(problem: Problem, *, exact: bool, seed: int = 85) -> Callable[[], LogO
         return np.log(share) - found.x
 
     return call
-
-
-def threads() -> str:
-    """Return how many threads this process may use, as the page says it."""
-    return f"{len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} threads"
