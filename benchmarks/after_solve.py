@@ -30,7 +30,7 @@ def errors(settings: Settings) -> Report:
 
 def _over_the_solve(name: str, what: str, ask: Callable[[Any], Any], settings: Settings) -> Report:
     K = settings.samples(SAMPLES)
-    problem = oscillators(settings.rows(ROWS, least=4 * K), K)
+    problem = oscillators(settings.rows(ROWS, least=40 * K), K)
     solve = partial(vardi.debias_matrix, problem.matrix, problem.source, log=True)
     timings = race([ours(problem, log=True), Contestant(what, ask, prepare=solve)], settings)
     mine, asked = timings[VARDI], timings[what]
