@@ -44,8 +44,12 @@ def facts(load: float | None) -> dict[str, str]:
         "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "BLAS": _blas(),
         "load before": NONE if load is None else f"{load:.2f} (one-minute average)",
-        "versions": ", ".join(f"{name} {version(name) or 'not installed'}" for name in PACKAGES),
     }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the packages that are installed."""
+    return {name: found for name in PACKAGES if (found := version(name))}
 
 
 def version(name: str) -> str:

@@ -193,3 +193,35 @@ class Report:
     targets: tuple[Target, ...] = ()
     remarks: tuple[str, ...] = field(default=())
     failed: bool = False
+
+
+@dataclass(frozen=True)
+class Run:
+    """Benchmarks that ran one after the other on one machine.
+
+    Attributes
+    ----------
+    facts : mapping from str to str
+        The machine.
+    versions : mapping from str to str
+        Of the packages that are installed.
+    took : mapping from str to float
+        Seconds of each benchmark.
+    """
+
+    reports: tuple[Report, ...]
+    settings: Settings
+    command: str
+    facts: Mapping[str, str]
+    versions: Mapping[str, str]
+    took: Mapping[str, float]
+
+    @property
+    def judged(self) -> bool:
+        """Whether it ran at the sizes that the bars are for."""
+        return self.settings.shrink == 1
+
+    @property
+    def failed(self) -> list[str]:
+        """The names of the benchmarks that failed."""
+        return [report.name for report in self.reports if report.failed]

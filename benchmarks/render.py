@@ -1,27 +1,28 @@
-"""Reports -> Markdown."""
+"""A run -> Markdown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from benchmarks.machine import NONE, facts, version
-from benchmarks.records import Record, Report, Settings, Target
-from benchmarks.standing import WAYS, Missed, Standing
+from benchmarks.machine import NONE, PACKAGES
+from benchmarks.records import Record, Report, Run, Target
+from benchmarks.standing import WAYS, Missed, Standing, standing
 
 RACED = ("pymbar", "jax", "fastmbar", "torch", "bayesmbar", "scipy")
 
 
-def render(
-    reports: Sequence[Report],
-    settings: Settings,
-    command: str,
-    load: float | None,
-    took: Mapping[str, float],
-    standing: Standing,
-    picture: str | None = None,
-) -> str:
-    """Return the whole page, with a picture beside it if there is one."""
-    judged = settings.shrink == 1  # the bars are for the sizes of the design
+def render(run: Run, tried: Mapping[str, Sequence[str]], picture: str | None = None) -> str:
+    """Return the whole page, with a picture beside it if there is one.
+
+    Parameters
+    ----------
+    run : Run
+        What was found.
+    tried : mapping from str to sequence of str
+        What was done to reach bars, by their names.
+    picture : str, optional
+        File beside the page that :func:`benchmarks.draw.draw` draws.
+    """
     parts = [
         "# Benchmarks",
         "Written by the command below from one run on one machine; do not edit. Contestants are called by turns. "
@@ -29,28 +30,26 @@ def render(
         "median of the time of all cores; compilation is left out by a first call. Ratios are of medians; *between* is "
         "what the quartiles allow. *Residual* is max |Gamma_k - 1|, the relative error of Vardi's system, computed for "
         "every solver by the same NumPy function.",
-        *(_standing(standing) if judged else []),
-        _facts(settings, command, load, took),
+        *(_standing(standing(run.reports, tried), run.versions) if run.judged else []),
+        _facts(run),
         *([f"![Time against size, and every target over its bar]({picture})"] if picture else []),
-        *(_section(report, judged=judged) for report in reports),
+        *(_section(report, judged=run.judged) for report in run.reports),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _standing(standing: Standing) -> list[str]:
+def _standing(found: Standing, versions: Mapping[str, str]) -> list[str]:
     parts = []
-    if standing.judged:
-        parts.append(
-            f"**Bars**: {len(standing.judged) - len(standing.missed)} of {len(standing.judged)} reached, and "
-            f"{standing.goals} goals."
-        )
-    if standing.missed:
-        parts.append("## Missed\n\n" + "\n".join(map(_missed, standing.missed)))
-    if standing.unmeasured:
-        names = ", ".join(bar.name for bar in standing.unmeasured)
+    if found.judged:
+        reached = len(found.judged) - len(found.missed)
+        parts.append(f"**Bars**: {reached} of {len(found.judged)} reached, and {found.goals} goals.")
+    if found.missed:
+        parts.append("**Missed**:\n\n" + "\n".join(map(_missed, found.missed)))
+    if found.unmeasured:
+        names = ", ".join(bar.name for bar in found.unmeasured)
         parts.append(f"**Not measured**: {names}. What ran says why below.")
-    if standing.races:
-        parts.append(_fastest(standing.races))
+    if found.races:
+        parts.append(_fastest(found.races, versions))
     return parts
 
 
@@ -66,9 +65,9 @@ def _missed(missed: Missed) -> str:
     return "\n".join([line, *ways])
 
 
-def _fastest(races: Sequence[Target]) -> str:
-    raced = ", ".join(f"{name} {version(name)}" for name in RACED if version(name))
-    absent = [name for name in RACED if not version(name)]
+def _fastest(races: Sequence[Target], versions: Mapping[str, str]) -> str:
+    raced = ", ".join(f"{name} {versions[name]}" for name in RACED if name in versions)
+    absent = [name for name in RACED if name not in versions]
     ratios = [target.measured for target in races if target.measured is not None]
     if min(ratios) > 1:
         between = f"{_level(min(ratios), 'x')} to {_level(max(ratios), 'x')}"
@@ -151,12 +150,14 @@ def _level(value: float | None, unit: str) -> str:
     return number + (unit if unit == "x" else f" {unit}").rstrip()
 
 
-def _facts(settings: Settings, command: str, load: float | None, took: Mapping[str, float]) -> str:
-    each = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in took.items())
+def _facts(run: Run) -> str:
+    shrink, took = run.settings.shrink, run.took
     rows = {
-        "command": f"`{command}`",
-        "sizes": "as named in the design" if settings.shrink == 1 else f"{settings.shrink} times smaller: a smoke test",
-        **facts(load),
-        "took": f"{sum(took.values()) / 60:.1f} minutes: {each}",
+        "command": f"`{run.command}`",
+        "sizes": "as named in the design" if shrink == 1 else f"{shrink} times smaller: a smoke test",
+        **run.facts,
+        "versions": ", ".join(f"{name} {run.versions.get(name, 'not installed')}" for name in PACKAGES),
+        "took": f"{sum(took.values()) / 60:.1f} minutes: "
+        + ", ".join(f"{name} {seconds:.0f} s" for name, seconds in took.items()),
     }
     return table(("", ""), list(rows.items()), numbers=())

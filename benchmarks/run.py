@@ -1,4 +1,4 @@
-"""Names and settings -> benchmarks -> a page in Markdown."""
+"""Names and settings -> benchmarks -> what was found."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from benchmarks.growth import growth
 from benchmarks.importing import importing
 from benchmarks.indicator import indicator
 from benchmarks.lazy import lazy
+from benchmarks.machine import facts, versions
 from benchmarks.many import many
 from benchmarks.memory import memory
 from benchmarks.parquet import parquet
 from benchmarks.physics import physics
 from benchmarks.read import read
-from benchmarks.records import Report, Settings
-from benchmarks.render import render
+from benchmarks.records import Report, Run, Settings
 from benchmarks.reporting import reporting
 from benchmarks.small import small
-from benchmarks.standing import read_tried, standing
 
 BENCHMARKS: dict[str, Callable[[Settings], Report]] = {
     "dense-log": dense_log,
@@ -56,13 +55,9 @@ def chosen(names: Sequence[str]) -> list[str]:
 
 
 def run(
-    names: Sequence[str],
-    settings: Settings,
-    command: str,
-    on_start: Callable[[str, int], None] = lambda *_: None,
-    picture: str | None = None,
-) -> tuple[str, list[Report]]:
-    """Run benchmarks, and return the page and what was found.
+    names: Sequence[str], settings: Settings, command: str, on_start: Callable[[str, int], None] = lambda *_: None
+) -> Run:
+    """Run benchmarks, and return what was found.
 
     Parameters
     ----------
@@ -74,23 +69,15 @@ def run(
         Printed on the page.
     on_start : callable
         Called with the name and the position of each benchmark before it runs.
-    picture : str, optional
-        File beside the page that :func:`benchmarks.draw.draw` will draw.
     """
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    notes = read_tried()
+    about_machine = facts(os.getloadavg()[0] if hasattr(os, "getloadavg") else None)
     reports, took = [], {}
     for place, name in enumerate(names):
         on_start(name, place)
         started = time.perf_counter()
         reports.append(_run(name, settings))
         took[name] = time.perf_counter() - started
-    return render(reports, settings, command, load, took, standing(reports, notes), picture), reports
-
-
-def failed(reports: Sequence[Report]) -> list[str]:
-    """Return the names of the benchmarks that failed."""
-    return [report.name for report in reports if report.failed]
+    return Run(tuple(reports), settings, command, about_machine, versions(), took)
 
 
 def _run(name: str, settings: Settings) -> Report:

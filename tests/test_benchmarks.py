@@ -13,11 +13,13 @@ from typer.testing import CliRunner
 import vardi
 from benchmarks.bars import BARS
 from benchmarks.command import app
+from benchmarks.machine import facts, versions
 from benchmarks.process import in_fresh_process
-from benchmarks.records import Bar, Report, Settings, Target, Times, ratio
+from benchmarks.records import Bar, Record, Report, Run, Settings, Target, Times, ratio
 from benchmarks.render import render
 from benchmarks.run import BENCHMARKS
-from benchmarks.standing import read_tried, standing
+from benchmarks.standing import read_tried
+from benchmarks.stored import from_json, to_json
 
 NAMES = [
     "dense-log",
@@ -87,6 +89,10 @@ def tables(page):
     return found
 
 
+def page_of(*reports, settings=None, tried=None):
+    return render(Run(reports, settings or Settings(), "", facts(0.0), versions(), {}), tried or {})
+
+
 def run(*arguments):
     return CliRunner().invoke(app, [*map(str, arguments)])
 
@@ -94,13 +100,17 @@ def run(*arguments):
 def test_command_writes_well_formed_tables(without_peers, tmp_path):
     output = tmp_path / "RESULTS.md"
     result = run("small", "growth", "read", "--shrink", 5000, "--repeats", 1, "--output", output)
-    picture = output.with_suffix(".svg")
-    assert (result.exit_code, result.stdout) == (0, f"results  {output}\npicture  {picture}\n")
+    numbers, picture = output.with_suffix(".json"), output.with_suffix(".svg")
+    assert (result.exit_code, result.stdout) == (0, f"results  {output}\nnumbers  {numbers}\npicture  {picture}\n")
     page = output.read_text()
     assert [line for line in page.splitlines() if line.startswith("## ")] == ["## growth", "## read", "## small"]
     assert "`python -m benchmarks small growth read --shrink 5000 --repeats 1`" in page
     assert str(tmp_path) not in page
-    assert {path.name for path in tmp_path.iterdir()} == {"RESULTS.md", "RESULTS.svg"}  # no temporary file is left
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "RESULTS.md",
+        "RESULTS.json",
+        "RESULTS.svg",
+    }  # no temporary file is left
     assert "](RESULTS.svg)" in page
     assert "n grows: slope" in picture.read_text()
     facts, *rest = tables(page)
@@ -116,6 +126,9 @@ def test_command_writes_well_formed_tables(without_peers, tmp_path):
     assert "Missed" not in page
     again = run("small", "--shrink", 5000, "--output", output)
     assert again.exit_code == 3
+    assert output.read_text() == page
+    output.write_text("edited")
+    assert run("--page-of", numbers).exit_code == 0
     assert output.read_text() == page
 
 
@@ -177,7 +190,7 @@ def test_missing_peers_are_named_in_the_table(name, without_peers, tiny):
     assert all(record.seconds is None and record.note.startswith("not installed: ") for record in absent)
     raced = [target for target in report.targets if target.bar.race]
     assert all(target.measured is None and target.verdict == "not measured" for target in raced)
-    assert "not installed: pymbar, jax" in render([report], tiny, "", None, {}, standing([report], {}))
+    assert "not installed: pymbar, jax" in page_of(report, settings=tiny)
     mine = [record for record in report.records if record.who == "vardi"]
     assert mine
     assert all(record.seconds > 0 and record.accuracy < 1e-9 for record in mine)
@@ -299,8 +312,7 @@ def test_page_begins_with_the_bars_that_are_missed_and_what_was_tried():
         Report("dense-omega", "", targets=(Target("speed", 4.5, BARS["dense-omega"]),)),
         Report("small", "", targets=(Target("call", 0.5, BARS["small-matrix"], "ms"),)),
     ]
-    found = standing(reports, {"gram": ("one way", "another"), "small-matrix": ("not needed",)})
-    page = render(reports, Settings(), "", None, {}, found)
+    page = page_of(*reports, tried={"gram": ("one way", "another"), "small-matrix": ("not needed",)})
     head = page[: page.index("| command |")]
     assert "**Bars**: 1 of 3 reached, and 0 goals." in head
     assert "- **gram** (`gram`), solve: 3x, bar 1x, 200% over.\n  - Tried: one way\n  - Tried: another\n-" in head
@@ -310,9 +322,18 @@ def test_page_begins_with_the_bars_that_are_missed_and_what_was_tried():
     assert "**Fastest on PyPI, with these versions**" in head
 
 
+def test_run_reads_back_from_its_json():
+    record = Record("work", "vardi", Times((1.0, 2.0), (3.0, 4.0)), 1e-12, 0.1, "note")
+    bare = Record("work", "absent", note="not installed")
+    targets = (ratio("solve", record.times, record.times, BARS["gram"]), Target("passes", 3.0, unit=""))
+    report = Report("gram", "About.", (record, bare), targets, ("remark",), failed=True)
+    found = Run((report,), Settings(shrink=20, full=True), "command", facts(0.5), versions(), {"gram": 1.5})
+    assert from_json(to_json(found)) == found
+
+
 def test_page_says_where_another_is_faster():
     slower = Report("dense-omega", "", targets=(Target("speed over it", 0.8, BARS["dense-omega"]),))
-    page = render([slower], Settings(), "", None, {}, standing([slower], {}))
+    page = page_of(slower)
     assert "**NOT the fastest on PyPI, with these versions**" in page
     assert "speed over it: 0.8x." in page
 
@@ -360,4 +381,4 @@ def test_import_is_timed_in_fresh_processes(monkeypatch):
 def test_page_names_no_host():
     import platform
 
-    assert platform.node() not in render([], Settings(), "", 0.0, {}, standing([], {}))
+    assert platform.node() not in page_of()

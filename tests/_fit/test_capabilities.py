@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import questions
-from questions import ANSWERS, EQUAL, build
+from questions import ANSWERS, EQUAL, build, dense_form
 from sklearn.linear_model import LinearRegression
 
 import vardi
@@ -21,6 +21,11 @@ from vardi._fit.capabilities import DEPENDS, HOLDERS, MATRICES, PARTS, QUESTIONS
 @pytest.fixture(scope="module")
 def data():
     return questions.data()
+
+
+@pytest.fixture(scope="module")
+def dense(data):
+    return questions.DenseAnswers(data)
 
 
 CASES = (*HOLDERS[:-1], "engine: Polars", "engine: DuckDB", "engine: distinct")
@@ -54,7 +59,7 @@ def test_every_question_is_asked():
 
 
 @pytest.mark.parametrize(("case", "part", "depends"), CELLS, ids=map("-".join, CELLS))
-def test_every_cell_is_the_dense_answer_or_a_declared_no(case, part, depends, data, monkeypatch):
+def test_every_cell_is_the_dense_answer_or_a_declared_no(case, part, depends, data, dense, monkeypatch):
     holder = case.split(":")[0]
     if holder in MATRICES and part in ("parameters", "both"):
         with pytest.raises(vardi.VardiError):  # a matrix takes no bias with parameters at all
@@ -77,7 +82,8 @@ def test_every_cell_is_the_dense_answer_or_a_declared_no(case, part, depends, da
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # small samples: errors are doubtful, and the same everywhere
-        asked, dense = build(case, data, part, monkeypatch, depends)
+        cell = (dense_form(case), part, depends)
+        asked = build(case, data, part, monkeypatch, depends, dense.asked(*cell))
         assert type(asked.fit) is vardi.DebiasedSample
         for question, answer in ANSWERS.items():
             no = refused(question, holder, part, depends)
@@ -88,7 +94,7 @@ def test_every_cell_is_the_dense_answer_or_a_declared_no(case, part, depends, da
                 continue
             if refused(question, "rows in memory", part, depends) is not None:
                 continue
-            got, expected = answer(asked), answer(dense)
+            got, expected = answer(asked), dense.answer(question, *cell)
             said = f"{question} of {case} with {part}, {depends}"
             np.testing.assert_allclose(got, expected, rtol=EQUAL, atol=EQUAL, err_msg=said)
 
