@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -58,8 +58,10 @@ def bench(
     page of its own (physics) runs only where it is named. A peer that is not installed is a line of the page:
     pip install 'vardi[bench]'.
     """
+    tried = read_tried()
     if earlier is not None:
-        _write(from_json(earlier.read_text(encoding="utf-8")), _files(earlier, force=True), force=True)
+        before = from_json(earlier.read_text(encoding="utf-8"))
+        _write(before, _files(earlier.with_suffix(".md"), force=True), tried, force=True)
         return
     for name in names or ():
         if name not in BENCHMARKS:
@@ -80,9 +82,9 @@ def bench(
             lambda name, place: stage(f"{name} ({place + 1} of {len(which)})", place, len(which)),
         )
     if files is None:
-        show_plain(render(found, read_tried()))
+        show_plain(render(found, tried))
     else:
-        _write(found, files, force=force)
+        _write(found, files, tried, force=force)
         if not quiet:
             show_files(files)
     for name in found.failed:
@@ -93,15 +95,17 @@ def bench(
 
 def _files(output: Path, *, force: bool) -> dict[str, Path]:
     """Return where the page, the picture and the numbers go, each of which must be free."""
-    files = {"results": output.with_suffix(".md"), "numbers": output.with_suffix(".json")}
+    files = {"results": output, "numbers": output.with_suffix(".json")}
     if installed("matplotlib"):
         files["picture"] = output.with_suffix(".svg")
+    if len(set(files.values())) < len(files):
+        raise StudyError(f"{output} is a page in Markdown, and beside it go files in .json and .svg. Name it .md.")
     for path in files.values():
         require_free(path, force=force)
     return files
 
 
-def _write(found: Run, files: Mapping[str, Path], *, force: bool) -> None:
+def _write(found: Run, files: Mapping[str, Path], tried: Mapping[str, Sequence[str]], *, force: bool) -> None:
     picture = files.get("picture")
     with whole_file(files["numbers"], overwrite=force) as temporary:
         temporary.write_text(to_json(found), encoding="utf-8")
@@ -109,7 +113,7 @@ def _write(found: Run, files: Mapping[str, Path], *, force: bool) -> None:
         with whole_file(picture, overwrite=force) as temporary:
             draw(found, temporary)
     with whole_file(files["results"], overwrite=force) as temporary:
-        temporary.write_text(render(found, read_tried(), picture.name if picture else None), encoding="utf-8")
+        temporary.write_text(render(found, tried, picture.name if picture else None), encoding="utf-8")
 
 
 def _command(names: list[str], *, quick: bool, full: bool, shrink: int | None, repeats: int | None) -> str:

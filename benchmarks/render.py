@@ -46,8 +46,7 @@ def _standing(found: Standing, versions: Mapping[str, str]) -> list[str]:
     if found.missed:
         parts.append("**Missed**:\n\n" + "\n".join(map(_missed, found.missed)))
     if found.unmeasured:
-        names = ", ".join(bar.name for bar in found.unmeasured)
-        parts.append(f"**Not measured**: {names}. What ran says why below.")
+        parts.append(f"**Not measured**: {'; '.join(found.unmeasured)}. The sections say why.")
     if found.races:
         parts.append(_fastest(found.races, versions))
     return parts

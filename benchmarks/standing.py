@@ -44,15 +44,15 @@ class Standing:
     ----------
     judged : tuple of Target
         Those that have a bar and were measured.
-    unmeasured : tuple of Bar
-        Those that benchmarks of the run should have measured and did not.
+    unmeasured : tuple of str
+        What benchmarks of the run should have measured and did not.
     races : tuple of Target
         The ratios to other packages.
     """
 
     judged: tuple[Target, ...]
     missed: tuple[Missed, ...]
-    unmeasured: tuple[Bar, ...]
+    unmeasured: tuple[str, ...]
     races: tuple[Target, ...]
 
     @property
@@ -64,12 +64,16 @@ class Standing:
 def standing(reports: Sequence[Report], tried: Mapping[str, Sequence[str]]) -> Standing:
     """Compare what was measured with the bars."""
     judged = tuple(t for report in reports for t in report.targets if t.bar and t.measured is not None)
-    measured = {target.bar.name for target in judged if target.bar}
-    ran = {report.name for report in reports}
+    attempted = [(t.bar, t) for report in reports for t in report.targets if t.bar]
+    absent = [bar for bar in BARS.values() if bar.benchmark in {report.name for report in reports}]
+    absent = [bar for bar in absent if bar not in [own for own, _ in attempted]]
     return Standing(
         judged,
         tuple(Missed(t, t.bar, tuple(tried.get(t.bar.name, ()))) for t in judged if t.bar and t.missed),
-        tuple(bar for bar in BARS.values() if bar.benchmark in ran and bar.name not in measured),
+        (
+            *(f"{bar.name} ({target.what})" for bar, target in attempted if target.measured is None),
+            *(bar.name for bar in absent),
+        ),
         tuple(target for target in judged if target.bar and target.bar.race),
     )
 

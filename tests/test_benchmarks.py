@@ -124,6 +124,7 @@ def test_command_writes_well_formed_tables(without_peers, tmp_path):
     assert targets[0] == ["target", "measured", "between", "in processor time", "bar", "goal", "verdict", "note"]
     assert {row[6] for row in targets[2:]} == {"not judged"}  # bars are for the full sizes
     assert "Missed" not in page
+    assert run("small", "--shrink", 5000, "--output", picture).exit_code == 2
     again = run("small", "--shrink", 5000, "--output", output)
     assert again.exit_code == 3
     assert output.read_text() == page
@@ -311,13 +312,14 @@ def test_page_begins_with_the_bars_that_are_missed_and_what_was_tried():
         Report("gram", "", targets=(Target("solve", 3.0, BARS["gram"]),)),
         Report("dense-omega", "", targets=(Target("speed", 4.5, BARS["dense-omega"]),)),
         Report("small", "", targets=(Target("call", 0.5, BARS["small-matrix"], "ms"),)),
+        Report("report", "", targets=(Target("page", None, BARS["report"]),)),
     ]
     page = page_of(*reports, tried={"gram": ("one way", "another"), "small-matrix": ("not needed",)})
     head = page[: page.index("| command |")]
     assert "**Bars**: 1 of 3 reached, and 0 goals." in head
     assert "- **gram** (`gram`), solve: 3x, bar 1x, 200% over.\n  - Tried: one way\n  - Tried: another\n-" in head
     assert "(`dense-omega`), speed: 4.5x, bar 9x, 50% short.\n  - 0 of 2 ways noted in `tried.toml`." in head
-    assert "**Not measured**: small-pandas." in head
+    assert "**Not measured**: report (page); small-pandas. The" in head
     assert "not needed" not in page
     assert "**Fastest on PyPI, with these versions**" in head
 
