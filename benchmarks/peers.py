@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from scipy.optimize import minimize
@@ -16,6 +17,7 @@ from scipy.optimize import minimize
 import vardi
 from benchmarks.problems import Floats, Integers, Problem
 from benchmarks.timing import Contestant
+from vardi._machine import kernels
 
 LogOmegas = Floats
 VARDI = "vardi"
@@ -124,6 +126,16 @@ def ours(problem: Problem, *, log: bool) -> Contestant:
         return np.array(list(fit.log_omegas.values()))
 
     return Contestant(VARDI, call)
+
+
+def without_numba(contestant: Contestant) -> list[Contestant]:
+    """Return the same call as those make it who have not installed the extra ``[fast]``; nothing where nobody has."""
+
+    def call() -> Any:
+        with mock.patch.object(kernels, "_compiled", return_value=None):
+            return contestant.call()
+
+    return [Contestant(f"{contestant.who}, without Numba", call)] if installed("numba") else []
 
 
 def contestants(peers: Sequence[Peer], log_problem: Problem) -> list[Contestant]:
