@@ -461,8 +461,8 @@ def test_the_summary_fits_and_says_what_it_cannot_see():
     for method in ("score", "ks"):
         text = str(check(fit, columns, method=method))
         assert max(map(len, text.splitlines())) <= 80
-        assert "stay invisible" in " ".join(text.split())
-        assert "no validation" in " ".join(text.split())
+        assert "stays invisible" in " ".join(text.split())
+        assert "validates nothing" in " ".join(text.split())
 
 
 def test_the_summary_of_many_samples_shows_the_worst_first():

@@ -14,7 +14,7 @@ from vardi.errors._texts import WIDTH, Outcome, cut, more, outcome, width_of
 
 SHOWN = 12  # samples of a summary
 HEADING = ("sample", "p-value", "rows that no other could draw")
-CAVEAT = "Errors of a bias where no other sample could draw stay invisible, and a large p-value is no validation."
+CAVEAT = "An error in a bias where no other sample could draw stays invisible, and a large p-value validates nothing."
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,9 @@ class BiasCheck:
             return f"The declared biases cannot be tested: {self.reason}"
         scale = f"chi2 = {self.statistic:.4g}, df = {self.df}" if self.df else f"distance {self.statistic:.3g}"
         said = f"p = {self.pvalue:.2g}: the declared biases are {self.outcome} ({self.method} test of "
-        return f"{said}{', '.join(self.columns)}; {scale})." + (f" Most apart: {self.worst}." if self.worst else "")
+        return f"{said}{', '.join(self.columns)}; {scale})." + (
+            f" Largest discrepancy: {self.worst}." if self.worst else ""
+        )
 
     def _cells(self, names: list[Name]) -> list[tuple[str, str, str]]:
         return [(str(name), f"{self.by_sample[name]:.2g}", f"{self.untested[name]:.0%}") for name in names]

@@ -140,7 +140,7 @@ class Bootstrap:
     def _title(self) -> str:
         failed = f"{self.failed} failed" if self.failed else "none failed"
         kind = "Bayesian bootstrap" if self.kind == "bayesian" else "Bootstrap of rows"
-        learned = "; learned biases stay, so that errors are approximate" if self.is_approximate else ""
+        learned = "; learned biases are held fixed, so errors are approximate" if self.is_approximate else ""
         return f"{kind}: {len(self)} refits, {failed}{learned}"
 
     @property
@@ -380,8 +380,8 @@ def _function(held: Any, function: Callable[[Floats], Any], plan: Plan) -> _Meas
         result = np.asarray(function(weights), np.float64)
         if result.shape != value.shape:
             raise MismatchError(
-                f"The statistic has shape {value.shape} for the fit, but {result.shape} for a draw, so there is no "
-                "spread to speak of. Return as many numbers whatever the weights are.",
+                f"The statistic has shape {value.shape} for the fit, but {result.shape} for a draw, so it has no "
+                "spread. Return the same number of values whatever the weights.",
                 expected=value.shape,
                 got=result.shape,
             )
@@ -459,7 +459,7 @@ def _entropy(seed: int | np.random.Generator | None) -> Any:
 def _check(n: int, kind: Kind, level: float, jobs: int | None) -> None:
     quantile_of_normal(level)
     if jobs == 0:
-        raise MismatchError("0 jobs do nothing. Give 1 or more, or -1 for all cores.", expected=(1,), got=(0,))
+        raise MismatchError("jobs is 0. Give 1 or more, or -1 for all cores.", expected=(1,), got=(0,))
     if n < 2:
         raise MismatchError(
             f"{n} draws have no spread. Give n = 2 or more; 1000 is a good number.", expected=(2,), got=(n,)
@@ -480,14 +480,14 @@ def _warn_of_few_units(plan: Plan, names: Sequence[Name], *, grouped: bool) -> N
     if alone.any():
         said = show(name for name, single in zip(names, alone, strict=True) if single)
         unit = "group" if grouped else "row"
-        fact = f"There is one {unit} only in {said}, so resampling shows none of the spread that comes from there"
+        fact = f"There is only one {unit} in {said}, so resampling shows none of its spread"
         warn(VardiWarning(f"{fact}: standard errors are too small."))
     few = (plan.units > 1) & (plan.units < FEW_GROUPS) & (plan.units < plan.rows.sizes)
     if grouped and few.any():
         said = show(name for name, short in zip(names, few, strict=True) if short)
-        fact = f"There are fewer than {FEW_GROUPS} groups in {said}, so the spread between them is hardly known"
+        fact = f"There are fewer than {FEW_GROUPS} groups in {said}, so the spread between them is poorly known"
         effect = "standard errors may be far off, and intervals cover less than they say"
-        remedy = "Have more groups, or smaller ones if rows of different groups still do not depend on one another."
+        remedy = "Use more groups, or smaller ones if rows of different groups are then still independent."
         warn(VardiWarning(f"{fact}: {effect}. {remedy}"))
 
 
@@ -512,5 +512,5 @@ def _report_failures(failures: Sequence[Refit], n: int, kind: Kind, held: Any) -
         else "Add a sample that lies between them, or more rows where they overlap."
     )
     if len(failures) > MOST_FAILED * n:
-        raise NotIdentifiableError(f"{fact} The others do not stand for all. {remedy}", groups=groups)
-    warn(WeakOverlapWarning(f"{fact} Standard errors are of the other draws, and so too small. {remedy}"))
+        raise NotIdentifiableError(f"{fact} The others are not representative. {remedy}", groups=groups)
+    warn(WeakOverlapWarning(f"{fact} Standard errors come from the other draws, so they are too small. {remedy}"))

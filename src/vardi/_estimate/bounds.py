@@ -165,14 +165,14 @@ class Bounds:
         box = _power(self.log10_sigma)
         return [
             f"Each may fail with probability {self.delta:g}. The certificate needs {rows} rows: "
-            f"{factor if self.r < math.inf else 'it does not speak at this n'}. It was 5 to 16 times wider than the "
+            f"{factor if self.r < math.inf else 'it is vacuous at this n'}. It was 5 to 16 times wider than the "
             "errors of simulated fits: a guarantee, not an error bar.",
             f"Proposition 1 needs {_power(self.proposition_1.log10_n)} rows, {held} the fit has. That the solution "
-            "exists is seen on the data themselves, for which fewer rows do.",
+            "exists is checked on the data themselves, which takes fewer rows.",
             f"Proposition 2 is given the curvature of this fit, {self.sigma2:.2g}, but its proof needs that of a whole "
-            f"box, which is at most {box}: its figures are too good, and poor all the same. Rows needed are for an "
+            f"box, which is at most {box}: its figures are optimistic, and poor nevertheless. Rows needed are for an "
             f"error of {TARGET:g}; an error of 1 or more is vacuous.",
-            "Proposition 3 and the DKW-type theorem divide by powers of rho besides, and bound nothing in practice. "
+            "Proposition 3 and the DKW-type theorem also divide by powers of rho, and are vacuous in practice. "
             "Use standard errors and bands.",
         ]
 

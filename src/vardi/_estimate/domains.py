@@ -74,8 +74,8 @@ class ByDomain(Mapping[Any, T], Generic[T]):
     def __getitem__(self, domain: Any) -> T:
         if domain not in self._places:
             raise MismatchError(
-                f"No row of the pool is in the domain {domain!r} of {show(self.by)}, so nothing is said of it. The "
-                f"domains are {show(self._places)}.{suggest(domain, self._places)}",
+                f"No row of the pool is in the domain {domain!r} of {show(self.by)}, so there is no estimate for it. "
+                f"The domains are {show(self._places)}.{suggest(domain, self._places)}",
                 expected=self._places,
                 got=(domain,),
             )

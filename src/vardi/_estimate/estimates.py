@@ -141,7 +141,7 @@ class Estimate:
             few = ": it rests on too few rows" if self.df < REFUSED else ""
             return f"{self.value:.4g} ({self._without_error() or f'no error can be given{few}'}{self._made_from()})"
         if isinstance(self.law, Declared):
-            return f"{self.value:.6g} (known, but for rounding)"
+            return f"{self.value:.6g} (known, up to rounding)"
         if not self.stderr:
             return f"{self.value:.6g} (the same on all rows{self._made_from()})"
         value, stderr, low, high = with_digits_of(self.stderr, self.value, self.stderr, *self.interval)
@@ -231,8 +231,8 @@ class Estimate:
             )
         if self.level != other.level:
             raise MismatchError(
-                f"The intervals of the estimates have levels {self.level:g} and {other.level:g}, and their combination "
-                f"can have only one. Bring them to one level first, as by .at({self.level:g}).",
+                f"The intervals of the estimates have levels {self.level:g} and {other.level:g}, but their combination "
+                f"can have only one. Bring them to one level first, e.g. with .at({self.level:g}).",
                 expected=(self.level,),
                 got=(other.level,),
             )

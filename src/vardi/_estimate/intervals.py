@@ -33,7 +33,7 @@ def quantile_of_student(level: float, df: float) -> float:
     """Return the same of Student's t, which is normal where the degrees of freedom are infinite."""
     if not isinstance(level, int | float | np.number) or not 0.0 < level < 1.0:
         raise MismatchError(
-            f"The level {level} is no probability of an interval. Give a number between 0 and 1, such as 0.95.",
+            f"The level {level} is not the probability of an interval. Give a number between 0 and 1, such as 0.95.",
             expected=("between 0 and 1",),
             got=(level,),
         )

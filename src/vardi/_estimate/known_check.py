@@ -90,13 +90,13 @@ class KnownCheck:
     def verdict(self) -> str:
         """The outcome in a sentence; where the samples contradict what is known, with what may be wrong."""
         if math.isnan(self.pvalue):
-            return "The samples say nothing on their own of what is known, so it cannot be tested."
+            return "The samples on their own say nothing about what is known, so it cannot be tested."
         said = "contradict" if self.contradicted else "do not contradict"
         worst = max(self.lines, key=lambda line: abs(line.z) if line.stderr > 0 else -1.0)
         outcome = (
             f"The samples {said} what is known (chi2 = {self.statistic:.4g}, df = {self.df}, p = {self.pvalue:.2g}); "
-            f"most apart is {worst.label!r}, {worst.estimated:.3g} ± {worst.stderr:.2g} by the samples and "
-            f"{worst.known:.3g} as known."
+            f"the largest discrepancy is in {worst.label!r}: {worst.estimated:.3g} ± {worst.stderr:.2g} by the "
+            f"samples, {worst.known:.3g} as known."
         )
         return f"{outcome} {self._remedy(worst)}" if self.contradicted else outcome
 
@@ -127,7 +127,7 @@ class KnownCheck:
 
     def _remedy(self, worst: KnownLine) -> str:
         """Say what may be wrong, and how to declare a selection that nobody knows."""
-        reason = "A bias or a known value is wrong, or they speak of different populations."
+        reason = "A bias or a known value is wrong, or they describe different populations."
         if worst.margin is not None:
             apart = [line.margin for line in self.lines if line.margin is not None and abs(line.z) > APART]
             columns = dict.fromkeys(column for column, _ in (worst.margin, *apart))

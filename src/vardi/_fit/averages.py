@@ -71,7 +71,7 @@ class Averages(Weighted):
                 f"No sample {unknown[0]!r} has rows in the fit. The samples are {show(there)}."
                 f"{suggest(unknown[0], there)}"
                 if unknown
-                else f"among= names no sample. The samples are {show(there)}: name those whose rows are asked.",
+                else f"among= names no sample. The samples are {show(there)}: name those whose rows to use.",
                 expected=there,
                 got=names,
             )
@@ -84,8 +84,8 @@ class Averages(Weighted):
         if told and self.held.tangent.measure.coordinates.known:
             names = show([self.names[k] for k in states])
             said = (
-                f"The weights of {names} alone do not meet the known values: those of all samples do. For a mean that "
-                "these sharpen write assisted_by=, with a model of the column."
+                f"The weights of {names} alone do not meet the known values: only those of all samples together do. "
+                "For a mean that uses the known values, give assisted_by= a model of the column."
             )
             warn(KnownOfAllWarning(said))
         return fit
@@ -195,7 +195,8 @@ class Averages(Weighted):
         if assisted_by is None or (is_default and not self.held.is_learned):
             if columns is not None:
                 raise MismatchError(
-                    "columns= says what a model sees, and there is none. Give assisted_by=, a regressor or classifier.",
+                    "columns= says what a model sees, but there is no model. Give assisted_by=, a regressor or "
+                    "classifier.",
                     expected=("assisted_by",),
                     got=("columns",),
                 )
@@ -264,8 +265,8 @@ class Averages(Weighted):
         within = By.of(by)
         if within.labels is not None:
             raise MismatchError(
-                "by= of proportions came as labels. Name a column, or cross the two labels and ask for the proportions "
-                "of the pairs.",
+                "by= of proportions was given as labels. Name a column, or cross the two labels and ask for the "
+                "proportions of the pairs.",
                 expected=("column", "list of columns"),
                 got=(type(by).__name__,),
             )
@@ -273,8 +274,8 @@ class Averages(Weighted):
         twice = [name for name in of.columns if name in within.columns]
         if twice:
             raise MismatchError(
-                f"The proportions of {twice[0]!r} are asked by {twice[0]!r} itself, in whose domains they are 0 and 1. "
-                "Leave it out of one of the two.",
+                f"The proportions of {twice[0]!r} are asked for by {twice[0]!r} itself, within whose domains they are "
+                "0 and 1. Leave it out of one of the two.",
                 expected=("other columns",),
                 got=tuple(twice),
             )
@@ -360,8 +361,8 @@ class Averages(Weighted):
         if (size is None) == (relative_to is None):
             given = "neither was given" if size is None else "both were given"
             raise MismatchError(
-                f"A total needs size=, how many units the population has, or relative_to=, a column and its known "
-                f"total, and {given}. Give one of them.",
+                f"A total needs size=, the number of units in the population, or relative_to=, a column and its known "
+                f"total, but {given}. Give one of them.",
                 expected=("size", "relative_to"),
                 got=() if size is None else ("size", "relative_to"),
             )
@@ -457,8 +458,8 @@ class Averages(Weighted):
         mean = fit._mean(column, level) if model is None else model.mean(fit.held, column, level)
         if not mean.value:
             raise MismatchError(
-                f"The mean of {_called(column)!r} is 0, so nothing can be told relative to its total. Give a column "
-                "that is positive.",
+                f"The mean of {_called(column)!r} is 0, so nothing can be estimated relative to its total. Give a "
+                "column that is positive.",
                 expected=("a mean other than 0",),
                 got=(0.0,),
             )
@@ -476,7 +477,7 @@ class Averages(Weighted):
         value, stderr = value_of(given, what)
         if value <= 0:
             raise MismatchError(
-                f"The {what} is {value:g}. It is more than 0: give how much there is in the population.",
+                f"The {what} is {value:g}. It must be more than 0: give the amount in the population.",
                 expected=("more than 0",),
                 got=(value,),
             )

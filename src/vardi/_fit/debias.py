@@ -48,7 +48,7 @@ def debias(
     biases : mapping from name to bias, or list of biases
         A number, an expression in text, one of Polars or narwhals, a :class:`~vardi.biases.Bias`, a function of the
         rows, or an array with a value for each row of the pool. A bias whose name no sample has describes a state that
-        was not sampled: its normaliser is estimated all the same. Biases with parameters, such as
+        was not sampled: its normaliser is still estimated. Biases with parameters, such as
         :func:`vardi.logistic`, are estimated too, beside a sample whose bias is known, or from what is known of the
         population; one of which nothing is known is learned, by :func:`vardi.learned`.
     source : str or array of labels, optional

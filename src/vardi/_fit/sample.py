@@ -228,7 +228,7 @@ class DebiasedSample(Averages):
         """
         if isinstance(statistic, int | float | np.number):
             raise MismatchError(
-                f"The statistic is the number {statistic}, whose spread is none. For {statistic} draws write "
+                f"The statistic is the number {statistic}, which has no spread. For {statistic} draws write "
                 f"bootstrap(n={statistic}), or bootstrap('a column', n={statistic}).",
                 expected=("column", "expression", "array", "function"),
                 got=(statistic,),
@@ -332,7 +332,7 @@ class DebiasedSample(Averages):
             columns = columns_to_test(self.held.pool.biases, self.numeric_columns) or self.numeric_columns
             if not columns and self.held.mixed:
                 said = listed(f"{name} is {where}" for name, where in self.held.mixed.items())
-                return untested(f"{said}, and no other column is of numbers alone. Convert it to one kind.")
+                return untested(f"{said}, and no other column is numeric. Convert it to one type.")
         named = (
             columns
             if isinstance(columns, Mapping)
@@ -341,7 +341,7 @@ class DebiasedSample(Averages):
         asked = {name: name if value is None else value for name, value in named.items()}
         found = self.held.check_biases(asked, method=method, features=features, seed=seed, draws=draws)
         if method == "score" and not found.reason:
-            warn_of_few_bridging(self.bridge, "The p-values rest", ', or draw the labels anew, as method="ks" does')
+            warn_of_few_bridging(self.bridge, "The p-values rest", ', or redraw the labels, as method="ks" does')
         return found
 
     def sensitivity(

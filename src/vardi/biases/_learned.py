@@ -129,7 +129,7 @@ class LearnedBias(FittedBias):
             found = int(rows.sum())
             if found < LEAST_ROWS * self.folds or len(np.unique(folds[rows])) < self.folds:
                 raise InvalidBiasError(
-                    f"The bias of {sample!r} is learned in {self.folds} folds of rows or whole clusters, and {side} "
+                    f"The bias of {sample!r} is learned in {self.folds} folds of rows or whole clusters, but {side} "
                     f"has too few for that: {found} rows in {len(np.unique(folds[rows]))} folds. Give fewer folds.",
                     sample=sample,
                 )
@@ -225,9 +225,10 @@ class LearnedCheck:
     def said_of_clipping(self) -> str:
         """How many rows were clipped, in words."""
         return (
-            f"{self.clipped} of its {self.rows} rows ({self.clipped / self.rows:.1%}) have a probability beyond "
-            f"{CLIP[0]} and {CLIP[1]}, and were clipped to these: there next to no row of the other side says what "
-            "the bias is. Add known rows like these, or leave out what the known samples could not have drawn."
+            f"{self.clipped} of its {self.rows} rows ({self.clipped / self.rows:.1%}) have a probability outside "
+            f"{CLIP[0]} to {CLIP[1]}, and were clipped to that range: almost no rows of the other side are left there "
+            "to learn the bias from. Add rows like these from a known sample, or leave out what the known samples "
+            "could not have drawn."
         )
 
     def __str__(self) -> str:
@@ -239,10 +240,10 @@ class LearnedCheck:
         ]
         bins = zip(self.predicted, self.observed, self.errors, self.in_bins, strict=True)
         lines += [f"{p:>9.3f}  {seen:>8.3f}  {error:>5.3f}  {rows:>5,}" for p, seen, error, rows in bins]
-        lines.append(f"{self.off} of {len(self.in_bins)} are more than two errors off, on rows held out")
+        lines.append(f"{self.off} of {len(self.in_bins)} are off by more than two errors, on held-out rows")
         ordered = sorted(self.balance, key=lambda name: -abs(self.balance[name][1]))
-        width = width_of("off the population", ordered[:SHOWN], 40)
-        lines.append(f"{'off the population':<{width}}  as it came  weighted   (in standard deviations)")
+        width = width_of("imbalance", ordered[:SHOWN], 40)
+        lines.append(f"{'imbalance':<{width}}    as drawn  weighted   (in standard deviations)")
         for name in ordered[:SHOWN]:
             before, after = self.balance[name]
             lines.append(f"{cut(name, width):<{width}}  {before:>+10.3f}  {after:>+8.3f}")
@@ -315,8 +316,8 @@ def _probabilities(models: Sequence[Any], X: Floats, sample: str) -> Floats:
     found: Floats = np.mean([np.asarray(model.predict_proba(X), np.float64)[:, 1] for model in models], axis=0)
     if not ((found >= 0) & (found <= 1)).all():
         raise InvalidBiasError(
-            f"The classifier of {sample!r} gives {found[~((found >= 0) & (found <= 1))][0]:g} for a probability. Give "
-            "one whose predict_proba is from 0 to 1.",
+            f"The classifier of {sample!r} gives {found[~((found >= 0) & (found <= 1))][0]:g} as a probability. Give "
+            "one whose predict_proba is between 0 and 1.",
             sample=sample,
         )
     return found
@@ -329,14 +330,14 @@ def _require_classifier(classifier: Any) -> None:
     name = type(classifier).__name__
     if not hasattr(classifier, "predict_proba"):
         raise InvalidBiasError(
-            f"{name} has no predict_proba, and a bias is learned from probabilities: their odds are the bias. Give a "
+            f"{name} has no predict_proba, but a bias is learned from probabilities: their odds are the bias. Give a "
             "classifier with probabilities, or wrap it in scikit-learn's CalibratedClassifierCV.",
             sample="",
         )
     if not has_fit_parameter(classifier.steps[-1][1] if hasattr(classifier, "steps") else classifier, "sample_weight"):
         raise WeightBlindError(
-            f"{name} takes no sample_weight in fit, so it would tell rows from the known samples as they came, and not "
-            "from the population. Choose a classifier that takes sample_weight.",
+            f"{name} takes no sample_weight in fit, so it would compare rows with the known samples as drawn, not "
+            "with the population. Choose a classifier that takes sample_weight.",
             estimator=name,
         )
 
@@ -344,8 +345,8 @@ def _require_classifier(classifier: Any) -> None:
 def _separated(sample: str, reference: Sequence[str], names: Sequence[str]) -> NotIdentifiableError:
     return NotIdentifiableError(
         f"By {listed(names)} the rows of {sample!r} can be told from those of {listed(map(repr, reference))} without "
-        "error, so that no known sample has rows like these, and nothing says how likely others would have entered "
-        f"{sample!r}. Leave out a column that only tells where a row comes from (a label, an id), or add a known "
+        "error, so no known sample has rows like these, and nothing says how likely others were to enter "
+        f"{sample!r}. Leave out any column that only says where a row comes from (a label, an id), or add a known "
         "sample that overlaps.",
         groups=((sample,), tuple(reference)),
     )

@@ -53,7 +53,7 @@ class SmoothedBias(FittedBias):
             raise InvalidBiasError(f"{self} has no column. Name what the weight is to be regressed on.", sample="")
         if self.weight in self.names:
             raise InvalidBiasError(
-                f"{self} regresses the weight on itself, and the other samples lack it. Name columns that all samples "
+                f"{self} regresses the weight on itself, which the other samples lack. Name columns that all samples "
                 f"have; where all have {self.weight!r}, the bias is '1 / {to_text(column_named(self.weight))}'.",
                 sample="",
             )
@@ -97,21 +97,21 @@ class SmoothedBias(FittedBias):
         numbers = as_numbers(weights)
         if numbers is None:
             raise InvalidBiasError(
-                f"The weights {self.weight!r} of {sample!r} are {weights.dtype}, and not numbers.", sample=sample
+                f"The weights {self.weight!r} of {sample!r} are {weights.dtype}, not numbers.", sample=sample
             )
         y = numbers.astype(np.float64)
         missing = int(np.isnan(y).sum())
         if missing:
             raise MissingValuesError(
-                f"The weights {self.weight!r} of {sample!r} are missing in {missing} of its rows, so that nothing "
-                "tells how likely these were drawn. Fill them in, or take these rows out.",
+                f"The weights {self.weight!r} of {sample!r} are missing in {missing} of its rows, so it is unknown "
+                "how likely these were to be drawn. Fill them in, or remove these rows.",
                 columns={self.weight: missing},
             )
         bad = np.flatnonzero(~((y > 0) & (y < np.inf)))
         if len(bad):
             raise InvalidBiasError(
                 f"The weight {self.weight!r} of row {bad[0]} of {sample!r} is {y[bad[0]]:g}. A design weight is one "
-                "over the chance to be drawn: a number above zero.",
+                "over the chance of being drawn: a number above zero.",
                 sample=sample,
                 rows=bad[:10],
             )
@@ -139,7 +139,7 @@ class SmoothedBias(FittedBias):
         bad = np.flatnonzero(~((found > 0) & (found < np.inf)))
         if len(bad):
             raise InvalidBiasError(
-                f"The regression of the weight {self.weight!r} of {sample!r} predicts {found[bad[0]]:g}, and a mean "
+                f"The regression of the weight {self.weight!r} of {sample!r} predicts {found[bad[0]]:g}, but a mean "
                 "weight is above zero. Leave regressor out, or give one with a log link.",
                 sample=sample,
             )

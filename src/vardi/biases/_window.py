@@ -37,16 +37,18 @@ class WindowBias(Bias):
 
     def __post_init__(self) -> None:
         if not columns(self.x):
-            raise InvalidBiasError(f"{self} reads no column, and the value of a row is in one. Name it.", sample="")
+            raise InvalidBiasError(
+                f"{self} reads no column, but the value of a row must be in one. Name it.", sample=""
+            )
         if not self.ends:
             raise InvalidBiasError(
-                f"{self} has no end, so that every row would have been seen. Name the columns in which windows begin "
-                "or end; a sample of all there is has the bias 1.",
+                f"{self} has no end, so every row would have been seen. Name the columns in which windows begin or "
+                "end; a sample without truncation has the bias 1.",
                 sample="",
             )
         if not any(columns(end) for end in self.ends):
             raise InvalidBiasError(
-                f"{self} reads no column for its ends, so that all rows have one window, and nothing tells of what "
+                f"{self} reads no column for its ends, so all rows have the same window, and nothing is known of what "
                 "lies outside it. Declare a condition, such as vardi.between.",
                 sample="",
             )
@@ -124,7 +126,7 @@ def window(x: str, low: str | float | None, high: str | float | None, *, status:
 
 def _node(text: object, what: str) -> Node:
     if not isinstance(text, str):
-        raise InvalidBiasError(f"{what} of a window is named by a text, not by {text!r}.", sample="")
+        raise InvalidBiasError(f"{what} of a window is named by a string, not by {text!r}.", sample="")
     return parse(text)
 
 

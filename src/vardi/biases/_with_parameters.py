@@ -91,10 +91,10 @@ def steps(column: str, cuts: Iterable[float]) -> ParametricBias:
     ('30 <= age < 60', 'age >= 60')
     """
     if not isinstance(cuts, Iterable):
-        raise InvalidBiasError(f"The cuts of steps are a list of numbers, and here they are {cuts!r}.", sample="")
+        raise InvalidBiasError(f"The cuts of steps must be a list of numbers, not {cuts!r}.", sample="")
     values = [constant(cut, "a cut").value for cut in cuts]
     if any(isinstance(value, bool | str) for value in values):
-        raise InvalidBiasError(f"The cuts of steps are numbers, and here they are {values}.", sample="")
+        raise InvalidBiasError(f"The cuts of steps must be numbers, not {values}.", sample="")
     return _of_family("steps", (column,), tuple(value for value in values if isinstance(value, int | float)))
 
 
@@ -128,7 +128,7 @@ def cells(*columns: str | Sequence[str]) -> ParametricBias:
     """
     groups = [(group,) if isinstance(group, str) else group for group in columns]
     if not all(isinstance(group, tuple | list) for group in groups):
-        raise InvalidBiasError(f"cells reads columns, named by texts, and not {columns}.", sample="")
+        raise InvalidBiasError(f"cells reads columns, named by strings, not {columns}.", sample="")
     return ParametricBias(Cells(tuple(_terms("cells", group) for group in groups)), EVERYWHERE)
 
 
@@ -188,6 +188,6 @@ def _terms(kind: str, texts: Iterable[str]) -> tuple[Node, ...]:
     nodes = []
     for text in texts:
         if not isinstance(text, str):
-            raise InvalidBiasError(f"{kind} reads columns, named by texts, and not {text!r}.", sample="")
+            raise InvalidBiasError(f"{kind} reads columns, named by strings, not {text!r}.", sample="")
         nodes.append(parse(text))
     return tuple(nodes)

@@ -55,10 +55,10 @@ class WeightUse:
         share = f"(difference {self.difference:.2g} of their effect)"
         said = {
             "exact": "uses weights exactly: a row of weight 2 is the row twice",
-            "approximate": f"uses weights {'approximately' if self.difference < 1 else 'in a way of its own'} {share}",
+            "approximate": f"uses weights {'approximately' if self.difference < 1 else 'in its own way'} {share}",
             "ignored": "ignores weights: it takes sample_weight, and the fit does not change",
             "absent": "takes no sample_weight",
-            "undecided": "does the same when rows are repeated, so weights cannot be judged by these rows; give others",
+            "undecided": "gives the same fit when rows are repeated, so these rows cannot show what weights do",
         }[self.finding]
         steps = f"; learning without weights: {', '.join(self.blind_steps)}" if self.blind_steps else ""
         return f"{self.estimator} {said}{steps}"

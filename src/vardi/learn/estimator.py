@@ -206,7 +206,8 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         own = getattr(self, what)
         if own is not None and given is not None:
             raise MismatchError(
-                f"{what} was given to fit, and the estimator names the column {own!r} for it. Give one of them.",
+                f"{what} was given to fit, but the estimator already names the column {own!r} for it. Give one of "
+                "them.",
                 expected=(own,),
                 got=("labels",),
             )
@@ -316,8 +317,8 @@ def _refuse_weights(params: Mapping[str, Any]) -> None:
 def _refuse_column(source: Any) -> None:
     if isinstance(source, str):
         raise MismatchError(
-            f"source is the text {source!r}. The labels are no feature, so they stand apart from X: give an array "
-            f"with the label of each row, such as X[{source!r}], and leave that column out of X.",
+            f"source is the string {source!r}. The labels are not a feature, so they are separate from X: give an "
+            f"array with the label of each row, such as X[{source!r}], and leave that column out of X.",
             expected=("array of labels",),
             got=(source,),
         )

@@ -250,8 +250,8 @@ def _with_intercept(model: Any, intercept: bool | None, *, given: bool) -> Any:
     if intercept or given:
         has, model_has = ("an", "none") if intercept else ("no", "one")
         raise MismatchError(
-            f"The formula has {has} intercept, and the model {model_has}. Write '0 + ...' on the right of the formula "
-            "for a model without, and leave fit_intercept of the model as it is by default.",
+            f"The formula has {has} intercept, but the model {model_has}. Write '0 + ...' on the right of the formula "
+            "for a model without one, and leave the model's fit_intercept at its default.",
             expected=(f"fit_intercept={intercept}",),
             got=(f"fit_intercept={model.fit_intercept}",),
         )
@@ -284,7 +284,7 @@ def _coefficients(model: Any, p: int) -> Floats:
     coef = np.asarray(model.coef_, np.float64)
     if coef.ndim == 2 and len(coef) > 1:
         raise VardiError(
-            f"The model has {len(coef)} outcomes or classes, and standard errors are for one outcome, or for two "
+            f"The model has {len(coef)} outcomes or classes, but standard errors are for one outcome, or for two "
             "classes. Fit one at a time."
         )
     coef = coef.ravel()

@@ -141,7 +141,7 @@ class GaussianMixture(mixture.GaussianMixture):  # type: ignore[misc]
         distinct, w = _distinct(rows, weights, at_least)
         if len(distinct) < min(at_least, len(rows)):
             raise VardiError(
-                f"Of {len(rows)} rows {len(distinct)} have a weight above 0, and {self.n_components} components need "
+                f"Of {len(rows)} rows {len(distinct)} have a weight above 0, but {self.n_components} components need "
                 f"{at_least} or more. Ask for fewer components, or give more rows a weight."
             )
         self._w = w.astype(distinct.dtype)
@@ -319,7 +319,7 @@ def _checked(sample_weight: Any, n: int) -> Floats:
     except (TypeError, ValueError):
         kind = np.asarray(sample_weight).dtype
         raise MismatchError(
-            f"sample_weight holds {kind}, and weights are numbers. Give one number for each row, such as fit.weights.",
+            f"sample_weight holds {kind}, but weights are numbers. Give one number for each row, such as fit.weights.",
             expected=("numbers",),
             got=(str(kind),),
         ) from None

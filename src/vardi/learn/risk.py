@@ -192,7 +192,7 @@ def _folds(
     if isinstance(cv, int | np.integer):
         if not 2 <= cv <= n:
             raise MismatchError(
-                f"cv is {cv}, and {n} rows can be split into 2 to {n} folds.", expected=(2, n), got=(cv,)
+                f"cv is {cv}, but {n} rows can be split into 2 to {n} folds.", expected=(2, n), got=(cv,)
             )
         fold = dealt_out(fit.held.pool.source, fit.held.dependence, strata, int(cv), rng)
         pairs: Any = ((np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(int(cv)))
@@ -315,7 +315,7 @@ class DebiasedScorer:
         biases = {name: bias for name, bias in named.items() if self.fit.sizes[name] > 0}
         try:
             if not biases:
-                raise MismatchError("The fit knows biases only as a matrix.", expected=("biases",), got=("matrix",))
+                raise MismatchError("The fit has its biases only as a matrix.", expected=("biases",), got=("matrix",))
             read: dict[Name, Any] = self.fit.held.known_functions()
             rows: Any = joined(X, y, self.target, {**biases, **read})
             return np.asarray(self.fit.weigh(rows))

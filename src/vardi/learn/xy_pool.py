@@ -46,7 +46,7 @@ def debias_rows(
     if biases is None and source is not None:
         raise MismatchError(
             "source tells samples apart, but there are no biases, so nothing is known of how they were drawn. Give "
-            "biases= by label; 1 says that a sample was drawn without any.",
+            "biases= by label; 1 means that a sample was drawn without bias.",
             expected=("biases",),
             got=(None,),
         )

@@ -82,8 +82,8 @@ def inefficiencies(fit: DebiasedSample) -> dict[Name, float]:
     worth = _differences(fit).spread(joint=False).effective_in_time
     if not worth[0]:
         raise MismatchError(
-            "The fit was made without series=, so its errors take frames for independent, and there is no statistical "
-            "inefficiency. Give series=True where frames stand in the order of time.",
+            "The fit was made without series=, so its errors treat frames as independent, and there is no "
+            "statistical inefficiency. Give series=True if frames are in time order.",
             expected=("series",),
             got=(None,),
         )
@@ -239,8 +239,8 @@ def _series(values: Any) -> Floats:
             else f"has no number at frame {int(np.flatnonzero(~np.isfinite(array))[0])}"
         )
         raise MismatchError(
-            f"The series {fact}, and a time series has one number for each frame. Give an array of shape (N,) without "
-            "missing values, in the order of time.",
+            f"The series {fact}, but a time series has one number for each frame. Give an array of shape (N,) "
+            "without missing values, in time order.",
             expected=("(N,)",),
             got=(array.shape,),
         )

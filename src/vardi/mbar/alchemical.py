@@ -182,7 +182,7 @@ def _states_of(u_nk: Any) -> tuple[Integers, Integers]:
     missing = [state for state in drawn.tolist() if state not in place]
     if missing:
         raise MismatchError(
-            f"Rows of u_nk were drawn in state {missing[0]}, and no column has the potential in it. Add that column, "
+            f"Rows of u_nk were drawn in state {missing[0]}, but no column has the potential in it. Add that column, "
             "or leave out its rows.",
             expected=tuple(place),
             got=tuple(missing),

@@ -161,7 +161,7 @@ class FES:
         if not np.isfinite(x).all():
             row = int(np.flatnonzero(~np.isfinite(x).all(axis=1))[0])
             raise MismatchError(
-                f"x_n is {x[row]} in row {row}, and every row has a place on the surface. Give finite numbers.",
+                f"x_n is {x[row]} in row {row}, but every row needs a place on the surface. Give finite numbers.",
                 expected=("finite numbers",),
                 got=(float(x[row][~np.isfinite(x[row])][0]),),
             )
@@ -173,7 +173,7 @@ class FES:
             return
         bins = "" if dims is None else f" and bins in {dims} dimension{'' if dims == 1 else 's'}"
         raise MismatchError(
-            f"x_n has shape {shape}, and there are {len(self.fit)} rows{bins}. Give the coordinate of each row, in "
+            f"x_n has shape {shape}, but there are {len(self.fit)} rows{bins}. Give the coordinate of each row, in "
             "each dimension.",
             expected=(len(self.fit), dims),
             got=shape,
@@ -184,15 +184,15 @@ class FES:
         if self.mbar is None:
             if u_n is not None:
                 raise MismatchError(
-                    "u_n is the potential of a state, and a fit has its population alone. Give None, and declare the "
-                    "biases of the fit relative to the state that is asked.",
+                    "u_n is the potential of a state, but a fit has only its population. Give None, and declare the "
+                    "biases of the fit relative to the state of interest.",
                     expected=(None,),
                     got=(type(u_n).__name__,),
                 )
             return InPopulation(self.fit)
         if u_n is None:
             raise MismatchError(
-                "u_n is None, and a surface is one of a state. Give the reduced potential of each row there.",
+                "u_n is None, but a surface belongs to a state. Give the reduced potential of each row there.",
                 expected=(self.mbar.N,),
                 got=(None,),
             )
@@ -257,7 +257,7 @@ class FES:
             )
         if reference_point == "from-specified" and fes_reference is None:
             raise MismatchError(
-                "reference_point is 'from-specified', and no point was. Give it as fes_reference.",
+                "reference_point is 'from-specified', but no point was given. Give it as fes_reference.",
                 expected=("fes_reference",),
                 got=(None,),
             )
@@ -269,7 +269,7 @@ class FES:
             )
         if uncertainty_method == "bootstrap" and not self._n_bootstraps:
             raise MismatchError(
-                "uncertainty_method is 'bootstrap', and no refits were asked for. Write generate_fes(..., "
+                "uncertainty_method is 'bootstrap', but no refits were asked for. Write generate_fes(..., "
                 "n_bootstraps=200).",
                 expected=("n_bootstraps",),
                 got=(0,),

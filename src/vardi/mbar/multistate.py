@@ -101,7 +101,7 @@ class MBAR:
         self.K, self.N = self.u_kn.shape
         if len(self.N_k) != self.K:
             raise MismatchError(
-                f"u_kn has {self.K} states, and N_k counts the rows of {len(self.N_k)}. Give 0 rows for a state that "
+                f"u_kn has {self.K} states, but N_k counts the rows of {len(self.N_k)}. Give 0 rows for a state that "
                 "was not simulated.",
                 expected=(len(self.N_k),),
                 got=(self.K,),
@@ -286,7 +286,7 @@ class MBAR:
             A = by_state(A_n, self.N_k, "A_n")
             if len(A) != len(u_ln):
                 raise MismatchError(
-                    f"A_n has {len(A)} rows, and {len(u_ln)} states are asked. Give one for each state, or "
+                    f"A_n has {len(A)} rows, but {len(u_ln)} states are asked for. Give one for each state, or "
                     "state_dependent=False.",
                     expected=(len(u_ln),),
                     got=(len(A),),

@@ -94,8 +94,8 @@ def features_of(bias: ParametricBias, sample: str) -> tuple[ExpressionBias, ...]
     family = bias.family
     if isinstance(family, FunctionFamily):
         raise NeedsRowsError(
-            f"The bias of {sample!r}, {bias}, is a function of rows and parameters, and to call it needs rows in "
-            "memory: these are in their engine. Collect the columns you need, or declare a family such as "
+            f"The bias of {sample!r}, {bias}, is a function of rows and parameters, which can only be called on rows "
+            "in memory, but these are in their engine. Collect the columns you need, or declare a family such as "
             "vardi.logistic."
         )
     if isinstance(family, Cells):
