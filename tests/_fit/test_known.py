@@ -583,7 +583,7 @@ def test_names_that_match_nothing():
         "Did you mean 'region'?",
     )
     refused(vardi.MismatchError, {3: 0.2}, "known has '3', which is neither a sample nor a condition")
-    refused(vardi.MismatchError, {"regions": SHARES}, "no column of every sample", "Did you mean 'region'?")
+    refused(vardi.MismatchError, {"regions": SHARES}, "not a column of every sample", "Did you mean 'region'?")
     with pytest.raises(vardi.MismatchError, match="known has 'x', which is neither a sample nor a column of omega"):
         vardi.debias_matrix(np.ones((3, 1)), [0, 0, 0], known={"x": 0.2})
 
@@ -668,7 +668,7 @@ def test_shares_that_cannot_be_met():
         vardi.InvalidKnownError,
         {**SHARES, "region == 'N'": 0.25},
         "contradict one another",
-        "is 0 on every row of the pool, and ",
+        "is 0 on every row of the pool, but ",
         "Correct them",
     )
     refused(
