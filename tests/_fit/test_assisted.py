@@ -171,10 +171,10 @@ def test_what_cannot_assist_is_refused(fit, samples):
     with pytest.raises(vardi.MismatchError, match="^columns= says what a model sees, but there is no model"):
         fit.expectation("y", columns=["x"])
     with pytest.raises(
-        vardi.MismatchError, match="^The model is to see 'xx', which is not a column of every sample.*'x'"
+        vardi.MismatchError, match="^The model is meant to see 'xx', which is not a column of every sample.*'x'"
     ):
         fit.expectation("y", assisted_by=LinearRegression(), columns=["xx"])
-    with pytest.raises(vardi.MismatchError, match="^The model is to see 'y', which is not a column of every sample"):
+    with pytest.raises(vardi.MismatchError, match="^The model is meant to see 'y', which is not a column of every sample"):
         fit.expectation("y", assisted_by=LinearRegression(), columns=["y"])
     gap = {**samples, "low": samples["low"].assign(c=np.where(samples["low"].index == 3, np.nan, 1.0))}
     gaps = vardi.debias(gap, BIASES)
