@@ -395,9 +395,9 @@ def test_one_sample_alone_cannot_be_tested(method):
     fit = vardi.debias({"a": np.arange(1.0, 9)}, {"a": "x"})
     found = check(fit, {"x": np.arange(1.0, 9)}, method=method)
     assert math.isnan(found.pvalue)
-    assert "one sample only" in found.reason
+    assert "only one sample" in found.reason
     assert (found.worst, found.df, found.untested) == (None, None, {"a": 1.0})
-    assert found.summary().startswith("The declared biases cannot be tested: there is one sample only")
+    assert found.summary().startswith("The declared biases cannot be tested: there is only one sample")
 
 
 def test_columns_that_do_not_vary_are_left_out():

@@ -251,7 +251,7 @@ def test_the_summary_fits_and_says_how_conservative_each_is(n, certificate):
         "Prop. 2",
         "Prop. 3",
         "DKW",
-        "too good",
+        "optimistic",
         "error bar",
         "vacuous in practice",
         certificate,

@@ -786,7 +786,7 @@ def test_known_values_are_met_whatever_the_biases_are(kind, error):
     halves = np.log(1.3) * differences(values, 24, 3, kind)
     for found, half in zip((mean, slope), halves, strict=True):
         assert found.method == "linear"
-        assert "fitted anew" in found.note
+        assert "refitted" in found.note
         assert found.upper[0] - found.estimate.value == pytest.approx(half, rel=1e-6)
         assert found.estimate.value - found.lower[0] == pytest.approx(half, rel=1e-6)
 

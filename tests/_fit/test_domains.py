@@ -313,7 +313,7 @@ def test_labels_of_another_length_and_by_of_engines(fit, samples):
         vardi.debias(lazy_polars(samples), BIASES).expectation("y", by=np.repeat(["a"], 400))
     with pytest.raises(vardi.MismatchError, match="^by= of proportions was given as labels"):
         fit.proportions("region", by=np.repeat(["a"], 400))
-    with pytest.raises(vardi.MismatchError, match="^The proportions of 'region' are asked by 'region' itself"):
+    with pytest.raises(vardi.MismatchError, match="^The proportions of 'region' are asked for by 'region' itself"):
         fit.proportions("region", by=["year", "region"])
     matrix = vardi.debias_matrix(np.ones((4, 1)), [0, 0, 0, 0])
     with pytest.raises(vardi.MismatchError, match="give a label for each row"):

@@ -337,7 +337,7 @@ def test_what_cannot_learn():
         (lambda: vardi.learned("age", KNeighborsClassifier()), vardi.WeightBlindError, "takes no sample_weight in fit"),
         (lambda: vardi.learned([]), vardi.InvalidBiasError, "learned has no column"),
         (lambda: vardi.learned("age", folds=1), vardi.InvalidBiasError, "2 or more"),
-        (lambda: vardi.learned(3), vardi.VardiError, "named by a text"),
+        (lambda: vardi.learned(3), vardi.VardiError, "named by a string"),
         (lambda: vardi.where("learned(age + 1)"), vardi.InvalidBiasError, "learned takes the columns that the selec"),
         (
             lambda: vardi.debias({"survey": given["survey"], "panel": given["panel"][:8]}, BIASES),

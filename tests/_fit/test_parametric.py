@@ -552,7 +552,7 @@ def test_rare_logistic_selection_is_refused_or_doubted_and_a_tilt_is_the_remedy(
     assert len(refused) >= 3
     assert all(error.parameters == ("intercept",) for error in refused)
     assert all("vardi.exponential_tilt('x')" in str(error) for error in refused)
-    assert all("cannot be told from the normaliser" in str(error) for error in refused)
+    assert all("cannot be distinguished from the normaliser" in str(error) for error in refused)
     assert len(doubted) >= 2
     assert all(fit.parameters["panel"]["intercept"].stderr > 1.5 for fit in doubted)
     assert all(fit.expectation("x").stderr < 0.06 for fit in doubted)  # means do not suffer

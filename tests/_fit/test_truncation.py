@@ -275,7 +275,7 @@ def test_windows_stand_alone_and_in_memory():
     with pytest.raises(vardi.NeedsRowsError, match="The bias of 'seen', window"):
         debias(pl.from_pandas(frame).lazy())
     fit = debias(frame)
-    with pytest.raises(vardi.MismatchError, match="'u' is of the window of a row"):
+    with pytest.raises(vardi.MismatchError, match="'u' belongs to the window of a row"):
         fit.expectation("u - x")
     with pytest.raises(vardi.ImpossibleRowError, match="where x is 70"):
         fit.weigh(pd.DataFrame({"x": [0.5, 70.0]}))

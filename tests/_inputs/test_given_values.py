@@ -213,7 +213,7 @@ def test_labels_of_several_types_stay_apart():
 def test_numbers_label_the_places_of_a_list():
     by_place = vardi.debias(VALUES, [1, "x"], source=[0] * 12 + [1] * 15)
     assert_array_equal(by_place.weights, vardi.debias(SAMPLES, BIASES).weights)
-    with pytest.raises(vardi.MismatchError, match="One is a number and the other a text: make them the same"):
+    with pytest.raises(vardi.MismatchError, match="One is a number and the other a string: make them the same"):
         vardi.debias(VALUES, {"0": 1, "1": "x"}, source=[0] * 12 + [1] * 15)
 
 

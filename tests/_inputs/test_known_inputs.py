@@ -339,7 +339,7 @@ def test_what_does_not_match(known, said):
             "2 rows of the pool have region == 'W', which has no share",
             ("region = W",),
         ),
-        ({"level": {"0": 0.5, "1": 0.5}}, "One is a number and the other a text: make them the same", None),
+        ({"level": {"0": 0.5, "1": 0.5}}, "One is a number and the other a string: make them the same", None),
         ({"region": {}}, "The shares of 'region' sum to 0, but every member", ("region",)),
         ({"region": pd.Series([0.5, 0.5], index=["N", "N"])}, "lists 'N' more than once", ("region = N",)),
         ({"age": vardi.Estimates(np.zeros(2), np.eye(2))}, "was given as 2 estimates. Use a tuple", ("age",)),

@@ -105,7 +105,7 @@ def test_one_way_is_told_apart_from_none():
         "2 rows of 'low' could also have come from 'all', but "
     )
     for part in (
-        "a bound and no value",
+        "a bound but no value",
         "Add rows of 'all' that 'low' could have drawn too",
         "debias each group alone",
     ):

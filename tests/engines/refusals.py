@@ -142,7 +142,7 @@ REFUSALS = {
         labelled(s=[0, 1, 0, 1]),
         {"0": 1, "1": 1},
         vardi.MismatchError,
-        "^Label '0' of 's' has no bias.* One is a number and the other a text: make them the same",
+        "^Label '0' of 's' has no bias.* One is a number and the other a string: make them the same",
         S,
     ),
     "counts whose squares are no numbers": Refusal(

@@ -484,7 +484,7 @@ def test_source_without_biases():
 
 
 def test_source_named_as_a_column():
-    raises(vardi.MismatchError, "source is the text 'region'.*leave that column out of X", ROWS, Y, "region")
+    raises(vardi.MismatchError, "source is the string 'region'.*leave that column out of X", ROWS, Y, "region")
 
 
 @pytest.mark.parametrize("name", ["sample_weight", "ridge__sample_weight"])

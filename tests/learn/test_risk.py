@@ -394,7 +394,7 @@ def test_several_outcomes_count_the_same():
         (3, "scoring came as int"),
         (make_scorer(mean_squared_error), "scoring came as _Scorer"),
         (mean_squared_error, r"'mean_squared_error' returned values of shape \(\) for 100 rows. It must return one"),
-        ("log_loss", "asks for predict_proba, which LinearRegression does not have"),
+        ("log_loss", "needs predict_proba, which LinearRegression does not have"),
     ],
 )
 def test_scorings_that_are_refused(scoring, match):
@@ -631,5 +631,5 @@ def test_a_classifier_without_probabilities():
     labels = rng.random(500) < expit(X[:, 0])
     options = {"source": source, "biases": {"all": 1, "high": 1}}
     assert 0 < debiased_risk(LinearSVC(), X, labels, **options).value < 0.5
-    with pytest.raises(vardi.MismatchError, match="asks for predict_proba, which LinearSVC does not have"):
+    with pytest.raises(vardi.MismatchError, match="needs predict_proba, which LinearSVC does not have"):
         debiased_risk(LinearSVC(), X, labels, scoring="brier", **options)

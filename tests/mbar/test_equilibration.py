@@ -74,7 +74,7 @@ def test_what_does_not_fit_is_refused():
         "The series has shape (3, 2), but a time series has one number for each frame. Give an array of shape "
         "(N,) without missing values, in time order."
     )
-    with pytest.raises(vardi.MismatchError, match="has no number at frame 1, and"):
+    with pytest.raises(vardi.MismatchError, match="has no number at frame 1, but"):
         equilibration([1.0, np.nan])
     with pytest.raises(vardi.MismatchError, match=r"source has shape \(1,\), but there are 2 frames. Give the simul"):
         equilibration([1.0, 2.0], [0])
