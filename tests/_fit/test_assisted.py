@@ -174,7 +174,9 @@ def test_what_cannot_assist_is_refused(fit, samples):
         vardi.MismatchError, match="^The model is meant to see 'xx', which is not a column of every sample.*'x'"
     ):
         fit.expectation("y", assisted_by=LinearRegression(), columns=["xx"])
-    with pytest.raises(vardi.MismatchError, match="^The model is meant to see 'y', which is not a column of every sample"):
+    with pytest.raises(
+        vardi.MismatchError, match="^The model is meant to see 'y', which is not a column of every sample"
+    ):
         fit.expectation("y", assisted_by=LinearRegression(), columns=["y"])
     gap = {**samples, "low": samples["low"].assign(c=np.where(samples["low"].index == 3, np.nan, 1.0))}
     gaps = vardi.debias(gap, BIASES)

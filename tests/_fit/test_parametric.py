@@ -515,7 +515,9 @@ def test_a_parameter_that_is_a_normaliser_is_refused(samples):
 
 
 def test_columns_that_say_the_same_are_refused(samples):
-    with pytest.raises(vardi.UnidentifiedParametersError, match="they cannot be distinguished from one another") as caught:
+    with pytest.raises(
+        vardi.UnidentifiedParametersError, match="they cannot be distinguished from one another"
+    ) as caught:
         fit_of(samples, vardi.exponential_tilt("x", "2 * x + 1", "w"))
     assert caught.value.parameters == ("x", "2 * x + 1")
 

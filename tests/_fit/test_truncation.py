@@ -253,7 +253,7 @@ STATUS = {"seen": vardi.window("x", "u", "v", status="died")}
         (ROWS, STATUS, vardi.InvalidBiasError, r"1 of 3 rows of 'seen' are censored \(died is 0, first at row 1\)"),
         (ROWS.assign(died=2), STATUS, vardi.InvalidBiasError, r"write a condition, such as died == 2"),
         (ROWS, {"seen": "window(x, y, v)"}, vardi.MismatchError, "There is no column 'y'"),
-        (ROWS.assign(u=["a", "b", "c"]), WINDOW, vardi.MismatchError, "u, of the window of 'seen', is no number"),
+        (ROWS.assign(u=["a", "b", "c"]), WINDOW, vardi.MismatchError, "u, of the window of 'seen', is not a number"),
         (ROWS.assign(x=pd.to_datetime("2020-01-01")), WINDOW, vardi.MismatchError, "count dates from a first day"),
     ],
 )
@@ -270,7 +270,7 @@ def test_rows_that_are_all_observed_are_taken():
 
 def test_windows_stand_alone_and_in_memory():
     frame = double()
-    with pytest.raises(vardi.MismatchError, match="rows of other samples brought none. Debias it alone"):
+    with pytest.raises(vardi.MismatchError, match="rows of other samples have none. Debias it alone"):
         vardi.debias({"seen": frame, "all": frame}, {**WINDOW, "all": 1})
     with pytest.raises(vardi.NeedsRowsError, match="The bias of 'seen', window"):
         debias(pl.from_pandas(frame).lazy())

@@ -19,10 +19,10 @@ CAVEAT = "An error in a bias where no other sample could draw stays invisible, a
 
 @dataclass(frozen=True)
 class Worst:
-    """Where a sample departs most from its bias: the largest z of many regions, and so no test.
+    """Where a sample departs most from its bias: the largest z of many regions, so not a test.
 
     The ``sample`` has ``observed`` rows in the ``region`` of a ``column`` ("price between 12.1 and 18.3"), its bias
-    lets expect ``expected``, and they differ by ``z`` standard errors.
+    predicts ``expected``, and they differ by ``z`` standard errors.
     """
 
     column: str
@@ -57,7 +57,7 @@ class BiasCheck:
     untested : dict of name to float
         The share of its rows that, in practice, no other sample could have drawn.
     reason, note : str
-        Why nothing can be tested; and which biases have no part in the test.
+        Why nothing can be tested; and which biases are not part of the test.
     """
 
     pvalue: float
@@ -73,7 +73,7 @@ class BiasCheck:
 
     @property
     def outcome(self) -> Outcome:
-        """What the p-value says of the declared biases: contradicted, doubtful or not contradicted."""
+        """What the p-value says about the declared biases: contradicted, doubtful or not contradicted."""
         return outcome(self.pvalue)
 
     @property

@@ -66,16 +66,16 @@ def check_biases(
         V = M_{hh} - M_{h0} M_{00}^+ M_{0h},
 
     and :math:`U'V^+U` is chi-square with rank V degrees of freedom: :math:`U_k / n_k` is the mean of h over sample k
-    minus its mean under the fitted law of sample k. Where rows depend on one another, V is the covariance of what rows
-    add to U, summed by cluster or over time, and the statistic is Hotelling's.
+    minus its mean under the fitted distribution of sample k. Where rows depend on one another, V is the covariance of
+    the rows' contributions to U, summed by cluster or over time, and the statistic is Hotelling's.
 
     Parameters
     ----------
     influence, names, columns : Influence, sequence, mapping of name to ndarray
         The fit, a name for each bias, and what to compare: numbers for the rows of the fit, in the order of the pool.
     method : {"score", "ks", "ks-bootstrap"}
-        "ks" compares the cdf of each sample with that of its fitted law, by labels drawn from p; "ks-bootstrap" by
-        draws from the fitted laws, each fitted anew.
+        "ks" compares the cdf of each sample with its fitted one, by labels drawn from p; "ks-bootstrap" by draws
+        from the fitted distributions, each refitted.
     features : {"poly2", "cells"}
         Of the score test: x and x squared of each column (more power), or indicators of its fifths.
     seed, draws : int, optional

@@ -7,7 +7,7 @@ Sample k was drawn on its own, so each draw leaves its :math:`n_k` rows their nu
 - *rows* (Efron 1979): multinomial counts. A draw may lose the rows that join two samples: then it has no fit.
 
 Where every sample is one row with a bias of its own (truncation), rows are drawn from the pool, with their biases.
-Known values with an error are drawn anew too, and parameters of biases fitted anew.
+Known values with an error are redrawn too, and parameters of biases refitted.
 
 The refit starts at the solution and needs the draw's counts by row of :class:`~vardi._rows.Rows` only. Where equal rows
 are collapsed (indicator biases) these are a handful of sums: a refit of a million rows costs its random numbers.
@@ -74,9 +74,9 @@ class Bootstrap:
     kind : str
         What was drawn.
     laws : tuple of Law
-        What each interval is made by: shares have their own, all else is normal.
+        What each interval is made by: shares have their own, everything else is normal.
     is_approximate : bool
-        Whether biases were learned, which refits leave as they are.
+        Whether biases were learned, which refits hold fixed.
     """
 
     values: Floats = field(repr=False)
@@ -93,7 +93,8 @@ class Bootstrap:
     def stderr(self) -> Any:
         """Standard deviation over the draws that have a fit, in the shape of ``value``.
 
-        Of a share that no row has, or all have, no draw tells: it is half the width of its interval of one deviation.
+        For a share that no row has, or all have, draws show no spread: it is half the width of its one-deviation
+        interval.
         """
         return self._shaped(np.array([estimate.stderr for estimate in self._estimates]))
 
@@ -117,7 +118,8 @@ class Bootstrap:
     def percentile(self, level: float | None = None) -> Any:
         """Return the interval between quantiles of the draws.
 
-        It follows a skewed law, but with few draws covers less than ``interval`` does: have a thousand or more.
+        It follows a skewed distribution, but with few draws it covers less than ``interval`` does: use a thousand or
+        more.
         """
         level = self.level if level is None else level
         quantile_of_normal(level)  # refuses what is no level
@@ -189,8 +191,9 @@ def bootstrap(
     kind : {"bayesian", "rows"}
         Exponential multiplicities of mean 1 (every row stays), or rows drawn with replacement.
     groups : array or str, optional
-        Other groups of rows than the fit knows of, to be drawn as a whole within samples: the group of each row, or the
-        column that has it. By default whole clusters are drawn, batches of successive rows of series, within strata.
+        Groups of rows other than the clusters of the fit, to be drawn as a whole within samples: the group of each row,
+        or the column that has it. By default whole clusters are drawn, batches of successive rows of series, within
+        strata.
     level : float
         Nominal coverage of the interval.
     jobs : int, optional

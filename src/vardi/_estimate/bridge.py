@@ -1,4 +1,4 @@
-"""Where the samples are joined least firmly: the smallest cut of their overlap."""
+"""The weakest link between the samples: the smallest cut of their overlap."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Bridge:
     Attributes
     ----------
     rows : float
-        B = sum_i p_iA (1 - p_iA) over the cut A: rows that could as well have come from the other side. For two samples
-        Var(log Omega_1 / Omega_2) = 1/B - 1/n_1 - 1/n_2. Infinite for one sample.
+        B = sum_i p_iA (1 - p_iA) over the cut A: rows that could equally well have come from the other side. For two
+        samples Var(log Omega_1 / Omega_2) = 1/B - 1/n_1 - 1/n_2. Infinite for one sample.
     cut : tuple of two tuples
         The samples on either side of it, in their order.
     link : tuple of two names, or None
@@ -104,8 +104,8 @@ def _smallest(gram: Any, members: Integers, eigenvector: Floats, names: Sequence
 def smallest_cut(links: Floats) -> tuple[float, NDArray[np.bool_]]:
     """Return the smallest cut of a graph with symmetric links, and which of its nodes are on one side.
 
-    It is found by Stoer and Wagner's algorithm: in each phase nodes are taken in the order in which they are tied most
-    to those before; the last is cut off from all others, and then merged with the one before it.
+    It is found by Stoer and Wagner's algorithm: in each phase nodes are taken in the order in which they are most
+    tightly tied to those before; the last is cut off from all others, and then merged with the one before it.
     """
     K = len(links)
     links = links.copy()

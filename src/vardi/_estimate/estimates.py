@@ -36,16 +36,16 @@ class Estimate:
     value : float
         The estimate.
     stderr : float
-        Its standard error; NaN where too few rows speak of it to give one.
+        Its standard error; NaN where it rests on too few rows to give one.
     interval : tuple of float
         Lower and upper end of the confidence interval.
     level : float
         Its nominal coverage.
     law : Law
         What the interval is made by, at this level and at others: Student's t by default with infinite degrees of
-        freedom, which is the normal law.
+        freedom, which is the normal distribution.
     among : tuple of str
-        The samples whose rows it is made from, where not all have recorded what it is of; empty for all.
+        The samples whose rows it is estimated from, where not all have recorded the values; empty for all.
     plain : Estimate or None
         Of a mean that a model assisted: the mean without it.
 
@@ -247,15 +247,15 @@ class Estimates:
     values : ndarray of shape (m,)
         The estimates.
     covariance : ndarray of shape (m, m)
-        Their covariance; NaN where too few rows speak of them to give one.
+        Their covariance; NaN where they rest on too few rows to give one.
     level : float
         Nominal coverage of the intervals.
     errors : ndarray of shape (m,), optional
-        Standard errors, where squares of these are too large or too small for a number.
+        Standard errors, where their squares overflow or underflow.
     laws : tuple of Law, optional
-        What each interval is made by; the normal law by default.
+        What each interval is made by; the normal distribution by default.
     among : tuple of str
-        The samples whose rows they are made from, where not all; empty for all.
+        The samples whose rows they are estimated from, where not all; empty for all.
     """
 
     values: Floats

@@ -67,7 +67,7 @@ class Student:
     Attributes
     ----------
     df : float
-        Degrees of freedom; infinite for the normal law.
+        Degrees of freedom; infinite for the normal distribution.
     tail : float
         Hill's index of the influence values, from 1/2 on of which their variance is infinite; NaN where their kurtosis
         is not large enough to ask.

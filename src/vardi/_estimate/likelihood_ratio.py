@@ -43,8 +43,8 @@ def no_bias(joint: Joint, v: Floats, k: int, sample: str) -> LikelihoodRatio:
     r"""Test whether the family of sample k is constant, at the maximum v of the likelihood of u and theta.
 
     At slope 0 every logistic curve is constant, whatever its intercept, so the ratio against all of them has no
-    chi-square law (Davies 1977). All of them leave it in one direction, that of the exponential tilt in the same
-    columns: that is the alternative, with a degree of freedom for each slope.
+    chi-square distribution (Davies 1977). All of them leave it in one direction, that of the exponential tilt in the
+    same columns: that is the alternative, with a degree of freedom for each slope.
     """
     model, theta = joint.families[k], v[joint.coordinates.theta]
     if isinstance(model, Function):

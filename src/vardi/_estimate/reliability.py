@@ -1,4 +1,4 @@
-"""When not to trust the asymptotics: where an error rests on few rows, or on the few largest of very many."""
+"""When not to trust the asymptotics: where an error rests on few rows, or on the few largest of many."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Trust:
     cut : tuple of two tuples
         The samples on either side of it.
     messages : tuple of str
-        What is to be said, most severe first; empty where all is well.
+        The messages, most severe first; empty where all is well.
     in_time : tuple of float
         Of rows that follow one another in time: the fewest independent ones that those of each sample are worth.
     """
@@ -118,7 +118,7 @@ def warn_of_doubt(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law
 
 
 def warn_of_few_bridging(bridge: Bridge, what: str, remedy: str = "") -> None:
-    """Warn of what compares samples by so few rows that neither chi-square nor a normal law is its law."""
+    """Warn of what compares samples by so few rows that neither a chi-square nor a normal distribution applies."""
     if bridge.rows < RARE:
         warn(WeakOverlapWarning(f"{what} on few rows: {bridge}. Add rows that both sides could draw{remedy}."))
 

@@ -144,7 +144,7 @@ class ValuesBias(Bias):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FrameExpressionBias(Bias):
-    """A bias that is an expression of Polars or narwhals; equal only to itself, and its text does not read back.
+    """A bias that is an expression of Polars or narwhals; equal only to itself, and its text cannot be read back.
 
     Attributes
     ----------
@@ -161,7 +161,7 @@ class FrameExpressionBias(Bias):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that the bias reads, where Polars tells; narwhals does not."""
+        """The columns that the bias reads, where Polars says so; narwhals does not."""
         if not hasattr(self.expression, "meta"):
             return ()
         names = dict.fromkeys(self.expression.meta.root_names())
@@ -175,7 +175,7 @@ class FrameExpressionBias(Bias):
 
 
 def library_of(obj: object) -> str | None:
-    """Return the library that an object is an expression of; None where it is no such expression."""
+    """Return the library that an object is an expression of; None where it is not such an expression."""
     if isinstance(obj, nw.Expr):
         return "narwhals"
     polars = sys.modules.get("polars")  # who has an expression of Polars has imported it
@@ -184,7 +184,7 @@ def library_of(obj: object) -> str | None:
 
 @dataclass(frozen=True)
 class ProductBias(Bias):
-    """The product of biases of which at least one is no expression."""
+    """The product of biases at least one of which is not an expression."""
 
     factors: tuple[Bias, ...]
 

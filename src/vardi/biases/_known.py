@@ -1,4 +1,4 @@
-"""The biases that are known: what a person writes down of how a sample was collected."""
+"""The biases that are known: what a person writes down about how a sample was collected."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def everywhere() -> Bias:
 
 
 def where(text: str) -> Bias:
-    r"""Return the bias of an expression, :math:`\omega(z) = \mathbb{1}\{z \text{ fulfils it}\}` for a condition.
+    r"""Return the bias of an expression, :math:`\omega(z) = \mathbb{1}\{z \text{ satisfies it}\}` for a condition.
 
     Parameters
     ----------
     text : str
-        A condition or a number: column names (in backticks where they are no plain words), numbers, texts, ``True``
+        A condition or a number: column names (in backticks where they are not plain words), numbers, strings, ``True``
         and ``False``, comparisons and chains of them, ``and``, ``or``, ``not``, ``in`` and ``not in`` with a list,
         ``is missing``, ``is not missing``, ``+ - * / **`` and the functions abs, exp, log, max, min, sqrt. In
         arithmetic a condition counts as 0 or 1.
@@ -123,7 +123,7 @@ def between(column: str, low: Scalar, high: Scalar) -> Bias:
 
 
 def isin(column: str, values: Iterable[Scalar]) -> Bias:
-    r"""Return the bias of sampling some groups only, :math:`\omega(z) = \mathbb{1}\{z_c \in V\}`.
+    r"""Return the bias of sampling only some groups, :math:`\omega(z) = \mathbb{1}\{z_c \in V\}`.
 
     Examples
     --------

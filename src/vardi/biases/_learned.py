@@ -1,7 +1,7 @@
-r"""The bias of a sample that nobody knows, learned by telling its rows from those of samples whose biases are known.
+r"""The unknown bias of a sample, learned by telling its rows apart from those of samples whose biases are known.
 
-With the reference rows weighted so that they represent the population, a classifier of "the row is of the sample" has
-the odds
+With the reference rows weighted so that they represent the population, a classifier of "the row belongs to the sample"
+has the odds
 
 .. math:: \frac{p(x)}{1 - p(x)} = \frac{\omega(x)\,dP / \Omega}{dP}\cdot c = c'\,\omega(x),
 
@@ -190,7 +190,7 @@ class LearnedCheck:
         How many rows of the known samples have.
     area : float
         The area under the curve: the chance that a row of the sample has a larger probability than one of the
-        population. At 0.5 the sample was drawn as if at random; near 1 it has next to no overlap with the population.
+        population. At 0.5 the sample was drawn as if at random; near 1 it hardly overlaps with the population.
     predicted, observed : tuple of float
         By bins of the probability: its mean, and the share of the rows that are the sample's, both weighted so that
         sample and population are halves.
@@ -199,8 +199,8 @@ class LearnedCheck:
     in_bins : tuple of int
         How many rows each bin has.
     balance : dict from str to (float, float)
-        By how many standard deviations the mean of each column in the sample is off that of the population: as it
-        came, and with each row weighted by one over its odds. A text has a column for each of its values.
+        By how many standard deviations the mean of each column in the sample differs from that of the population: as
+        drawn, and with each row weighted by one over its odds. A text column has one for each of its values.
     """
 
     columns: tuple[str, ...]
@@ -303,7 +303,7 @@ def learned_of(names: Iterable[Hashable], biases: Iterable[Bias]) -> dict[Hashab
 
 
 def checks_of(names: Iterable[Hashable], biases: Iterable[Bias]) -> dict[Hashable, LearnedCheck]:
-    """Return how each bias was learned that was, by sample."""
+    """Return how each learned bias was learned, by sample."""
     return {name: values.check for name, values in learned_of(names, biases).items()}
 
 
@@ -362,23 +362,23 @@ def _name_of(model: Any) -> str:
 def learned(
     columns: str | Sequence[str] | None = None, classifier: Any = None, folds: int = 5, random_state: int = 0
 ) -> LearnedBias:
-    r"""Return the bias of a sample that nobody knows, to be learned beside samples whose biases are known.
+    r"""Return an unknown bias, to be learned by comparing its sample with samples whose biases are known.
 
-    The sample's rows are told from those of the known samples, which are debiased first, by a probabilistic classifier
-    in which the latter have their debiased weights; the odds of a row by models that have not seen it,
+    The sample's rows are told apart from those of the known samples, which are debiased first, by a probabilistic
+    classifier in which the latter have their debiased weights; the odds of a row by models that have not seen it,
     :math:`\omega(x) = p(x) / (1 - p(x))`, are its bias up to a constant. It is assumed that given these columns the
     selection does not depend on anything else of interest, and that the known samples have rows wherever this one has.
 
-    Probabilities are clipped to 0.02 and 0.98 (a row is at most 49 times as frequent in the sample as in the
-    population, or as rare); ``fit.learned`` counts the rows that this touched, and has the calibration of the
+    Probabilities are clipped to 0.02 and 0.98 (a row is at most 49 times as frequent in the sample as in
+    the population, or as rare); ``fit.learned`` counts the rows affected, and has the calibration of the
     classifier on held-out rows and the balance of the columns. Means, ``by=`` and totals are doubly robust by default
-    (``assisted_by="auto"`` of :meth:`vardi.DebiasedSample.expectation`); all else is by the weights alone, and its
-    error, which leaves out that of the classifier, says that it is approximate.
+    (``assisted_by="auto"`` of :meth:`vardi.DebiasedSample.expectation`); everything else uses the weights alone,
+    and its error, which leaves out the classifier's, says that it is approximate.
 
     Parameters
     ----------
     columns : str or sequence of str, optional
-        Columns of numbers or texts that all samples have. None is for arrays (embeddings): all their columns.
+        Columns of numbers or text that all samples have. None means all columns of arrays (embeddings).
     classifier : scikit-learn classifier, optional
         With ``predict_proba``, and ``sample_weight`` in fit; it is cloned for each fold. By default gradient boosting
         whose probabilities are calibrated (a sigmoid), or with more than 30 columns a logistic regression of the

@@ -1,4 +1,4 @@
-"""The repetition test: whether a learner takes a row of weight 2 for the row twice."""
+"""The repetition test: whether a learner treats a row of weight 2 as the row twice."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class WeightUse:
         The learner.
     finding : {"exact", "approximate", "ignored", "absent", "undecided"}
         Weighting rows is repeating them; nearly so; changes nothing; fit takes no ``sample_weight``; or not even
-        repeating rows changed anything, so other rows are needed to tell.
+        repeating rows changed anything, so other rows are needed to decide.
     difference : float
         Largest difference of outputs between the weighted fit and the fit of repeated rows, as a part of the largest
         difference that repeating rows made; NaN where there is none.
@@ -67,9 +67,9 @@ class WeightUse:
 def check_weight_use(estimator: Any, X: Any = None, y: Any = None, *, seed: int = 0) -> WeightUse:
     """Test whether weights 0, 1, 2 and 3 do what leaving a row out or repeating it does.
 
-    The estimator is fitted three times: to all rows with weights, to rows repeated so often, and to all rows without
-    weights. It is used exactly if the first two agree to 1e-6 of what distinguishes the last two. An estimator that
-    draws (rows, orders, starts) or stops early agrees with repeated rows only approximately.
+    The estimator is fitted three times: to all rows with weights, to rows repeated as often, and to all rows without
+    weights. Weights are used exactly if the first two agree to 1e-6 of what distinguishes the last two. An estimator
+    that draws (rows, orders, starts) or stops early agrees with repeated rows only approximately.
 
     Parameters
     ----------

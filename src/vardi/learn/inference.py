@@ -39,7 +39,7 @@ class ModelInference:
     coefficients : ndarray of shape (p,)
         In the order of the names.
     covariance : ndarray of shape (p, p)
-        Their covariance; NaN where too few rows speak of them to give one.
+        Their covariance; NaN where they rest on too few rows to give one.
     level : float
         Nominal coverage of the intervals.
     model_ : estimator
@@ -135,7 +135,7 @@ class ModelInference:
 def inference(
     fit: Averages, model: Any, X: Any, y: Any = None, level: float = 0.95, *, missing: Missing = "refuse"
 ) -> ModelInference:
-    r"""Return the coefficients of a weighted regression with errors that know the weights were estimated.
+    r"""Return the coefficients of a weighted regression with errors that account for the estimation of the weights.
 
     The coefficients solve :math:`\sum_i \pi_i \psi_i(\theta) = 0`, the penalty's gradient included in :math:`\psi`.
     With :math:`r_i` the weights, :math:`p_i` the shares of the samples in row i and H the Hessian of the dual,

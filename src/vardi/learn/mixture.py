@@ -174,11 +174,11 @@ class GaussianMixture(mixture.GaussianMixture):  # type: ignore[misc]
         .. math:: \mathrm{BIC} = -2\,n\,\ell + q \log n,
 
         with :math:`\ell` the debiased mean log-likelihood (:meth:`score`), q the number of free parameters and n the
-        ``size``. Weighted rows say less than as many plain ones: the variance of a weighted mean is about that of
-        :math:`n_\mathrm{eff} = (\sum_i w_i)^2 / \sum_i w_i^2` rows (Kish), and by as much does :math:`\ell` flatter the
-        model on the rows it was fitted to, :math:`q / n_\mathrm{eff}` instead of :math:`q / n`. Counting all rows would
-        weigh the likelihood too much against the penalty, and choose too many components. Without weights n is the
-        number of rows, and this is scikit-learn's.
+        ``size``. Weighted rows carry less information than as many plain ones: the variance of a weighted mean is about
+        that of :math:`n_\mathrm{eff} = (\sum_i w_i)^2 / \sum_i w_i^2` rows (Kish), and :math:`\ell` flatters the model
+        accordingly on the rows it was fitted to, :math:`q / n_\mathrm{eff}` instead of :math:`q / n`. Counting all rows
+        would weigh the likelihood too much against the penalty, and choose too many components. Without weights n is
+        the number of rows, and this is scikit-learn's.
 
         Parameters
         ----------

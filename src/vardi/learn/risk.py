@@ -70,11 +70,11 @@ def debiased_risk(
         As for :func:`vardi.debias`; they read the columns of X, and y by its name. By default those of the estimator,
         if it has any.
     known : mapping, optional
-        What is known of the population, as for :func:`vardi.debias`. By default what the estimator
-        knows, with its biases.
+        What is known of the population, as for :func:`vardi.debias`. By default the estimator's
+        own, with its biases.
     clusters, series : array, str or True, optional
-        Rows that depend on one another, as for :func:`vardi.debias`: the error knows it, and folds hold out whole
-        clusters, or stretches of a series. A column of X that is named is not seen by the estimator.
+        Rows that depend on one another, as for :func:`vardi.debias`: the error accounts for it, and folds hold out
+        whole clusters, or stretches of a series. A column of X that is named is not seen by the estimator.
     scoring : str or callable, optional
         ``"squared_error"`` (regressors, by default), ``"absolute_error"``, ``"poisson_deviance"``, ``"zero_one"``
         (classifiers, by default), ``"log_loss"``, ``"brier"``, ``"negative_log_likelihood"`` (densities, by default),
@@ -82,7 +82,7 @@ def debiased_risk(
         for each row. Also scikit-learn's names of means over rows, with scikit-learn's sign: ``"accuracy"``,
         ``"top_k_accuracy"``, ``"neg_log_loss"``, ``"neg_brier_score"``, ``"neg_mean_squared_error"`` and the other
         ``"neg_mean_..."``, and for sets of labels ``"precision_samples"``, ``"recall_samples"``, ``"f1_samples"`` and
-        ``"jaccard_samples"``. Others, such as ``"roc_auc"`` and ``"r2"``, are no mean over rows:
+        ``"jaccard_samples"``. Others, such as ``"roc_auc"`` and ``"r2"``, are not means over rows:
         :func:`debiased_scorer` takes them.
     cv : int, splitter or iterable of (train, test)
         Folds within each sample, and for classifiers within each class of it; or a splitter, which gets these groups
@@ -91,7 +91,7 @@ def debiased_risk(
     target : str, optional
         Name by which the biases read y. By default that of the series, else ``"y"``.
     random_state : int, RandomState, Generator or None
-        For the same folds again.
+        For reproducible folds.
     level : float
         Coverage of the interval.
     shares

@@ -1,10 +1,10 @@
-r"""Frames in time: how many of them are worth an independent one, and from which on a simulation has settled.
+r"""Frames in time: how many are worth an independent one, and from which on a simulation is in equilibrium.
 
 .. math:: g = 1 + 2 \sum_{t \ge 1} \rho_t
 
 is the statistical inefficiency of a series, summed up to the first pair of autocorrelations that is not positive (Geyer
-1992). A simulation that has settled at frame t leaves N - t frames, worth (N - t) / g(t) independent ones; the best
-start to keep is the one that leaves most of these (Chodera 2016).
+1992). A simulation that is in equilibrium from frame t on leaves N - t frames, worth (N - t) / g(t) independent ones;
+the best start to keep is the one that leaves most of these (Chodera 2016).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def statistical_inefficiency(values: Any) -> float:
     Parameters
     ----------
     values : array of shape (N,)
-        What was recorded, one number for each frame in the order of time.
+        What was recorded, one number for each frame, in time order.
 
     Returns
     -------
@@ -57,7 +57,7 @@ def statistical_inefficiency(values: Any) -> float:
 
 
 def inefficiencies(fit: DebiasedSample) -> dict[Name, float]:
-    r"""Return the statistical inefficiency of each state's frames, as the errors of the free energies count it.
+    r"""Return the statistical inefficiency of each state's frames, as it enters the errors of the free energies.
 
     It is that of the influence values: what a frame adds to a free energy, not what was recorded of it. Each free
     energy, taken from the mean of all, has one of its own for each state; the largest is given, so that

@@ -1,4 +1,4 @@
-"""Free energy surfaces along coordinates of the rows, by the names that pymbar has for them."""
+"""Free energy surfaces along coordinates of the rows, under pymbar's names."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class FES:
     u_kn, N_k
         As for :class:`MBAR`.
     verbose, timings
-        Of no use; taken for scripts that were written for pymbar.
+        Ignored; accepted for scripts that were written for pymbar.
     mbar_options : dict, optional
         More arguments of :class:`MBAR`, such as ``series=True`` for frames in time.
 
@@ -79,8 +79,8 @@ class FES:
         Parameters
         ----------
         fit : DebiasedSample
-            The fit of arrays, frames, lazy frames or blocks. Its population is the state that is asked: declare biases
-            relative to it.
+            The fit of arrays, frames, lazy frames or blocks. Its population is the state whose surface is made: declare
+            biases relative to it.
 
         Examples
         --------
@@ -109,12 +109,12 @@ class FES:
         n_bootstraps: int = 0,
         seed: int = -1,
     ) -> None:
-        """Say which surface is meant; :meth:`get_fes` gives its values.
+        """Define the surface; :meth:`get_fes` gives its values.
 
         Parameters
         ----------
         u_n : array of shape (n,) or None
-            Reduced potential of each row in the state whose surface is asked; None for the population of a fit.
+            Reduced potential of each row in the state whose surface is wanted; None for the population of a fit.
         x_n : array of shape (n,) or (n, D), str, or list of str
             The coordinate of each row, as numbers or as expressions in each dimension; of a named coordinate with a
             period all values lie within one.
@@ -124,8 +124,8 @@ class FES:
             ``bin_edges``: the edges of the bins, in each dimension; ``period`` of each dimension, which the bins then
             cover once, None for those without.
         kde_parameters : dict
-            ``bandwidth``, ``kernel`` ("gaussian", "tophat" or "epanechnikov") and ``period``. What tells scikit-learn
-            how to search is taken, and of no use.
+            ``bandwidth``, ``kernel`` ("gaussian", "tophat" or "epanechnikov") and ``period``. scikit-learn's search
+            options are accepted and ignored.
         spline_parameters
             Refused: use kernels.
         n_bootstraps : int
