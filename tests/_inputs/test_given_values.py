@@ -114,7 +114,9 @@ def test_every_kind_of_index_is_compared(index):
     ],
 )
 def test_a_mask_is_never_lost(fit, ask):
-    with pytest.raises(vardi.VardiError, match="came as a masked array, whose mask would be lost. Fill it, e.g. with"):
+    with pytest.raises(
+        vardi.VardiError, match="was given as a masked array, whose mask would be lost. Fill it, e.g. with"
+    ):
         ask(fit)
 
 

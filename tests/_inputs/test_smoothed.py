@@ -13,7 +13,7 @@ from vardi.biases._fitted import FittedValues
 
 
 def population(rng, n):
-    """Return units whose chance to be drawn depends on age, on region, and on what no column holds."""
+    """Return units whose chance of being drawn depends on age, on region, and on what no column holds."""
     age, region, hidden = rng.uniform(20, 80, n), rng.choice(["N", "S"], n), rng.normal(size=n)
     chance = 1 / (1 + np.exp(4.0 - 0.04 * (age - 50) - 0.8 * (region == "N") - 0.7 * hidden))
     y = age / 10 + (region == "N") + rng.normal(size=n)

@@ -141,7 +141,7 @@ def test_arrays_are_computed_by_what_is_there(monkeypatch, library):
     with pytest.raises(vardi.MissingValuesError, match="'x'"):
         values(np.array([1.0, np.nan]), nw.col("x") > 1)
     absent.add(library)
-    with pytest.raises(ImportError, match=r"pip install 'vardi\[frames\]'. Or write the expression in text"):
+    with pytest.raises(ImportError, match=r"pip install 'vardi\[frames\]'. Or write the expression as text"):
         values(np.array([1.0, 2.0]), nw.col("x") > 1)
 
 

@@ -466,7 +466,7 @@ def test_unknown_label():
 
 
 def test_bias_that_reads_a_column_that_is_not_in_x():
-    text = "reads 'length', and that is neither a column of X .width. nor the name of y .price."
+    text = "reads 'length', which is neither a column of X .width. nor the name of y .price."
     raises(vardi.MismatchError, text, X[["width"]], Y, SOURCE)
 
 

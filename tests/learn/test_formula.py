@@ -199,7 +199,7 @@ def test_the_sensitivity_of_a_factor(fit):
 
 
 def test_what_is_no_formula_is_refused(fit):
-    with pytest.raises(vardi.MismatchError, match="has 'regoin', which is no column.*Did you mean 'region'"):
+    with pytest.raises(vardi.MismatchError, match="has 'regoin', which is not a column.*Did you mean 'region'"):
         inference(fit, LinearRegression(), "y ~ x + regoin")
     with pytest.raises(vardi.MismatchError, match="^The formula 'y ~ x [+]' cannot be read"):
         inference(fit, LinearRegression(), "y ~ x +")

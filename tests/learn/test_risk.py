@@ -391,8 +391,8 @@ def test_several_outcomes_count_the_same():
         ("f1_samples", "compares the labels of a row with those predicted, but y has one value for each row. Give y a"),
         ("accurracy", "'accurracy' is not a known loss. Did you mean 'accuracy'"),
         ("squared_eror", "Did you mean 'squared_error'"),
-        (3, "scoring came as int"),
-        (make_scorer(mean_squared_error), "scoring came as _Scorer"),
+        (3, "scoring was given as int"),
+        (make_scorer(mean_squared_error), "scoring was given as _Scorer"),
         (mean_squared_error, r"'mean_squared_error' returned values of shape \(\) for 100 rows. It must return one"),
         ("log_loss", "needs predict_proba, which LinearRegression does not have"),
     ],
@@ -479,9 +479,9 @@ def test_each_mistake_has_its_own_error():
         risk(Ridge(), (X, y, source[:-1]))
     with pytest.raises(vardi.MismatchError, match=r"Label 'hi' .* has no bias"):
         risk(Ridge(), (X, y, np.where(source == "high", "hi", source)))
-    with pytest.raises(vardi.MismatchError, match=r"reads 'z', and that is neither a column of X \(x0\) nor the"):
+    with pytest.raises(vardi.MismatchError, match=r"reads 'z', which is neither a column of X \(x0\) nor the"):
         risk(Ridge(), biases={"all": 1, "high": "z > 1.3"})
-    with pytest.raises(vardi.MismatchError, match=r"reads 'y', and that is no column of X \(x0\), and y is None"):
+    with pytest.raises(vardi.MismatchError, match=r"reads 'y', which is not a column of X \(x0\), and y is None"):
         risk(KernelDensity(), (X, None, source))
 
 

@@ -158,7 +158,7 @@ class Share:
         """Return the law of a share with (events, others); what weights say is asked for only where one is few.
 
         ``base`` gives the weights of the rows that it is a share of, where these are not all. Of a share that no row
-        has, or all have, nothing tells how heavy a row would be that is not so: it is taken to weigh no more than the
+        has, or all have, nothing shows how heavy the opposite row would be: it is assumed to weigh no more than the
         heaviest.
         """
         events, others = counts

@@ -48,7 +48,7 @@ class Check:
     text : str
         The outcome in a sentence.
     detail : str
-        The statistic, and where the samples are most apart.
+        The statistic, and where the samples are furthest apart.
     rows : tuple of CheckRow
         By sample, worst first.
     found : BiasCheck or None

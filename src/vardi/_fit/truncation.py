@@ -1,7 +1,7 @@
 r"""Truncated rows of one sample, each with its window: what the pipeline asks, and the fit that it gives.
 
 Inside, each row is a sample of its own, whose bias is its window; to the user there is one sample, whose bias is the
-chance to be seen, :math:`\alpha S(x)`, with S the sum over windows that the weights are one over.
+chance of being seen, :math:`\alpha S(x)`, with S the sum over windows that the weights are one over.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class InWindows(InMemory):
         return replace(through, values=1.0 - alpha / self.through[:, None] + alpha * through.values)
 
     def log_omega_covariance(self) -> Floats:
-        """Return the variance of the log of the chance to be seen."""
+        """Return the variance of the log of the chance of being seen."""
         return self.bias_influence().covariance()
 
     @property
@@ -217,7 +217,7 @@ class InWindows(InMemory):
         return _Steps(self.tangent.measure, self.values(values))
 
     def sensitivity(self, estimate: Estimate, errors: Errors) -> float:
-        """Return what an estimate moves at worst, for each unit of log Gamma in the chance to be seen."""
+        """Return what an estimate moves at worst, for each unit of log Gamma in the chance of being seen."""
         assert estimate.influence is not None
         measure = self.tangent.measure
         moved = measure.along_rows(estimate.influence.values, estimate.influence.b)[:, 0]

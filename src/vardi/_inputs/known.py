@@ -140,7 +140,7 @@ def as_known(known: Any, names: tuple[Name, ...], table: Table) -> Known:
     ----------
     known : mapping
         From the name of a sample to the mean of its bias, in the scale in which this is declared; from a column, an
-        expression in text or a :class:`~vardi.biases.Bias` to its mean, which for a condition is a share; from a column
+        expression as text or a :class:`~vardi.biases.Bias` to its mean, which for a condition is a share; from a column
         to a mapping (or a pandas Series) of its values to their shares; from a tuple of names, texts and biases, or
         within a margin of values, to an ``Estimates``. A value is a number, (value, standard error) or an ``Estimate``.
     names : tuple

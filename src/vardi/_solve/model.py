@@ -303,7 +303,7 @@ def _gap(rows: Rows, u: Floats, groups: Integers) -> tuple[float, Floats]:
 
 
 def _joining(joint: Joint, v: Floats, groups: Integers, verdict: Verdict) -> Joining | None:
-    """Return how known values join groups, or refuse those whose share of the population nothing tells."""
+    """Return how known values join groups, or refuse those whose share of the population is undetermined."""
     count = int(groups.max()) + 1
     if count == 1:
         return None
@@ -354,7 +354,7 @@ def _not_met(
 def _emptied(
     joint: Joint, walk: Walk, known: Known, groups: Integers, names: Sequence[Name], *, least: float
 ) -> InvalidKnownError | None:
-    """Return the error for known values that leave next to nothing for a group that only they join to the others."""
+    """Return the error for known values that leave almost nothing for a group that only they join to the others."""
     if groups.max() == 0 or not walk.at.sums.positive:
         return None
     gone = np.flatnonzero(joint.masses_of(groups, walk.v) < least)

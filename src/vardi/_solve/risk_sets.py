@@ -1,8 +1,8 @@
 """Whether rows that each brought a window can be weighed, in the language of risk sets.
 
 At a value x the rows at risk are those that could have been seen there. Rows can be weighed where each can be reached
-from each other by steps from a row to one that its window holds; else values fall into parts of which nothing tells how
-common one is beside the other.
+from each other by steps from a row to one that its window holds; otherwise values fall into parts, and it is
+undetermined how common one is beside the other.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def as_bias(obj: BiasLike) -> Bias:
     Parameters
     ----------
     obj : number, str, Bias, expression, callable or array
-        The same everywhere; an expression in text; a bias, which is returned; an expression of Polars or narwhals; a
+        The same everywhere; an expression as text; a bias, which is returned; a Polars or narwhals expression; a
         function of the rows; or values, one for each row of the pool.
 
     Examples

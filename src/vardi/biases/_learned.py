@@ -34,9 +34,9 @@ from vardi.errors import InvalidBiasError, NotIdentifiableError, WeakOverlapWarn
 from vardi.errors._texts import cut, listed, more, width_of
 from vardi.errors._warn import warn
 
-CLIP = (0.02, 0.98)  # probabilities beyond which odds rest on next to no row of one side
+CLIP = (0.02, 0.98)  # probabilities beyond which odds rest on almost no rows of one side
 MANY_CLIPPED = 0.05  # share of a sample's rows from which clipping is warned of
-SEPARATED = 0.999  # area under the curve from which the two sides have next to no row in common
+SEPARATED = 0.999  # area under the curve from which the two sides have almost no rows in common
 MANY_COLUMNS = 30  # from which rows are taken for embeddings, which a linear classifier reads
 BINS = 10  # of the calibration table
 SHOWN = 8  # columns of the table of balance, those that are furthest off
@@ -124,7 +124,7 @@ class LearnedBias(FittedBias):
         return LearnedValues(_odds(p), self, encoding, models, sample, check, folds)
 
     def _require_rows(self, own: NDArray[np.bool_], folds: Integers, sample: str) -> None:
-        """Refuse a side that is in one fold only, or has next to no row in each."""
+        """Refuse a side that is in one fold only, or has almost no rows in each."""
         for side, rows in ((repr(sample), own), ("the known samples together", ~own)):
             found = int(rows.sum())
             if found < LEAST_ROWS * self.folds or len(np.unique(folds[rows])) < self.folds:

@@ -186,8 +186,8 @@ def as_loss(scoring: Any, estimator: Any) -> Loss:
         name = getattr(scoring, "__name__", type(scoring).__name__)
         return Loss(name, ("predict",), lambda y, prediction, _: scoring(y, prediction))
     raise MismatchError(
-        f"scoring came as {type(scoring).__name__}. Give {_listed()}, or a function (y_true, y_pred) that returns a "
-        "loss for each row.",
+        f"scoring was given as {type(scoring).__name__}. Give {_listed()}, or a function (y_true, y_pred) that "
+        "returns a loss for each row.",
         expected=LOSSES,
         got=(type(scoring).__name__,),
     )

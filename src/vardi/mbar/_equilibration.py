@@ -153,7 +153,7 @@ def equilibration(values: Any, source: Any = None) -> Equilibration:
     Parameters
     ----------
     values : array of shape (N,)
-        What was recorded, in the order of time within each simulation: the reduced potential of the state that was
+        What was recorded, in time order within each simulation: the reduced potential of the state that was
         simulated, dH/dlambda, or the coordinate of an umbrella.
     source : array of shape (N,), optional
         The simulation of each frame; one by default.

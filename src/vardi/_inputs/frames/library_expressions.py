@@ -249,7 +249,7 @@ def _eager_library() -> EagerLibrary:
         return name
     raise ImportError(
         "A narwhals expression on NumPy arrays is computed by Polars, pandas or PyArrow, but none of them is "
-        "installed: pip install 'vardi[frames]'. Or write the expression in text."
+        "installed: pip install 'vardi[frames]'. Or write the expression as text."
     )
 
 
