@@ -31,9 +31,7 @@ def test_phrases_are_found(text, phrase):
     assert line == text[: text.index(phrase.split()[0])].count("\n") + 1
 
 
-@pytest.mark.parametrize(
-    "text", ["## Then and now", "no column", "Then it ends.", "no wording", "he told a story"]
-)
+@pytest.mark.parametrize("text", ["## Then and now", "no column", "Then it ends.", "no wording", "he told a story"])
 def test_others_are_not(text):
     assert not list(banned_phrases.found_in(text))
 
