@@ -832,7 +832,7 @@ def test_a_number_and_a_text_as_keys(swapped):
     error = refused(
         vardi.MismatchError,
         "Sample '1' has no bias.",
-        f"One is {'a text and the other a number' if swapped else 'a number and the other a string'}: make them",
+        f"One is {'a string and the other a number' if swapped else 'a number and the other a string'}: make them",
         call=lambda: vardi.debias(samples, biases),
     )
     assert "Did you mean" not in str(error)

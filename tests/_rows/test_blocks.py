@@ -625,7 +625,7 @@ def test_stored_arrays_of_other_shapes_and_types(tmp_path: Path) -> None:
     with pytest.raises(EmptySampleError, match=r"omega has shape \(4,\)"):
         vardi.debias_matrix(np.load(tmp_path / "line.npy", mmap_mode="r"), [0] * 4)
     np.save(tmp_path / "complex.npy", np.ones((4, 2), complex))
-    with pytest.raises(MismatchError, match="omega holds complex128, and biases are numbers"):
+    with pytest.raises(MismatchError, match="omega holds complex128, but biases are numbers"):
         vardi.debias_matrix(np.load(tmp_path / "complex.npy", mmap_mode="r"), [0] * 4)
     np.save(tmp_path / "short.npy", np.ones((4, 2)))
     with pytest.raises(MismatchError, match=r"source has shape \(3,\), but the pool has 4 rows"):
