@@ -264,7 +264,7 @@ class TestRefusals:
     def test_functions_and_arrays(self, engine):
         with pytest.raises(vardi.InvalidBiasError, match="which an engine cannot compute"):
             vardi.debias(self.frames(engine), {"a": lambda rows: rows, "b": 1})
-        with pytest.raises(vardi.MismatchError, match="source came as list"):
+        with pytest.raises(vardi.MismatchError, match="source was given as list"):
             vardi.debias(engine(pd.DataFrame({"x": [1.0]})), {"a": 1}, source=["a"])
         with pytest.raises(vardi.MismatchError, match="A NumPy array cannot be combined with lazy frames"):
             vardi.debias({"a": self.frames(engine)["a"], "b": np.ones(3)}, {"a": 1, "b": 1})
