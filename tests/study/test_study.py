@@ -315,7 +315,7 @@ def test_all_problems_are_said_at_once_with_line_and_suggestion(folder):
         ('[sources.""]\ndata = "agency.csv"\nbias = 1', "A name of [sources] is empty or cannot be printed."),
         ("[sources.a]\nbias = 1", "'a' has no data. Name its file: data = ..."),
         ('[sources.a]\ndata = "agency.csv"', "'a' has no bias."),
-        ('[sources.a]\ndata = "agency.csv"\nbias = true', "is an expression as text or a number, not true or false"),
+        ('[sources.a]\ndata = "agency.csv"\nbias = true', "is an expression in text or a number, not true or false"),
         ('[sources.a]\ndata = "agency.csv"\nbias = nan', "The bias of 'a':"),
         ("[sources.a]\ndata = 3\nbias = 1", "data is a path or a list of paths, and here it is 3."),
         ("[sources.a]\ndata = []\nbias = 1", "data is a path or a list of paths"),
@@ -935,7 +935,7 @@ def test_a_column_of_two_kinds_does_not_take_the_others_away(tmp_path, engine):
     fit = read(written(tmp_path, f'engine = "{engine}"\n{EVERYWHERE}')).fit()
     assert "x" in fit.numeric_columns
     assert np.isfinite(fit.check_biases().pvalue)
-    said = "z (String in 'a' and Int64 in 'b'). Convert each to one."
+    said = "z (String in 'a' and Int64 in 'b'). Convert each to one type."
     assert f"Left out because their type differs between samples: {said}" in " ".join(fit.summary().split())
     assert "z: String in 'a' and Int64 in 'b' (of different types in different samples)." in fit.parts.choose()[1]
 
