@@ -236,7 +236,7 @@ class TestScales:
         design = vardi.datasets.length_bias(seed=0)
         fit = vardi.debias(design.samples, design.biases, known={"x > 4": 0.25, "x": 3.0})
         for text, value in (("x > 4", "0.25"), ("x", "3"), ("2 * x - 4 * (x > 4)", "5"), ("7", "7")):
-            assert str(fit.expectation(text)) == f"{value} (known, but for rounding)"
+            assert str(fit.expectation(text)) == f"{value} (known, up to rounding)"
         assert "±" in str(fit.expectation("x > 3"))
         assert "none of 500 rows have it" in str(fit.expectation("x > 4000"))
 

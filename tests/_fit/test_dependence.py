@@ -123,7 +123,9 @@ def test_an_estimator_names_a_column_or_takes_labels(what):
         assert model.n_features_in_ == 1
     assert_allclose(named.predict(X), given.predict(pool[["x"]]))
     assert_allclose(named.score(X, pool["y"]), given.score(pool[["x"]], pool["y"]))
-    with pytest.raises(vardi.MismatchError, match=f"{what} was given to fit, and the estimator names the column"):
+    with pytest.raises(
+        vardi.MismatchError, match=f"{what} was given to fit, but the estimator already names the column"
+    ):
         named.fit(X, pool["y"], source=source, **{what: pool[column]})
 
 

@@ -103,7 +103,7 @@ def test_truncated_rows_are_checked_fitted_and_drawn_from(tmp_path, monkeypatch)
     pl.DataFrame({"x": design.rows, "u": low, "v": high}).write_csv("seen.csv")
     Path("study.toml").write_text('[sources.seen]\ndata = "seen.csv"\nbias = "window(x, u, v)"\n')
     checked = " ".join(run("check", "study.toml").stdout.split())
-    assert "'seen' is weighed by the windows of its rows" in checked
+    assert "'seen' is weighted by the windows of its rows" in checked
     assert "quasi-independence test of x" in checked
     assert "window(x, u, v)" in run("fit", "study.toml", "-o", "weights.csv", "--report", "report.html").stdout
     fit = vardi.debias({"seen": pl.read_csv("seen.csv")}, {"seen": vardi.window("x", "u", "v")})
@@ -115,7 +115,7 @@ def test_truncated_rows_are_checked_fitted_and_drawn_from(tmp_path, monkeypatch)
 def test_fit_names_columns_that_are_left_out(small):
     (small / "low.csv").write_text("x,y,z\n1,1,\n2,,\n4,3,\n")
     (small / "high.csv").write_text("x,y,z\n2,1,\n5,inf,\n8,3,\n")
-    assert "Left out, for missing or infinite values: y (2), z (6)." in run("fit", "study.toml").stdout
+    assert "Left out because of missing or infinite values: y (2), z (6)." in run("fit", "study.toml").stdout
 
 
 def test_check_fit_summary_and_report_give_one_verdict(tmp_path, monkeypatch):
@@ -250,7 +250,7 @@ def test_nothing_is_overwritten_without_force(folder):
     (folder / "weights.csv").write_text("mine")
     result = run("fit", "study.toml", "-o", "weights.csv")
     assert result.exit_code == 3
-    assert "weights.csv exists already, and is not overwritten. Give --force" in result.stderr
+    assert "weights.csv already exists, and is not overwritten. Give --force" in result.stderr
     assert (folder / "weights.csv").read_text() == "mine"
     assert run("fit", "study.toml", "-o", "weights.csv", "--force").exit_code == 0
     assert (folder / "weights.csv").read_text().startswith("source,row,weight\n")
@@ -261,7 +261,7 @@ def test_a_link_that_leads_nowhere_is_not_replaced_without_force(folder):
     result = run("fit", "study.toml", "-o", "weights.csv")
     assert result.exit_code == 3
     assert result.stderr == (
-        "error: weights.csv exists already, and is not overwritten. Give --force to overwrite it.\n"
+        "error: weights.csv already exists, and is not overwritten. Give --force to overwrite it.\n"
     )
     assert not (folder / "other.csv").exists()
     assert run("fit", "study.toml", "-o", "weights.csv", "--force").exit_code == 0
@@ -273,7 +273,7 @@ def test_a_link_that_leads_nowhere_is_not_replaced_without_force(folder):
 def test_a_device_is_no_file(folder, force):
     result = run("fit", "study.toml", "-o", "/dev/null", *force)
     assert result.exit_code == 3
-    assert result.stderr == "error: /dev/null is a device or a pipe, and no file. Give the name of a file.\n"
+    assert result.stderr == "error: /dev/null is a device or a pipe, not a file. Give the name of a file.\n"
 
 
 @pytest.mark.parametrize(
@@ -392,7 +392,7 @@ def test_a_draw_larger_than_the_memory_is_refused(small, n):
     assert (found["error"], found["bytes"]) == ("TooLargeError", 16 * n)
     assert result.stderr == f"error: {found['message']}\n"
     assert re.fullmatch(
-        rf"A draw of {n:,} rows need [0-9.,]+ GB of memory, and [0-9.,]+ GB is available. Draw fewer at a time.",
+        rf"A draw of {n:,} rows need [0-9.,]+ GB of memory, but [0-9.,]+ GB is available. Draw fewer at a time.",
         found["message"],
     )
     assert not (small / "drawn.csv").exists()
@@ -462,7 +462,7 @@ def test_check_says_no_where_samples_contradict_known_shares(folder, engine):
     result = run("check", "study.toml")
     assert result.exit_code == 1
     assert "✗ The samples contradict what is known (chi2 = " in result.stdout
-    assert "A bias or a known value is wrong, or they speak of different populations." in result.stdout
+    assert "A bias or a known value is wrong, or they describe different populations." in result.stdout
     assert re.search(
         r"^mean of  known  by the samples\nagency     0\.9   0\.590 ± 0\.049$", result.stdout, re.MULTILINE
     )
@@ -487,7 +487,7 @@ def test_check_says_yes_to_known_shares_or_that_they_cannot_be_tested(folder):
     apart = STUDY.replace('"1"', '"MEDV > 22"')
     (folder / "study.toml").write_text(f"{apart}[known]\nagency = 0.56\nnational = 0.44\n")
     result = run("check", "study.toml")
-    assert "– The samples say nothing on their own of what is known, so it cannot be tested." in result.stdout
+    assert "– The samples on their own say nothing about what is known, so it cannot be tested." in result.stdout
     assert re.search(r"^agency +0\.56 +not identified$", result.stdout, re.MULTILINE)
 
 
@@ -738,7 +738,7 @@ def test_init_without_questions_and_never_over_a_study(folder):
     before = contents(folder)
     result = run(*arguments)
     assert result.exit_code == 3
-    assert "new.toml exists already, and is not overwritten. Name another" in result.stderr
+    assert "new.toml already exists, and is not overwritten. Name another" in result.stderr
     assert contents(folder) == before
 
 
@@ -1308,7 +1308,7 @@ def test_what_is_odd_about_columns_and_biases_is_noted(tmp_path, monkeypatch, en
     sources = [f'[sources.{name}]\ndata = "{name}.csv"\nbias = "{bias}"\n' for name, bias in biases.items()]
     Path("study.toml").write_text(f'engine = "{engine}"\n' + "".join(sources))
     text = "The column 'pupils' of plain.csv is read as text, since it holds 'none', which is not a number."
-    unit = "of the rows of the other samples meet meals >= 0.4, so this bias of 'poor' changes next to nothing."
+    unit = "of the rows of the other samples meet meals >= 0.4, so the bias of 'poor' changes almost nothing."
     commands = ["fit", "check"]
     for command in commands:
         shown = " ".join(run(command, "study.toml").stdout.split())

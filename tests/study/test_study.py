@@ -301,7 +301,7 @@ def test_all_problems_are_said_at_once_with_line_and_suggestion(folder):
     assert "Unknown key 'titel'. Did you mean 'title'?" in found[0]
     assert "The variable 'MEDW' reads column 'MEDW', which no file has. Did you mean 'MEDV'?" in found[1]
     assert f"There is no file {folder / 'agancy.csv'}. Did you mean 'agency.csv'?" in found[2]
-    assert "The bias of 'agency': This does not read as an expression" in found[3]
+    assert "The bias of 'agency': This cannot be read as an expression" in found[3]
     assert "The bias of 'national' reads column 'PRICE', which no file has." in found[4]
     assert "Unknown key 'weight'." in found[5]
 
@@ -873,7 +873,7 @@ def test_units_whose_ids_are_in_two_samples_are_told(tmp_path, engine):
     text = f'engine = "{engine}"\n' + "".join(
         f'[sources.{name}]\ndata = "{name}.csv"\nbias = 1\nid = "unit"\n' for name in "ab"
     )
-    with pytest.warns(vardi.SharedUnitsWarning, match="^15 ids are in 'a' and in 'b'. Errors take all") as caught:
+    with pytest.warns(vardi.SharedUnitsWarning, match="^15 ids are in 'a' and in 'b'. Errors treat all") as caught:
         read(written(tmp_path, text)).fit()
     assert (caught[0].message.count, caught[0].message.samples) == (15, ("a", "b"))
     pool = pl.concat([pl.read_csv(tmp_path / f"{name}.csv").with_columns(s=pl.lit(name)) for name in "ab"])
@@ -945,16 +945,16 @@ def test_a_column_of_two_kinds_does_not_take_the_others_away(tmp_path, engine):
     fit = read(written(tmp_path, f'engine = "{engine}"\n{EVERYWHERE}')).fit()
     assert "x" in fit.numeric_columns
     assert np.isfinite(fit.check_biases().pvalue)
-    said = "z (String in 'a' and Int64 in 'b'). Convert each to one."
-    assert f"Left out, for being of different kinds: {said}" in " ".join(fit.summary().split())
-    assert "z: String in 'a' and Int64 in 'b' (of different kinds in different samples)." in fit.parts.choose()[1]
+    said = "z (String in 'a' and Int64 in 'b'). Convert each to one type."
+    assert f"Left out because their type differs between samples: {said}" in " ".join(fit.summary().split())
+    assert "z: String in 'a' and Int64 in 'b' (of different types in different samples)." in fit.parts.choose()[1]
 
 
 @pytest.mark.parametrize("holder", [pl.DataFrame, pl.LazyFrame, lambda rows: duckdb.from_arrow(pa.table(rows))])
 def test_the_biases_are_untested_for_the_true_reason(holder):
     samples = {"a": holder({"x": [*range(100)]}), "b": holder({"x": [*map(str, range(99)), "unknown"]})}
     assert vardi.debias(samples, {"a": 1, "b": 1}).check_biases().reason == (
-        "x is Int64 in 'a' and String in 'b', and no other column is of numbers alone. Convert it to one kind."
+        "x is Int64 in 'a' and String in 'b', and no other column is numeric. Convert it to one type."
     )
 
 

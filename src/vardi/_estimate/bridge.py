@@ -1,4 +1,4 @@
-"""Where the samples are joined least firmly: the smallest cut of their overlap."""
+"""The weakest link between the samples: the smallest cut of their overlap."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Bridge:
     Attributes
     ----------
     rows : float
-        B = sum_i p_iA (1 - p_iA) over the cut A: rows that could as well have come from the other side. For two samples
-        Var(log Omega_1 / Omega_2) = 1/B - 1/n_1 - 1/n_2. Infinite for one sample.
+        B = sum_i p_iA (1 - p_iA) over the cut A: rows that could equally well have come from the other side. For two
+        samples Var(log Omega_1 / Omega_2) = 1/B - 1/n_1 - 1/n_2. Infinite for one sample.
     cut : tuple of two tuples
         The samples on either side of it, in their order.
     link : tuple of two names, or None

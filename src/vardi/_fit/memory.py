@@ -395,7 +395,7 @@ class InMemory(ColumnsInMemory):
         """Draw rows by weight: in the user's library, or their positions for a fit of a matrix."""
         if identity is not None:
             raise MismatchError(
-                "id= names what identifies a row in an engine, and these rows are in memory, where their places do.",
+                "id= names what identifies a row in an engine, but these rows are in memory, where their positions do.",
                 expected=(None,),
                 got=(identity,),
             )

@@ -38,8 +38,8 @@ class SingularError(VardiError):
 
     def __init__(self) -> None:
         super().__init__(
-            "The equations at the solution are singular to rounding, so that no error of an estimate follows from "
-            "them: some samples overlap too little, or known values leave next to nothing to some rows. "
+            "The equations at the solution are singular to rounding, so estimates have no "
+            "errors: some samples overlap too little, or known values leave almost no weight for some rows. "
             "fit.identify() names the weakest link. Add a sample that lies across it, or debias each side alone."
         )
 

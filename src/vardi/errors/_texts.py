@@ -109,7 +109,7 @@ def suggest(name: object, names: Iterable[object]) -> str:
     >>> suggest("agnecy", ["agency", "national"]), suggest("medv", ["RM", "MEDV"])
     (" Did you mean 'agency'?", " Did you mean 'MEDV'?")
     >>> suggest(1, ["1", "2"])
-    ' One is a number and the other a text: make them the same.'
+    ' One is a number and the other a string: make them the same.'
     """
     others = list(names)
     twin = next((other for other in others if str(other) == str(name) and other != name), None)
@@ -122,5 +122,5 @@ def suggest(name: object, names: Iterable[object]) -> str:
 
 def _kind(name: object) -> str:
     if isinstance(name, str):
-        return "a text"
+        return "a string"
     return "a number" if isinstance(name, int | float) and not isinstance(name, bool) else type(name).__name__
