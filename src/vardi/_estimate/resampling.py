@@ -125,26 +125,32 @@ class Plan:
         return values if self.starts is None else np.repeat(values, self.lengths)
 
     def counts(self, drawn: Floats, out: Floats) -> Floats:
-        """Write the counts of ``rows`` with which each sample has its size; return the factors that make it so.
+        """Write the counts of ``rows`` with which each sample has its size; return its factor that makes it so.
 
-        Factors are those of rows sample by sample, as in ``place``.
+        What was drawn may be written over where it is not gathered and ``rows`` are sample by sample.
         """
-        gathered = self.gather(drawn)
+        gathered, lengths = self.gather(drawn), self._lengths
         if self.whole:
-            factors = np.full(len(out), self.rows.sizes.sum() / gathered.sum())
+            factors = np.full(len(lengths), self.rows.sizes.sum() / gathered.sum())
         else:
-            some = self._lengths[self._lengths > 0]  # states without rows have none
-            sums = np.add.reduceat(gathered, np.cumsum(some) - some)
-            factors = np.repeat(self.rows.sizes[self._lengths > 0] / sums, some)
-        if self._is_sorted:
-            np.multiply(gathered, factors, out=out)
-        else:
-            out[self.place] = gathered * factors
+            factors = np.zeros(len(lengths))
+            some = lengths > 0  # states without rows have none
+            factors[some] = self.rows.sizes[some] / np.add.reduceat(gathered, (np.cumsum(lengths) - lengths)[some])
+        counts = out if self._is_sorted else np.empty(len(out))
+        for stop, length, factor in zip(np.cumsum(lengths), lengths, factors, strict=True):
+            np.multiply(gathered[stop - length : stop], factor, out=counts[stop - length : stop])
+        if not self._is_sorted:
+            out[self.place] = counts
         return factors
 
-    def sample_by_sample(self, values: Floats) -> Floats:
-        """Return values of ``rows`` as in ``place``."""
-        return values if self._is_sorted else values[self.place]
+    def sample_by_sample(self, values: Floats, factors: Floats) -> Floats:
+        """Return values of ``rows`` as in ``place``, times the factor of each sample."""
+        return (values if self._is_sorted else values[self.place]) * np.repeat(factors, self._lengths)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether what is drawn stands in the order of ``rows``, one for each, so that counts may be drawn in place."""
+        return self._is_sorted and self.starts is None
 
     def _few_spread_more(self) -> Floats | None:
         """Return the shape of the gamma law of each multiplicity; None where all are exponential."""
