@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, get_args
 
-import joblib
 import numpy as np
 from threadpoolctl import threadpool_limits
 
@@ -28,7 +27,7 @@ from vardi._estimate.group_bootstrap import GroupRefits
 from vardi._estimate.intervals import Declared, Law, Share, quantile_of_normal
 from vardi._estimate.resampling import Kind, Plan, group_codes, make_plan
 from vardi._inputs.frames.functions import is_function, name_of
-from vardi._machine.threads import THREADED, can_start, executor
+from vardi._machine.threads import THREADED, can_start, cores, executor
 from vardi._notebook import fragment, paragraph, table
 from vardi._rows import Rows
 from vardi._rows.blocks import Blocks
@@ -235,7 +234,7 @@ def bootstrap(
         _warn_of_few_units(plan, held.names, grouped=codes is not None)
     measure = _measure(held, statistic, plan)
     if jobs is None:
-        jobs = 1 if callable(statistic) else joblib.cpu_count()
+        jobs = 1 if callable(statistic) else cores()
     refits = _Refits(held, plan, measure, kind, _entropy(seed), jobs)
     draws = _in_threads(refits, n, progress)
     return _gathered(draws, held, measure.names, measure.value, n, level, kind, measure.functions)
@@ -466,7 +465,7 @@ class _Refits:
         """Apply a function to each draw of a batch."""
         if not in_threads or self.jobs == 1:
             return list(map(function, *values))
-        with executor(joblib.effective_n_jobs(self.jobs)) as pool:
+        with executor(self.jobs if self.jobs > 0 else cores()) as pool:
             return list(pool.map(function, *values))
 
 
@@ -477,6 +476,8 @@ def _in_threads(refits: _Refits, n: int, progress: Progress | None) -> Iterator[
     Where a pass has threads of its own batches are made in turn, which takes the memory of one, and so they are where
     rows are read, which only this thread does.
     """
+    import joblib  # slow to load
+
     batches = [range(low, low + refits.size) for low in range(0, n, refits.size)]
     jobs = refits.jobs if can_start() and not refits.in_turn else 1
     with threadpool_limits(1, user_api="blas"):  # threads of their own would only stand in the way of one another

@@ -10,15 +10,17 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-import joblib
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 Result = TypeVar("Result")
+Item = TypeVar("Item")
 
 BLOCK = 240_000  # numbers in a block: 2 MB, so that what a step writes is still in cache when it is read again
-TASKS = 16  # runs of blocks handed to threads: few, as handing over costs more than a small block
+RUNS = (16, 256)  # least and most runs of blocks, each of which is added up on its own
+RUN_NUMBERS = 2**24  # numbers that the sums of all runs may take: width^2 each, so that wide rows have fewer
+TASKS = 8  # runs of blocks handed to each thread: few, as handing over costs more than a small block
 THREADED = 1_000_000  # numbers from which threads pay for their start
 
 
@@ -44,15 +46,31 @@ def sum_blocks(function: Callable[[slice], Result], n: int, width: int) -> Resul
 
 
 def _map_runs(function: Callable[[list[slice]], Result], n: int, width: int) -> Iterator[Result]:
+    """Apply the function to runs of blocks, which depend on n and width alone; threads take several at a time."""
     slices = blocks(n, width)
-    length = len(slices) // TASKS + 1
-    runs = [slices[low : low + length] for low in range(0, len(slices), length)]
-    workers = min(joblib.cpu_count(), len(slices)) if n * width >= THREADED else 1
+    runs = _cut(slices, min(max(RUN_NUMBERS // max(width, 1) ** 2, RUNS[0]), RUNS[1]))
+    workers = min(cores(), len(slices)) if n * width >= THREADED else 1
     if workers == 1:
         yield from map(function, runs)
         return
+    tasks = _cut(runs, TASKS * workers)
     with single_threaded_blas(), executor(workers) as pool:
-        yield from pool.map(function, runs)
+        for results in pool.map(lambda task: list(map(function, task)), tasks):
+            yield from results
+
+
+def _cut(items: list[Item], pieces: int) -> list[list[Item]]:
+    """Cut a list into pieces of one length, at most so many."""
+    length = -(-len(items) // pieces)
+    return [items[low : low + length] for low in range(0, len(items), length)]
+
+
+def cores() -> int:
+    """Return how many threads may run at once, as joblib counts: by what the process may use, and its environment."""
+    import joblib  # slow to load, and small problems take one thread
+
+    found: int = joblib.cpu_count()
+    return found
 
 
 def can_start() -> bool:
