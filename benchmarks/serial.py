@@ -50,14 +50,14 @@ def _watched() -> Iterator[list[float]]:
     spent: list[float] = []
     as_it_is = threads._map_runs
 
-    def timed(function: Callable[..., Any], n: int, width: int) -> Iterator[Any]:
+    def timed(function: Callable[..., Any], *sizes: Any) -> Iterator[Any]:
         def run(part: Any) -> Any:
             start = time.process_time()
             result = function(part)
             spent.append(time.process_time() - start)
             return result
 
-        return as_it_is(run, n, width)
+        return as_it_is(run, *sizes)
 
     with mock.patch("joblib.cpu_count", return_value=1), mock.patch.object(threads, "_map_runs", timed):
         yield spent

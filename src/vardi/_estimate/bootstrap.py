@@ -409,9 +409,9 @@ class _Refits:
         if has_threads:
             most = max(MANY_SHARED_NUMBERS // len(plan.order), len(rows.sizes) // BESIDE)
         self.size = int(np.clip(most, 1, BATCH))
-        self._reused = (
-            np.empty((self.size, len(rows))) if self.in_turn else None
-        )  # fresh memory costs as much as a pass
+        self._reused: Floats | None = None
+        if self.in_turn:  # one after the other in the same memory: fresh one costs as much as a pass
+            self._reused = np.empty((self.size, len(rows)))
 
     def batch(self, draws: range) -> list[tuple[Floats, Floats] | Refit]:
         """Return statistics and log normalisers of draws, or the refits that failed."""

@@ -270,7 +270,8 @@ def _sums(influence: Tangent, f: Floats, laws: Floats) -> ColumnSums:
         sums = (recorded[part] @ own, mass[part] @ np.square(own - mean), mass[part] @ np.abs(own))
         return np.vstack([*sums, law @ np.square(values), law @ values])
 
-    sums, K = sum_blocks(block, *f.shape), laws.shape[1]
+    K = laws.shape[1]
+    sums = sum_blocks(block, len(f), f.shape[1], sums=(3 + 2 * K) * f.shape[1])
     return ColumnSums(
         debiased=estimates,
         rests_on=spread,

@@ -222,7 +222,7 @@ class Strata:
                 fourths /= np.where(self.counts[part] > 0, self.counts[part], 1.0)[:, None]
             return np.vstack([products, within, np.ones(len(fourths)) @ fourths])
 
-        sums = sum_blocks(block, len(influence), m)
+        sums = sum_blocks(block, len(influence), m, sums=(m + K + 1) * m)
         with np.errstate(over="ignore"):
             covariance = sums[:m] * np.outer(scale, scale)
         return spread_of_samples(covariance, scale, sums[m : m + K], sums[-1], self.sizes, self._factors)
@@ -252,7 +252,7 @@ class Strata:
             return np.vstack([influence.products(part, scale[part]), totals])
 
         M = influence.from_z
-        sums = sum_blocks(block, len(influence), STEP_WIDTH + influence.y.shape[1])
+        sums = sum_blocks(block, len(influence), STEP_WIDTH + influence.y.shape[1], sums=(len(M) + K) * len(M))
         squares, means = M.T @ sums[: len(M)] @ M, sums[len(M) :] @ M / self._sizes
         return np.asarray(squares - (means * (self._factors * self.sizes / self.n**2)[:, None]).T @ means)
 
@@ -264,7 +264,8 @@ class Strata:
             counts, values = None if self.counts is None else self.counts[part], influence[part]
             return _Totals(membership(self.source[part], K, counts) @ values, largest_of_columns(values))
 
-        found = sum_blocks(block, *influence.shape)
+        n, m = influence.shape
+        found = sum_blocks(block, n, m, sums=K * m)
         means = found.totals / self._sizes
         if self._single.any():
             means = np.where(self._single[:, None], self._fitted(influence) / self._sizes, means)

@@ -144,7 +144,8 @@ class WeightedRows:
         if isinstance(functions, Weighed):
             return np.asarray((functions.values.sum(axis=0) if counts is None else counts @ functions.values) / self.n)
         mass = self.weights if counts is None else self.weights * counts
-        return np.asarray(sum_blocks(lambda part: mass[part] @ functions[part], *functions.shape) / self.n)
+        n, m = functions.shape
+        return np.asarray(sum_blocks(lambda part: mass[part] @ functions[part], n, m, sums=m) / self.n)
 
     def means(self, functions: Floats) -> Means:
         """Return eta, and whether functions are shares."""
