@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 import vardi
+from vardi._estimate import bootstrap as module
 from vardi._estimate.bootstrap import Bootstrap, bootstrap
 from vardi._estimate.resampling import Plan
 from vardi._rows import choose
@@ -268,8 +269,10 @@ def test_too_many_draws_without_a_fit_are_an_error():
 
 @pytest.mark.parametrize("kind", ["bayesian", "rows"])
 @pytest.mark.parametrize("dtype", [float, np.float32])
-def test_draws_that_share_passes_are_those_solved_alone(kind, dtype, monkeypatch):
-    """With logs as they are given, with scaled ones, and with samples in any order."""
+@pytest.mark.parametrize("threaded", [0, 10**6])
+def test_draws_that_share_passes_are_those_solved_alone(kind, dtype, threaded, monkeypatch):
+    """With logs as given and scaled, with samples in any order, in threads of passes or of draws."""
+    monkeypatch.setattr(module, "THREADED", threaded)
     design = vardi.datasets.harmonic_oscillators(states=4, rows_per_state=500, seed=0)
     order = np.random.default_rng(0).permutation(len(design.source))
     for logs in (design.omega, design.omega[order] + 1e3):
@@ -279,6 +282,8 @@ def test_draws_that_share_passes_are_those_solved_alone(kind, dtype, monkeypatch
         with monkeypatch.context() as patch:
             patch.setattr(refit, "SHARED_PASSES", 0)
             alone = bootstrap(fit.held, logs[:, 1], n=30, kind=kind)
+        weights = bootstrap(fit.held, lambda w, y=logs[:, 1]: w @ y / len(y), n=30, kind=kind)
+        np.testing.assert_allclose(weights.values, shared.values, rtol=1e-8)
         np.testing.assert_allclose(shared.log_omegas, alone.log_omegas, rtol=0, atol=1e-8)
         np.testing.assert_allclose(shared.values, alone.values, rtol=1e-8)
 

@@ -295,6 +295,10 @@ class TestCdf:
         assert_allclose(
             cdf._steps.covariance(band.x, value, influence), influence.strata.covariance(phi), rtol=1e-8, atol=1e-12
         )
+        few = slice(0, 2)  # fewer points than coordinates of a row
+        assert len(influence.measure.coordinates) > 2
+        found = cdf._steps.covariance(band.x[few], value[few], influence)
+        assert_allclose(found, influence.strata.covariance(phi)[few, few], rtol=1e-8, atol=1e-12)
         xi = np.random.default_rng(7).standard_normal((len(phi), 4000))
         stderr = np.sqrt(np.diag(influence.strata.covariance(phi)))
         source, sizes = influence.strata.source, influence.strata.sizes

@@ -154,3 +154,11 @@ def test_a_report_is_no_pdf(fit, tmp_path):
     ):
         fit.report(tmp_path / "x.pdf")
     assert not list(tmp_path.iterdir())
+
+
+def test_it_is_made_once(fit, monkeypatch):
+    text = fit.summary()
+    monkeypatch.setattr("vardi._fit.sample.summarize", lambda fit: pytest.fail("made again"))
+    assert str(fit) == text
+    assert fit._repr_html_()
+    assert fit.trust

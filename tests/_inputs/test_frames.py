@@ -1,5 +1,7 @@
 """Whatever holds rows: one interface, the same values, the same refusals."""
 
+import sys
+
 import duckdb
 import numpy as np
 import pandas as pd
@@ -10,6 +12,7 @@ import pytest
 import vardi._inputs.frames.frame as frame_module
 from vardi._inputs.frames import as_frame, concat
 from vardi.biases import as_bias, everywhere, where
+from vardi.biases._values import coded
 from vardi.errors import InvalidBiasError, MismatchError, MissingValuesError
 
 ROWS = {
@@ -341,3 +344,32 @@ def test_what_holds_no_rows(native):
 def test_arrays_of_another_shape(native, words):
     with pytest.raises(MismatchError, match=words):
         as_frame(native)
+
+
+@pytest.mark.parametrize("name", ["region", "age", "price", "owner"])
+def test_columns_are_coded_in_the_order_in_which_values_appear(make, name):
+    """Whichever library does it, as a dict would."""
+    codes, values = as_frame(make(ROWS)).coded(name)
+    assert values == list(dict.fromkeys(ROWS[name]))
+    assert [values[code] for code in codes.tolist()] == ROWS[name]
+    assert codes.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array(["b", "a", "b"], object),
+        np.array(["b", "a", "b"]),
+        np.array([2, True, "2", 2.0, None], object),
+        np.array([0.5, -0.0, 0.0, 0.5], np.float16),
+        np.array(["2020-02-01", "2020-01-01"], "datetime64[D]"),
+        np.array([np.nan, 1.0, np.nan]),
+    ],
+)
+def test_labels_are_coded_the_same_without_pandas(labels, monkeypatch):
+    one = coded(labels)
+    monkeypatch.delitem(sys.modules, "pandas")
+    other = coded(labels)
+    np.testing.assert_array_equal(one[0], other[0])
+    np.testing.assert_array_equal(one[1], other[1])  # NaN is one label
+    assert [type(value) for value in one[1]] == [type(value) for value in other[1]]

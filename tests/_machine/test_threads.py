@@ -98,3 +98,26 @@ def test_a_bootstrap_is_the_same_without_threads(jobs, forbidden):
     np.testing.assert_array_equal(found.values, expected.values)
     np.testing.assert_array_equal(found.log_omegas, expected.log_omegas)
     assert done[-1] == (20, 20)
+
+
+@pytest.mark.parametrize("width", [1, 3000])
+def test_sums_are_the_same_for_any_number_of_cores_and_tasks_follow_these(width, monkeypatch):
+    monkeypatch.setattr(threads, "BLOCK", 64)
+    monkeypatch.setattr(threads, "THREADED", 0)
+    numbers, found, asked = np.random.default_rng(0).normal(size=100_000), [], []
+
+    class Watched(threads._InThisThread):
+        def map(self, function, tasks):
+            asked.append(len(tasks))
+            return map(function, tasks)
+
+    monkeypatch.setattr(threads, "executor", lambda workers: Watched())
+    for cores in (1, 2, 64):
+        monkeypatch.setattr("joblib.cpu_count", lambda cores=cores: cores)
+        found.append(threads.sum_blocks(lambda rows: numbers[rows].sum(), len(numbers), width))
+        starts = list(threads.map_blocks(lambda rows: rows.start, len(numbers), width))
+        assert starts == [rows.start for rows in threads.blocks(len(numbers), width)]
+    assert found[0] == found[1] == found[2] == pytest.approx(numbers.sum())
+    few, many = asked[0], asked[-1]
+    assert few <= 2 * threads.TASKS
+    assert many <= few if width == 3000 else many > 3 * 64  # the sums of wide rows take memory, of few runs at a time

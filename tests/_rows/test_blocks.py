@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import threading
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
@@ -14,9 +15,11 @@ import numpy as np
 import pytest
 
 import vardi
+from vardi._estimate import bootstrap
 from vardi._fit import memory
-from vardi._rows import blocks, choose, readers
+from vardi._rows import blocks, choose, draws, readers
 from vardi._rows.blocks import Blocks
+from vardi._solve import refit
 from vardi.errors import (
     DroppedSamplesWarning,
     EmptySampleError,
@@ -381,6 +384,37 @@ def test_data_are_read_a_few_times(kind: Any, problem: Any, tmp_path: Path, monk
         assert passes_of(lambda: fits[0].log_omega_covariance(), monkeypatch) == 0
 
 
+@pytest.mark.parametrize("kept", [0, 10**9])
+def test_draws_of_a_bootstrap_share_passes(kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a batch read the rows together, in the thread of the user, and are what each would be alone."""
+    monkeypatch.setattr(draws, "KEPT_NUMBERS", kept)
+    monkeypatch.setattr(bootstrap, "THREADED", 0)
+    monkeypatch.setattr(bootstrap, "MANY_SHARED_NUMBERS", 6 * ROWS)
+    x, logs, source = potentials()
+    order = np.random.default_rng(1).permutation(ROWS)
+    threads, told = set(), []
+
+    def function() -> Iterator[np.ndarray]:
+        threads.add(threading.current_thread())
+        yield from ragged(logs[order])()
+
+    fit = vardi.debias_matrix(function, source[order], log=True)
+    _ = fit.held.tangent.hessian.laplacian
+    found: list[Any] = []
+    passes = passes_of(
+        lambda: found.append(fit.bootstrap(x[order], n=10, progress=lambda *done: told.append(done))), monkeypatch
+    )
+    assert told == [(6, 10), (10, 10)]
+    assert threads == {threading.main_thread()}
+    monkeypatch.setattr(refit, "SHARED_PASSES", 0)
+    solved_alone = passes_of(lambda: found.append(fit.bootstrap(x[order], n=10)), monkeypatch)
+    assert passes <= 5 if kept else 2 * passes < solved_alone  # kept, they are read once more than for the estimate
+    shared, alone = found
+    np.testing.assert_allclose(shared.values, alone.values, rtol=1e-6)
+    np.testing.assert_allclose(shared.log_omegas, alone.log_omegas, rtol=0, atol=1e-6)
+    assert threads == {threading.main_thread()}
+
+
 def test_a_function_is_called_for_each_pass_and_once_for_its_first_block(monkeypatch: pytest.MonkeyPatch) -> None:
     _, omega, source = windows()
     calls, function = [], ragged(omega)
@@ -606,8 +640,6 @@ def test_errors_of_the_user_pass_with_a_note() -> None:
 
 
 def test_functions_are_called_in_the_thread_of_the_user() -> None:
-    import threading
-
     _, omega, source = windows()
     threads = set()
 

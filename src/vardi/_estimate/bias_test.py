@@ -136,10 +136,12 @@ class _Labels:
         self.sizes: Floats = rows.sizes[self.sampled]
         self.source: Integers = np.searchsorted(self.sampled, strata.source)
         self.counts: Floats = np.ones(len(self.source)) if strata.counts is None else strata.counts
+        self.is_collapsed = rows.inverse is not None
         self.kind: Integers = np.arange(len(self.source)) if rows.inverse is None else rows.inverse
         self.P = self.probabilities(rows, influence.u)
         self.own = self.P[self.kind, self.source]
-        self.residual = self.residual_of(membership(self.source, self.K, self.counts).T.toarray(), self.P)
+        self.residual = (self.P[self.kind] if self.is_collapsed else self.P) * -self.counts[:, None]
+        self.residual[np.arange(len(self.source)), self.source] += self.counts
 
     def probabilities(self, rows: Any, u: Floats) -> Floats:
         """Return p_ik of every kind of row."""
@@ -214,6 +216,10 @@ class _Cells:
 
     def information(self, labels: _Labels) -> Floats:
         """Return M_jj = M_j0 for the indicator of every cell j, of shape (cells, K, K)."""
+        if not labels.is_collapsed:
+            order = np.argsort(self.cell.astype(np.uint16), kind="stable")  # 16 bits sort by radix
+            rows = np.split(order, np.cumsum(np.bincount(self.cell))[:-1])
+            return np.stack([_information(labels.P[one], labels.counts[one]) for one in rows])
         table = (self.rows @ membership(labels.kind, len(labels.P), labels.counts).T).tocsr()
         spans = zip(table.indptr[:-1], table.indptr[1:], strict=True)
         return np.stack([_information(labels.P[table.indices[a:b]], table.data[a:b]) for a, b in spans])

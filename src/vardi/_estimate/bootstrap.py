@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, get_args
 
-import joblib
 import numpy as np
 from threadpoolctl import threadpool_limits
 
@@ -28,9 +27,10 @@ from vardi._estimate.group_bootstrap import GroupRefits
 from vardi._estimate.intervals import Declared, Law, Share, quantile_of_normal
 from vardi._estimate.resampling import Kind, Plan, group_codes, make_plan
 from vardi._inputs.frames.functions import is_function, name_of
-from vardi._machine.threads import can_start
+from vardi._machine.threads import THREADED, can_start, cores, executor
 from vardi._notebook import fragment, paragraph, table
 from vardi._rows import Rows
+from vardi._rows.blocks import Blocks
 from vardi._solve.identify import Name
 from vardi._solve.refit import Refit
 from vardi._types import Floats
@@ -47,8 +47,10 @@ TOLERANCE = 1e-6  # of a refit: far below the spread of any draw
 MOST_FAILED = 0.1  # share of draws without a fit from which their spread says nothing
 FEW_GROUPS = 30  # groups of a sample below which their spread is hardly known
 MEANS = 10  # columns by which the memory of a series is judged for a function
-BATCH = 25  # draws that a thread takes at once, which share their passes over the rows
+BATCH = 32  # draws that a thread takes at once, which share their passes over the rows
 SHARED_NUMBERS = 2**22  # numbers up to which it takes so many, in 100 MB or less
+MANY_SHARED_NUMBERS = 2**25  # numbers up to which a batch does that has all threads to itself: 256 MB
+BESIDE = 8  # of the matrix of biases: the share that the counts of a batch may take where that is more
 
 Progress: TypeAlias = Callable[[int, int], object]
 
@@ -234,10 +236,10 @@ def bootstrap(
     if not plan.whole and (held.dependence is None or codes is not None):
         _warn_of_few_units(plan, held.names, grouped=codes is not None)
     measure = _measure(held, statistic, plan)
-    refits = _Refits(held, plan, measure, kind, _entropy(seed))
     if jobs is None:
-        jobs = 1 if callable(statistic) else joblib.cpu_count()
-    draws = _in_threads(refits, n, jobs, progress)
+        jobs = 1 if callable(statistic) else cores()
+    refits = _Refits(held, plan, measure, kind, _entropy(seed), jobs)
+    draws = _in_threads(refits, n, progress)
     return _gathered(draws, held, measure.names, measure.value, n, level, kind, measure.functions)
 
 
@@ -328,13 +330,13 @@ class _Measure:
 
     names: tuple[str, ...]
     value: Floats
-    of: Callable[[Floats, Floats, Floats, Floats], Floats]  # (drawn, scale, log omegas, space) -> (m,)
+    of: Callable[[Floats, Floats], Floats] | None  # (drawn, scale) -> (m,); None where counts and weights are enough
     functions: Floats | None = None  # that statistics are the means of
 
 
 def _measure(held: Any, statistic: Any, plan: Plan) -> _Measure:
     if statistic is None:
-        return _Measure(_normalisers(held), held.log_omegas, lambda drawn, scale, log_omegas, space: log_omegas)
+        return _Measure(_normalisers(held), held.log_omegas, None)
     if callable(statistic):
         return _function(held, statistic, plan)
     return _means(held, statistic, plan)
@@ -346,16 +348,15 @@ def _means(held: Any, statistic: Any, plan: Plan) -> _Measure:
     mass = influence.weights if influence.strata.counts is None else influence.weights * influence.strata.counts
     total = influence.n
     value = np.array([mass @ column / total for column in columns])
-    ordered = [column[plan.order] for column in columns]
+    functions = np.column_stack(columns)
+    if plan.starts is None:
+        return _Measure(names, value[0] if single else value, None, functions)
+    ordered = functions[plan.order].T
 
-    def of(drawn: Floats, scale: Floats, log_omegas: Floats, space: Floats) -> Floats:
-        if plan.starts is None:
-            weights = np.multiply(scale, drawn, out=space)
-            return np.array([weights @ column for column in ordered]) / total
-        sums = [scale @ plan.gather(np.multiply(drawn, column, out=space)) for column in ordered]
-        return np.array(sums) / total
+    def of(drawn: Floats, scale: Floats) -> Floats:
+        return np.array([scale @ plan.gather(drawn * column) for column in ordered]) / total
 
-    return _Measure(names, value[0] if single else value, of, np.column_stack(columns))
+    return _Measure(names, value[0] if single else value, of, functions)
 
 
 def _columns(held: Any, statistic: Any) -> tuple[bool, tuple[str, ...], list[Floats]]:
@@ -377,7 +378,7 @@ def _function(held: Any, function: Callable[[Floats], Any], plan: Plan) -> _Meas
     name = "statistic" if name == "<lambda>" else name
     names = tuple(f"{name}{list(index)}" for index in np.ndindex(value.shape)) if value.ndim else (name,)
 
-    def of(drawn: Floats, scale: Floats, log_omegas: Floats, space: Floats) -> Floats:
+    def of(drawn: Floats, scale: Floats) -> Floats:
         weights = np.zeros(len(held))
         weights[positions] = plan.spread(scale) * drawn
         result = np.asarray(function(weights), np.float64)
@@ -396,42 +397,94 @@ def _function(held: Any, function: Callable[[Floats], Any], plan: Plan) -> _Meas
 class _Refits:
     """The refit of each draw, as a function of its number."""
 
-    def __init__(self, held: Any, plan: Plan, measure: _Measure, kind: Kind, entropy: int | Sequence[int]) -> None:
+    def __init__(
+        self, held: Any, plan: Plan, measure: _Measure, kind: Kind, entropy: int | Sequence[int], jobs: int
+    ) -> None:
         self.held, self.plan, self.measure, self.kind, self.entropy = held, plan, measure, kind, entropy
-        rows = plan.rows
+        rows, self.jobs = plan.rows, jobs
         rows._scale(held.solution.u)  # once, to be shared: a refit does not move u far
         self.may_part = kind == "rows" and not _allow_all(rows)
-        self.size = int(np.clip(SHARED_NUMBERS // len(plan.order), 1, BATCH))
+        self.passes = None if self.may_part else held.shared_passes()
+        self.is_read = isinstance(rows, Blocks)
+        has_threads = self.passes is not None and len(rows) * len(rows.sizes) >= THREADED
+        self.in_turn = self.is_read or has_threads
+        most = SHARED_NUMBERS // len(plan.order)
+        if has_threads:
+            most = max(MANY_SHARED_NUMBERS // len(plan.order), len(rows.sizes) // BESIDE)
+        self.size = int(np.clip(most, 1, BATCH))
+        self._reused: Floats | None = None
+        if self.in_turn:  # one after the other in the same memory: fresh one costs as much as a pass
+            self._reused = np.empty((self.size, len(rows)))
 
     def batch(self, draws: range) -> list[tuple[Floats, Floats] | Refit]:
         """Return statistics and log normalisers of draws, or the refits that failed."""
-        rngs = [_generator(self.entropy, i) for i in draws]
-        space, spare = np.empty((len(draws), len(self.plan.order))), np.empty(len(self.plan.order))
-        drawn = [self.plan.draw(rng, self.kind, own) for rng, own in zip(rngs, space, strict=True)]
-        counts = np.empty((len(draws), len(self.plan.rows)))
-        factors = [self.plan.counts(own, out) for own, out in zip(drawn, counts, strict=True)]
-        refits = self.held.refit_draws(counts, tol=TOLERANCE, may_part=self.may_part)
-        found: list[tuple[Floats, Floats] | Refit] = []
-        for rng, own, count, factor, refit in zip(rngs, drawn, counts, factors, refits, strict=True):
-            refit = refit or self.held.refit(count, tol=TOLERANCE, may_part=self.may_part, rng=rng)
-            if refit.weights is None:
-                found.append(refit)
-            else:
-                scale = self.plan.sample_by_sample(refit.weights) * factor
-                found.append((self.measure.of(own, scale, refit.log_omegas, spare), refit.log_omegas))
-        return found
+        rngs, counts = [_generator(self.entropy, i) for i in draws], self._space()
+        drawn, factors = zip(*self._each(self._draw, self.in_turn, rngs, counts), strict=True)
+        functions = self._functions if self.measure.of is None else None
+        refits: Sequence[Refit | None] = [None] * len(draws)
+        if self.passes is not None and len(draws) > 1:
+            refits = self.held.refit_draws(self.passes, counts, functions, tol=TOLERANCE)
+        in_threads = self.in_turn and not self.is_read  # a draw that is solved alone reads its rows
+        return self._each(self._measured, in_threads, rngs, drawn, counts, factors, refits)
+
+    def _space(self) -> Floats:
+        """Return where the counts of a batch are written."""
+        return np.empty((self.size, len(self.plan.rows))) if self._reused is None else self._reused
+
+    def _draw(self, rng: np.random.Generator, out: Floats) -> tuple[Floats | None, Floats]:
+        """Write the counts of a draw; return what was drawn, if that is asked for, and the factors of samples."""
+        plan = self.plan
+        is_asked = self.measure.of is not None
+        space = out if plan.is_in_place and not is_asked else np.empty(len(plan.order))
+        drawn = plan.draw(rng, self.kind, space)
+        factors = plan.counts(drawn, out)
+        return (drawn if is_asked else None), factors
+
+    def _measured(
+        self, rng: np.random.Generator, drawn: Floats | None, counts: Floats, factors: Floats, refit: Refit | None
+    ) -> tuple[Floats, Floats] | Refit:
+        if refit is None:
+            refit = self.held.refit(counts, tol=TOLERANCE, may_part=self.may_part, rng=rng)
+        if not refit.is_solved:
+            return refit
+        if self.measure.functions is None and self.measure.of is None:
+            return refit.log_omegas, refit.log_omegas
+        if refit.means is not None:
+            return refit.means, refit.log_omegas
+        assert refit.weights is not None
+        if self.measure.of is None:
+            mass = counts * refit.weights
+            return mass @ self._functions / mass.sum(), refit.log_omegas
+        assert drawn is not None
+        return self.measure.of(drawn, self.plan.sample_by_sample(refit.weights, factors)), refit.log_omegas
+
+    @property
+    def _functions(self) -> Floats:
+        """The functions whose means are the statistics, on the rows that are counted: none for normalisers alone."""
+        functions = self.measure.functions
+        return np.empty((len(self.plan.rows), 0)) if functions is None else functions
+
+    def _each(self, function: Callable[..., Any], in_threads: bool, *values: Iterable[Any]) -> list[Any]:
+        """Apply a function to each draw of a batch."""
+        if not in_threads or self.jobs == 1:
+            return list(map(function, *values))
+        with executor(self.jobs if self.jobs > 0 else cores()) as pool:
+            return list(pool.map(function, *values))
 
 
-def _in_threads(
-    refits: _Refits, n: int, jobs: int, progress: Progress | None
-) -> Iterator[tuple[Floats, Floats] | Refit]:
+def _in_threads(refits: _Refits, n: int, progress: Progress | None) -> Iterator[tuple[Floats, Floats] | Refit]:
     """Give the refits of draws 0 to n - 1 in their order, however many threads make them, or none.
 
     Batches are all of one size, so that a draw has the same digits however many there are: the last may go beyond n.
+    Where a pass has threads of its own batches are made in turn, which takes the memory of one, and so they are where
+    rows are read, which only this thread does.
     """
+    import joblib  # slow to load
+
     batches = [range(low, low + refits.size) for low in range(0, n, refits.size)]
+    jobs = refits.jobs if can_start() and not refits.in_turn else 1
     with threadpool_limits(1, user_api="blas"):  # threads of their own would only stand in the way of one another
-        parallel = joblib.Parallel(n_jobs=jobs if can_start() else 1, backend="threading", return_as="generator")
+        parallel = joblib.Parallel(n_jobs=jobs, backend="threading", return_as="generator")
         for draws, results in zip(batches, parallel(map(joblib.delayed(refits.batch), batches)), strict=True):
             yield from results[: n - draws.start]
             if progress is not None:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.intervals import quantile_of_normal
 from vardi._estimate.tangent import Tangent
-from vardi._rows.grouping import membership
+from vardi._rows.grouping import membership, sums_by_value
+from vardi._rows.steps import StepInfluence
 from vardi._rows.weighted import WeightedRows
 from vardi._types import Floats
 from vardi.biases._values import as_array, as_numbers
@@ -251,8 +252,8 @@ class PoolSteps:
         kept = slice(None) if rows.inside is None else rows.inside
         kept = kept if inside is None else inside
         self._total = rows.n if inside is None else float(mass[inside].sum())
-        self.x, place = np.unique(values[kept], return_inverse=True)
-        self.heights = np.minimum(np.cumsum(np.bincount(place, mass[kept])) / self._total, 1.0)
+        self.x, (masses,) = sums_by_value(values[kept], [mass[kept]])
+        self.heights = np.minimum(np.cumsum(masses) / self._total, 1.0)
 
     @property
     def is_of_domain(self) -> bool:
@@ -286,15 +287,16 @@ class PoolSteps:
     def covariance(self, grid: Floats, value: Floats, tangent: Tangent) -> Floats:
         r"""Return the covariance of F at the grid, from :math:`\phi_i(t) = r_i (1\{x_i \le t\} - F(t)) + q_i'b(t)`."""
         rows = self._rows
-        r, (X, Q) = rows.weights, rows.seen()
-        r = r if self._inside is None else r * self._inside * (rows.n / self._total)
-        cells = membership(np.searchsorted(grid, self._values), len(grid) + 1, None)
-        weighted = X * (r * rows.counts)[:, None]
-        a = (np.cumsum(cells @ weighted, axis=0)[:-1] - value[:, None] * weighted.sum(axis=0)).T
-        b = tangent.jacobian.solve(a)
-
-        def block(part: slice) -> Floats:
-            return r[part, None] * ((self._values[part, None] <= grid) - value) + Q[part] @ b
-
+        r = rows.weights if self._inside is None else rows.weights * self._inside * (rows.n / self._total)
+        cell = np.searchsorted(grid, self._values)
+        if len(rows.coordinates) <= len(grid):
+            X, Q = rows.seen()
+            by_cell = membership(cell, len(grid) + 1, r * rows.counts) @ X
+            b = tangent.jacobian.solve((np.cumsum(by_cell, axis=0)[:-1] - value[:, None] * by_cell.sum(axis=0)).T)
+            influence = StepInfluence(r, cell, Q, value, b)
+        else:
+            alone = StepInfluence(r, cell, np.empty((len(r), 0)), value, np.empty((0, len(grid))))
+            b = tangent.jacobian.solve(rows.project(alone.rows(slice(None))))
+            influence = StepInfluence(r, cell, rows.mix(b), value, np.eye(len(grid)))
         beyond = b[rows.coordinates.epsilon]
-        return rows.strata.covariance_of_blocks(block, len(r), len(grid)) + beyond.T @ beyond / rows.n**2
+        return rows.strata.covariance_of_steps(influence) + beyond.T @ beyond / rows.n**2

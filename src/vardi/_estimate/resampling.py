@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vardi._inputs.pool import in_order, no_labels
 from vardi._rows import Rows
 from vardi._types import Floats, Integers
-from vardi.biases._values import as_array, is_missing
+from vardi.biases._values import as_array, coded, is_missing
 from vardi.errors import MismatchError
 from vardi.errors._refusals import missing_groups, needs_rows, no_groups, spanning_group
 
@@ -83,8 +82,8 @@ class Plan:
             self.groups, self.units = groups[self.order], parts
         else:
             self.unit_counts, self.row_counts = None, ordered
-            self.groups, firsts = _by_first_appearance(groups[self.order])
-            self.units = np.bincount(source[self.order[firsts]], minlength=len(rows.sizes))
+            self.groups, found = coded(groups[self.order])
+            self.units = np.bincount(source[self.order[_firsts(self.groups, len(found))]], minlength=len(rows.sizes))
         self.whole = len(source) > 1 and bool(
             (rows.sizes <= 1).all() and (parts is not None or (self.units <= 1).all())
         )
@@ -125,26 +124,32 @@ class Plan:
         return values if self.starts is None else np.repeat(values, self.lengths)
 
     def counts(self, drawn: Floats, out: Floats) -> Floats:
-        """Write the counts of ``rows`` with which each sample has its size; return the factors that make it so.
+        """Write the counts of ``rows`` with which each sample has its size; return its factor that makes it so.
 
-        Factors are those of rows sample by sample, as in ``place``.
+        What was drawn may be written over where it is not gathered and ``rows`` are sample by sample.
         """
-        gathered = self.gather(drawn)
+        gathered, lengths = self.gather(drawn), self._lengths
         if self.whole:
-            factors = np.full(len(out), self.rows.sizes.sum() / gathered.sum())
+            factors = np.full(len(lengths), self.rows.sizes.sum() / gathered.sum())
         else:
-            some = self._lengths[self._lengths > 0]  # states without rows have none
-            sums = np.add.reduceat(gathered, np.cumsum(some) - some)
-            factors = np.repeat(self.rows.sizes[self._lengths > 0] / sums, some)
-        if self._is_sorted:
-            np.multiply(gathered, factors, out=out)
-        else:
-            out[self.place] = gathered * factors
+            factors = np.zeros(len(lengths))
+            some = lengths > 0  # states without rows have none
+            factors[some] = self.rows.sizes[some] / np.add.reduceat(gathered, (np.cumsum(lengths) - lengths)[some])
+        counts = out if self._is_sorted else np.empty(len(out))
+        for stop, length, factor in zip(np.cumsum(lengths), lengths, factors, strict=True):
+            np.multiply(gathered[stop - length : stop], factor, out=counts[stop - length : stop])
+        if not self._is_sorted:
+            out[self.place] = counts
         return factors
 
-    def sample_by_sample(self, values: Floats) -> Floats:
-        """Return values of ``rows`` as in ``place``."""
-        return values if self._is_sorted else values[self.place]
+    def sample_by_sample(self, values: Floats, factors: Floats) -> Floats:
+        """Return values of ``rows`` as in ``place``, times the factor of each sample."""
+        return (values if self._is_sorted else values[self.place]) * np.repeat(factors, self._lengths)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether what is drawn stands in the order of ``rows``, one for each, so that counts may be drawn in place."""
+        return self._is_sorted and self.starts is None
 
     def _few_spread_more(self) -> Floats | None:
         """Return the shape of the gamma law of each multiplicity; None where all are exponential."""
@@ -230,13 +235,13 @@ def group_codes(held: Any, groups: Any) -> Integers:
             got=labels.shape,
         )
     labels = labels if held.kept is None else labels[held.kept]
-    if missing := sum(is_missing(label) for label in labels.tolist()):
-        raise missing_groups(missing)
     try:
-        codes, firsts = _by_first_appearance(labels)
+        codes, values = coded(labels)
     except TypeError as error:
         raise no_labels(repr(groups) if isinstance(groups, str) else "groups") from error
-    source = held.source
+    if missing := [j for j, value in enumerate(values) if is_missing(value)]:
+        raise missing_groups(int(np.isin(codes, missing).sum()))
+    source, firsts = held.source, _firsts(codes, len(values))
     astray = np.flatnonzero(source[firsts][codes] != source)
     if len(astray):
         row = astray[0]
@@ -244,16 +249,11 @@ def group_codes(held: Any, groups: Any) -> Integers:
     return codes
 
 
-def _by_first_appearance(labels: NDArray[Any]) -> tuple[Integers, Integers]:
-    """Return labels as numbers 0, 1, ... in the order in which they first appear, and where that is."""
-    if labels.dtype.kind == "O":  # labels of any type, which may not be comparable
-        position: dict[Any, int] = {}
-        labels = np.fromiter((position.setdefault(label, len(position)) for label in labels), np.int64, len(labels))
-    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    number = np.empty(len(order), np.int64)
-    number[order] = np.arange(len(order))
-    return number[inverse], first[order]
+def _firsts(codes: Integers, groups: int) -> Integers:
+    """Return where each number first stands."""
+    firsts = np.empty(groups, np.int64)
+    firsts[codes[::-1]] = np.arange(len(codes))[::-1]  # of equal places the last that is written stays
+    return firsts
 
 
 def require_rows(held: Any, what: str) -> None:

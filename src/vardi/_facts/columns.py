@@ -13,6 +13,7 @@ from vardi._estimate.estimates import Estimates
 from vardi._estimate.intervals import Declared, Law, Share, Student
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.pool import Name
+from vardi._machine.threads import sum_blocks
 from vardi._rows.variance import Spread
 from vardi._types import Floats
 from vardi.errors import MismatchError
@@ -262,12 +263,20 @@ def _sums(influence: Tangent, f: Floats, laws: Floats) -> ColumnSums:
     recorded = counts if inside is None else counts * inside
     estimates, spread = influence.measured(f, 0.95)
     assert estimates.influence is not None
-    phi = estimates.influence.values
+    phi, mean = estimates.influence.values, estimates.values
+
+    def block(part: slice) -> Floats:
+        own, values, law = f[part], phi[part], laws[part].T
+        sums = (recorded[part] @ own, mass[part] @ np.square(own - mean), mass[part] @ np.abs(own))
+        return np.vstack([*sums, law @ np.square(values), law @ values])
+
+    K = laws.shape[1]
+    sums = sum_blocks(block, len(f), f.shape[1], sums=(3 + 2 * K) * f.shape[1])
     return ColumnSums(
         debiased=estimates,
         rests_on=spread,
-        pooled=recorded @ f / recorded.sum(),
-        variance=mass @ (f - estimates.values) ** 2,
-        size=mass @ np.abs(f),
-        within=np.maximum(laws.T @ phi**2 - (laws.T @ phi) ** 2, 0.0) / n**2,
+        pooled=sums[0] / recorded.sum(),
+        variance=sums[1],
+        size=sums[2],
+        within=np.maximum(sums[3 : 3 + K] - sums[3 + K :] ** 2, 0.0) / n**2,
     )

@@ -17,6 +17,7 @@ MOST_VALUES = 16  # distinct weights up to which each has a bar of its own
 MOST_SERIES = 5  # samples up to which bars are split by them
 LARGEST = 10
 TOP, LEAST_TOP = 0.01, 10  # the share of the rows that is called the top, and how many rows at least
+SEEN = 10_000  # rows at which weights are mostly known to have many values
 SAME = 1e-9  # relative distance below which two weights are one
 
 
@@ -64,7 +65,8 @@ def weights_of(fit: Fit) -> Weights:
     split = len(sampled) <= MOST_SERIES
     series = tuple(str(fit.names[k]) for k in sampled) if split else ("all samples",)
     which = np.searchsorted(sampled, table.source) if split else np.zeros(len(weights), np.int64)
-    values = _distinct(weights)
+    values = _distinct(weights[:SEEN])
+    values = values if len(values) > MOST_VALUES else _distinct(weights)
     edges = _edges(weights) if len(values) > MOST_VALUES else None
     top_rows = max(TOP * counts.sum(), min(LEAST_TOP, counts.sum()))
     return Weights(
@@ -105,7 +107,9 @@ def _bars(table: WeightTable, which: Integers, m: int, values: Floats, edges: Fl
 
 def _top(weights: Floats, counts: Floats, rows: float) -> float:
     """Return the share of the weight that so many rows of largest weight carry."""
-    order = np.argsort(-weights, kind="stable")
+    most = math.ceil(rows) if counts.min() >= 1.0 else len(weights)  # so many of the largest hold these rows
+    large = np.argpartition(-weights, most)[:most] if most < len(weights) else np.arange(len(weights))
+    order = large[np.argsort(-weights[large], kind="stable")]
     through = np.cumsum(counts[order])
     taken = np.clip(rows - (through - counts[order]), 0.0, counts[order])
     return float(taken @ weights[order] / (counts @ weights))

@@ -11,6 +11,7 @@ import numpy as np
 from vardi._fit.prepare import Prepared
 from vardi._inputs.pool import Name, Pool
 from vardi._rows.dense import Dense
+from vardi._rows.draws import SharedPasses
 from vardi._solve.model import JointFit
 from vardi._solve.refit import Refit, refit, refit_draws
 from vardi._types import Floats
@@ -143,10 +144,14 @@ class Held:
         """Solve again for other counts of the rows in memory; known values with an error are drawn anew by rng."""
         return refit(self.rows, self.joint, self.solution.u, self.point, counts, tol=tol, may_part=may_part, rng=rng)
 
-    def refit_draws(self, counts: Floats, *, tol: float, may_part: bool) -> Sequence[Refit | None]:
+    def shared_passes(self) -> SharedPasses | None:
+        """Return passes over the rows that refits to other counts can share; None where there are none."""
+        if self.joint is None and isinstance(self.rows, Dense) and self.rows.sizes.all():
+            return SharedPasses(self.rows, self.solution.u)
+        return None
+
+    def refit_draws(
+        self, passes: SharedPasses, counts: Floats, functions: Floats | None, *, tol: float
+    ) -> Sequence[Refit | None]:
         """Solve again for counts of shape (draws, rows), which share passes; None stands for a draw to solve alone."""
-        rows = self.rows
-        plain = self.joint is None and isinstance(rows, Dense) and bool(rows.sizes.all())
-        if len(counts) == 1 or may_part or not plain:
-            return [None] * len(counts)
-        return refit_draws(rows, self.solution.u, self.tangent.hessian.laplacian, counts, tol=tol)
+        return refit_draws(passes, self.tangent.hessian.laplacian, counts, functions, tol=tol)

@@ -13,6 +13,7 @@ from vardi._facts.columns import Column, ColumnFacts, by_samples, describe
 from vardi._facts.parts import Given, ValueTable, WeightSums, WeightTable
 from vardi._inputs.pool import Name, Pool
 from vardi._rows.contract import Gram
+from vardi._rows.grouping import sums_by_value
 from vardi._types import Floats
 
 if TYPE_CHECKING:
@@ -102,10 +103,9 @@ class MemoryParts:
     def value_table(self, column: Column, centre: float, scale: float) -> ValueTable:
         measure = self._held.of(column.among).tangent.measure
         rows = slice(None) if measure.inside is None else measure.inside
-        x, place = np.unique(column.values[rows], return_inverse=True)
         counts = self._counts[rows]
-        mass = counts * measure.weights[rows]
-        return ValueTable(x, *(np.bincount(place, part).astype(np.float64, copy=False) for part in (counts, mass)))
+        x, sums = sums_by_value(column.values[rows], [counts, counts * measure.weights[rows]])
+        return ValueTable(x, *sums)
 
     def band(self, column: Column, level: float = 0.95) -> Band | None:
         values = np.zeros(len(self._pool))  # rows that were left out have no part in it

@@ -23,6 +23,7 @@ from vardi._estimate.replicates import replicate_weights
 from vardi._estimate.resampling import Kind
 from vardi._estimate.sensitivity import GAMMAS, Mean, Question, Sensitivity
 from vardi._estimate.sensitivity import Kind as ErrorKind
+from vardi._facts.account import Account
 from vardi._facts.diagnostics import Diagnostics, diagnose
 from vardi._facts.summary import summarize, to_html, to_text
 from vardi._fit import parameters
@@ -165,7 +166,12 @@ class DebiasedSample(Averages):
     @cached_property
     def trust(self) -> Trust:
         """How far standard errors can be trusted: the worst over the log normalisers and the means of the summary."""
-        return summarize(self).trust
+        return self._account.trust
+
+    @cached_property
+    def _account(self) -> Account:
+        """What summary, print and notebooks show, made once."""
+        return summarize(self)
 
     @cached_property
     def bridge(self) -> Bridge:
@@ -489,7 +495,7 @@ class DebiasedSample(Averages):
 
     def summary(self) -> str:
         """Return what a person wants to know first, in one screen."""
-        return to_text(summarize(self))
+        return to_text(self._account)
 
     def report(
         self,
@@ -540,4 +546,4 @@ class DebiasedSample(Averages):
         return f"DebiasedSample({number_of_rows(len(self))} of {samples} sample{'' if samples == 1 else 's'})"
 
     def _repr_html_(self) -> str:
-        return to_html(summarize(self))
+        return to_html(self._account)

@@ -6,7 +6,7 @@ chance of being seen, :math:`\alpha S(x)`, with S the sum over windows that the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -252,9 +252,8 @@ class InWindows(InMemory):
             return replace(found, labels=np.zeros(1, np.int64))
         return replace(found, log_omegas=np.array([self._log_chance(counts, found.log_omegas)]))
 
-    def refit_draws(self, counts: Floats, *, tol: float, may_part: bool) -> Sequence[Refit | None]:
-        """Return that each draw is to be solved alone."""
-        return [None] * len(counts)
+    def shared_passes(self) -> None:
+        """Return None: windows are no matrix."""
 
     def weigh(self, rows: Any) -> Any:
         r"""Return :math:`1 / S(x)`, S the sum over the windows that hold x, of rows that need not be of the pool."""

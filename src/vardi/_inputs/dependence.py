@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vardi._inputs.pool import Name, Pool, in_order, no_labels
 from vardi._types import Floats, Integers
-from vardi.biases._values import as_array, is_missing
+from vardi.biases._values import as_array, coded, is_missing
 from vardi.errors import MismatchError, MissingValuesError, VardiWarning, number_of_rows, suggest
 from vardi.errors._texts import show
 from vardi.errors._warn import warn
@@ -214,20 +214,17 @@ def missing_labels(missing: int, what: str) -> MissingValuesError:
 
 def numbered(labels: NDArray[Any], what: str) -> Integers:
     """Return labels as numbers, or refuse missing ones."""
-    missing = (
-        sum(is_missing(label) for label in labels.tolist())
-        if labels.dtype.kind == "O"
-        else int(np.count_nonzero(labels != labels))
-    )
-    if missing:
-        raise missing_labels(missing, what)
-    try:
-        if labels.dtype.kind == "O":  # labels of any type, which may not be comparable
-            position: dict[Any, int] = {}
-            return np.fromiter((position.setdefault(label, len(position)) for label in labels), np.int64, len(labels))
+    if labels.dtype.kind != "O":
+        if missing := int(np.count_nonzero(labels != labels)):
+            raise missing_labels(missing, what)
         return np.unique(labels, return_inverse=True)[1]
+    try:
+        codes, values = coded(labels)
     except TypeError as error:
         raise no_labels(what) from error
+    if lost := [j for j, value in enumerate(values) if is_missing(value)]:
+        raise missing_labels(int(np.isin(codes, lost).sum()), what)
+    return codes
 
 
 def _numbers_of(labels: NDArray[Any]) -> Integers:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vardi._inputs.pool import Pool, in_order, no_labels
 from vardi._types import Floats, Integers
-from vardi.biases._values import as_array, is_missing
+from vardi.biases._values import as_array, coded, is_missing
 from vardi.errors import MismatchError, MissingValuesError, TooLargeError, number_of_rows, suggest
 from vardi.errors._texts import listed, show
 
@@ -221,17 +221,16 @@ def _coded(
     """Return the place of each label among those that count, and these in order."""
     if labels.dtype.kind == "M":
         labels = labels.astype("datetime64[us]")  # nanoseconds are numbers to Python
-    every = labels.tolist()
     try:
-        different = dict.fromkeys(every)
+        numbers, different = coded(labels)
     except TypeError as error:
         raise no_labels(repr(name)) from error
-    if any(is_missing(value) for value in different):
-        require_labelled(name, sum(is_missing(value) for value in every))
+    if missing := [j for j, value in enumerate(different) if is_missing(value)]:
+        require_labelled(name, int(np.isin(numbers, missing).sum()))
     require_few(By((name,)), len(different))
     found = ordered(different, categories)
     place = {value: j for j, value in enumerate(found)}
-    codes = np.fromiter((place[value] for value in every), np.int64, len(every))
+    codes = np.array([place[value] for value in different], np.int64)[numbers]
     counted = np.bincount(codes, counts, len(found)) > 0
     return np.where(counted, np.cumsum(counted) - 1, -1)[codes], [found[j] for j in np.flatnonzero(counted)]
 

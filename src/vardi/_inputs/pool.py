@@ -15,7 +15,7 @@ from vardi._machine.memory import require_memory
 from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias, ProductBias, ValuesBias, as_bias
 from vardi.biases._expressions import is_condition
-from vardi.biases._values import as_array, belongs_elsewhere, index_of, is_missing, read_only
+from vardi.biases._values import as_array, belongs_elsewhere, coded, index_of, is_missing, read_only
 from vardi.errors import EmptySampleError, InvalidBiasError, MismatchError, number_of_rows, suggest
 from vardi.errors import _refusals as refusals
 from vardi.errors._texts import LISTED, show
@@ -246,11 +246,11 @@ def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
     frame, by_name = as_frame(rows), as_named(biases, "biases")
     if not len(frame):
         raise refusals.empty_pool()
-    labels = frame.column(source) if isinstance(source, str) else _labels(in_order(source, (frame,), "source"))
-    _require_length("source", labels, len(frame), "label")
+    column = source if isinstance(source, str) else "source"
+    numbers, values = _numbered(source, frame, column)
     if isinstance(biases, list | tuple):  # which are named by their place
-        labels = _as_names(labels)
-    codes = _codes(labels, by_name, source if isinstance(source, str) else "source")
+        values = [str(one) if isinstance(one, int) and not isinstance(one, bool) else one for one in values]
+    codes = _codes((numbers, values), by_name, column)
     by_name = {name: in_order(bias, (frame,), f"The bias of {str(name)!r}") for name, bias in by_name.items()}
     counts = _counts(in_order(counts, (frame,), "counts"), (frame,), len(frame))
     return with_smoothed(_with_rows(Pool(tuple(by_name), as_biases(by_name, tuple(by_name)), (frame,), codes, counts)))
@@ -361,19 +361,31 @@ def no_labels(what: str) -> MismatchError:
     )
 
 
-def _codes(labels: NDArray[Any], names: Mapping[Name, Any], column: str) -> Integers:
+def _codes(labels: tuple[Integers, list[Any]], names: Mapping[Name, Any], column: str) -> Integers:
+    """Return the sample of each row, from labels that are numbered in the order in which they first appear."""
+    codes, values = labels
     position = {name: k for k, name in enumerate(names)}
-    try:
-        codes = np.fromiter((position.get(label, -1) for label in labels.tolist()), np.int64, len(labels))
-    except TypeError as error:
-        raise no_labels(repr(column)) from error
-    if (codes >= 0).all():
-        return codes
-    strangers = labels[codes < 0].tolist()
-    missing = sum(is_missing(label) for label in strangers)
+    sample = np.array([position.get(value, -1) for value in values], np.int64)
+    strangers = np.flatnonzero(sample < 0)
+    if not len(strangers):
+        return sample[codes]
+    rows = np.bincount(codes, minlength=len(values))
+    missing = sum(int(rows[k]) for k in strangers.tolist() if is_missing(values[k]))
     if missing:
         raise refusals.missing_labels(column, missing)
-    raise refusals.unknown_label(strangers[0], column, dict.fromkeys(labels.tolist()), names)
+    raise refusals.unknown_label(values[strangers[0]], column, dict.fromkeys(values), names)
+
+
+def _numbered(source: Any, frame: Frame, column: str) -> tuple[Integers, list[Any]]:
+    """Return the labels of rows as numbers, in the order in which they first appear, and these labels."""
+    try:
+        if isinstance(source, str):
+            return frame.coded(source)
+        labels = _labels(in_order(source, (frame,), "source"))
+        _require_length("source", labels, len(frame), "label")
+        return coded(labels)
+    except TypeError as error:
+        raise no_labels(repr(column)) from error
 
 
 def _labels(source: Any) -> NDArray[Any]:
@@ -382,14 +394,6 @@ def _labels(source: Any) -> NDArray[Any]:
         return np.fromiter(source, dtype=object, count=len(source))
     labels = as_array(source, "source")
     return labels.astype("datetime64[us]") if labels.dtype.kind == "M" else labels  # nanoseconds are numbers to Python
-
-
-def _as_names(labels: NDArray[Any]) -> NDArray[Any]:
-    """Return whole numbers as the names that a list gives to its places."""
-    whole = [
-        str(label) if isinstance(label, int) and not isinstance(label, bool) else label for label in labels.tolist()
-    ]
-    return np.fromiter(whole, dtype=object, count=len(whole))
 
 
 def _counts_by_name(counts: Mapping[Name, Any], frames: Mapping[Name, Frame]) -> list[NDArray[Any]]:

@@ -10,24 +10,27 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-import joblib
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 Result = TypeVar("Result")
+Item = TypeVar("Item")
 
 BLOCK = 240_000  # numbers in a block: 2 MB, so that what a step writes is still in cache when it is read again
-TASKS = 16  # runs of blocks handed to threads: few, as handing over costs more than a small block
+RUNS = (16, 256)  # least and most runs of blocks, each of which is added up on its own
+RUN_NUMBERS = 2**24  # numbers that the sums of all runs may take, where that leaves more than the least
+TASKS = 8  # runs of blocks handed to each thread: few, as handing over costs more than a small block
 THREADED = 1_000_000  # numbers from which threads pay for their start
 
 
-def blocks(n: int, width: int) -> list[slice]:
-    """Cut n rows of the given width into slices of about BLOCK numbers; of wide rows no fewer than half their width.
+def blocks(n: int, width: int, sums: int | None = None) -> list[slice]:
+    """Cut n rows of the given width into slices of about BLOCK numbers, and no fewer than half of what a block gives.
 
-    A block gives width^2 sums, which should not cost more than the block itself.
+    That is how many sums: width^2 unless it is said. They should not cost more than the block itself.
     """
-    step = max(BLOCK // max(width, 1), width // 2, 64)
+    width = max(width, 1)
+    step = max(BLOCK // width, (width**2 if sums is None else sums) // width // 2, 64)
     return [slice(low, min(low + step, n)) for low in range(0, n, step)]
 
 
@@ -37,22 +40,44 @@ def map_blocks(function: Callable[[slice], Result], n: int, width: int) -> Itera
         yield from results
 
 
-def sum_blocks(function: Callable[[slice], Result], n: int, width: int) -> Result:
-    """Add up what the function gives for every block, in an order that is the same for any number of threads."""
+def sum_blocks(function: Callable[[slice], Result], n: int, width: int, sums: int | None = None) -> Result:
+    """Add up what the function gives for every block, in an order that is the same for any number of threads.
+
+    ``sums`` says how many numbers that is, where it is not width^2.
+    """
     total = functools.partial(functools.reduce, operator.add)
-    return total(_map_runs(lambda run: total(map(function, run)), n, width))
+    return total(_map_runs(lambda run: total(map(function, run)), n, width, sums))
 
 
-def _map_runs(function: Callable[[list[slice]], Result], n: int, width: int) -> Iterator[Result]:
-    slices = blocks(n, width)
-    length = len(slices) // TASKS + 1
-    runs = [slices[low : low + length] for low in range(0, len(slices), length)]
-    workers = min(joblib.cpu_count(), len(slices)) if n * width >= THREADED else 1
+def _map_runs(
+    function: Callable[[list[slice]], Result], n: int, width: int, sums: int | None = None
+) -> Iterator[Result]:
+    """Apply the function to runs of blocks, which never depend on the threads; these take several at a time."""
+    slices = blocks(n, width, sums)
+    most = RUN_NUMBERS // max(width**2 if sums is None else sums, 1)
+    runs = _cut(slices, min(max(most, RUNS[0]), RUNS[1]))
+    workers = min(cores(), len(slices)) if n * width >= THREADED else 1
     if workers == 1:
         yield from map(function, runs)
         return
+    tasks = _cut(runs, TASKS * workers)
     with single_threaded_blas(), executor(workers) as pool:
-        yield from pool.map(function, runs)
+        for results in pool.map(lambda task: list(map(function, task)), tasks):
+            yield from results
+
+
+def _cut(items: list[Item], pieces: int) -> list[list[Item]]:
+    """Cut a list into pieces of one length, at most so many."""
+    length = -(-len(items) // pieces)
+    return [items[low : low + length] for low in range(0, len(items), length)]
+
+
+def cores() -> int:
+    """Return how many threads may run at once, as joblib counts: by what the process may use, and its environment."""
+    import joblib  # slow to load, and small problems take one thread
+
+    found: int = joblib.cpu_count()
+    return found
 
 
 def can_start() -> bool:

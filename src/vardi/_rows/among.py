@@ -108,6 +108,7 @@ class RowsAmong(WeightedRows):
         """Return rows of A in a base on which something holds and does not, and the weights of the base."""
         return super().among(holds & self.inside, base & self.inside)
 
-    def _weighed(self, functions: Floats | Weighed) -> Floats:
+    def mean(self, functions: Floats | Weighed) -> Floats:
+        """Return eta, of functions of rows."""
         assert not isinstance(functions, Weighed)  # tilts are functions of the biases, which all samples have
-        return super()._weighed(functions)
+        return super().mean(functions)

@@ -240,7 +240,7 @@ class Rows(ABC):
     def subset(self, rows: Integers) -> Self:
         """Return some of the rows."""
         counts = None if self.counts is None else self.counts[rows]
-        return self.with_rows(self.matrix[rows], self.source[rows], counts)
+        return self.with_rows(_taken(self.matrix, rows), self.source[rows], counts)
 
     def with_rows(self, matrix: Any, source: Integers, counts: Floats | None) -> Self:
         """Return other rows of the same kind, of which the same is known."""
@@ -270,3 +270,17 @@ class Rows(ABC):
         if self._scaled is None or np.abs(sampled - self._scaled.anchor[self.sizes > 0]).max() > FAR:
             self._scaled = self._anchored(u)
         return self._scaled
+
+
+def _taken(matrix: Any, rows: Integers) -> Any:
+    """Return some rows of a matrix, of an array in threads."""
+    if not isinstance(matrix, np.ndarray) or rows.dtype == bool:
+        return matrix[rows]
+    taken = np.empty((len(rows), *matrix.shape[1:]), matrix.dtype)
+
+    def block(part: slice) -> None:
+        taken[part] = matrix[rows[part]]
+
+    for _ in map_blocks(block, len(rows), matrix.shape[1]):
+        pass
+    return taken

@@ -10,12 +10,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
-import joblib
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from vardi._machine.threads import Scratch, blocks, executor, single_threaded_blas
+from vardi._machine.threads import Scratch, blocks, cores, executor, single_threaded_blas
 from vardi._rows.base import Scaled
 from vardi._rows.checks import Checks
 from vardi._rows.dense import Dense
@@ -210,7 +209,7 @@ def in_threads(
 
     Blocks are read here and nowhere else, as a user's function or file may be bound to the thread that made it.
     """
-    workers = joblib.cpu_count()
+    workers = cores()
     with single_threaded_blas(), executor(workers) as pool:
         waiting: deque[Future[Result]] = deque()
         for place, block in read:

@@ -17,6 +17,7 @@ from vardi.biases._expressions.cells import Cells, Level, Value, group_text, lev
 from vardi.biases._expressions.compile import NumpyTarget
 from vardi.biases._expressions.nodes import Column, Node, to_text
 from vardi.biases._expressions.targets import Kind, Target
+from vardi.biases._values import coded
 from vardi.errors import (
     ImpossibleRowError,
     InvalidBiasError,
@@ -268,9 +269,8 @@ def _distinct(array: NDArray[Any]) -> tuple[list[Value], Integers]:
     if array.dtype.kind != "O":
         values, codes = np.unique(array, return_inverse=True)
         return [plain(value) for value in values.tolist()], codes
-    position: dict[Any, int] = {}
-    codes = np.fromiter((position.setdefault(value, len(position)) for value in array.tolist()), np.int64, len(array))
-    return [plain(value) for value in position], codes
+    codes, found = coded(array)
+    return [plain(value) for value in found], codes
 
 
 def plain(value: Any) -> Value:

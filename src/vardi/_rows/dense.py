@@ -61,32 +61,6 @@ class Dense(Rows):
         square = total.gram * (step[:, None] * step) if gram else None
         return Sums(total.log_mass, total.shares * step, square)
 
-    def shares_of_draws(self, us: Floats, counts: Floats, reciprocals: Floats) -> Floats:
-        """Return the shares of draws that count rows otherwise, each at a point of its own, in one pass for all.
-
-        Parameters
-        ----------
-        us : ndarray of shape (B, K)
-            A dual point for each draw, not far from one another.
-        counts : ndarray of shape (B, n)
-            Counts of the rows in each draw.
-        reciprocals : ndarray of shape (B, n)
-            Where 1 / S_i is written, as 1 / (S e^offset).
-        """
-        scaled, scratch = self._scale(us[0]), Scratch()
-        steps = np.exp(us - scaled.anchor)
-
-        def block(rows: slice, values: NDArray[Any]) -> Floats:
-            A = self._block(scaled, rows, values, scratch)
-            r = np.divide(1.0, steps @ A.T, out=reciprocals[:, rows])
-            return np.asarray((r * counts[:, rows]) @ A)
-
-        return np.asarray(self._total(block) * steps)
-
-    def weights_of_draw(self, u: Floats, counts: Floats, reciprocals: Floats) -> tuple[Floats, float]:
-        """Return the weights of a draw from its reciprocals, in their place, and the log of their scale."""
-        return _scaled_to_one(reciprocals, self._scale(u).offset, counts)
-
     def row_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
         """Return S_i(u) for every row."""
         reciprocals, offset = self._reciprocal_mass(u)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +12,7 @@ from vardi._machine.threads import map_blocks
 from vardi._rows.contract import Evenness
 from vardi._rows.grouping import membership
 from vardi._rows.series import batch_lengths, rows_a_value
+from vardi._rows.steps import StepInfluence
 from vardi._rows.units import Units
 from vardi._rows.variance import Spread, Strata, Tilts
 from vardi._types import Floats, Integers
@@ -82,19 +82,20 @@ class DependentRows(Strata):
         masses = np.bincount(unit, r if self.counts is None else r * self.counts)
         return Evenness(float(masses.sum()), float((masses**2).sum()), float(masses.max()))
 
-    def covariance_of_blocks(self, block: Callable[[slice], Floats], n: int, m: int) -> Floats:
-        """Return V for influence values that are computed block by block."""
+    def covariance_of_steps(self, influence: StepInfluence) -> Floats:
+        """Return V for the influence values of a distribution function, summed over units block by block."""
         entry, units = self._entries
+        n, m = len(influence), len(influence.value)
         what = f"A band of {len(units.rows):,} units at {m} points"
         require_memory(24 * len(units.rows) * m, what, "Ask for the distribution function at some points.")
         if self._single.any():
-            return self.covariance(block(slice(0, n)))
+            return self.covariance(influence.rows(slice(0, n)))
         sums = np.zeros((len(units.rows), m))
 
         def summed(rows: slice) -> tuple[Integers, Floats]:
             found, place = np.unique(entry[rows], return_inverse=True)
             counts = None if self.counts is None else self.counts[rows]
-            return found, np.asarray(membership(place, len(found), counts) @ block(rows))
+            return found, np.asarray(membership(place, len(found), counts) @ influence.rows(rows))
 
         for found, part in map_blocks(summed, n, m):
             sums[found] += part

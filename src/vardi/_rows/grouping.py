@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._types import Floats, Integers
+
+NARROW = 16  # columns up to which one after the other is reduced: rows at once take more than ten times as long
 
 
 def sizes_of(source: Integers, K: int, counts: Floats | None) -> Floats:
@@ -47,3 +51,19 @@ def stratified(source: Integers, K: int, fraction: float, least: int) -> NDArray
 
 def _is_sorted(source: Integers) -> bool:
     return bool((source[1:] >= source[:-1]).all())
+
+
+def largest_of_columns(values: Floats) -> Floats:
+    """Return the largest absolute value of each column."""
+    if values.shape[1] > NARROW:
+        return np.asarray(np.abs(values).max(axis=0, initial=0.0))
+    ends = [(column.min(initial=0.0), column.max(initial=0.0)) for column in values.T]
+    return np.array([max(-low, high) for low, high in ends])
+
+
+def sums_by_value(values: Floats, parts: Sequence[Floats]) -> tuple[Floats, list[Floats]]:
+    """Return the distinct values in order, and sums of other numbers of rows by value."""
+    order = np.argsort(values)
+    x = values[order]
+    starts = np.flatnonzero(np.append(True, x[1:] != x[:-1]))[: len(x)]
+    return x[starts], [np.add.reduceat(part[order], starts) for part in parts]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
@@ -10,9 +9,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._machine.threads import map_blocks
+from vardi._machine.threads import sum_blocks
 from vardi._rows.contract import Coordinates, Evenness
-from vardi._rows.grouping import membership
+from vardi._rows.grouping import largest_of_columns, membership
+from vardi._rows.steps import StepInfluence
 from vardi._types import Floats, Integers
 
 BIN = np.log(2.0) / 16.0  # of logs: a sixteenth of an octave
@@ -20,6 +20,8 @@ NOTHING = -160  # the bin of what is a thousandth of a standard deviation, or le
 MANY = 32.0  # rows of a tail, of which no more than four to a bin may be alike
 KINDS, ALIKE = 32, 10  # different weights, and rows of each, that are no reason for a tail: bounded, as of conditions
 TAIL, LEAST = 0.05, 10.0  # the share of the largest influence values that a tail is, and how many these are at least
+
+STEP_WIDTH = 4  # numbers of a row beside y that a covariance of steps reads
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,28 +194,44 @@ class Strata:
 
     def covariance(self, influence: Floats) -> Floats:
         """Return V."""
-        deviations = self._deviations(influence) * np.sqrt(self._factors)[self.source][:, None]
-        return np.asarray(deviations.T @ deviations)
+        means, roots = self._means(influence)[0], np.sqrt(self._factors)
+
+        def block(part: slice) -> Floats:
+            scaled = self._deviations(influence, means, part) * roots[self.source[part], None]
+            return np.asarray(scaled.T @ scaled)
+
+        return np.asarray(sum_blocks(block, *influence.shape))
 
     def spread(self, influence: Floats) -> Spread:
-        """Return V, and what it rests on."""
-        unit = self._deviations(influence)
-        scale = unit_of(np.abs(unit).max(axis=0, initial=0.0))
-        unit /= scale
-        scaled = unit * np.sqrt(self._factors)[self.source][:, None]
+        """Return V, and what it rests on: by two passes over the influence values, in blocks."""
+        K, m = len(self.sizes), influence.shape[1]
+        means, largest = self._means(influence)
+        most = 1.0 if self.counts is None else max(float(self.counts.max(initial=1.0)), 1.0)
+        scale = unit_of((largest + np.abs(means).max(axis=0, initial=0.0)) * (np.sqrt(most) / self.n))
+        roots = np.sqrt(self._factors)
+
+        def block(part: slice) -> Floats:
+            unit, source = self._deviations(influence, means, part), self.source[part]
+            unit /= scale
+            scaled = unit * roots[source, None]
+            products = scaled.T @ scaled
+            squares = np.square(unit, out=unit)
+            within = membership(source, K, None) @ squares
+            fourths = np.square(squares, out=squares)
+            if self.counts is not None:  # of which each counted row has its part
+                fourths /= np.where(self.counts[part] > 0, self.counts[part], 1.0)[:, None]
+            return np.vstack([products, within, np.ones(len(fourths)) @ fourths])
+
+        sums = sum_blocks(block, len(influence), m, sums=(m + K + 1) * m)
         with np.errstate(over="ignore"):
-            covariance = (scaled.T @ scaled) * np.outer(scale, scale)
-        squares = np.square(unit, out=unit)
-        within = self._totals(squares)
-        fourths = np.square(squares, out=squares)
-        if self.counts is not None:  # of which each counted row has its part
-            fourths /= np.where(self.counts > 0, self.counts, 1.0)[:, None]
-        return spread_of_samples(covariance, scale, within, fourths.sum(axis=0), self.sizes, self._factors)
+            covariance = sums[:m] * np.outer(scale, scale)
+        return spread_of_samples(covariance, scale, sums[m : m + K], sums[-1], self.sizes, self._factors)
 
     def tail(self, influence: Floats, weights: Floats | float = 1.0) -> float:
         """Return the tail index of the influence values of one estimate, over weights above 1 if such are given."""
         counts = np.ones(len(influence)) if self.counts is None else self.counts
-        deviations = np.abs(self._deviations(influence))[:, 0] / np.sqrt(np.where(counts > 0, counts, 1.0))
+        deviations = self._deviations(influence, self._means(influence)[0], slice(None))
+        deviations = np.abs(deviations)[:, 0] / np.sqrt(np.where(counts > 0, counts, 1.0))
         return tail_of(deviations, counts, weights)
 
     def evenness(self, r: Floats) -> Evenness:
@@ -221,34 +239,45 @@ class Strata:
         counts = np.ones(len(r)) if self.counts is None else self.counts
         return Evenness(float(counts @ r), float(counts @ r**2), float(r.max(initial=0.0)))
 
-    def covariance_of_blocks(self, block: Callable[[slice], Floats], n: int, m: int) -> Floats:
-        """Return V for influence values that are computed block by block, since n x m of them may not fit."""
+    def covariance_of_steps(self, influence: StepInfluence) -> Floats:
+        """Return V for the influence values of a distribution function."""
         if self._single.any():
-            return self.covariance(block(slice(0, n)))
-        scale = np.sqrt(self._factors)[self.source] / self.n
-        scale = scale if self.counts is None else scale * np.sqrt(self.counts)
+            return self.covariance(influence.rows(slice(0, len(influence))))
+        K, scale = len(self.sizes), (self._factors / self.n**2)[self.source]
+        scale = scale if self.counts is None else scale * self.counts
 
-        def sums(rows: slice) -> tuple[Floats, Floats]:
-            phi = block(rows)
-            scaled = phi * scale[rows, None]
-            counts = None if self.counts is None else self.counts[rows]
-            return scaled.T @ scaled, np.asarray(membership(self.source[rows], len(self.sizes), counts) @ phi)
+        def block(part: slice) -> Floats:
+            counts = None if self.counts is None else self.counts[part]
+            totals = influence.totals(part, self.source[part], counts, K)
+            return np.vstack([influence.products(part, scale[part]), totals])
 
-        squares, totals = np.zeros((m, m)), np.zeros((len(self.sizes), m))
-        for square, total in map_blocks(sums, n, m):
-            squares += square
-            totals += total
-        factors = np.where(self.sizes > 0, self._factors, 0.0) / self._sizes[:, 0] / self.n**2
-        return squares - (totals * factors[:, None]).T @ totals
+        M = influence.from_z
+        sums = sum_blocks(block, len(influence), STEP_WIDTH + influence.y.shape[1], sums=(len(M) + K) * len(M))
+        squares, means = M.T @ sums[: len(M)] @ M, sums[len(M) :] @ M / self._sizes
+        return np.asarray(squares - (means * (self._factors * self.sizes / self.n**2)[:, None]).T @ means)
 
-    def _deviations(self, influence: Floats) -> Floats:
-        """Return deviations from the sample means, whose squares sum to the variance but for factors of samples."""
-        counted = influence if self.counts is None else influence * self.counts[:, None]
-        means = self._totals(counted) / self._sizes
+    def _means(self, influence: Floats) -> tuple[Floats, Floats]:
+        """Return the mean of influence values over each sample, (K, m), and the largest of their sizes, (m,)."""
+        K = len(self.sizes)
+
+        def block(part: slice) -> _Totals:
+            counts, values = None if self.counts is None else self.counts[part], influence[part]
+            return _Totals(membership(self.source[part], K, counts) @ values, largest_of_columns(values))
+
+        n, m = influence.shape
+        found = sum_blocks(block, n, m, sums=K * m)
+        means = found.totals / self._sizes
         if self._single.any():
             means = np.where(self._single[:, None], self._fitted(influence) / self._sizes, means)
-        deviations = (influence - means[self.source]) / self.n
-        return deviations if self.counts is None else deviations * np.sqrt(self.counts)[:, None]
+        return means, found.largest
+
+    def _deviations(self, influence: Floats, means: Floats, part: slice) -> Floats:
+        """Return deviations from the sample means, whose squares sum to the variance but for factors of samples."""
+        deviations = influence[part] - means[self.source[part]]
+        deviations /= self.n
+        if self.counts is not None:
+            deviations *= np.sqrt(self.counts[part])[:, None]
+        return deviations
 
     def _fitted(self, influence: Floats) -> Floats:
         """Return sum_i c_i p_ik phi_i: n_k times the mean under the fitted law of each sample."""
@@ -267,5 +296,13 @@ class Strata:
         """What makes sums of squares of deviations a variance: of each sample."""
         return factors_of(self.sizes) * self.remaining
 
-    def _totals(self, values: Floats) -> Floats:
-        return np.asarray(membership(self.source, len(self.sizes), None) @ values)
+
+@dataclass(frozen=True, eq=False)
+class _Totals:
+    """Sums of influence values by sample, and the largest of their sizes; both add up over rows."""
+
+    totals: Floats
+    largest: Floats
+
+    def __add__(self, other: _Totals) -> _Totals:
+        return _Totals(self.totals + other.totals, np.maximum(self.largest, other.largest))

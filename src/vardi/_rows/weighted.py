@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.dependence import Dependence
+from vardi._machine.threads import map_blocks, sum_blocks
 from vardi._rows.contract import Coordinates, Evenness, Means
 from vardi._rows.dependent import DependentRows, strata_of
 from vardi._rows.variance import ALIKE, KINDS, Spread
@@ -139,15 +140,21 @@ class WeightedRows:
 
     def mean(self, functions: Floats | Weighed) -> Floats:
         """Return eta = sum_i c_i r_i f_i / n for functions of shape (n, m)."""
-        y = self._weighed(functions)
-        counted = y if self.strata.counts is None else y * self.strata.counts[:, None]
-        return np.asarray(counted.sum(axis=0) / self.n)
+        counts = self.strata.counts
+        if isinstance(functions, Weighed):
+            return np.asarray((functions.values.sum(axis=0) if counts is None else counts @ functions.values) / self.n)
+        mass = self.weights if counts is None else self.weights * counts
+        n, m = functions.shape
+        return np.asarray(sum_blocks(lambda part: mass[part] @ functions[part], n, m, sums=m) / self.n)
 
     def means(self, functions: Floats) -> Means:
         """Return eta, and whether functions are shares."""
-        events = functions != 0.0
-        strays = (events & (functions != 1.0)).any(axis=0)
-        return Means(self.mean(functions), strays.astype(np.float64), self.counts @ events, self.n)
+        mean, events, strays = self.mean(functions), [], []
+        for column in functions.T:
+            held = column != 0.0
+            strays.append(float(np.count_nonzero(held) > np.count_nonzero(column == 1.0)))
+            events.append(float(self.counts @ held))
+        return Means(mean, np.array(strays), np.array(events), self.n)
 
     def holds(self, functions: Floats, j: int) -> NDArray[np.bool_]:
         """Return on which rows a share holds."""
@@ -189,16 +196,26 @@ class WeightedRows:
 
     def influence(self, functions: Floats | Weighed, eta: Floats, b: Floats) -> Floats:
         """Return phi_i = r_i (f_i - eta) + q_i'b for every row of the pool."""
-        return self._less(functions, eta) + self.mix(b)
-
-    def _weighed(self, functions: Floats | Weighed) -> Floats:
-        return functions.values if isinstance(functions, Weighed) else functions * self.weights[:, None]
+        phi = self._less(functions, eta)
+        phi += self.mix(b)
+        return phi
 
     def _less(self, functions: Floats | Weighed, eta: Floats) -> Floats:
         """Return r (f - eta), whose digits an offset of f does not take."""
-        if isinstance(functions, Weighed):
-            return functions.values - self.weights[:, None] * eta
-        return (functions - eta) * self.weights[:, None]
+        weights = self.weights
+        n, m = functions.values.shape if isinstance(functions, Weighed) else functions.shape
+        less = np.empty((n, m))
+
+        def block(part: slice) -> None:
+            if isinstance(functions, Weighed):
+                np.subtract(functions.values[part], weights[part, None] * eta, out=less[part])
+            else:
+                np.subtract(functions[part], eta, out=less[part])
+                less[part] *= weights[part, None]
+
+        for _ in map_blocks(block, n, m):
+            pass
+        return less
 
     def covariance(self, phi: Floats) -> Floats:
         """Return the covariance of the estimates with influence values phi."""

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import brentq
 
 from vardi._rows.contract import Sums
 from vardi._solve.laplacian import Laplacian
@@ -71,6 +70,8 @@ class Profile:
 
     def _end(self, most: float, side: float) -> float:
         """Return tau where R has grown to the given value, on one side."""
+        from scipy.optimize import brentq  # slow to load, and needed where no error is given only
+
         s = float(self.u[self.k] - self.u[self.l])
         sizes = self.rows.sizes
         step = side * np.sqrt(most * (1.0 / sizes[self.k] + 1.0 / sizes[self.l]))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from vardi._rows.base import Rows
+from vardi._rows.draws import SharedPasses
 from vardi._rows.joint import Joint
 from vardi._solve.identify import connected, strong_groups
 from vardi._solve.joint import descend, meet, stationary
@@ -29,16 +29,24 @@ class Refit:
     Attributes
     ----------
     weights : ndarray or None
-        Weight of each row, of mean 1; None where there is no solution.
+        Weight of each row, of mean 1; None where there is no solution, or means were asked for in their place.
     log_omegas : ndarray
-        The log normalisers.
+        The log normalisers; empty where there is no solution.
     labels : ndarray of int
         Where there is no solution: the group of each sampled state within which samples can be compared.
+    means : ndarray or None
+        The means of functions by the weights, where these were asked for.
     """
 
     weights: Floats | None
     log_omegas: Floats = field(default_factory=lambda: np.empty(0))
     labels: Integers = field(default_factory=lambda: np.empty(0, np.int64))
+    means: Floats | None = None
+
+    @property
+    def is_solved(self) -> bool:
+        """Whether there is a solution."""
+        return len(self.log_omegas) > 0
 
 
 def refit(
@@ -76,7 +84,9 @@ def refit_plain(rows: Rows, u: Floats, *, tol: float, may_part: bool) -> Refit:
     return Refit(weights, rows.log_means(solution.u) - shift - np.log(n))
 
 
-def refit_draws(rows: Any, u: Floats, laplacian: Laplacian, counts: Floats, *, tol: float) -> list[Refit | None]:
+def refit_draws(
+    passes: SharedPasses, laplacian: Laplacian, counts: Floats, functions: Floats | None, *, tol: float
+) -> list[Refit | None]:
     """Solve for known biases alone, with many other counts at once, which share the passes over the rows.
 
     Each draw takes Newton's steps with the Hessian of the fit, which is near its own. None stands for a draw whose
@@ -84,37 +94,41 @@ def refit_draws(rows: Any, u: Floats, laplacian: Laplacian, counts: Floats, *, t
 
     Parameters
     ----------
-    rows : Dense
-        The rows, of samples that all have some.
-    u, laplacian : ndarray, Laplacian
-        The solution of the fit, and the Hessian there.
+    passes : SharedPasses
+        The rows at the solution of the fit.
+    laplacian : Laplacian
+        The Hessian there.
     counts : ndarray of shape (B, n)
         Counts of the rows in each draw, with which each sample has its size.
+    functions : ndarray of shape (n, m) or None
+        Functions whose means are asked for, which the last pass has; None for the weights, which take another.
     tol : float
         Tolerance of Vardi's equations.
     """
-    us, reciprocals = np.tile(u, (len(counts), 1)), np.empty(counts.shape)
-    done, lost = np.zeros(len(counts), bool), np.zeros(len(counts), bool)
-    before = np.full(len(counts), np.inf)
-    near = SETTLED if is_cheap(rows) else RANGE
-    for _ in range(SHARED_PASSES):
-        gradient = rows.shares_of_draws(us, counts, reciprocals) - rows.sizes
+    sizes, n = passes.rows.sizes, passes.rows.sizes.sum()
+    summed = np.empty((len(passes.rows), 0)) if functions is None else functions
+    us, done, lost = np.tile(passes.u, (len(counts), 1)), *np.zeros((2, len(counts)), bool)
+    before, totals, means = np.full(len(counts), np.inf), np.ones(len(counts)), np.empty((len(counts), 0))
+    near = SETTLED if is_cheap(passes.rows) else RANGE
+    for i in range(SHARED_PASSES):
+        shares, totals, means = passes.sums(us if i else None, counts, summed)
+        gradient = shares - sizes
         delta = -np.stack([laplacian.solve(one) for one in gradient])
         length = np.ptp(delta, axis=1)
-        done = (np.abs(gradient / rows.sizes).max(axis=1) <= tol) & (length <= near)
+        done = (np.abs(gradient / sizes).max(axis=1) <= tol) & (length <= near)
         lost |= ~done & ~(length < before / 2)
         if (done | lost).all():
             break
         us[~done] += delta[~done]
         before = length
-    log_shares = np.log(rows.sizes / rows.sizes.sum())
-    found: list[Refit | None] = []
-    for own, count, reciprocal, is_done in zip(us, counts, reciprocals, done, strict=True):
-        if not is_done:
-            found.append(None)
-            continue
-        weights, shift = rows.weights_of_draw(own, count, reciprocal)
-        found.append(Refit(weights, log_shares - own - shift))
+    log_omegas = np.log(sizes / n) - us - np.log(totals / n)[:, None] - passes.shift
+    weights = passes.weights_at(us[done]) * (n / totals[done])[:, None] if functions is None else None
+    found: list[Refit | None] = [None] * len(counts)
+    for place, b in enumerate(np.flatnonzero(done)):
+        if weights is None:
+            found[b] = Refit(None, log_omegas[b], means=means[b] / totals[b])
+        else:
+            found[b] = Refit(weights[place], log_omegas[b])
     return found
 
 

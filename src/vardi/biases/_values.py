@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,35 @@ def as_numbers(values: np.ndarray) -> np.ndarray | None:
 def is_missing(value: Any) -> bool:
     """Tell whether a value is None, NaN, or missing in pandas."""
     return value is None or type(value).__name__ == "NAType" or value != value
+
+
+def coded(labels: np.ndarray) -> tuple[np.ndarray, list[Any]]:
+    """Return a number for each label, in the order in which these first appear, and the labels, as Python has them.
+
+    Numbers and texts are coded by pandas where it is there already, which takes a tenth of the time of a loop; missing
+    floats are one label.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> codes, labels = coded(np.array(["b", "a", "b"]))
+    >>> codes.tolist(), labels
+    ([0, 1, 0], ['b', 'a'])
+    """
+    pandas, kind = sys.modules.get("pandas"), labels.dtype.kind
+    is_text = kind == "O" and pandas is not None and pandas.api.types.infer_dtype(labels, skipna=False) == "string"
+    if pandas is not None and (is_text or (kind in "biufM" and labels.dtype.itemsize <= 8)):
+        codes, found = pandas.factorize(labels.astype(np.float64) if kind == "f" else labels, use_na_sentinel=False)
+        return codes.astype(np.int64, copy=False), found.tolist()
+    if kind in "biufMU":
+        found, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        number = np.empty(len(order), np.int64)
+        number[order] = np.arange(len(order))
+        return number[inverse], found[order].tolist()
+    position: dict[Any, int] = {}
+    every = (position.setdefault(label, len(position)) for label in labels.tolist())
+    return np.fromiter(every, np.int64, len(labels)), list(position)
 
 
 def read_only(values: np.ndarray) -> np.ndarray:

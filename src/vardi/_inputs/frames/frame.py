@@ -13,10 +13,11 @@ import numpy as np
 from vardi._inputs.frames.evaluate import Engine, NarwhalsEngine, NumpyEngine, evaluate
 from vardi._inputs.frames.library_expressions import as_narwhals, evaluate_expression
 from vardi._inputs.frames.names import require_read_as_names
+from vardi._types import Integers
 from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionBias, ProductBias, ValuesBias
 from vardi.biases._expressions.compile import require_columns
 from vardi.biases._fitted import FittedValues
-from vardi.biases._values import as_array, as_numbers, belongs_elsewhere, index_of, read_only
+from vardi.biases._values import as_array, as_numbers, belongs_elsewhere, coded, index_of, read_only
 from vardi.errors import InvalidBiasError, MismatchError, VardiError, number_of_rows
 
 MAX_NUMPY_ROWS = 10_000
@@ -108,6 +109,10 @@ class Frame(ABC):
     @abstractmethod
     def drop(self, name: str) -> Frame:
         """Return the frame without one column."""
+
+    def coded(self, name: str) -> tuple[Integers, list[Any]]:
+        """Return a column as numbers, in the order in which values first appear, and these values."""
+        return coded(self.column(name))
 
     def distinct(self, name: str) -> list[Any]:
         """Return the different values of a column."""
@@ -308,6 +313,18 @@ class NarwhalsFrame(Frame):
         values = np.empty(len(column), dtype=object)  # a structure or an array in each row is one value
         values[:] = column.to_list()
         return values
+
+    def coded(self, name: str) -> tuple[Integers, list[Any]]:
+        require_columns((name,), self.columns)
+        column = self._data.get_column(name)
+        if column.dtype != nw.String or column.null_count():
+            return super().coded(name)
+        if self._data.implementation.is_pandas_like():  # texts that NumPy would make an object each of
+            codes, found = column.to_native().factorize()
+            return codes.astype(np.int64, copy=False), found.tolist()
+        values = column.unique(maintain_order=True).to_list()
+        codes = column.replace_strict(values, range(len(values)), return_dtype=nw.Int64).to_numpy()
+        return codes.astype(np.int64, copy=False), values
 
     def distinct(self, name: str) -> list[Any]:
         require_columns((name,), self.columns)

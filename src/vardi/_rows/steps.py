@@ -1,0 +1,77 @@
+r"""Influence values of a distribution function at the points of a grid, which few numbers of each row give.
+
+With m points t, :math:`g_i` the first of these that the value of row i does not exceed (m beyond the last), and F the
+function,
+
+.. math:: \phi_i(t) = r_i (1\{g_i \le t\} - F(t)) + y_i'C(t) = M'z_i,\qquad z_i = (r_i e_{g_i}, y_i),
+
+so their covariance follows from sums of products of z, most of which are sums by cell: no n x m numbers are made, nor
+m x m products of each row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vardi._rows.grouping import membership
+from vardi._types import Floats, Integers
+
+
+@dataclass(frozen=True, eq=False)
+class StepInfluence:
+    """Influence values of a distribution function at m points.
+
+    Attributes
+    ----------
+    r : ndarray of shape (n,)
+        Weight of each row.
+    cell : ndarray of int of shape (n,)
+        The cell of each row, from 0 to m.
+    y : ndarray of shape (n, d)
+        What else moves the function with a row.
+    value : ndarray of shape (m,)
+        F at the points.
+    C : ndarray of shape (d, m)
+        How y moves it there.
+    """
+
+    r: Floats
+    cell: Integers
+    y: Floats
+    value: Floats
+    C: Floats
+
+    def __len__(self) -> int:
+        return len(self.r)
+
+    @property
+    def from_z(self) -> Floats:
+        """M, the linear map from z to the influence values, of shape (m + 1 + d, m)."""
+        cells = np.arange(len(self.value) + 1)[:, None]
+        return np.vstack([(cells <= np.arange(len(self.value))) - self.value, self.C])
+
+    def rows(self, part: slice) -> Floats:
+        """Return the values of some rows, as they are."""
+        m = len(self.value)
+        return self.r[part, None] * self.from_z[: m + 1][self.cell[part]] + self.y[part] @ self.C
+
+    def products(self, part: slice, scale: Floats) -> Floats:
+        """Return sum_i s_i z_i z_i' over some rows, for numbers s of these."""
+        m, r, cell, y = len(self.value), self.r[part], self.cell[part], self.y[part]
+        found = np.zeros((m + 1 + y.shape[1],) * 2)
+        sums = np.bincount(cell, scale * r * r, minlength=m + 1)
+        found[np.arange(m + 1), np.arange(m + 1)] = sums
+        found[: m + 1, m + 1 :] = membership(cell, m + 1, scale * r) @ y
+        found[m + 1 :, : m + 1] = found[: m + 1, m + 1 :].T
+        root = y * np.sqrt(scale)[:, None]
+        found[m + 1 :, m + 1 :] = root.T @ root
+        return found
+
+    def totals(self, part: slice, source: Integers, counts: Floats | None, K: int) -> Floats:
+        """Return sum_i c_i z_i over the rows of each sample among some rows, of shape (K, m + 1 + d)."""
+        m, r = len(self.value), self.r[part]
+        mass = r if counts is None else r * counts
+        by_cell = np.bincount(source * (m + 1) + self.cell[part], mass, minlength=K * (m + 1)).reshape(K, m + 1)
+        return np.hstack([by_cell, membership(source, K, counts) @ self.y[part]])
