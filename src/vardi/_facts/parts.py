@@ -144,8 +144,10 @@ class Parts(Protocol):
     def choose(self) -> tuple[tuple[Column, ...], str]:
         """Return the columns that a report looks at, and a note on those left out."""
 
-    def describe(self, columns: Sequence[Column], *, gains: bool = False) -> tuple[ColumnFacts, ...]:
-        """Return means before and after of columns, and what their errors rest on."""
+    def describe(
+        self, columns: Sequence[Column], *, gains: bool = False, slopes: bool = False
+    ) -> tuple[ColumnFacts, ...]:
+        """Return means before and after of columns, what their errors rest on, and how far wrong biases move them."""
 
     def value_table(self, column: Column, centre: float, scale: float) -> ValueTable:
         """Return the distribution of a column; an engine has its bins finest around the centre."""

@@ -15,7 +15,6 @@ import numpy as np
 from vardi._estimate.bias_check import BiasCheck, untested
 from vardi._estimate.bias_test import check_engine_biases
 from vardi._estimate.bounds import Bounds
-from vardi._estimate.estimates import Estimate
 from vardi._estimate.resampling import effective_rows
 from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.tangent import Hessian, Influence, Tangent
@@ -472,14 +471,12 @@ class InEngine(Held):
         functions = dict(zip(asked, self.matrix(list(asked.values())), strict=True)) if asked else {}
         return check_engine_biases(labels, tangent, self.names, functions, features=options.get("features", "poly2"))
 
-    def sensitivity(self, estimate: Estimate, errors: Errors) -> float:
-        """Return what an estimate moves at worst, for each unit of log Gamma."""
-        assert estimate.influence is not None
+    def slopes(self, influence: Influence, errors: Errors) -> Floats:
+        """Return what estimates move at worst, for each unit of log Gamma."""
         wrong = np.flatnonzero(self.rows.sizes > 0)[errors.wrong]
-        values = estimate.influence.values
         if errors.common:
-            return float(common_slopes(self.measure, values, wrong.tolist())[0])
-        return float(slopes(self.measure, values)[wrong, 0].sum())
+            return common_slopes(self.measure, influence.values, wrong.tolist())
+        return np.asarray(slopes(self.measure, influence.values)[wrong].sum(axis=0))
 
     def bounds(self, delta: float) -> Bounds:
         """Refuse: the constants are extremes over rows."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
 
 VALUE = f"{PREFIX}column_{{}}"
+SLOPES = 400  # biases times columns, up to which one query asks how far wrong biases move means
 
 
 class EngineParts(MemoryParts):
@@ -85,16 +86,19 @@ class EngineParts(MemoryParts):
         columns = [Column(name, name, some.get(name)) for name in (*numeric[:MOST_NUMERIC], *conditions)]
         return tuple(columns), note_on(numeric, left_out)
 
-    def describe(self, columns: Sequence[Column], *, gains: bool = False) -> tuple[ColumnFacts, ...]:
+    def describe(
+        self, columns: Sequence[Column], *, gains: bool = False, slopes: bool = False
+    ) -> tuple[ColumnFacts, ...]:
         """Ask for the estimates, and by one more query for sums of f and, for gains, of phi under each bias."""
         found: dict[int, ColumnFacts] = {}
         for states, places in by_samples(columns).items():
-            own = [columns[j] for j in places]
-            facts = self._sums(self._held.of(states), own, gains=gains and states is None)
-            found |= dict(zip(places, facts.facts([column.name for column in own], self._fit.sizes), strict=True))
+            own, whole = [columns[j] for j in places], states is None
+            few = len(own) * len(self._pool.names) <= SLOPES
+            facts = self._sums(self._held.of(states), own, gains=gains and whole, slopes=slopes and whole and few)
+            found |= dict(zip(places, facts.facts(own, self._fit.sizes), strict=True))
         return tuple(found[j] for j in range(len(columns)))
 
-    def _sums(self, held: Any, columns: Sequence[Column], *, gains: bool) -> ColumnSums:
+    def _sums(self, held: Any, columns: Sequence[Column], *, gains: bool, slopes: bool) -> ColumnSums:
         at, sizes = held.measure, self._rows.sizes
         functions = held.matrix([column.values for column in columns])
         estimates, spread = held.tangent.measured(functions, 0.95)
@@ -116,6 +120,7 @@ class EngineParts(MemoryParts):
             variance=total[1],
             size=total[2],
             within=np.maximum(total[3 + K :] / omegas - (total[3 : 3 + K] / omegas) ** 2, 0.0) / n**2,
+            slopes=held.slopes(estimates.influence, self._errors) if slopes else np.empty(0),
         )
 
     def value_table(self, column: Column, centre: float, scale: float) -> ValueTable:
