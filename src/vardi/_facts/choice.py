@@ -133,10 +133,14 @@ def _spread(values: Floats, mine: NDArray[np.bool_]) -> Floats:
 
 
 def _shares(name: str, kinds: NDArray[Any], place: NDArray[Any], counts: NDArray[Any]) -> list[Column]:
+    shown = most_frequent(counts)
+    own = {str(kinds[k]): place == k for k in shown.tolist()}
+    if len(kinds) > len(shown):
+        own[f"{len(kinds) - len(shown)} others"] = ~np.isin(place, shown)
+    return [Column(f"{name}: {kind}", rows.astype(np.float64), category_of=name) for kind, rows in own.items()]
+
+
+def most_frequent(counts: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the places of the most frequent categories, of which one more is shown than the others would be."""
     frequent = np.argsort(-counts, kind="stable")
-    shown = frequent if len(kinds) <= MOST_CATEGORIES + 1 else frequent[:MOST_CATEGORIES]
-    columns = [Column(f"{name}: {kinds[k]}", (place == k).astype(np.float64)) for k in shown.tolist()]
-    others = len(kinds) - len(shown)
-    if others:
-        columns.append(Column(f"{name}: {others} others", (~np.isin(place, shown)).astype(np.float64)))
-    return columns
+    return frequent if len(counts) <= MOST_CATEGORIES + 1 else frequent[:MOST_CATEGORIES]

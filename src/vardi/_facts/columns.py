@@ -295,9 +295,7 @@ def _exponent(values: Floats) -> int:
     return exponent if abs(exponent) > EXTREME else 0
 
 
-def _sums(
-    influence: Tangent, f: Floats, laws: Floats, slopes: Callable[[Influence], Floats] | None
-) -> ColumnSums:
+def _sums(influence: Tangent, f: Floats, laws: Floats, slopes: Callable[[Influence], Floats] | None) -> ColumnSums:
     strata, n = influence.strata, influence.n
     counts = np.ones(len(f)) if strata.counts is None else strata.counts
     mass = counts * influence.weights / n

@@ -17,6 +17,7 @@ from vardi._estimate.estimates import Estimate
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust
 from vardi._facts.columns import Column, ColumnFacts
+from vardi._facts.fingerprint import Fingerprint
 from vardi._inputs.pool import Name, Pool
 from vardi._rows.contract import Gram
 from vardi._solve.identify import Verdict
@@ -125,6 +126,9 @@ class Parts(Protocol):
 
     def given(self) -> Given:
         """Return what the fit was given."""
+
+    def fingerprint(self, columns: Sequence[str]) -> Fingerprint:
+        """Return the hash of the rows with some of their columns; an empty one where that cannot be made."""
 
     def gram(self) -> Gram:
         """Return sum_i c_i p_i p_i' of all biases: an array, a sparse array, or None where it is not formed."""

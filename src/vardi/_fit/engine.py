@@ -24,7 +24,7 @@ from vardi._fit.held import ONLY_KNOWN, Held
 from vardi._fit.new_rows import weigh
 from vardi._fit.prepare import Prepared
 from vardi._inputs.domains import By, bases, in_domains
-from vardi._inputs.engine.part import Part
+from vardi._inputs.engine.part import COUNTS, LABEL, ROW, Part
 from vardi._inputs.engine.pool import LazyPool
 from vardi._inputs.frames.functions import bias_of, is_function, name_of
 from vardi._inputs.pool import kinds_in_words
@@ -295,7 +295,8 @@ class InEngine(Held):
         found: dict[str, dict[str, str]] = {}
         for part in self.model.parts:
             for name, dtype in part.schema.items():
-                found.setdefault(name, {})[str(part.name)] = _kind(dtype)
+                if name not in (ROW, COUNTS, LABEL):
+                    found.setdefault(name, {})[str(part.name)] = _kind(dtype)
         return found
 
     def _in_all(self, name: str) -> bool:

@@ -12,6 +12,7 @@ from vardi._estimate.cdf import Band, DebiasedCdf
 from vardi._estimate.sensitivity.errors_of_biases import Errors, as_errors
 from vardi._facts.choice import choose
 from vardi._facts.columns import Column, ColumnFacts, by_samples, describe
+from vardi._facts.fingerprint import Fingerprint, fingerprint
 from vardi._facts.parts import Given, ValueTable, WeightSums, WeightTable
 from vardi._inputs.pool import Name, Pool
 from vardi._rows.contract import Gram
@@ -62,6 +63,10 @@ class MemoryParts:
             depends="" if self._held.dependence is None else self._held.dependence.words,
             named={} if self._held.dependence is None else self._held.dependence.named,
         )
+
+    def fingerprint(self, columns: Sequence[str]) -> Fingerprint:
+        """Return the hash of the rows of frames; a matrix has no columns to be known by."""
+        return fingerprint(self._pool, columns) if self._pool.frames else Fingerprint()
 
     def gram(self) -> Gram:
         gram = self._held.tangent.sums.gram

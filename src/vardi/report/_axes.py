@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vardi._facts.numbers import number
 
-
-@dataclass(frozen=True)
-class Box:
-    """The size of a chart, and where its axes end."""
-
-    width: float
-    height: float
-    left: float
-    right: float
-    top: float
-    bottom: float
+DIGIT = 7.4  # width of a digit of a tick
 
 
 @dataclass(frozen=True)
@@ -26,6 +17,48 @@ class Tick:
 
     at: float
     text: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """The size of a chart, where its axes end, their ticks, and what they are called."""
+
+    width: float
+    height: float
+    left: float
+    right: float
+    top: float
+    bottom: float
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    x_title: str
+    y_title: str
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Where the axes of a chart end."""
+
+    width: float
+    height: float
+    left: float
+    right: float
+    top: float
+    bottom: float
+
+    @classmethod
+    def of(cls, width: float, height: float, y_texts: Sequence[str]) -> Frame:
+        """Leave room for the texts and titles of the axes."""
+        left = 30.0 + DIGIT * max(map(len, y_texts))
+        return cls(width, height, left, width - 14.0, 12.0, height - 48.0)
+
+    def across(self, part: float) -> float:
+        """Return where a part of the width is."""
+        return round(self.left + (self.right - self.left) * part, 2)
+
+    def up(self, part: float) -> float:
+        """Return where a part of the height is."""
+        return round(self.bottom - (self.bottom - self.top) * part, 2)
 
 
 def ticks(low: float, high: float, most: int = 6) -> tuple[tuple[float, str], ...]:
