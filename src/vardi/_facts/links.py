@@ -97,6 +97,7 @@ def overlap_of(fit: Fit, verdict: Verdict, trust: Trust) -> Overlap:
     if len(sizes) > KEPT_ORDER:
         cut = fit.solution.cut[[size > 0 for size in fit.sizes.values()]]
         order = np.argsort(cut, kind="stable")  # neighbours have similar signs of the cut
+        order = order if order[0] < order[-1] else order[::-1]  # which way they stand is ours to choose
     names = tuple(str(verdict.names[k]) for k in order.tolist())
     reach = sparse.csr_array(verdict.reach)[order][:, order]
     bridge = fit.bridge

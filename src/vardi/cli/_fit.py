@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -103,7 +104,8 @@ def run_fit(
                     write_weights(opened, fitted, place, with_data=with_data, replicates=replicates, progress=said_so)
                 else:
                     variables = list(study.variables) or None
-                    fitted.report(place, title=study.title, variables=variables, overwrite=True)
+                    named = {"title": study.title, "study": path, "date": datetime.now(UTC).date().isoformat()}
+                    fitted.report(place, **named, variables=variables, overwrite=True)
     return Fitted(opened, account, said)
 
 

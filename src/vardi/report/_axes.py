@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from vardi._facts.numbers import number
 
-DIGIT = 7.4  # width of a digit of a tick
+DIGIT = 8.2  # width of a digit of a tick
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from vardi.errors._texts import count
 from vardi.report._axes import Chart, Frame, Tick, ticks
 from vardi.report._content import Group
 
+FAR = 3.0  # standard deviations from which on it is not said how far wrong biases move a mean
+
 
 @dataclass(frozen=True)
 class Block:
@@ -104,7 +106,9 @@ def _weight_ticks(weights: Weights, left: float, right: float, each: float) -> t
 
 
 def _weight(value: float) -> str:
-    return number(float(f"{value:.3g}")) if 1e-4 <= value < 1e9 else f"{value:.0e}".replace("-", "−")
+    if 1e-4 <= value < 1000:
+        return f"{value:.3g}"
+    return number(float(f"{value:.3g}")) if 1000 <= value < 1e9 else f"{value:.0e}".replace("-", "−")
 
 
 def _place_of_one(weights: Weights, left: float, right: float) -> float | None:
@@ -235,7 +239,11 @@ class Reaches:
 def reaches(variables: Sequence[ColumnFacts], factors: Sequence[float]) -> Reaches:
     """Put all ranges on one scale of standard deviations, that of the pool at zero."""
     spans = [
-        [(end - variable.pooled) / variable.spread for factor in factors for end in variable.if_wrong_by(factor)]
+        [
+            min(max((end - variable.pooled) / variable.spread, variable.shift - FAR), variable.shift + FAR)
+            for factor in factors
+            for end in variable.if_wrong_by(factor)
+        ]
         for variable in variables
     ]
     scale = _Scale.around([end for span in spans for end in span if math.isfinite(end)])
@@ -249,7 +257,9 @@ def reaches(variables: Sequence[ColumnFacts], factors: Sequence[float]) -> Reach
 
 
 def range_text(variable: ColumnFacts, factor: float) -> str:
-    """Return what a mean may be where biases are wrong by up to a factor."""
+    """Return what a mean may be where biases are wrong by up to a factor; far off the first order says nothing."""
+    if not math.log(factor) * variable.slope <= FAR * variable.spread:
+        return f"beyond {FAR:g} standard deviations"
     low, high = variable.if_wrong_by(factor)
     scale = variable.stderr if variable.stderr > 0 else variable.spread / 100.0
     return interval(low, high, scale, percent=variable.is_share)

@@ -14,6 +14,7 @@ from vardi.errors._texts import count, cut
 
 MOST_NODES = 20
 MOST_EDGES = 60
+WIDTH = 480.0  # of the graph
 ACROSS = 112.0  # radius of the circle of a few samples
 SHADES = 5  # of a heat map
 LABEL = 22  # letters of a label of a heat map
@@ -68,7 +69,7 @@ class Graph:
 def graph(overlap: Overlap) -> Graph:
     """Lay the samples out on a line or a circle, with the weakest link marked, and as a weak one where it is."""
     K = len(overlap.names)
-    width, radius = 480.0, 0.0 if K == 1 else 140.0 if K == 2 else ACROSS if K <= 8 else 128.0
+    width, radius = WIDTH, 0.0 if K == 1 else 140.0 if K == 2 else ACROSS if K <= 8 else 128.0
     largest = 34.0 if K <= 3 else 24.0 if K <= 8 else 13.0
     turn = math.pi if K == 2 else -math.pi / 2 + (math.pi / K if K > 8 else 0.0)
     angles = [turn + 2 * math.pi * k / K for k in range(K)]
@@ -117,6 +118,8 @@ def _edge(
     if K == LABELLED and math.dist(start, end) > 2 * ACROSS - 1:
         part = 0.36  # diagonals cross in the middle
     x, y = (1 - part) * start[0] + part * end[0], (1 - part) * start[1] + part * end[1]
+    if K > 8:  # lines are short, so that their numbers stand beside them
+        x, y = x + 0.17 * (WIDTH / 2 - x), 0.83 * y
     return Edge(
         *start,
         *end,

@@ -17,25 +17,30 @@ GROUP = 12  # samples of a group, or fewer
 
 def standouts(found: Account) -> tuple[Standout, ...]:
     """Return the samples that differ from the others, where these are too many to be looked at one by one."""
-    return tuple(_standouts(found)) if len(found.samples) > FEW else ()
+    if len(found.samples) <= FEW:
+        return ()
+    by_sample: dict[SampleFacts, list[str]] = {}
+    for sample, why in _standouts(found):
+        by_sample.setdefault(sample, []).append(why)
+    return tuple(Standout(sample, "; ".join(reasons)) for sample, reasons in by_sample.items())
 
 
-def _standouts(found: Account) -> Iterator[Standout]:
+def _standouts(found: Account) -> Iterator[tuple[SampleFacts, str]]:
     named = {str(sample.name): sample for sample in found.samples}
     for row in found.check.rows:
         if row.outcome == "contradicted" and row.name in named:
-            yield Standout(named[row.name], f"its declared bias is contradicted, p {pvalue(row.pvalue)}")
+            yield (named[row.name], f"its declared bias is contradicted, p {pvalue(row.pvalue)}")
     sampled = found.sampled
     least = min(sampled, key=lambda sample: sample.rows)
-    yield Standout(least, f"fewest rows: {count(least.rows)}")
+    yield (least, f"fewest rows: {count(least.rows)}")
     uneven = min(sampled, key=lambda sample: sample.effective / sample.rows)
     worth = share(uneven.effective / uneven.rows)
-    yield Standout(uneven, f"most uneven weights: its rows are worth {worth} of as many equal ones")
+    yield (uneven, f"most uneven weights: its rows are worth {worth} of as many equal ones")
     heavy = max(sampled, key=lambda sample: sample.weight_share / sample.share)
     each = number(heavy.weight_share / heavy.share)
-    yield Standout(heavy, f"heaviest rows: each stands for {each} rows of the pool on average")
+    yield (heavy, f"heaviest rows: each stands for {each} rows of the pool on average")
     largest = max(sampled, key=lambda sample: sample.largest_weight)
-    yield Standout(largest, f"largest single weight: {number(largest.largest_weight)}")
+    yield (largest, f"largest single weight: {number(largest.largest_weight)}")
 
 
 def groups(found: Account, overlap: Overlap) -> tuple[Group, ...]:
@@ -63,4 +68,4 @@ def _line(sample: SampleFacts, tests: dict[str, float], strongest: dict[str, str
 
 def _size(samples: int) -> int:
     """Return how many samples a group has, so that all have about as many."""
-    return math.ceil(samples / math.ceil(samples / GROUP))
+    return math.ceil(samples / max(math.ceil(samples / GROUP), 1)) or 1
