@@ -10,7 +10,7 @@ import narwhals as nw
 import numpy as np
 
 from vardi._estimate.cdf import Band, DebiasedCdf
-from vardi._facts.choice import IDENTIFIER, MOST_NUMERIC, MOST_TEXT, by_reason, most_frequent, note_on
+from vardi._facts.choice import IDENTIFIER, MISSING, MOST_NUMERIC, MOST_TEXT, by_reason, most_frequent, note_on
 from vardi._facts.columns import Column, ColumnFacts, ColumnSums, by_samples
 from vardi._facts.fingerprint import Fingerprint
 from vardi._facts.parts import Given, ValueTable, WeightSums, WeightTable
@@ -164,7 +164,7 @@ def _conditions(name: str, rows: Mapping[str | None, float]) -> list[Column]:
     known = nodes.Not(nodes.IsMissing(column))
     named = tuple(nodes.Constant(text) for text in shown if text is not None)
     own: dict[str, nodes.Node] = {
-        "(missing)" if text is None else text: nodes.IsMissing(column)
+        MISSING if text is None else text: nodes.IsMissing(column)
         if text is None
         else nodes.And((known, nodes.IsIn(column, (nodes.Constant(text),))))
         for text in shown
