@@ -77,9 +77,10 @@ def _distribution(fit: Fit, column: Column, facts: ColumnFacts, *, banded: bool)
     place = _grid(pooled[first : last + 1] + debiased[first : last + 1]) + first
     place = np.unique(np.append(place, min(last + 1, len(every) - 1)))
     x, height = every[place], debiased[place]
-    steps = (tuple(one.tolist()) for one in (x, pooled[place], height))
+    before, after = tuple(pooled[place].tolist()), tuple(height.tolist())
+    low, high = _ends(fit.parts.band(column) if banded else None, x)
     bins = _bins(every, pooled, debiased, first, int(place[-1]))
-    return Distribution(facts.label, *steps, *_ends(fit.parts.band(column) if banded else None, x), bins)
+    return Distribution(facts.label, tuple(x.tolist()), before, after, low, high, bins)
 
 
 def heights(fit: Fit, column: Column, facts: ColumnFacts) -> tuple[Floats, Floats, Floats]:

@@ -30,9 +30,9 @@ def fingerprint(pool: Pool, columns: Sequence[str]) -> Fingerprint:
     found = hashlib.sha256()
     for name in pool.names:
         found.update(_text(str(name)))
-    found.update(np.ascontiguousarray(pool.source, "<i8"))
+    found.update(_numbers(pool.source, "<i8"))
     if pool.counts is not None:
-        found.update(np.ascontiguousarray(pool.counts, "<f8"))
+        found.update(_numbers(pool.counts, "<f8"))
     everywhere = [set(frame.columns) for frame in pool.frames]
     hashed = tuple(name for name in columns if all(name in own for own in everywhere) and name not in pool.mixed)
     for name in hashed:
@@ -41,12 +41,16 @@ def fingerprint(pool: Pool, columns: Sequence[str]) -> Fingerprint:
     return Fingerprint(found.hexdigest(), hashed)
 
 
-def _bytes(array: NDArray[Any]) -> Any:
+def _bytes(array: NDArray[Any]) -> memoryview | bytes:
     if array.dtype.kind in "biuf":
-        return np.ascontiguousarray(array, "<f8")
+        return _numbers(array, "<f8")
     if array.dtype.kind in "mM":
-        return np.ascontiguousarray(array.view("i8"), "<i8")
+        return _numbers(array.view("i8"), "<i8")
     return _text("\0".join(map(str, array.tolist())))
+
+
+def _numbers(array: NDArray[Any], dtype: str) -> memoryview:
+    return np.ascontiguousarray(array, dtype).data
 
 
 def _text(text: str) -> bytes:

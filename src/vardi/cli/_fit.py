@@ -104,7 +104,8 @@ def run_fit(
                     write_weights(opened, fitted, place, with_data=with_data, replicates=replicates, progress=said_so)
                 else:
                     variables = list(study.variables) or None
-                    named = {"title": study.title, "study": path, "date": datetime.now(UTC).date().isoformat()}
+                    today = datetime.now(UTC).date().isoformat()
+                    named: dict[str, Any] = {"title": study.title, "study": path, "date": today}
                     fitted.report(place, **named, variables=variables, overwrite=True)
     return Fitted(opened, account, said)
 

@@ -104,7 +104,7 @@ def _hashed(given: Given, columns: Sequence[Column]) -> list[str]:
 
 
 def _slopes_note(found: Account) -> str:
-    """Return of which variables it is not told how far wrong biases move them, and why."""
+    """Return of which variables it is left open how far wrong biases move them, and why."""
     apart = [variable.name for variable in found.variables if variable.among]
     unasked = [variable.name for variable in found.variables if math.isnan(variable.slope) and not variable.among]
     notes = [f"Not shown: {listed(apart)}, which only some samples have recorded."] if apart else []
