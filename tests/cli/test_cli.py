@@ -389,6 +389,13 @@ def test_the_report_of_a_lazy_study_knows_nothing_of_the_columns_that_studies_ad
     assert "__row__" not in fit.numeric_columns
 
 
+def test_one_sample_alone_is_no_green_light(small):
+    (small / "high.csv").write_text("\n".join(["x", *map(str, range(40))]))
+    (small / "study.toml").write_text(HIGH)
+    said = run("check", "study.toml").stdout.splitlines()
+    assert said[1] == "– One sample, weighted by the inverse of its bias, represents the population."
+
+
 # --- sample, check, report
 
 
