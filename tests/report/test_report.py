@@ -428,6 +428,16 @@ def test_wrong_biases_move_means_as_the_sensitivity_says(houses):
     assert 0.0 == low < high == 1.0
 
 
+def test_what_is_too_much_to_ask_of_an_engine_is_left_out_with_a_sentence(monkeypatch):
+    design = vardi.datasets.house_prices(seed=0)
+    lazy = {name: pl.from_pandas(rows).lazy() for name, rows in design.samples.items()}
+    monkeypatch.setattr("vardi._fit.engine_parts.SLOPES", 1)
+    report = compute(vardi.debias(lazy, design.biases), variables=["MEDV"])
+    assert report.sensitive == ()
+    said = "Not computed for MEDV: there are many rows and samples. fit.sensitivity(...) tells it of each."
+    assert f'<p class="note">{said}</p>' in to_html(report)
+
+
 def test_histograms_are_the_differences_of_the_distribution_functions(strata):
     drawn = compute(strata).distributions[0]
     cdf, edges = strata.cdf("x0"), np.array(drawn.bins.edges)

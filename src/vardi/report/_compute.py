@@ -105,8 +105,9 @@ def _hashed(given: Given, columns: Sequence[Column]) -> list[str]:
 
 def _slopes_note(found: Account) -> str:
     """Return of which variables it is left open how far wrong biases move them, and why."""
-    apart = [variable.name for variable in found.variables if variable.among]
-    unasked = [variable.name for variable in found.variables if math.isnan(variable.slope) and not variable.among]
+    means = [variable for variable in found.variables if not variable.category_of]
+    apart = [variable.name for variable in means if variable.among]
+    unasked = [variable.name for variable in means if math.isnan(variable.slope) and not variable.among]
     notes = [f"Not shown: {listed(apart)}, which only some samples have recorded."] if apart else []
     if unasked:
         notes.append(f"Not computed for {listed(unasked)}: there are many rows and samples.")
