@@ -20,24 +20,8 @@ class Tick:
 
 
 @dataclass(frozen=True)
-class Chart:
-    """The size of a chart, where its axes end, their ticks, and what they are called."""
-
-    width: float
-    height: float
-    left: float
-    right: float
-    top: float
-    bottom: float
-    x_ticks: tuple[Tick, ...]
-    y_ticks: tuple[Tick, ...]
-    x_title: str
-    y_title: str
-
-
-@dataclass(frozen=True)
 class Frame:
-    """Where the axes of a chart end."""
+    """The size of a chart, and where its axes end."""
 
     width: float
     height: float
@@ -52,13 +36,19 @@ class Frame:
         left = 30.0 + DIGIT * max(map(len, y_texts))
         return cls(width, height, left, width - 14.0, 12.0, height - 48.0)
 
-    def across(self, part: float) -> float:
-        """Return where a part of the width is."""
-        return round(self.left + (self.right - self.left) * part, 2)
-
     def up(self, part: float) -> float:
         """Return where a part of the height is."""
         return round(self.bottom - (self.bottom - self.top) * part, 2)
+
+
+@dataclass(frozen=True)
+class Chart(Frame):
+    """A chart with the ticks of its axes, and what these are called."""
+
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    x_title: str
+    y_title: str
 
 
 def ticks(low: float, high: float, most: int = 6) -> tuple[tuple[float, str], ...]:
