@@ -116,9 +116,9 @@ class _Texts:
         except TypeError:  # a value that cannot be looked up, such as a list
             values = [value if isinstance(value, str) else None for value in values]
             found = set(values)
-        if len(found) > MANY:
-            return cls((), np.empty(0, np.int64))
         texts = {value for value in found if isinstance(value, str)}
+        if len(texts) > MANY:
+            return cls((), np.empty(0, np.int64))
         kinds = sorted(texts if len(texts) == len(found) else texts | {MISSING})
         place = _Places({kind: k for k, kind in enumerate(kinds)})
         return cls(tuple(kinds), np.fromiter(map(place.__getitem__, values), np.int64, len(values)))
