@@ -87,7 +87,7 @@ def test_summary_and_diagnostics(samples):
     assert "Left out, for being recorded by some samples only: pension. 'old' could not have drawn all" in " ".join(
         text.split()
     )
-    assert "<th>spent (from survey)</th>" in fit._repr_html_()
+    assert ">spent (from survey)</th>" in fit._repr_html_()
     columns = {column.name: column for column in fit.diagnostics().columns}
     assert list(columns) == ["age", "spent"]
     assert columns["spent"].stderr == pytest.approx(spent.stderr, rel=1e-10)

@@ -864,7 +864,7 @@ def test_the_file_is_written_whole(strata, tmp_path):
 def test_a_file_that_is_there_stays_unless_told_otherwise(strata, tmp_path):
     target = tmp_path / "strata.html"
     target.write_text("mine")
-    with pytest.raises(vardi.OutputError, match="is there already, and is not overwritten unasked"):
+    with pytest.raises(vardi.OutputError, match="exists already, and is not overwritten"):
         strata.report(target)
     assert target.read_text() == "mine"
     strata.report(str(target), overwrite=True)

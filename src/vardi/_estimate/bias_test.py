@@ -32,7 +32,7 @@ from vardi._rows.weighted import Weighed
 from vardi._solve.newton import newton
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, suggest
-from vardi.errors._texts import show
+from vardi.errors._texts import show, to_digits
 
 RANK = 1e-8  # eigenvalues of the scaled information, and information in rows, that count as zero
 FIFTHS, REGIONS, GRID = 5, 10, 200  # cells of a column: as features, to seek the worst in, for distances between cdfs
@@ -411,7 +411,8 @@ def _further(worst: Worst | None, name: str, names: Sequence[Name], table: tuple
     if not z[j, k] or (worst is not None and abs(z[j, k]) <= abs(worst.z)):
         return worst
     seen = float(observed[j, k]), float(observed[j, k] - gap[j, k]), float(z[j, k])
-    region = f"between {low[j]:.4g} and {high[j]:.4g}" if low[j] < high[j] else f"equal to {low[j]:.4g}"
+    first, last = to_digits(low[j], 4), to_digits(high[j], 4)
+    region = f"between {first} and {last}" if low[j] < high[j] else f"equal to {first}"
     return Worst(name, f"{name} {region}", names[int(k)], *seen)
 
 

@@ -117,7 +117,7 @@ class Verdict:
         return textwrap.fill(self.message, WIDTH)
 
     def _repr_html_(self) -> str:
-        mark, colour = ("✓", "#1a7f37") if self.identified else ("✗", "#cf222e")
+        mark, colour = ("✓", "#2da44e") if self.identified else ("✗", "#e5534b")  # on light and on dark
         return fragment(f'<p><b style="color:{colour}">{mark}</b> {escape(self.message)}</p>')
 
     def require(self) -> Verdict:

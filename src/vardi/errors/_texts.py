@@ -23,6 +23,15 @@ def outcome(pvalue: float) -> Outcome:
     return "contradicted" if pvalue < CONTRADICTED else "doubtful" if pvalue < DOUBTFUL else "not contradicted"
 
 
+def to_digits(value: float, digits: int) -> str:
+    """Return a number to some digits; one from ten thousand up to 1e9 whole, in groups of thousands.
+
+    >>> to_digits(0.0123456, 4), to_digits(118488.4, 4), to_digits(-2.5e12, 4)
+    ('0.01235', '118,488', '-2.5e+12')
+    """
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.{digits}g}"
+
+
 def listed(parts: Iterable[str], most: int = LISTED) -> str:
     """Return the first of some texts and how many more there are; ``none`` where there are none.
 

@@ -258,6 +258,8 @@ class _Reader:
                 return self._comparison(tree, depth)
             case ast.Call(ast.Name(), arguments, []):
                 return self._call(tree, arguments, depth)
+            case ast.Tuple() if grouped := re.search(r"\d{1,3}(,\d{3})+(?!\d)", self.text):
+                raise self._refusal(f"A number has no commas: write {grouped.group().replace(',', '')}.", tree)
             case _:
                 raise self._refusal(f"{_describe(tree)} is not in the language of biases. {ALLOWED}", tree)
 
