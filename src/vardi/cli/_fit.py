@@ -136,11 +136,8 @@ def _write_report(opened: OpenStudy, fitted: DebiasedSample, place: Path, target
     study = opened.study
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder, "report.html") if is_pdf(target) else place
-        named: dict[str, Any] = {
-            "title": study.title,
-            "study": study.path,
-            "date": datetime.now(UTC).date().isoformat(),
-        }
+        today = datetime.now(UTC).date().isoformat()
+        named: dict[str, Any] = {"title": study.title, "study": study.path, "date": today}
         fitted.report(page, **named, variables=list(study.variables) or None, overwrite=True)
         if is_pdf(target):
             print_page(page, place, target)
