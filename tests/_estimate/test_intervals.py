@@ -255,6 +255,14 @@ class TestSmallestCut:
                 assert_allclose(value, smallest, atol=1e-12)
                 assert_allclose(links[side][:, ~side].sum(), smallest, atol=1e-12)
 
+    @pytest.mark.parametrize("K", [3, 4, 9])
+    def test_of_a_ring_none_of_whose_nodes_have_common_neighbours(self, K):
+        links = np.roll(np.eye(K), 1, axis=0) * np.linspace(1.0, 2.0, K)
+        links = links + links.T
+        value, side = smallest_cut(links)
+        assert_allclose(value, np.sort(links[links > 0])[::2][:2].sum())
+        assert_allclose(links[side][:, ~side].sum(), value)
+
     def test_a_test_and_a_covariance_that_rest_on_few_rows_warn(self):
         samples = {"low": np.linspace(0.0, 0.5, 40), "high": np.linspace(0.48, 1.0, 40)}
         fit = vardi.debias(samples, {"low": "x <= 0.5", "high": "x >= 0.48"})

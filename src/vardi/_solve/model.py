@@ -48,8 +48,7 @@ def solve_plain(
     ``near`` are log normalisers of some or all names, such as those of a part of the rows, from which the solution is
     not far.
     """
-    few = rows if len(rows) <= MIN_PROBED_ROWS else rows.subsample(0.0, least=PROBED_ROWS)  # what these link is linked
-    if not connected(few.reach(), few.sizes) and (few is rows or not connected(rows.reach(), rows.sizes)):
+    if not _are_linked(rows):
         return judge(rows, names)
     start = None if near is None else _start(rows, names, near)
     solution = solve(rows, tol=tol, max_iterations=max_iterations, start=start)
@@ -66,6 +65,12 @@ def solve_plain(
             solution=solution,
         )
     return solution
+
+
+def _are_linked(rows: Rows) -> bool:
+    """Tell whether all samples can be compared, by a few of their rows if these tell already."""
+    few = rows if len(rows) <= MIN_PROBED_ROWS else rows.subsample(0.0, least=PROBED_ROWS)  # what these link is linked
+    return connected(few.reach(), few.sizes) or (few is not rows and connected(rows.reach(), rows.sizes))
 
 
 def _start(rows: Rows, names: Sequence[Name], near: Mapping[Name, float]) -> Floats | None:
