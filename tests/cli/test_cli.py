@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -14,6 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -240,6 +242,15 @@ def test_a_report_that_fails_leaves_no_weights(folder, monkeypatch):
     assert contents(folder) == before
 
 
+def test_a_report_names_its_study_and_the_day(folder):
+    run("report", "study.toml", "-o", "page.html")
+    page = (folder / "page.html").read_text()
+    day = datetime.now(UTC).date()
+    assert any(f"study study.toml · {on.isoformat()} ·" in page for on in (day, day - timedelta(days=1)))
+    assert "vardi fit study.toml -o weights.parquet --report report.html" in page
+    assert hashlib.sha256((folder / "study.toml").read_bytes()).hexdigest() in page
+
+
 def test_report_alone(folder):
     result = run("report", "study.toml", "-o", "page.html")
     assert result.exit_code == 0, result.stderr
@@ -373,6 +384,27 @@ def test_an_engine_without_variables_says_why_there_are_no_means(small, engine):
     assert line in run("fit", "study.toml").stdout
     (small / "study.toml").write_text(f'engine = "{engine}"\nvariables = ["x"]\n{LOW}{HIGH}')
     assert line not in run("fit", "study.toml").stdout
+
+
+@pytest.mark.parametrize("engine", ["polars", "duckdb"])
+def test_the_report_of_a_lazy_study_knows_nothing_of_the_columns_that_studies_add(small, engine):
+    (small / "low.csv").write_text("x,times\n1,1\n2,2\n4,3\n")
+    (small / "study.toml").write_text(f'engine = "{engine}"\n{LOW}counts = "times"\n{HIGH}')
+    assert run("report", "study.toml").exit_code == 0
+    page = (small / "report.html").read_text()
+    assert "__row__" not in page
+    assert "__counts__" not in page
+    assert '<th scope="row" role="rowheader">x</th>' in page
+    fit = vardi.study.read(small / "study.toml").fit()
+    assert "__row__" not in fit.summary()
+    assert "__row__" not in fit.numeric_columns
+
+
+def test_one_sample_alone_is_no_green_light(small):
+    (small / "high.csv").write_text("\n".join(["x", *map(str, range(40))]))
+    (small / "study.toml").write_text(HIGH)
+    said = run("check", "study.toml").stdout.splitlines()
+    assert said[1] == "– One sample, weighted by the inverse of its bias, represents the population."
 
 
 # --- sample, check, report

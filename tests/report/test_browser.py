@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 import vardi
@@ -14,6 +15,7 @@ CHROMIUM = shutil.which("chromium")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the path: apt install chromium")
 
+NAMES = ["houses", "hostile", "weak", "sixty", "engine"]
 HOSTILE = "<script>alert(1)</script>"
 DESKTOP, PHONE = {"width": 1180, "height": 900}, {"width": 390, "height": 844}
 
@@ -34,7 +36,7 @@ def reports(tmp_path_factory):
     houses = vardi.datasets.house_prices(seed=0)
     frame = pd.DataFrame({HOSTILE: np.arange(60.0), "kind": [HOSTILE] * 30 + ["plain"] * 30})
     halves = {"low": rng.uniform(0, 0.52, 100), "high": rng.uniform(0.5, 1, 100)}
-    windows = {f"window {k}, with a rather long name": rng.uniform(k, k + 2, 40) for k in range(24)}
+    lazy = {name: pl.from_pandas(_survey(rng)).lazy() for name in "ab"}
     fits = {
         "houses": vardi.debias(houses.samples, houses.biases),
         "hostile": vardi.debias(
@@ -42,10 +44,22 @@ def reports(tmp_path_factory):
             {HOSTILE: f"`{HOSTILE}` >= 0", "b": 1},
         ),
         "weak": vardi.debias(halves, {"low": "x <= 0.52", "high": "x >= 0.5"}),
-        "windows": vardi.debias(windows, {name: f"{k} <= x <= {k + 2}" for k, name in enumerate(windows)}),
+        "sixty": _sixty(rng),
+        "engine": vardi.debias(lazy, {"a": 1, "b": "x"}),
     }
     titles = {"houses": "House prices", "hostile": HOSTILE}
     return {name: fit.report(folder / f"{name}.html", title=titles.get(name)) for name, fit in fits.items()}
+
+
+def _survey(rng):
+    kinds = rng.choice(["north", "south", "east"], 150)
+    return pd.DataFrame({"x": rng.uniform(1, 3, 150), "sales": np.exp(rng.normal(14, 1, 150)), "region": kinds})
+
+
+def _sixty(rng):
+    """Sixty samples of every overlap, with long names, large numbers and categories."""
+    samples = {f"sample number {k:02d}": _survey(rng).assign(x=rng.uniform(k, k + 6, 150)) for k in range(60)}
+    return vardi.debias(samples, {name: f"{k} <= x <= {k + 6}" for k, name in enumerate(samples)})
 
 
 class Opened:
@@ -74,10 +88,14 @@ def opened(browser, path, viewport=DESKTOP, **options):
         context.close()
 
 
-@pytest.mark.parametrize("name", ["houses", "hostile", "weak", "windows"])
+SECTIONS = ["verdict", "overlap", "samples", "changes", "distributions", "sensitivity", "weights", "check", "next"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_it_renders_in_silence_and_asks_for_nothing(browser, reports, name):
     with opened(browser, reports[name]) as one:
-        assert one.page.locator("section").count() == 9
+        found = one.page.evaluate("[...document.querySelectorAll('section')].map(one => one.id)")
+        assert [part for part in found if part not in ("categories", "all-samples")] == [*SECTIONS, "reproduce"]
         assert one.page.locator("h1").is_visible()
         for chart in one.page.locator("main svg").all()[:12]:
             box = chart.bounding_box()
@@ -94,7 +112,7 @@ def test_hostile_texts_are_texts(browser, reports):
         assert page.title() == HOSTILE
         assert page.locator("#samples tbody th").first.inner_text() == HOSTILE
         assert page.locator("#changes tbody th").first.inner_text() == HOSTILE
-        assert f"kind: {HOSTILE}" in page.locator("#changes tbody th").all_inner_texts()
+        assert HOSTILE in page.locator("#categories tbody th").all_inner_texts()
         assert page.locator("script").count() == 1
         page.locator("#overlap circle").first.scroll_into_view_if_needed()
         page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
@@ -149,11 +167,66 @@ def test_without_scripts_the_values_are_still_there(browser, reports):
         assert one.page.locator("#verdict h2").is_visible()
 
 
-@pytest.mark.parametrize("name", ["houses", "hostile", "weak", "windows"])
+CHARTS = ".curve, .bars, .shares, .heat"
+SPELLED = """[...document.querySelectorAll('.curve, .bars, .shares, .heat')].map(one =>
+    ['.x-title', '.y-title'].map(part => (one.querySelector(part) || {}).textContent || ''))"""
+COLLIDING = """[...document.querySelectorAll('.curve, .bars, .shares')].filter(one => {
+    const boxes = [...one.querySelectorAll('text')].map(text => text.getBoundingClientRect())
+    return boxes.some((a, k) => boxes.some((b, l) => k < l && a.left < b.right - 1 && b.left < a.right - 1 &&
+        a.top < b.bottom - 3 && b.top < a.bottom - 3))
+}).map(one => one.getAttribute('aria-label'))"""
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_every_chart_has_titled_axes_and_no_text_lies_over_another(browser, reports, name, viewport):
+    with opened(browser, reports[name], viewport) as one:
+        titles = one.page.evaluate(SPELLED)
+        assert len(titles) == one.page.locator(CHARTS).count() >= 2
+        assert all(x and y for x, y in titles)
+        assert one.page.evaluate(COLLIDING) == []
+
+
+def test_many_samples_have_a_second_page_with_a_search(browser, reports):
+    with opened(browser, reports["sixty"]) as one:
+        page, second = one.page, one.page.locator("#all-samples")
+        assert not second.is_visible()
+        page.get_by_text("All 60 samples, in groups").click()
+        assert second.is_visible()
+        assert not page.locator("#verdict").is_visible()
+        assert second.locator("tbody tr:visible").count() == 0
+        second.locator("input").fill("NUMBER 07")
+        assert second.locator("tbody tr:visible th").all_inner_texts() == ["sample number 07"]
+        assert second.locator("output").inner_text() == "1 sample"
+        second.locator("input").fill("")
+        assert second.locator(".group:visible").count() == 5
+        page.get_by_text("Back to the overview").click()
+        assert page.locator("#verdict").is_visible()
+        assert not second.is_visible()
+        assert one.troubles == []
+
+
+def test_the_second_page_needs_no_scripts(browser, reports):
+    with opened(browser, reports["sixty"], java_script_enabled=False) as one:
+        one.page.get_by_text("All 60 samples, in groups").click()
+        second = one.page.locator("#all-samples")
+        assert second.is_visible()
+        assert not second.locator(".search").is_visible()
+        second.locator("summary").first.click()
+        assert second.locator("tbody tr:visible").count() == 12
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_phone_does_not_scroll_sideways(browser, reports, name):
     with opened(browser, reports[name], PHONE, has_touch=True, is_mobile=True) as one:
         page = one.page
         page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
+        page.evaluate("document.querySelectorAll('.second').forEach(one => { one.style.display = 'block' })")
+        cut = page.evaluate(
+            "[...document.querySelectorAll('td, th')].filter(one => one.scrollWidth > one.clientWidth + 1 && "
+            "one.clientWidth > 1).map(one => one.textContent)"
+        )
+        assert cut == []
         width = page.evaluate("Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)")
         assert width == PHONE["width"]
         beyond = page.evaluate(
@@ -199,8 +272,9 @@ def test_both_schemes_have_contrast(browser, reports, scheme):
             assert contrast(one.page, selector, behind) >= 4.5, selector
 
 
-def test_it_prints_in_light_colours_with_all_folded_parts(browser, reports):
-    with opened(browser, reports["houses"], color_scheme="dark") as one:
+@pytest.mark.parametrize("name", ["houses", "sixty"])
+def test_it_prints_in_light_colours_with_all_folded_parts(browser, reports, name):
+    with opened(browser, reports[name], color_scheme="dark") as one:
         page = one.page
         folded = page.locator("details:not([open])").count()
         assert folded > 0
@@ -210,6 +284,7 @@ def test_it_prints_in_light_colours_with_all_folded_parts(browser, reports):
         assert luminance(page.evaluate("getComputedStyle(document.body).backgroundColor")) > 0.9
         assert luminance(page.evaluate("getComputedStyle(document.body).color")) < 0.1
         assert not page.locator("nav").is_visible()
+        assert page.locator("section:visible").count() == page.locator("section").count()
         page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
         assert page.locator("details:not([open])").count() == 0
         assert one.troubles == []

@@ -1,6 +1,7 @@
 """The report: what it says is computed as values, and laid out with every text escaped."""
 
 import dataclasses
+import hashlib
 import math
 import re
 import sys
@@ -13,7 +14,7 @@ import pytest
 
 import vardi
 from vardi._facts.columns import Column
-from vardi._facts.distributions import Distribution, distributions
+from vardi._facts.distributions import Bins, Distribution, distributions
 from vardi._facts.weights import weights_of
 from vardi.report import _graph as graphs
 from vardi.report import compute, to_html
@@ -121,7 +122,7 @@ def test_distribution_and_band_are_those_of_the_cdf(strata):
 def test_the_band_is_drawn_from_each_point_up_to_the_upper_end_at_the_next():
     x, ends = (0.0, 1.0, 2.0, 3.0), (0.1, 0.4, 0.7, 0.9)
     low, high = (None, 0.3, 0.6, None), (None, 0.5, 0.8, None)
-    curve = steps(Distribution("x", x, ends, ends, low, high))
+    curve = steps(Distribution("x", x, ends, ends, low, high, Bins((0.0, 3.0), (1.0,), (1.0,))))
     up = {height: f"{curve.bottom - (curve.bottom - curve.top) * height:.1f}" for height in (0.3, 0.6, 0.8)}
     left, right = (f"{curve.left + (curve.right - curve.left) * at / 3:.1f}" for at in (1, 2))
     assert curve.band == f"M{left} {up[0.8]}H{right}V{up[0.8]}L{right} {up[0.6]}V{up[0.3]}H{left}Z"
@@ -381,6 +382,121 @@ def test_the_recipe_gives_known_values_back_as_they_were_given():
     assert found["known"] == known
 
 
+def test_green_only_where_the_biases_were_tested(strata):
+    alone = compute(vardi.debias({"only": np.arange(10.0, 90.0)}, {"only": "x"}))
+    assert (compute(strata).headline.level, alone.headline.level) == ("good", "fact")
+    assert 'class="verdict fact"' in to_html(alone)
+
+
+def test_a_weak_link_is_weak_in_text_graph_and_advice(weak, strata):
+    bad, sound = compute(weak), compute(strata)
+    assert bad.overlap.weak
+    assert any("weakest cut" in one.text for one in bad.advice)
+    assert "That link is weak" in to_html(bad)
+    assert 'class="graph weak"' in to_html(bad)
+    assert not sound.overlap.weak
+    assert "That link is not weak" in to_html(sound)
+    assert 'class="graph weak"' not in to_html(sound)
+
+
+def test_where_nothing_has_to_be_done_that_is_said(strata):
+    report = compute(strata)
+    assert report.advice == ()
+    assert "Nothing has to be done: no link is weak, no error rests on a few rows, and the samples do not" in to_html(
+        report
+    )
+    assert report.gains[0].text == "More rows of 'middle'."
+
+
+def test_a_contradiction_is_the_first_thing_to_look_into():
+    design = vardi.datasets.length_bias(seed=1)
+    report = compute(vardi.debias(design.samples, {**design.biases, "square": "x"}))
+    worst = report.check.rows[0].name
+    assert report.advice[0].text == f"How the rows of '{worst}' were really drawn: its declared bias fits worst."
+
+
+def test_wrong_biases_move_means_as_the_sensitivity_says(houses):
+    report = compute(houses, variables=["MEDV", "CHAS > 0"])
+    price, found = by_name(report.sensitive, "MEDV"), houses.sensitivity("MEDV", [1.1, 1.5])
+    ends = [price.if_wrong_by(factor) for factor in (1.1, 1.5)]
+    np.testing.assert_allclose(ends, np.column_stack([found.linear_lower, found.linear_upper]))
+    assert price.factor_to(price.stderr) == pytest.approx(found.one_stderr_gamma)
+    tipping = price.factor_to(abs(price.debiased - price.pooled))
+    assert price.if_wrong_by(tipping)[0] == pytest.approx(price.pooled)
+    assert "1.594" in to_html(report)
+    low, high = by_name(report.sensitive, "CHAS > 0").if_wrong_by(1e9)
+    assert 0.0 == low < high == 1.0
+
+
+def test_what_is_too_much_to_ask_of_an_engine_is_left_out_with_a_sentence(monkeypatch):
+    design = vardi.datasets.house_prices(seed=0)
+    lazy = {name: pl.from_pandas(rows).lazy() for name, rows in design.samples.items()}
+    monkeypatch.setattr("vardi._fit.engine_parts.SLOPES", 1)
+    report = compute(vardi.debias(lazy, design.biases), variables=["MEDV"])
+    assert report.sensitive == ()
+    said = "Not computed for MEDV: there are many rows and samples. fit.sensitivity(...) tells it of each."
+    assert f'<p class="note">{said}</p>' in to_html(report)
+
+
+def test_histograms_are_the_differences_of_the_distribution_functions(strata):
+    drawn = compute(strata).distributions[0]
+    cdf, edges = strata.cdf("x0"), np.array(drawn.bins.edges)
+    inside = cdf(edges).values
+    np.testing.assert_allclose(drawn.bins.debiased, np.diff(inside), atol=1e-12)
+    counts = pd.DataFrame({"n": [0.0] * 5 + [1.0] * 20 + [2.0] * 15 + [3.0] * 10})
+    (whole,) = compute(vardi.debias({"a": counts}, {"a": 1})).distributions
+    assert whole.bins.edges == (-0.5, 0.5, 1.5, 2.5, 3.5)
+    assert whole.bins.pooled == pytest.approx((0.1, 0.4, 0.3, 0.2))
+
+
+def test_many_samples_have_an_overview_and_a_second_page():
+    report = compute(windows(60, rows=30))
+    assert sum(len(group.lines) for group in report.groups) == 60
+    assert [len(group.lines) for group in report.groups] == [12] * 5
+    assert report.groups[0].name == "window 0 to window 11"
+    assert {line.neighbour for line in report.groups[0].lines[1:2]} <= {"window 0", "window 2"}
+    assert len({one.sample.name for one in report.standouts}) == len(report.standouts) > 0
+    html = to_html(report)
+    assert all(f">window {k}</th>" in html for k in range(60))
+    assert compute(windows(20)).groups == ()
+
+
+def test_the_hash_is_of_the_rows_and_of_nothing_else(strata):
+    design = vardi.datasets.strata()
+    frames = {name: pd.DataFrame(rows, columns=["x0", "x1"]) for name, rows in design.samples.items()}
+    by_library = [
+        compute(vardi.debias({name: make(frame) for name, frame in frames.items()}, design.biases)).fingerprint
+        for make in (lambda frame: frame, pl.from_pandas)
+    ]
+    assert by_library[0] == by_library[1]
+    assert by_library[0].columns == ("x0", "x1")
+    assert compute(strata).fingerprint.digest == by_library[0].digest
+    frames["low"].iloc[0, 1] += 1e-9
+    assert compute(vardi.debias(frames, design.biases)).fingerprint.digest != by_library[0].digest
+    lazy = vardi.debias({name: pl.from_pandas(frame).lazy() for name, frame in frames.items()}, design.biases)
+    assert "The rows have no hash here" in to_html(compute(lazy))
+
+
+def test_a_study_is_repeated_by_its_command(strata, tmp_path):
+    path = tmp_path / "my study.toml"
+    path.write_bytes(b'title = "Strata"\n')
+    report = compute(strata, study=path, date="2024-05-01")
+    assert report.recipe.code == "vardi fit 'my study.toml' -o weights.parquet --report report.html"
+    html = to_html(report)
+    assert hashlib.sha256(b'title = "Strata"\n').hexdigest() in html
+    assert "title = &#34;Strata&#34;" in html
+    assert "study my study.toml · 2024-05-01" in html
+    assert str(tmp_path) not in html
+
+
+def test_declared_dependence_is_what_the_unknowns_speak_of():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.uniform(1, 2, 80), "house": np.repeat(np.arange(40), 2)})
+    report = compute(vardi.debias({"a": frame}, {"a": "x"}, clusters="house"), variables=["x"])
+    assert any("independent beyond that" in text for text in report.unknowns)
+    assert not any("bootstrap(groups=...)" in text for text in report.unknowns)
+
+
 # --- variables
 
 
@@ -429,8 +545,11 @@ def test_categories_of_text_columns_and_what_is_left_out():
     names = [row.name for row in report.variables]
     assert names[:2] == ["x", "flag"]
     assert {"colour: red", "colour: green", "colour: (missing)", "many: 3 others"} < set(names)
-    shares = [row.debiased for row in report.variables if row.name.startswith("colour")]
+    shares = [row.debiased for row in report.categories["colour"]]
     assert sum(shares) == pytest.approx(1.0)
+    assert [row.category for row in report.categories["many"]][-1] == "3 others"
+    assert [row.name for row in report.means] == ["x", "flag"]
+    assert '<section id="categories">' in to_html(report)
     red = by_name(report.variables, "colour: red")
     assert red.pooled == pytest.approx(np.mean(kinds == "red"))
     assert "Not shown: key (too many distinct texts)." in report.variables_note
@@ -526,13 +645,33 @@ def test_a_lazy_distribution_is_that_of_the_rows():
 
 
 def test_lazy_columns_with_gaps_are_named():
-    frame = pl.DataFrame({"x": np.arange(40.0), "y": [None, *range(39)], "z": [np.inf, *range(39)], "t": ["a"] * 40})
+    units = [f"unit {k}" for k in range(40)]
+    frame = pl.DataFrame({"x": np.arange(40.0), "y": [None, *range(39)], "z": [np.inf, *range(39)], "t": units})
     fit = vardi.debias({"a": frame.lazy(), "b": frame.lazy()}, {"a": 1, "b": "x >= 0"})
     report = compute(fit)
     assert [row.name for row in report.variables] == ["x"]
     assert report.variables_note == (
-        "Not shown: y, z (missing or infinite values). Not shown: t (text: write a condition in variables=)."
+        "Not shown: y, z (missing or infinite values). Not shown: t (too many distinct texts)."
     )
+
+
+def test_categories_in_an_engine_are_those_of_memory():
+    rng = np.random.default_rng(0)
+    texts = np.array(["it's", '"b"', None, "", "d\\", *"efghij"], dtype=object)
+
+    def drawn(kinds):
+        return pl.Series(texts[rng.integers(kinds, size=90)].tolist(), dtype=pl.String)
+
+    frames = {name: pl.DataFrame({"x": rng.uniform(1, 2, 90), "r": drawn(4), "many": drawn(11)}) for name in "ab"}
+    eager, lazy = (
+        compute(vardi.debias({name: make(frame) for name, frame in frames.items()}, {"a": 1, "b": "x"})).categories
+        for make in (lambda frame: frame, pl.DataFrame.lazy)
+    )
+    assert eager.keys() == lazy.keys() == {"r", "many"}
+    for name, own in eager.items():
+        assert [one.category for one in lazy[name]] == [one.category for one in own]
+        for one, other in zip(lazy[name], own, strict=True):
+            assert (one.pooled, one.debiased, one.stderr) == pytest.approx((other.pooled, other.debiased, other.stderr))
 
 
 def test_duckdb_relations():
@@ -551,11 +690,11 @@ def test_any_number_of_samples(K):
     assert len(html) < 1_000_000
     assert ('class="heat"' in html) == (K > 20)
     assert ('class="graph' in html) == (K <= 20)
-    assert len(report.overlap.shares) <= 40
+    assert len(report.overlap.shares) <= 60
     long = "The declared biases were not checked: fit.check_biases() would take a long time here."
     assert (report.check.text == long) == (K == 300)
     if K <= 20:
-        drawn = graphs.graph(report.overlap, weak=False)
+        drawn = graphs.graph(report.overlap)
         for node in drawn.nodes:
             width = 7.6 * len(node.label)
             left = node.label_x - {"start": 0.0, "middle": width / 2, "end": width}[node.anchor]

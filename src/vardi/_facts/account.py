@@ -225,7 +225,13 @@ class Account:
 
 
 def account(
-    fit: Fit, columns: Sequence[Column], *, note: str = "", more: int = 0, named: Mapping[str, Any] | None = None
+    fit: Fit,
+    columns: Sequence[Column],
+    *,
+    note: str = "",
+    more: int = 0,
+    named: Mapping[str, Any] | None = None,
+    slopes: bool = False,
 ) -> Account:
     """Compute the account of a fit.
 
@@ -239,6 +245,8 @@ def account(
         On columns that are not looked at, and how many there are.
     named : mapping, optional
         What was asked for by name: the biases are tested on these where they read no column.
+    slopes : bool
+        Whether to tell how far wrong biases move the means.
     """
     parts, given = fit.parts, fit.parts.given()
     if named is not None:
@@ -249,7 +257,7 @@ def account(
         warnings.simplefilter("ignore", WeakOverlapWarning)  # the account says it
         sums, verdict = parts.weight_sums(), fit.identify()
         normalisers, samples_note, log_scale = normalisers_of(fit, given)
-        variables = parts.describe(columns) if columns else ()
+        variables = parts.describe(columns, slopes=slopes) if columns else ()
         trust = trust_of(fit, {} if samples_note else normalisers, variables)
         return Account(
             length=len(fit),

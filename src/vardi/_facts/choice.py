@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from vardi._facts.columns import Column
 from vardi._inputs.pool import Pool
-from vardi._types import Floats
+from vardi._types import Floats, Integers
 from vardi.errors._texts import listed
 
 MOST_NUMERIC = 20
 MOST_TEXT, MOST_CATEGORIES = 4, 6  # text columns, and categories of each
 IDENTIFIER = 30  # distinct texts from which a column names units rather than kinds of them
+MANY = 5000  # texts of a column from which on it can neither hold kinds nor the names of samples
+MISSING = "(missing)"
 UNREAD = "missing or infinite values, or neither numbers nor text"
 
 
@@ -53,14 +55,15 @@ def choose(
             else "The fit has only biases, no columns. Give values by name in variables=."
         )
     arrays = {name: whole.column(name) for name in whole.columns if name not in (*numeric, *held.uncovered)}
-    conditions = [name for name in arrays if pool.column(name, held.of_some.get(name)).dtype.kind == "b"]
-    texts = {name: _texts(array) for name, array in arrays.items() if array.dtype.kind in "OUT"}
+    texts = {name: _Texts.of(array) for name, array in arrays.items() if array.dtype.kind in "OUT"}
     known = {name: text for name, text in texts.items() if text is not None}
+    others = [name for name in arrays if name not in known]
+    conditions = [name for name in others if pool.column(name, held.of_some.get(name)).dtype.kind == "b"]
     categories, (identifiers, further, label) = _categories(pool, held, known)
     note = note_on(
         numeric,
         {
-            UNREAD: [name for name in arrays if name not in conditions and name not in known],
+            UNREAD: [name for name in others if name not in conditions],
             "too many distinct texts": identifiers,
             "more text columns than can be shown; write a condition in variables=": further,
             "the label of the samples": label,
@@ -86,22 +89,57 @@ def by_reason(uncovered: Mapping[str, str]) -> dict[str, list[str]]:
     return {one.removesuffix("."): [name for name, own in uncovered.items() if own == one] for one in reasons}
 
 
-def _mine(pool: Pool, held: Recorded, name: str) -> NDArray[np.bool_]:
-    """Tell which rows that the fit rests on are of samples that have recorded a column."""
+def _mine(pool: Pool, held: Recorded, name: str) -> NDArray[np.bool_] | None:
+    """Tell which rows that the fit rests on are of samples that have recorded a column; None for all rows."""
     own = held.of_some.get(name)
-    mine = np.ones(len(pool), bool) if own is None else np.isin(pool.source, own)
+    if own is None:
+        return held.kept
+    mine = np.isin(pool.source, own)
     return mine if held.kept is None else mine & held.kept
 
 
-def _texts(array: NDArray[Any]) -> NDArray[Any] | None:
-    """Return a column of texts, None for objects that are none."""
-    if not any(isinstance(value, str) for value in array[:1000].tolist()):
-        return None
-    return np.array([value if isinstance(value, str) else "(missing)" for value in array.tolist()], dtype=object)
+@dataclass(frozen=True, eq=False)
+class _Texts:
+    """A column of texts: the distinct ones in order, and which of them each row has; none where they are very many."""
+
+    kinds: tuple[str, ...]
+    codes: Integers
+
+    @classmethod
+    def of(cls, array: NDArray[Any]) -> _Texts | None:
+        """Return the texts of a column, where other values are missing ones; None for objects that are no texts."""
+        values = array.tolist()
+        if not any(isinstance(value, str) for value in values[:1000]):
+            return None
+        try:
+            found = set(values)
+        except TypeError:  # a value that cannot be looked up, such as a list
+            values = [value if isinstance(value, str) else None for value in values]
+            found = set(values)
+        texts = {value for value in found if isinstance(value, str)}
+        if len(texts) > MANY:
+            return cls((), np.empty(0, np.int64))
+        kinds = sorted(texts if len(texts) == len(found) else texts | {MISSING})
+        place = _Places({kind: k for k, kind in enumerate(kinds)})
+        return cls(tuple(kinds), np.fromiter(map(place.__getitem__, values), np.int64, len(values)))
+
+    def among(self, rows: NDArray[np.bool_] | None) -> tuple[NDArray[Any], Integers, Integers]:
+        """Return the texts that some rows have, which of them each of these has, and how many have each."""
+        codes = self.codes if rows is None else self.codes[rows]
+        counts = np.bincount(codes, minlength=len(self.kinds))
+        there = np.flatnonzero(counts)
+        return np.array(self.kinds, dtype=object)[there], (np.cumsum(counts > 0) - 1)[codes], counts[there]
+
+
+class _Places(dict[Any, int]):
+    """Where a text stands; what is none is missing."""
+
+    def __missing__(self, value: Any) -> int:
+        return self[MISSING]
 
 
 def _categories(
-    pool: Pool, held: Recorded, texts: Mapping[str, NDArray[Any]]
+    pool: Pool, held: Recorded, texts: Mapping[str, _Texts]
 ) -> tuple[tuple[Column, ...], tuple[list[str], list[str], list[str]]]:
     """Return the shares of the most frequent categories, and the columns left out.
 
@@ -109,13 +147,11 @@ def _categories(
     with few categories come first), and columns that repeat the label of the samples.
     """
     kept = slice(None) if held.kept is None else held.kept
-    labels = np.array([str(name) for name in pool.names], dtype=object)[pool.source]
-    own = [name for name, array in texts.items() if bool((array == labels).all())]
-    mine = {name: _mine(pool, held, name) for name in texts if name not in own}
-    counted = {
-        name: np.unique(texts[name][rows], return_inverse=True, return_counts=True) for name, rows in mine.items()
-    }
-    identifiers = [name for name, (kinds, _, _) in counted.items() if len(kinds) > IDENTIFIER]
+    many = [name for name, found in texts.items() if not found.kinds]
+    own = [name for name, found in texts.items() if name not in many and _are_labels(pool, found)]
+    mine = {name: _mine(pool, held, name) for name in texts if name not in (*own, *many)}
+    counted = {name: texts[name].among(rows) for name, rows in mine.items()}
+    identifiers = [*many, *(name for name, (kinds, _, _) in counted.items() if len(kinds) > IDENTIFIER)]
     few = sorted((name for name in counted if name not in identifiers), key=lambda name: len(counted[name][0]))
     columns = tuple(
         replace(column, values=_spread(column.values, mine[name])[kept], among=held.of_some.get(name))
@@ -125,18 +161,31 @@ def _categories(
     return columns, (identifiers, few[MOST_TEXT:], own)
 
 
-def _spread(values: Floats, mine: NDArray[np.bool_]) -> Floats:
+def _are_labels(pool: Pool, texts: _Texts) -> bool:
+    """Tell whether every row has the name of its sample."""
+    place = {kind: k for k, kind in enumerate(texts.kinds)}
+    codes = np.array([place.get(str(name), -1) for name in pool.names])
+    return bool((codes[pool.source] == texts.codes).all())
+
+
+def _spread(values: Floats, mine: NDArray[np.bool_] | None) -> Floats:
     """Return values of some rows for all of the pool, 0 on others."""
+    if mine is None:
+        return values
     found = np.zeros(len(mine))
     found[mine] = values
     return found
 
 
 def _shares(name: str, kinds: NDArray[Any], place: NDArray[Any], counts: NDArray[Any]) -> list[Column]:
+    shown = most_frequent(counts)
+    own = {str(kinds[k]): place == k for k in shown.tolist()}
+    if len(kinds) > len(shown):
+        own[f"{len(kinds) - len(shown)} others"] = ~np.isin(place, shown)
+    return [Column(f"{name}: {kind}", rows.astype(np.float64), category_of=name) for kind, rows in own.items()]
+
+
+def most_frequent(counts: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the places of the most frequent categories, of which one more is shown than the others would be."""
     frequent = np.argsort(-counts, kind="stable")
-    shown = frequent if len(kinds) <= MOST_CATEGORIES + 1 else frequent[:MOST_CATEGORIES]
-    columns = [Column(f"{name}: {kinds[k]}", (place == k).astype(np.float64)) for k in shown.tolist()]
-    others = len(kinds) - len(shown)
-    if others:
-        columns.append(Column(f"{name}: {others} others", (~np.isin(place, shown)).astype(np.float64)))
-    return columns
+    return frequent if len(counts) <= MOST_CATEGORIES + 1 else frequent[:MOST_CATEGORIES]

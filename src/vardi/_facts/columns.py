@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from vardi._estimate.estimates import Estimates
 from vardi._estimate.intervals import Declared, Law, Share, Student
-from vardi._estimate.tangent import Tangent
+from vardi._estimate.tangent import Influence, Tangent
 from vardi._inputs.pool import Name
 from vardi._machine.threads import sum_blocks
 from vardi._rows.variance import Spread
@@ -29,11 +29,13 @@ class Column:
     """Something that has a mean: its values on the rows that the fit rests on or, in an engine, a text of columns.
 
     ``among`` are the places of the samples that have recorded it, where not all have; its values are 0 on other rows.
+    Where it is a category of a column of texts, ``category_of`` is that column.
     """
 
     name: str
     values: Any
     among: tuple[int, ...] | None = None
+    category_of: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,11 @@ class ColumnFacts:
         and for what only some samples have recorded: means of theirs are not efficient.
     among : tuple of str
         The samples that have recorded it; empty for all.
+    slope : float
+        By how much ``debiased`` moves at worst, to first order, where every bias may be wrong by up to a factor: for
+        each unit of the log of that factor; NaN where not asked for.
+    category_of : str
+        The column of texts that it is a category of; empty for other columns.
     """
 
     name: str
@@ -86,6 +93,13 @@ class ColumnFacts:
     carried: tuple[float, ...]
     gain: dict[Name, float]
     among: tuple[str, ...] = ()
+    slope: float = math.nan
+    category_of: str = ""
+
+    @property
+    def category(self) -> str:
+        """The name of the category alone, where it is one."""
+        return self.name.removeprefix(f"{self.category_of}: ")
 
     @property
     def label(self) -> str:
@@ -106,6 +120,19 @@ class ColumnFacts:
     def shift(self) -> float:
         """The change from pool to population, in standard deviations of the population."""
         return (self.debiased - self.pooled) / self.spread if self.spread else 0.0
+
+    def if_wrong_by(self, factor: float) -> tuple[float, float]:
+        """Return the ends of what it may be, to first order, where every bias may be wrong by up to a factor."""
+        half = math.log(factor) * self.slope
+        low, high = self.debiased - half, self.debiased + half
+        return (max(low, 0.0), min(high, 1.0)) if self.is_share else (low, high)
+
+    def factor_to(self, distance: float) -> float:
+        """Return the factor by which biases have to be wrong to move it so far, to first order; may be infinite."""
+        if not distance:
+            return 1.0
+        with np.errstate(over="ignore", divide="ignore"):
+            return float(np.exp(np.float64(distance) / self.slope))
 
     @property
     def df(self) -> float:
@@ -169,6 +196,8 @@ class ColumnSums:
         Means of (f - debiased)^2 and of the absolute value of f over the population.
     within : ndarray of shape (K, m), or (0, m)
         By how much the variance of ``debiased`` falls with one more row of each bias, where asked for.
+    slopes : ndarray of shape (m,), or (0,)
+        By how much ``debiased`` moves for each unit of log Gamma, where asked for.
     """
 
     debiased: Estimates
@@ -177,9 +206,10 @@ class ColumnSums:
     variance: Floats
     size: Floats
     within: Floats
+    slopes: Floats
 
     def facts(
-        self, columns: Sequence[str], sizes: Mapping[Name, float], exponents: Sequence[int] = ()
+        self, columns: Sequence[Column], sizes: Mapping[Name, float], exponents: Sequence[int] = ()
     ) -> list[ColumnFacts]:
         """Return the facts of columns; of those that were divided by powers of two the ``exponents``."""
         facts, n, sampled = [], sum(sizes.values()), np.array(list(sizes.values())) > 0
@@ -188,9 +218,10 @@ class ColumnSums:
             moves = spread[j] > 0 and not isinstance(estimate.law, Declared)
             V = float(self.rests_on.stderr[j]) ** 2 if moves else 0.0
             stderr = 0.0 if isinstance(estimate.law, Declared) else estimate.stderr
-            units = np.array([self.pooled[j], estimate.value, stderr, spread[j]])
+            slope = float(self.slopes[j]) if len(self.slopes) else math.nan
+            units = np.array([self.pooled[j], estimate.value, stderr, spread[j], slope])
             with np.errstate(over="ignore"):
-                before, after, stderr, deviation = np.ldexp(units, exponents[j] if exponents else 0).tolist()
+                before, after, stderr, deviation, slope = np.ldexp(units, exponents[j] if exponents else 0).tolist()
             if not math.isfinite(sum(map(abs, estimate.law.ends(after, stderr, 0.95)))):
                 stderr = math.nan  # an interval whose ends are too large for a number
             worth = float(spread[j] ** 2 / V) if V > 0 else math.inf if spread[j] > 0 else math.nan
@@ -198,7 +229,7 @@ class ColumnSums:
             gain = self.within[:, j] / V if V > 0 else np.zeros(len(self.within))
             facts.append(
                 ColumnFacts(
-                    column,
+                    column.name,
                     is_share=isinstance(estimate.law, Share),
                     pooled=before,
                     debiased=after,
@@ -210,6 +241,8 @@ class ColumnSums:
                     carried=tuple((carried / V).tolist()) if V > 0 else (),
                     gain=dict(zip(sizes, gain.tolist(), strict=False)),
                     among=estimate.among,
+                    slope=slope,
+                    category_of=column.category_of,
                 )
             )
         return facts
@@ -224,7 +257,12 @@ def by_samples(columns: Sequence[Column]) -> dict[tuple[int, ...] | None, list[i
 
 
 def describe(
-    influence: Tangent, columns: Sequence[Column], sizes: Mapping[Name, float], laws: Floats | None = None
+    influence: Tangent,
+    columns: Sequence[Column],
+    sizes: Mapping[Name, float],
+    laws: Floats | None = None,
+    slopes: Callable[[Influence], Floats] | None = None,
+    most_slopes: int = 0,
 ) -> tuple[ColumnFacts, ...]:
     """Return the facts of columns in memory.
 
@@ -238,14 +276,17 @@ def describe(
         Rows of each bias, by name.
     laws : ndarray of shape (n, K), optional
         The probability of each row under each bias; for gains.
+    slopes, most_slopes : callable, int
+        Tells how far wrong biases move estimates, and of how many columns that is asked; of none by default.
     """
     facts: list[ColumnFacts] = []
     for start in range(0, len(columns), BATCH):
         batch = columns[start : start + BATCH]
         exponents = [_exponent(column.values) for column in batch]
         values = np.column_stack([np.ldexp(column.values, -e) for column, e in zip(batch, exponents, strict=True)])
-        sums = _sums(influence, values, np.empty((len(values), 0)) if laws is None else laws)
-        facts += sums.facts([column.name for column in batch], sizes, exponents)
+        own = slopes if start < most_slopes else None
+        sums = _sums(influence, values, np.empty((len(values), 0)) if laws is None else laws, own)
+        facts += sums.facts(batch, sizes, exponents)
     return tuple(facts)
 
 
@@ -255,7 +296,7 @@ def _exponent(values: Floats) -> int:
     return exponent if abs(exponent) > EXTREME else 0
 
 
-def _sums(influence: Tangent, f: Floats, laws: Floats) -> ColumnSums:
+def _sums(influence: Tangent, f: Floats, laws: Floats, slopes: Callable[[Influence], Floats] | None) -> ColumnSums:
     strata, n = influence.strata, influence.n
     counts = np.ones(len(f)) if strata.counts is None else strata.counts
     mass = counts * influence.weights / n
@@ -279,4 +320,5 @@ def _sums(influence: Tangent, f: Floats, laws: Floats) -> ColumnSums:
         variance=sums[1],
         size=sums[2],
         within=np.maximum(sums[3 : 3 + K] - sums[3 + K :] ** 2, 0.0) / n**2,
+        slopes=np.empty(0) if slopes is None else slopes(estimates.influence),
     )

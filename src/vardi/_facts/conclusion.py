@@ -18,7 +18,10 @@ class Conclusion:
 
 
 def conclude(trust: Trust, check: Check, known: KnownCheck | None, samples: int, left_out: int) -> Conclusion:
-    """Return the worst that is to be said of a fit of some samples, of which some more were left out."""
+    """Return the worst that is to be said of a fit of some samples, of which some more were left out.
+
+    It is good only where the declared biases were put to the test.
+    """
     if not trust.errors_hold:
         text = "Some estimates rest on too few rows for standard errors, and are rough."
         return Conclusion("bad", text)
@@ -37,4 +40,4 @@ def conclude(trust: Trust, check: Check, known: KnownCheck | None, samples: int,
     )
     if left_out:
         return Conclusion("doubt", f"{speaks} {'One was' if left_out == 1 else f'{left_out} were'} left out.")
-    return Conclusion("good", speaks)
+    return Conclusion("good" if check.is_made else "fact", speaks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,13 +15,23 @@ from vardi._types import Floats
 
 MOST_DISTRIBUTIONS = 6
 POINTS = 160  # of a drawn distribution function
+BINS = 24  # of a histogram
 MAX_BANDED_ROWS, BANDS_BEYOND = 200_000, 2  # rows from which only so many bands are computed
 EDGE = 0.005  # share of the rows beyond either end of its axis
 
 
 @dataclass(frozen=True)
+class Bins:
+    """The shares of the pool and of the population in intervals of one width, each with its upper edge."""
+
+    edges: tuple[float, ...]
+    pooled: tuple[float, ...]
+    debiased: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Distribution:
-    """The distribution function of one column on a grid, before and after.
+    """The distribution function of one column on a grid, before and after, and its histogram.
 
     ``low`` and ``high`` are the ends of the simultaneous band at x; None where it is not given.
     """
@@ -31,6 +42,7 @@ class Distribution:
     debiased: tuple[float, ...]
     low: tuple[float | None, ...]
     high: tuple[float | None, ...]
+    bins: Bins
 
 
 def distributions(
@@ -65,8 +77,10 @@ def _distribution(fit: Fit, column: Column, facts: ColumnFacts, *, banded: bool)
     place = _grid(pooled[first : last + 1] + debiased[first : last + 1]) + first
     place = np.unique(np.append(place, min(last + 1, len(every) - 1)))
     x, height = every[place], debiased[place]
-    steps = (tuple(one.tolist()) for one in (x, pooled[place], height))
-    return Distribution(facts.label, *steps, *_ends(fit.parts.band(column) if banded else None, x))
+    before, after = tuple(pooled[place].tolist()), tuple(height.tolist())
+    low, high = _ends(fit.parts.band(column) if banded else None, x)
+    bins = _bins(every, pooled, debiased, first, int(place[-1]))
+    return Distribution(facts.label, tuple(x.tolist()), before, after, low, high, bins)
 
 
 def heights(fit: Fit, column: Column, facts: ColumnFacts) -> tuple[Floats, Floats, Floats]:
@@ -74,6 +88,22 @@ def heights(fit: Fit, column: Column, facts: ColumnFacts) -> tuple[Floats, Float
     table = fit.parts.value_table(column, facts.pooled, facts.spread)
     pooled, debiased = (np.minimum(np.cumsum(part) / part.sum(), 1.0) for part in (table.counts, table.mass))
     return table.x, pooled, debiased
+
+
+def _bins(x: Floats, pooled: Floats, debiased: Floats, first: int, last: int) -> Bins:
+    """Return the shares between the first and the last value, where edges of whole numbers lie between these."""
+    low, high = float(x[first]), float(x[last])
+    shown = x[first : last + 1]
+    if high - low < 2**52 and (shown == np.floor(shown)).all():
+        width = max(math.ceil((high - low + 1.0) / BINS), 1)
+        edges = low - 0.5 + width * np.arange(math.ceil((high - low + 1.0) / width) + 1.0)
+    else:
+        edges = np.linspace(0.0, 1.0, BINS + 1)
+        edges = low * (1.0 - edges) + high * edges  # the difference of the ends may be infinite
+        edges[0] = np.nextafter(low, -np.inf)  # an interval has its upper edge, and the first one both
+    below = np.searchsorted(x, edges, "right")
+    shares = (np.diff(np.append(0.0, heights)[below]) for heights in (pooled, debiased))
+    return Bins(tuple(edges.tolist()), *(tuple(np.maximum(part, 0.0).tolist()) for part in shares))
 
 
 def _ends(band: Band | None, x: Floats) -> Iterator[tuple[float | None, ...]]:

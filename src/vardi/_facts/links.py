@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from vardi._estimate.intervals import DOUBTED
+from vardi._estimate.reliability import Trust
 from vardi._facts.parts import Fit
 from vardi._inputs.pool import Name
 from vardi._solve.identify import Link, Verdict
 from vardi._types import Floats
 
-MOST_CELLS = 40  # of a heat map, each way
+MOST_CELLS = 60  # of a heat map, each way
 MOST_LINKS = 200
 KEPT_ORDER = 3  # samples up to which they stand in the user's order
 
@@ -70,6 +72,8 @@ class Overlap:
         The samples on either side of it.
     approximate : bool
         Whether a smaller cut there may be: of very many samples it is not sought.
+    weak : bool
+        Whether the weakest link is a weak one: some error rests on so few rows that it is rough, or not given at all.
     """
 
     names: tuple[str, ...]
@@ -83,15 +87,17 @@ class Overlap:
     bridging: float
     cut: tuple[tuple[str, ...], tuple[str, ...]]
     approximate: bool
+    weak: bool
 
 
-def overlap_of(fit: Fit, verdict: Verdict) -> Overlap:
+def overlap_of(fit: Fit, verdict: Verdict, trust: Trust) -> Overlap:
     """Compute the overlap of the samples that have rows."""
     sizes, gram = sampled_gram(fit)
     order = np.arange(len(sizes))
     if len(sizes) > KEPT_ORDER:
         cut = fit.solution.cut[[size > 0 for size in fit.sizes.values()]]
         order = np.argsort(cut, kind="stable")  # neighbours have similar signs of the cut
+        order = order if order[0] < order[-1] else order[::-1]  # which way they stand is ours to choose
     names = tuple(str(verdict.names[k]) for k in order.tolist())
     reach = sparse.csr_array(verdict.reach)[order][:, order]
     bridge = fit.bridge
@@ -109,6 +115,7 @@ def overlap_of(fit: Fit, verdict: Verdict) -> Overlap:
         bridging=bridge.rows if np.isfinite(bridge.rows) else math.nan,
         cut=(_in_order(bridge.cut[0], names), _in_order(bridge.cut[1], names)),
         approximate=bridge.approximate,
+        weak=all(bridge.cut) and trust.df < DOUBTED,
     )
 
 

@@ -39,8 +39,8 @@ def number(value: float) -> str:
 def with_error(value: float, stderr: float, *, percent: bool = False) -> str:
     """Return a number with two digits of its error; alone where it has none.
 
-    >>> with_error(-23.2157, 0.9712), with_error(0.2512, 0.0123, percent=True), with_error(188336.0, 4614.0)
-    ('−23.22 ± 0.97', '25.1% ± 1.2', '188,336 ± 4,614')
+    >>> with_error(-23.2157, 0.9712), with_error(0.2512, 0.0123, percent=True), with_error(188336.04, 4.6143)
+    ('−23.22 ± 0.97', '25.1% ± 1.2', '188,336.0 ± 4.6')
     """
     if not stderr > 1e-9 * abs(value):
         return share(value) if percent else number(value)
@@ -83,7 +83,9 @@ def pvalue(value: float) -> str:
 
 
 def _grouped(text: str) -> str:
-    return _signed(f"{int(text):,}" if text.lstrip("-").isdigit() else text)
+    whole, point, decimals = text.partition(".")
+    digits = whole.lstrip("-")
+    return _signed(f"{whole[: -len(digits)]}{int(digits):,}{point}{decimals}" if digits.isdigit() else text)
 
 
 def _signed(text: str) -> str:

@@ -17,6 +17,7 @@ from vardi._estimate.estimates import Estimate
 from vardi._estimate.known_check import KnownCheck
 from vardi._estimate.reliability import Trust
 from vardi._facts.columns import Column, ColumnFacts
+from vardi._facts.fingerprint import Fingerprint
 from vardi._inputs.pool import Name, Pool
 from vardi._rows.contract import Gram
 from vardi._solve.identify import Verdict
@@ -126,6 +127,9 @@ class Parts(Protocol):
     def given(self) -> Given:
         """Return what the fit was given."""
 
+    def fingerprint(self, columns: Sequence[str]) -> Fingerprint:
+        """Return the hash of the rows with some of their columns; an empty one where that cannot be made."""
+
     def gram(self) -> Gram:
         """Return sum_i c_i p_i p_i' of all biases: an array, a sparse array, or None where it is not formed."""
 
@@ -144,8 +148,10 @@ class Parts(Protocol):
     def choose(self) -> tuple[tuple[Column, ...], str]:
         """Return the columns that a report looks at, and a note on those left out."""
 
-    def describe(self, columns: Sequence[Column], *, gains: bool = False) -> tuple[ColumnFacts, ...]:
-        """Return means before and after of columns, and what their errors rest on."""
+    def describe(
+        self, columns: Sequence[Column], *, gains: bool = False, slopes: bool = False
+    ) -> tuple[ColumnFacts, ...]:
+        """Return means before and after of columns, what their errors rest on, and how far wrong biases move them."""
 
     def value_table(self, column: Column, centre: float, scale: float) -> ValueTable:
         """Return the distribution of a column; an engine has its bins finest around the centre."""

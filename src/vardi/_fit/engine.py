@@ -15,7 +15,6 @@ import numpy as np
 from vardi._estimate.bias_check import BiasCheck, untested
 from vardi._estimate.bias_test import check_engine_biases
 from vardi._estimate.bounds import Bounds
-from vardi._estimate.estimates import Estimate
 from vardi._estimate.resampling import effective_rows
 from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.tangent import Hessian, Influence, Tangent
@@ -25,7 +24,7 @@ from vardi._fit.held import ONLY_KNOWN, Held
 from vardi._fit.new_rows import weigh
 from vardi._fit.prepare import Prepared
 from vardi._inputs.domains import By, bases, in_domains
-from vardi._inputs.engine.part import Part
+from vardi._inputs.engine.part import COUNTS, LABEL, ROW, Part
 from vardi._inputs.engine.pool import LazyPool
 from vardi._inputs.frames.functions import bias_of, is_function, name_of
 from vardi._inputs.pool import kinds_in_words
@@ -296,7 +295,8 @@ class InEngine(Held):
         found: dict[str, dict[str, str]] = {}
         for part in self.model.parts:
             for name, dtype in part.schema.items():
-                found.setdefault(name, {})[str(part.name)] = _kind(dtype)
+                if name not in (ROW, COUNTS, LABEL):
+                    found.setdefault(name, {})[str(part.name)] = _kind(dtype)
         return found
 
     def _in_all(self, name: str) -> bool:
@@ -472,14 +472,12 @@ class InEngine(Held):
         functions = dict(zip(asked, self.matrix(list(asked.values())), strict=True)) if asked else {}
         return check_engine_biases(labels, tangent, self.names, functions, features=options.get("features", "poly2"))
 
-    def sensitivity(self, estimate: Estimate, errors: Errors) -> float:
-        """Return what an estimate moves at worst, for each unit of log Gamma."""
-        assert estimate.influence is not None
+    def slopes(self, influence: Influence, errors: Errors) -> Floats:
+        """Return what estimates move at worst, for each unit of log Gamma."""
         wrong = np.flatnonzero(self.rows.sizes > 0)[errors.wrong]
-        values = estimate.influence.values
         if errors.common:
-            return float(common_slopes(self.measure, values, wrong.tolist())[0])
-        return float(slopes(self.measure, values)[wrong, 0].sum())
+            return common_slopes(self.measure, influence.values, wrong.tolist())
+        return np.asarray(slopes(self.measure, influence.values)[wrong].sum(axis=0))
 
     def bounds(self, delta: float) -> Bounds:
         """Refuse: the constants are extremes over rows."""

@@ -10,22 +10,26 @@ import narwhals as nw
 import numpy as np
 
 from vardi._estimate.cdf import Band, DebiasedCdf
-from vardi._facts.choice import MOST_NUMERIC, by_reason, note_on
+from vardi._facts.choice import IDENTIFIER, MISSING, MOST_NUMERIC, MOST_TEXT, by_reason, most_frequent, note_on
 from vardi._facts.columns import Column, ColumnFacts, ColumnSums, by_samples
+from vardi._facts.fingerprint import Fingerprint
 from vardi._facts.parts import Given, ValueTable, WeightSums, WeightTable
 from vardi._fit.parts import MemoryParts
 from vardi._inputs.engine.part import PREFIX, Part, with_columns
 from vardi._inputs.frames.functions import is_function
 from vardi._inputs.pool import Name
 from vardi._rows.engine.binned import values_in_bins, weights_in_bins
+from vardi._rows.engine.categories import rows_by_text
 from vardi._rows.engine.moments import DEVIATION, EngineMoments
 from vardi._rows.engine.weights import weights_by_sample
+from vardi.biases._expressions import nodes
 from vardi.errors._refusals import needs_rows
 
 if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
 
 VALUE = f"{PREFIX}column_{{}}"
+SLOPES = 400  # biases times columns, up to which one query asks how far wrong biases move means
 
 
 class EngineParts(MemoryParts):
@@ -50,6 +54,9 @@ class EngineParts(MemoryParts):
             costs=0,
             unasked=self._held.columns["numeric"],
         )
+
+    def fingerprint(self, columns: Sequence[str]) -> Fingerprint:
+        return Fingerprint()  # it would bring every row here
 
     def weight_sums(self) -> WeightSums:
         found = weights_by_sample(self._at)
@@ -76,25 +83,45 @@ class EngineParts(MemoryParts):
         ]
         numeric = (*held.numeric_columns, *held.numeric_of_some)
         conditions = [name for name in held.columns["conditions"] if name not in (*gaps, *held.uncovered)]
+        categories, apart, many, further = self._categories()
         left_out = {
             "missing or infinite values": gaps,
-            "text: write a condition in variables=": held.columns["texts"],
+            "too many distinct texts": many,
+            "more text columns than can be shown; write a condition in variables=": further,
+            "text of some samples: write a condition in variables=": apart,
             "of different types in different samples": [f"{name}: {where}" for name, where in held.mixed.items()],
             **by_reason(held.uncovered),
         }
         columns = [Column(name, name, some.get(name)) for name in (*numeric[:MOST_NUMERIC], *conditions)]
-        return tuple(columns), note_on(numeric, left_out)
+        return (*columns, *categories), note_on(numeric, left_out)
 
-    def describe(self, columns: Sequence[Column], *, gains: bool = False) -> tuple[ColumnFacts, ...]:
+    def _categories(self) -> tuple[list[Column], list[str], list[str], list[str]]:
+        """Ask for the most frequent categories; and return the columns left out.
+
+        These are columns that not all frames have, that have too many distinct texts, and that are more than fit.
+        """
+        texts = [name for name in self._held.columns["texts"] if name != self._parts[0].label]
+        whole = [name for name in texts if all(name in part.schema for part in self._parts)]
+        asked = {name: rows_by_text(self._parts, name, IDENTIFIER) for name in whole[: 2 * MOST_TEXT]}
+        found = {name: rows for name, rows in asked.items() if rows}
+        shown = sorted(found, key=lambda name: len(found[name]))[:MOST_TEXT]
+        columns = [column for name in shown for column in _conditions(name, found[name])]
+        apart, many = [name for name in texts if name not in whole], [name for name in asked if name not in found]
+        return columns, apart, many, [name for name in whole if name not in (*many, *shown)]
+
+    def describe(
+        self, columns: Sequence[Column], *, gains: bool = False, slopes: bool = False
+    ) -> tuple[ColumnFacts, ...]:
         """Ask for the estimates, and by one more query for sums of f and, for gains, of phi under each bias."""
         found: dict[int, ColumnFacts] = {}
         for states, places in by_samples(columns).items():
-            own = [columns[j] for j in places]
-            facts = self._sums(self._held.of(states), own, gains=gains and states is None)
-            found |= dict(zip(places, facts.facts([column.name for column in own], self._fit.sizes), strict=True))
+            own, whole = [columns[j] for j in places], states is None
+            few = len(own) * len(self._pool.names) <= SLOPES
+            facts = self._sums(self._held.of(states), own, gains=gains and whole, slopes=slopes and whole and few)
+            found |= dict(zip(places, facts.facts(own, self._fit.sizes), strict=True))
         return tuple(found[j] for j in range(len(columns)))
 
-    def _sums(self, held: Any, columns: Sequence[Column], *, gains: bool) -> ColumnSums:
+    def _sums(self, held: Any, columns: Sequence[Column], *, gains: bool, slopes: bool) -> ColumnSums:
         at, sizes = held.measure, self._rows.sizes
         functions = held.matrix([column.values for column in columns])
         estimates, spread = held.tangent.measured(functions, 0.95)
@@ -116,6 +143,7 @@ class EngineParts(MemoryParts):
             variance=total[1],
             size=total[2],
             within=np.maximum(total[3 + K :] / omegas - (total[3 : 3 + K] / omegas) ** 2, 0.0) / n**2,
+            slopes=held.slopes(estimates.influence, self._errors) if slopes else np.empty(0),
         )
 
     def value_table(self, column: Column, centre: float, scale: float) -> ValueTable:
@@ -125,6 +153,27 @@ class EngineParts(MemoryParts):
     def band(self, column: Column, level: float = 0.95) -> Band | None:
         held = self._held.of(column.among)
         return DebiasedCdf(held.tangent, held.steps(column.values)).band(level)
+
+
+def _conditions(name: str, rows: Mapping[str | None, float]) -> list[Column]:
+    """Return the most frequent categories of a column as conditions, and all others as one."""
+    texts = sorted(rows, key=lambda text: (text is None, text))
+    frequent = most_frequent(np.array([rows[text] for text in texts]))
+    shown = [texts[k] for k in frequent.tolist()]
+    column = nodes.Column(name)
+    known = nodes.Not(nodes.IsMissing(column))
+    named = tuple(nodes.Constant(text) for text in shown if text is not None)
+    own: dict[str, nodes.Node] = {
+        MISSING if text is None else text: nodes.IsMissing(column)
+        if text is None
+        else nodes.And((known, nodes.IsIn(column, (nodes.Constant(text),))))
+        for text in shown
+    }
+    if len(texts) > len(shown):
+        others: nodes.Node = nodes.Not(nodes.And((known, nodes.IsIn(column, named))))
+        others = nodes.And((known, others)) if None in shown else others
+        own[f"{len(texts) - len(shown)} others"] = others
+    return [Column(f"{name}: {kind}", nodes.to_text(node), category_of=name) for kind, node in own.items()]
 
 
 def _terms(at: EngineMoments, part: Part, j: int, eta: float, laws: Sequence[nw.Expr]) -> list[nw.Expr]:

@@ -14,10 +14,9 @@ from vardi._estimate.bias_check import BiasCheck, untested
 from vardi._estimate.bias_test import check_biases
 from vardi._estimate.bounds import Bounds, bounds
 from vardi._estimate.cdf import PoolSteps
-from vardi._estimate.estimates import Estimate
 from vardi._estimate.own_states import OwnStates
 from vardi._estimate.sensitivity.errors_of_biases import Errors
-from vardi._estimate.sensitivity.linear import slope
+from vardi._estimate.sensitivity.linear import slopes
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import refusal
 from vardi._fit.columns import ColumnsInMemory
@@ -341,10 +340,9 @@ class InMemory(ColumnsInMemory):
         pairs = zip(known.labels, known.functions, strict=True)
         return {f"known {label}": h for label, h in pairs if isinstance(h, Bias)}
 
-    def sensitivity(self, estimate: Estimate, errors: Errors) -> float:
-        """Return what an estimate moves at worst, for each unit of log Gamma."""
-        assert estimate.influence is not None
-        return slope(self.tangent.measure, estimate.influence, errors)
+    def slopes(self, influence: Influence, errors: Errors) -> Floats:
+        """Return what estimates move at worst, for each unit of log Gamma."""
+        return slopes(self.tangent.measure, influence, errors)
 
     def steps(self, values: Any) -> PoolSteps:
         """Return where the distribution function of something steps."""

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vardi._estimate.cdf import Band, DebiasedCdf
+from vardi._estimate.sensitivity.errors_of_biases import Errors, as_errors
 from vardi._facts.choice import choose
 from vardi._facts.columns import Column, ColumnFacts, by_samples, describe
+from vardi._facts.fingerprint import Fingerprint, fingerprint
 from vardi._facts.parts import Given, ValueTable, WeightSums, WeightTable
 from vardi._inputs.pool import Name, Pool
 from vardi._rows.contract import Gram
 from vardi._rows.grouping import sums_by_value
 from vardi._types import Floats
+
+SLOPES = 400_000_000  # rows times samples times columns, up to which it is asked how far wrong biases move means
 
 if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
@@ -60,6 +65,10 @@ class MemoryParts:
             named={} if self._held.dependence is None else self._held.dependence.named,
         )
 
+    def fingerprint(self, columns: Sequence[str]) -> Fingerprint:
+        """Return the hash of the rows of frames; a matrix has no columns to be known by."""
+        return fingerprint(self._pool, columns) if self._pool.frames else Fingerprint()
+
     def gram(self) -> Gram:
         gram = self._held.tangent.sums.gram
         return None if callable(gram) else gram
@@ -91,14 +100,25 @@ class MemoryParts:
         numeric = (*self._fit.numeric_columns, *self.numeric_of_some)
         return choose(self._pool, self._held, numeric, lambda name: self.column(name, name))
 
-    def describe(self, columns: Sequence[Column], *, gains: bool = False) -> tuple[ColumnFacts, ...]:
+    def describe(
+        self, columns: Sequence[Column], *, gains: bool = False, slopes: bool = False
+    ) -> tuple[ColumnFacts, ...]:
         found: dict[int, ColumnFacts] = {}
+        most = int(SLOPES // (len(self._pool) * len(self._pool.names))) if slopes else 0
         for states, places in by_samples(columns).items():
-            tangent = self._held.of(states).tangent
+            held = self._held.of(states)
+            tangent = held.tangent
             laws = self._held.tilts() * (self._counts / tangent.n)[:, None] if gains and states is None else None
-            facts = describe(tangent, [columns[j] for j in places], self._fit.sizes, laws)
+            own = [columns[j] for j in places]
+            moved = partial(held.slopes, errors=self._errors) if states is None else None
+            facts = describe(tangent, own, self._fit.sizes, laws, moved, most)
             found |= dict(zip(places, facts, strict=True))
         return tuple(found[j] for j in range(len(columns)))
+
+    @property
+    def _errors(self) -> Errors:
+        """Every bias may be wrong, each on its own."""
+        return as_errors(self._held, None, "free")
 
     def value_table(self, column: Column, centre: float, scale: float) -> ValueTable:
         measure = self._held.of(column.among).tangent.measure

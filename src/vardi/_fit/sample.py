@@ -504,6 +504,7 @@ class DebiasedSample(Averages):
         title: str | None = None,
         variables: Sequence[str] | Mapping[str, Function] | None = None,
         date: str = "",
+        study: str | os.PathLike[str] | None = None,
         overwrite: bool = False,
     ) -> Path:
         """Write the report: one HTML file that opens offline, prints well and reads on a phone.
@@ -519,6 +520,8 @@ class DebiasedSample(Averages):
             number that the report tells.
         date : str
             Printed as it is; none by default, so that the same fit gives the same file.
+        study : str or path, optional
+            The study file that the fit follows from: the report names it, with its hash, as what repeats the fit.
         overwrite : bool
             Whether a file that is there may be replaced.
 
@@ -533,7 +536,7 @@ class DebiasedSample(Averages):
 
         require_html(path)
         target = require_writable(path, overwrite=overwrite)
-        html = report.to_html(report.compute(self, title=title, variables=variables, date=date))
+        html = report.to_html(report.compute(self, title=title, variables=variables, date=date, study=study))
         with whole_file(target, overwrite=overwrite) as temporary:
             temporary.write_text(html, encoding="utf-8")
         return target

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from vardi._estimate.bias_check import BiasCheck, untested
 from vardi._estimate.bounds import Bounds
 from vardi._estimate.cdf import PoolSteps
-from vardi._estimate.estimates import Estimate
 from vardi._estimate.quasi_independence import quasi_independence
 from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.tangent import Hessian, Influence, Tangent
@@ -216,12 +215,11 @@ class InWindows(InMemory):
         """Return where the distribution function of something steps."""
         return _Steps(self.tangent.measure, self.values(values))
 
-    def sensitivity(self, estimate: Estimate, errors: Errors) -> float:
-        """Return what an estimate moves at worst, for each unit of log Gamma in the chance of being seen."""
-        assert estimate.influence is not None
+    def slopes(self, influence: Influence, errors: Errors) -> Floats:
+        """Return what estimates move at worst, for each unit of log Gamma in the chance of being seen."""
         measure = self.tangent.measure
-        moved = measure.along_rows(estimate.influence.values, estimate.influence.b)[:, 0]
-        return float(measure.counts @ np.abs(moved) / measure.n)
+        moved = measure.along_rows(influence.values, influence.b)
+        return np.asarray(measure.counts @ np.abs(moved) / measure.n)
 
     def check_biases(self, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
         """Test whether columns depend on the windows beyond lying in them."""

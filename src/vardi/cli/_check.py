@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vardi.study import OpenStudy
 
 YES, NOT, UNTOLD = ("✓ ", "bold green"), ("✗ ", "bold red"), ("– ", "bold")
-SIGNS = {"good": YES, "bad": NOT, "doubt": ("! ", "bold yellow")}
+SIGNS = {"good": YES, "bad": NOT, "doubt": ("! ", "bold yellow"), "fact": UNTOLD}
 
 
 @guarded

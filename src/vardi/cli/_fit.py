@@ -6,6 +6,7 @@ import shlex
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -135,7 +136,9 @@ def _write_report(opened: OpenStudy, fitted: DebiasedSample, place: Path, target
     study = opened.study
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder, "report.html") if is_pdf(target) else place
-        fitted.report(page, title=study.title, variables=list(study.variables) or None, overwrite=True)
+        today = datetime.now(UTC).date().isoformat()
+        named: dict[str, Any] = {"title": study.title, "study": study.path, "date": today}
+        fitted.report(page, **named, variables=list(study.variables) or None, overwrite=True)
         if is_pdf(target):
             print_page(page, place, target)
 

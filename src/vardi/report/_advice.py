@@ -34,19 +34,44 @@ def next_rows(found: Account) -> tuple[NextRow, ...]:
     return tuple(following)
 
 
-def advice(found: Account, overlap: Overlap, following: Sequence[NextRow]) -> tuple[Advice, ...]:
-    """Return what to collect, most urgent first."""
-    return (*_bridge(found.trust, overlap), *_tail(found.trust), *_largest_gain(following), *_heaviest(found.sampled))
+def advice(found: Account, overlap: Overlap) -> tuple[Advice, ...]:
+    """Return what is to be done before the weights are used, most urgent first."""
+    return (*_contradicted(found), *_bridge(found.trust, overlap), *_tail(found.trust))
+
+
+def gains(found: Account, following: Sequence[NextRow]) -> tuple[Advice, ...]:
+    """Return what would lower the errors further."""
+    return (*_largest_gain(following), *_heaviest(found.sampled))
+
+
+def nothing_to_do(found: Account) -> str:
+    """Say why nothing has to be done, where nothing has."""
+    tested = "the samples do not contradict their declared biases"
+    if not found.check.is_made:
+        tested = "nothing here speaks against the declared biases, which were not tested"
+    linked = "no link is weak, " if len(found.sampled) > 1 else ""
+    return f"Nothing has to be done: {linked}no error rests on a few rows, and {tested}."
+
+
+def _contradicted(found: Account) -> Iterator[Advice]:
+    """Say what to look for where samples contradict their biases, or what is known."""
+    if found.check.level in ("bad", "doubt"):
+        worst = found.check.rows[0].name if found.check.rows else ""
+        yield Advice(
+            f"How the rows of '{worst}' were really drawn: its declared bias fits worst.",
+            found.check.text,
+        )
+    if found.known_check is not None and found.known_check.contradicted:
+        yield Advice("Where the known values come from: the samples contradict them.", found.known_check.verdict)
 
 
 def _bridge(trust: Trust, overlap: Overlap) -> Iterator[Advice]:
     """Say what is missing where errors rest on few rows."""
-    if not trust.df < DOUBTED:
-        return
-    text = "More rows of the kind that errors rest on."
-    if all(overlap.cut):
+    if overlap.weak:
         text = "Rows that both sides of the weakest cut could draw, or a new sample that lies between them."
-    yield Advice(text, trust.messages[0])
+        yield Advice(text, trust.messages[0])
+    elif trust.df < DOUBTED:
+        yield Advice("More rows of the kind that errors rest on.", trust.messages[0])
 
 
 def _tail(trust: Trust) -> Iterator[Advice]:

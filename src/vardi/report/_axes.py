@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vardi._facts.numbers import number
 
+DIGIT = 8.2  # width of a digit of a tick
+
 
 @dataclass(frozen=True)
-class Box:
+class Tick:
+    """A place on an axis and its text."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Frame:
     """The size of a chart, and where its axes end."""
 
     width: float
@@ -19,13 +30,25 @@ class Box:
     top: float
     bottom: float
 
+    @classmethod
+    def of(cls, width: float, height: float, y_texts: Sequence[str]) -> Frame:
+        """Leave room for the texts and titles of the axes."""
+        left = 30.0 + DIGIT * max(map(len, y_texts))
+        return cls(width, height, left, width - 14.0, 12.0, height - 48.0)
+
+    def up(self, part: float) -> float:
+        """Return where a part of the height is."""
+        return round(self.bottom - (self.bottom - self.top) * part, 2)
+
 
 @dataclass(frozen=True)
-class Tick:
-    """A place on an axis and its text."""
+class Chart(Frame):
+    """A chart with the ticks of its axes, and what these are called."""
 
-    at: float
-    text: str
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    x_title: str
+    y_title: str
 
 
 def ticks(low: float, high: float, most: int = 6) -> tuple[tuple[float, str], ...]:

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
+import os
 import warnings
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from vardi._facts.account import account
+from vardi._facts.account import Account, account
 from vardi._facts.columns import Column, named_variables
 from vardi._facts.distributions import distributions
 from vardi._facts.links import overlap_of
-from vardi._facts.parts import Fit
+from vardi._facts.parts import Fit, Given
 from vardi._facts.weights import weights_of
 from vardi.errors import WeakOverlapWarning
-from vardi.report._advice import advice, next_rows
-from vardi.report._content import Report
+from vardi.errors._texts import listed
+from vardi.report._advice import advice, gains, next_rows, nothing_to_do
+from vardi.report._content import Report, StudyFile
+from vardi.report._overview import groups, standouts
 from vardi.report._recipe import recipe_of
 from vardi.report._verdict import headline, unknowns
 
 
-def compute(fit: Fit, *, title: str | None = None, variables: Any = None, date: str = "") -> Report:
+def compute(
+    fit: Fit,
+    *,
+    title: str | None = None,
+    variables: Any = None,
+    date: str = "",
+    study: str | os.PathLike[str] | None = None,
+) -> Report:
     """Compute the report of a fit; :func:`vardi.report.to_html` lays it out.
 
     Parameters
@@ -32,6 +46,8 @@ def compute(fit: Fit, *, title: str | None = None, variables: Any = None, date: 
         number.
     date : str
         Printed as it is; nothing is printed by default, so that the same fit gives the same report.
+    study : str or path, optional
+        The study file that the fit follows from: it is named, with its hash and its text, and repeats the fit.
 
     Examples
     --------
@@ -47,25 +63,55 @@ def compute(fit: Fit, *, title: str | None = None, variables: Any = None, date: 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakOverlapWarning)  # said in the report itself
         columns, note = fit.parts.choose() if named is None else (_named(fit, named), "")
-        found = account(fit, columns, note=note, named=named)
+        found = account(fit, columns, note=note, named=named, slopes=True)
         drawn, drawn_note = distributions(fit, columns, found.variables)
-        overlap = overlap_of(fit, found.verdict)
+        overlap = overlap_of(fit, found.verdict, found.trust)
         following = next_rows(found)
-        used = len(found.sampled)
+        used, given = len(found.sampled), fit.parts.given()
+        file = None if study is None else _study_file(Path(study))
         return Report(
             **vars(found),
             title=f"One debiased sample{f' out of {used}' if used > 1 else ''}" if title is None else title,
             date=date,
+            study=file,
+            fingerprint=fit.parts.fingerprint(_hashed(given, columns)),
             headline=headline(found),
             overlap=overlap,
             distributions=drawn,
             distributions_note=drawn_note,
             weights=weights_of(fit),
-            advice=advice(found, overlap, following),
+            advice=advice(found, overlap),
+            gains=gains(found, following),
+            nothing_to_do=nothing_to_do(found),
             next_rows=following,
-            unknowns=unknowns(found.check, estimated=bool(found.parameters)),
-            recipe=recipe_of(fit.parts.given(), found, title, variables),
+            standouts=standouts(found),
+            groups=groups(found, overlap),
+            slopes_note=_slopes_note(found),
+            unknowns=unknowns(found.check, estimated=bool(found.parameters), depends=found.depends),
+            recipe=recipe_of(given, found, title, variables, file),
         )
+
+
+def _study_file(path: Path) -> StudyFile:
+    content = path.read_bytes()
+    return StudyFile(path.name, content.decode("utf-8", "replace"), hashlib.sha256(content).hexdigest())
+
+
+def _hashed(given: Given, columns: Sequence[Column]) -> list[str]:
+    """Return the columns that the biases read, and those that are shown."""
+    read = [name for bias in given.biases for name in bias.columns]
+    return list(dict.fromkeys([*read, *(column.category_of or column.name for column in columns)]))
+
+
+def _slopes_note(found: Account) -> str:
+    """Return of which variables it is left open how far wrong biases move them, and why."""
+    means = [variable for variable in found.variables if not variable.category_of]
+    apart = [variable.name for variable in means if variable.among]
+    unasked = [variable.name for variable in means if math.isnan(variable.slope) and not variable.among]
+    notes = [f"Not shown: {listed(apart)}, which only some samples have recorded."] if apart else []
+    if unasked:
+        notes.append(f"Not computed for {listed(unasked)}: there are many rows and samples.")
+    return " ".join([*notes, "fit.sensitivity(...) tells it of each."] if notes else [])
 
 
 def _named(fit: Fit, named: dict[str, Any]) -> tuple[Column, ...]:

@@ -1,16 +1,17 @@
-"""Distribution functions -> geometry: steps, a band, and strips that tell their values."""
+"""Distributions -> geometry: histograms, distribution functions as steps, a band, and strips that tell their values."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vardi._facts.distributions import Distribution
 from vardi._facts.numbers import number, share
-from vardi.report._axes import Box, Tick, ticks
+from vardi.report._axes import Chart, Frame, Tick, ticks
 
 HOVERS = 48  # places of a distribution function that answer when they are pointed at
+SIZE = 480.0, 262.0
 
 
 @dataclass(frozen=True)
@@ -26,45 +27,92 @@ class Hover:
 
 
 @dataclass(frozen=True)
-class Steps(Box):
-    """Two distribution functions and a band, as paths."""
+class Steps(Chart):
+    """Two distribution functions and a band, or two histograms, as paths."""
 
     before: str
     after: str
     band: str
-    x_ticks: tuple[Tick, ...]
-    y_ticks: tuple[Tick, ...]
     hovers: tuple[Hover, ...]
+
+
+@dataclass(frozen=True)
+class Across:
+    """Values along the axis of a chart; halves of them, since the difference of two may be infinite."""
+
+    frame: Frame
+    low: float
+    high: float
+
+    def __call__(self, x: float) -> float:
+        half_span = self.high / 2 - self.low / 2 or 1.0
+        return self.frame.left + (self.frame.right - self.frame.left) * ((x / 2 - self.low / 2) / half_span)
+
+    def ticks(self) -> tuple[Tick, ...]:
+        """Return round numbers along the axis."""
+        return tuple(Tick(round(self(at), 1), text) for at, text in ticks(self.low, self.high, 5))
 
 
 def steps(distribution: Distribution) -> Steps:
     """Draw distribution functions as steps."""
-    size, left, right, top, bottom = (400.0, 240.0), 44.0, 390.0, 12.0, 212.0
-    low, high = distribution.x[0], distribution.x[-1]
-    half_span = high / 2 - low / 2 or 1.0  # of halves: the difference itself may be infinite
-
-    def across(x: float) -> float:
-        return left + (right - left) * ((x / 2 - low / 2) / half_span)
-
-    def up(height: float) -> float:
-        return bottom - (bottom - top) * height
-
+    texts = [f"{25 * k}%" for k in range(5)]
+    frame = Frame.of(*SIZE, texts)
+    across = Across(frame, distribution.x[0], distribution.x[-1])
     covered = [k for k, end in enumerate(distribution.low) if end is not None]
-    lows = [(across(distribution.x[k]), up(distribution.low[k] or 0.0)) for k in covered]
+    lows = [(across(distribution.x[k]), frame.up(distribution.low[k] or 0.0)) for k in covered]
     highs = [  # each of the next point: in between the function may rise to there
-        (across(distribution.x[k]), up(distribution.high[after] or 0.0))
+        (across(distribution.x[k]), frame.up(distribution.high[after] or 0.0))
         for k, after in zip(covered, [*covered[1:], *covered[-1:]], strict=True)
     ]
     x = [across(value) for value in distribution.x]
     return Steps(
-        *(*size, left, right, top, bottom),
-        before=_step_path([*zip(x, map(up, distribution.pooled), strict=True)]),
-        after=_step_path([*zip(x, map(up, distribution.debiased), strict=True)]),
+        **vars(frame),
+        x_ticks=across.ticks(),
+        y_ticks=tuple(Tick(frame.up(k / 4), text) for k, text in enumerate(texts)),
+        x_title=distribution.name,
+        y_title="share at or below",
+        before=_step_path([*zip(x, map(frame.up, distribution.pooled), strict=True)]),
+        after=_step_path([*zip(x, map(frame.up, distribution.debiased), strict=True)]),
         band=_band_path(lows, highs),
-        x_ticks=tuple(Tick(round(across(at), 1), text) for at, text in ticks(low, high, 5)),
-        y_ticks=tuple(Tick(up(k / 4), f"{25 * k}%") for k in range(5)),
-        hovers=_hovers(distribution, x, up),
+        hovers=_hovers(distribution, x, frame),
     )
+
+
+def bins(distribution: Distribution) -> Steps:
+    """Draw two histograms: that of the population filled, that of the pool as a line."""
+    found = distribution.bins
+    marks = ticks(0.0, 100.0 * max(*found.pooled, *found.debiased), 4)
+    most = max(*found.pooled, *found.debiased, marks[-1][0] / 100.0) or 1.0
+    frame = Frame.of(*SIZE, [f"{text}%" for _, text in marks])
+    across = Across(frame, found.edges[0], found.edges[-1])
+    x = [across(edge) for edge in found.edges]
+    hovers = []
+    for k, (low, high) in enumerate(itertools.pairwise(found.edges)):
+        before, after = found.pooled[k], found.debiased[k]
+        title = (
+            f"{distribution.name} from {number(low)} to {number(high)}: {share(before)} of the pool, {share(after)} of "
+            "the population"
+        )
+        middle, width = (x[k] + x[k + 1]) / 2, x[k + 1] - x[k]
+        heights = frame.up(before / most), frame.up(after / most)
+        hovers.append(Hover(round(x[k], 1), round(max(width, 1.0), 1), round(middle, 1), *heights, title))
+    return Steps(
+        **vars(frame),
+        x_ticks=across.ticks(),
+        y_ticks=tuple(Tick(frame.up(at / 100.0 / most), f"{text}%") for at, text in marks),
+        x_title=distribution.name,
+        y_title="share of rows",
+        before=_outline(x, [frame.up(part / most) for part in found.pooled], frame.bottom),
+        after=_outline(x, [frame.up(part / most) for part in found.debiased], frame.bottom),
+        band="",
+        hovers=tuple(hovers),
+    )
+
+
+def _outline(x: Sequence[float], heights: Sequence[float], bottom: float) -> str:
+    """Return a path around the bars of a histogram."""
+    bars = (f"V{height:.1f}H{right:.1f}" for height, right in zip(heights, x[1:], strict=True))
+    return f"M{x[0]:.1f} {bottom:.1f}{''.join(bars)}V{bottom:.1f}"
 
 
 def _step_path(points: Sequence[tuple[float, float]]) -> str:
@@ -83,7 +131,7 @@ def _band_path(lows: Sequence[tuple[float, float]], highs: Sequence[tuple[float,
     return there + "".join(back) + "Z"
 
 
-def _hovers(distribution: Distribution, x: Sequence[float], up: Callable[[float], float]) -> tuple[Hover, ...]:
+def _hovers(distribution: Distribution, x: Sequence[float], frame: Frame) -> tuple[Hover, ...]:
     chosen = sorted({round(k * (len(x) - 1) / (HOVERS - 1)) for k in range(HOVERS)})
     ends = [(x[a] + x[b]) / 2 for a, b in itertools.pairwise(chosen)]
     lefts, rights = [x[chosen[0]], *ends], [*ends, x[chosen[-1]]]
@@ -96,7 +144,6 @@ def _hovers(distribution: Distribution, x: Sequence[float], up: Callable[[float]
             f"{distribution.name} ≤ {number(distribution.x[k])}: {share(before)} of the pool, {share(after)} of the "
             f"population{band}"
         )
-        hovers.append(
-            Hover(round(left, 1), round(max(right - left, 1.0), 1), round(x[k], 1), up(before), up(after), title)
-        )
+        heights = frame.up(before), frame.up(after)
+        hovers.append(Hover(round(left, 1), round(max(right - left, 1.0), 1), round(x[k], 1), *heights, title))
     return tuple(hovers)

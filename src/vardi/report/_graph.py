@@ -14,7 +14,10 @@ from vardi.errors._texts import count, cut
 
 MOST_NODES = 20
 MOST_EDGES = 60
+WIDTH = 480.0  # of the graph
 ACROSS = 112.0  # radius of the circle of a few samples
+SHADES = 5  # of a heat map
+LABEL = 22  # letters of a label of a heat map
 LABELLED = 4  # samples up to which every link has its number written on it
 
 
@@ -63,10 +66,10 @@ class Graph:
     two_lines: bool
 
 
-def graph(overlap: Overlap, *, weak: bool) -> Graph:
-    """Lay the samples out on a line or a circle; errors that rest on few rows mark the weakest link."""
+def graph(overlap: Overlap) -> Graph:
+    """Lay the samples out on a line or a circle, with the weakest link marked, and as a weak one where it is."""
     K = len(overlap.names)
-    width, radius = 480.0, 0.0 if K == 1 else 140.0 if K == 2 else ACROSS if K <= 8 else 128.0
+    width, radius = WIDTH, 0.0 if K == 1 else 140.0 if K == 2 else ACROSS if K <= 8 else 128.0
     largest = 34.0 if K <= 3 else 24.0 if K <= 8 else 13.0
     turn = math.pi if K == 2 else -math.pi / 2 + (math.pi / K if K > 8 else 0.0)
     angles = [turn + 2 * math.pi * k / K for k in range(K)]
@@ -82,10 +85,7 @@ def graph(overlap: Overlap, *, weak: bool) -> Graph:
     if K == 2:  # the most there can be: two samples of one law
         scale = max(scale, overlap.sizes[0] * overlap.sizes[1] / sum(overlap.sizes))
     ends = {name: places[k] for k, name in enumerate(overlap.names)}
-    edges = [
-        _edge(link, ends[str(link.first)], ends[str(link.second)], scale, K, weak=weak, complete=overlap.complete)
-        for link in reversed(shown)
-    ]
+    edges = [_edge(link, ends[str(link.first)], ends[str(link.second)], scale, overlap) for link in reversed(shown)]
     hidden = len(overlap.links) + overlap.more_links - len(shown)
     top = min(min(node.y - node.radius, node.label_y - 16) for node in nodes) - 6
     bottom = max(max(node.y + node.radius, node.label_y + (17 if K <= 8 else 0)) for node in nodes) + 10
@@ -108,22 +108,18 @@ def _node(name: str, size: float, place: tuple[float, float], disc: float, angle
 
 
 def _edge(
-    link: LinkFacts,
-    start: tuple[float, float],
-    end: tuple[float, float],
-    scale: float,
-    K: int,
-    *,
-    weak: bool,
-    complete: bool,
+    link: LinkFacts, start: tuple[float, float], end: tuple[float, float], scale: float, overlap: Overlap
 ) -> Edge:
-    marked = link.weakest and (K > 2 or weak)  # of two samples the only link says nothing by its rank
+    K, complete = len(overlap.names), overlap.complete
+    marked = link.weakest and (K > 2 or overlap.weak)  # of two samples the only link says nothing by its rank
     width = 1.2 + 7.0 * link.strength / scale
     label = _edge_label(link, K, complete=complete) if K <= LABELLED or link.weakest else ""
     part = 0.5
     if K == LABELLED and math.dist(start, end) > 2 * ACROSS - 1:
         part = 0.36  # diagonals cross in the middle
     x, y = (1 - part) * start[0] + part * end[0], (1 - part) * start[1] + part * end[1]
+    if K > 8:  # lines are short, so that their numbers stand beside them
+        x, y = x + 0.17 * (WIDTH / 2 - x), 0.83 * y
     return Edge(
         *start,
         *end,
@@ -155,11 +151,10 @@ def link_title(link: LinkFacts) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of the heat map."""
+    """A cell of the heat map: a square, one of a few shades, and what it says."""
 
-    x: float
-    y: float
-    shade: float
+    path: str
+    shade: int
     title: str
 
 
@@ -175,30 +170,32 @@ class HeatMap:
     cells: tuple[Cell, ...]
     labels: tuple[str, ...]
     group: int
+    shades: tuple[str, ...]
 
 
 def heat_map(overlap: Overlap) -> HeatMap:
     """Lay out the shared rows of many samples."""
     m, group = len(overlap.shares), overlap.group
+    last = len(overlap.names) - 1
     names = [
         overlap.names[k * group]
         if group == 1
-        else f"{overlap.names[k * group]} to {overlap.names[min((k + 1) * group, len(overlap.names)) - 1]}"
+        else f"{overlap.names[k * group]} to {overlap.names[min((k + 1) * group - 1, last)]}"
         for k in range(m)
     ]
-    labelled = m <= 26
-    left, top, width = (96.0 if labelled else 8.0), 8.0, 480.0
-    size = (width - left - 8.0) / m
+    labels = tuple(cut(name, LABEL) for name in names)
+    left = top = 30.0 + 6.0 * max(map(len, labels))
+    size = (1000.0 - left - 8.0) / m
+    inner = size - min(0.8, 0.1 * size)
     cells = tuple(
         Cell(
-            left + l * size,
-            top + k * size,
-            round(0.08 + 0.92 * value, 3),
+            f"M{left + l * size:.1f} {top + k * size:.1f}h{inner:.1f}v{inner:.1f}h-{inner:.1f}z",
+            min(int(SHADES * value), SHADES - 1),
             f"{names[k]} allows {share(value)} of the rows of {names[l]}",
         )
         for k, line in enumerate(overlap.shares)
         for l, value in enumerate(line)
         if value > 0
     )
-    labels = tuple(cut(name, 13) for name in names) if labelled else ()
-    return HeatMap(width, top + m * size + 8.0, size, left, top, cells, labels, group)
+    shades = tuple(f"{100 * k // SHADES}–{100 * (k + 1) // SHADES}%" for k in range(SHADES))
+    return HeatMap(1000.0, round(top + m * size + 8.0, 1), size, left, top, cells, labels, group, shades)

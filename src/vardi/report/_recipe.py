@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import shlex
 from collections.abc import Sequence
 from importlib.metadata import version
 from itertools import groupby
@@ -12,7 +13,7 @@ from vardi._facts.account import Account
 from vardi._facts.numbers import rows_text
 from vardi._facts.parts import Given
 from vardi.biases import Bias, ExpressionBias, FunctionFamily, ParametricBias
-from vardi.report._content import Recipe
+from vardi.report._content import Recipe, StudyFile
 
 PACKAGES = ("vardi", "numpy", "scipy", "narwhals")
 MOST_LINES = 60
@@ -26,14 +27,18 @@ CITATIONS = (
 )
 
 
-def recipe_of(given: Given, found: Account, title: str | None, variables: Any) -> Recipe:
-    """Write down what repeats the fit."""
+def recipe_of(given: Given, found: Account, title: str | None, variables: Any, study: StudyFile | None) -> Recipe:
+    """Write down what repeats the fit: of a study the command, else a snippet of Python."""
     software = f"vardi {version('vardi')}, a Python package for biased samples. The software."
     return Recipe(
-        code=_code(given, found, title, variables),
+        code=_code(given, found, title, variables) if study is None else _command(study),
         versions=(*((name, version(name)) for name in PACKAGES), ("Python", platform.python_version())),
         citations=(*CITATIONS, software),
     )
+
+
+def _command(study: StudyFile) -> str:
+    return f"vardi fit {shlex.quote(study.name)} -o weights.parquet --report report.html"
 
 
 def _code(given: Given, found: Account, title: str | None, variables: Any) -> str:

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from vardi._estimate.intervals import DOUBTED, REFUSED
+from vardi._estimate.sensitivity.result import FURTHEST, factor_text
 from vardi._facts import numbers
 from vardi.errors import OutputError, _texts
 from vardi.report import _bars, _curves, _graph
 from vardi.report._content import Report
 
-MOST_SAMPLES = 300  # lines of the table of samples
+FACTORS = (1.1, 1.5)  # by which biases may be wrong
 
 
 def require_html(path: str | os.PathLike[str]) -> None:
@@ -49,17 +50,24 @@ def to_html(report: Report) -> str:
             style=style,
             script=script,
             policy=_policy(style, script),
-            graph=None if many else _graph.graph(report.overlap, weak=report.trust.df < DOUBTED),
+            graph=None if many else _graph.graph(report.overlap),
             heat_map=_graph.heat_map(report.overlap) if many else None,
-            samples=report.samples[:MOST_SAMPLES],
-            pairs=_bars.pairs(report.samples[:MOST_SAMPLES]),
-            dumbbells=_bars.dumbbells(report.variables),
-            curves=tuple((one, _curves.steps(one)) for one in report.distributions),
+            pairs=_bars.pairs(report.samples),
+            shares=_bars.shares(report.groups) if report.groups else None,
+            dumbbells=_bars.dumbbells(report.means),
+            categories=tuple((name, own, _bars.category_pairs(own)) for name, own in report.categories.items()),
+            curves=tuple((one, _curves.bins(one), _curves.steps(one)) for one in report.distributions),
+            reaches=_bars.reaches(report.sensitive, FACTORS) if report.sensitive else None,
+            factors=FACTORS,
             histogram=_bars.histogram(report.weights),
             refused=REFUSED,
             doubted=DOUBTED,
         )
     )
+
+
+def _factor(value: float) -> str:
+    return factor_text(value) if value <= FURTHEST else f"over {FURTHEST:g}"
 
 
 def _policy(style: str, script: str) -> str:
@@ -93,12 +101,14 @@ def _template() -> Any:
     )
     environment.filters |= {
         "count": _texts.count,
+        "cut": _texts.cut,
         "rows": numbers.rows_text,
         "number": numbers.number,
         "share": numbers.share,
         "pvalue": numbers.pvalue,
         "with_error": numbers.with_error,
+        "factor": _factor,
     }
-    environment.globals |= {"interval": numbers.interval}
+    environment.globals |= {"interval": numbers.interval, "range_text": _bars.range_text}
     environment.tests |= {"known": math.isfinite}
     return environment.get_template("report.html")

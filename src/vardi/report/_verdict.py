@@ -99,8 +99,8 @@ def _changes(variables: Sequence[ColumnFacts]) -> Iterator[Point]:
     yield Point("fact", f"{what} is {after} in the population, where the pooled rows alone say {before} ({moves}).")
 
 
-def unknowns(check: Check, *, estimated: bool) -> tuple[str, ...]:
-    """Return what the data cannot tell; ``estimated`` says that some biases have parameters."""
+def unknowns(check: Check, *, estimated: bool, depends: str) -> tuple[str, ...]:
+    """Return what the data cannot tell; some biases may have parameters, and rows be declared to depend on others."""
     untested = [row for row in check.rows if row.untested >= 0.01]
     most = max(untested, key=lambda row: row.untested, default=None)
     unseen = CAVEAT
@@ -110,8 +110,11 @@ def unknowns(check: Check, *, estimated: bool) -> tuple[str, ...]:
         "Units that no sample could have drawn are invisible here. The results speak for the part of the population "
         "that the biases cover together, and no test of these data can tell whether that is all of it.",
         unseen,
-        "Rows are taken to be drawn independently within each sample. Rows of one household, street or time series "
-        "depend on one another, and then the errors are too small: bootstrap(groups=...) draws whole groups.",
+        f"Rows are taken as {depends}, and as independent beyond that. If they depend on one another in other ways, "
+        "the errors are too small."
+        if depends
+        else "Rows are taken to be drawn independently within each sample. Rows of one household, street or time "
+        "series depend on one another, and then the errors are too small: bootstrap(groups=...) draws whole groups.",
         "The biases are taken as known. The errors do not include any doubt about their form."
         if not estimated
         else "The forms of the biases are taken as known. The errors include those of the estimated parameters, and no "

@@ -11,6 +11,7 @@ from typing import Any
 
 import narwhals as nw
 
+from vardi._inputs.engine.part import COUNTS, LABEL, ROW
 from vardi._inputs.frames.names import misread_names
 from vardi._inputs.known import ROUNDING
 from vardi.biases import (
@@ -30,7 +31,7 @@ from vardi.biases._expressions.nodes import Column, Node, is_condition
 from vardi.biases._fitted import FittedBias
 from vardi.errors import ExpressionError, InvalidBiasError, MismatchError, suggest
 from vardi.study._data import Data, Engine
-from vardi.study._engines import COUNTS, LABEL, ROW, first_text, require_header, require_rows, schema
+from vardi.study._engines import first_text, require_header, require_rows, schema
 from vardi.study._locate import Key
 from vardi.study._problems import Problems
 from vardi.study.schema import DEPENDS, OLD_KEYS, Biases, shown

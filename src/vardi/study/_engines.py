@@ -12,12 +12,10 @@ from typing import Any
 
 import narwhals as nw
 
+from vardi._inputs.engine.part import COUNTS, LABEL, ROW
 from vardi.errors import StudyError, suggest
 from vardi.study._data import Data, Engine
 
-ROW = "__row__"
-COUNTS = "__counts__"
-LABEL = "__source__"
 FIRST_ROWS = 100_000
 """Rows of a text file from which a lazy engine takes the types of the columns."""
 

@@ -12,9 +12,10 @@ import numpy as np
 
 from vardi._estimate.bootstrap import Progress
 from vardi._fit.sample import DebiasedSample
+from vardi._inputs.engine.part import ROW
 from vardi._rows.multipliers import names_of
 from vardi.errors import MismatchError, OutputError
-from vardi.study._engines import ROW, first_line, package
+from vardi.study._engines import first_line, package
 from vardi.study._study import OpenStudy
 
 SUFFIXES = (".parquet", ".csv", ".jsonl", ".ndjson")

@@ -14,12 +14,13 @@ import narwhals as nw
 import numpy as np
 
 from vardi._fit.debias import debias, identify_with_notes
+from vardi._inputs.engine.part import COUNTS, LABEL, ROW
 from vardi._inputs.frames import as_frame, concat
 from vardi._inputs.shared_units import warn_of
 from vardi.biases import as_bias
 from vardi.errors import ExpressionError, InvalidBiasError, MissingValuesError, SharedUnitsWarning, number_of_rows
 from vardi.study._data import Data, Engine
-from vardi.study._engines import COUNTS, LABEL, ROW, in_memory, left_in_place, package
+from vardi.study._engines import in_memory, left_in_place, package
 
 if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample

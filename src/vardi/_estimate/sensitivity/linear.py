@@ -24,29 +24,32 @@ from vardi._types import Floats, Integers
 NUMBERS = 4_000_000  # held at once
 
 
-def slope(rows: WeightedRows, influence: Influence, errors: Errors) -> float:
-    """Return what an estimate with the given influence values moves at worst, for each unit of log Gamma."""
-    b, m = influence.b[:, 0], rows.counts / rows.n
+def slopes(rows: WeightedRows, influence: Influence, errors: Errors) -> Floats:
+    """Return what each estimate with the given influence values moves at worst, for each unit of log Gamma."""
+    counts, (n, m) = rows.counts / rows.n, influence.values.shape
     wrong = np.flatnonzero(rows.sizes > 0)[errors.wrong]
-    own, along = rows.along(b)
-    phi = influence.values[:, 0] + own
-    chosen = np.zeros((len(b), len(wrong)))
+    chosen = np.zeros((len(influence.b), len(wrong)))
     chosen[wrong, np.arange(len(wrong))] = 1.0
-    step = max(NUMBERS // len(phi), 1)
-    total, common = 0.0, np.zeros(len(phi))
+    owns = [rows.along(b) for b in influence.b.T]
+    step = max(NUMBERS // n, 1)
+    total, common = np.zeros(m), np.zeros((n, m if errors.common else 0))
     for low in range(0, len(wrong), step):
         columns = wrong[low : low + step]
         p = rows.mix(chosen[:, low : low + step])
-        moved = phi[:, None] - b[columns] - _columns(along, columns, len(phi))
-        if errors.common:
-            common += (p * moved).sum(axis=1)
-        else:
-            total += float(m @ (p * np.abs(moved)).sum(axis=1))
-    return float(m @ np.abs(common)) if errors.common else total
+        for j, (own, along) in enumerate(owns):
+            moved = (influence.values[:, j] + own)[:, None] - influence.b[columns, j]
+            moved -= _columns(along, columns, n)
+            if errors.common:
+                common[:, j] += (p * moved).sum(axis=1)
+            else:
+                total[j] += float(counts @ np.einsum("ik,ik->i", p, np.abs(moved, out=moved)))
+    return np.asarray(counts @ np.abs(common)) if errors.common else total
 
 
 def _columns(along: dict[int, Floats], states: Integers, n: int) -> Floats:
     """Return b_theta't_il for some biases, zero for those without parameters."""
+    if not along:
+        return np.zeros((1, 1))
     columns = np.zeros((n, len(states)))
     for place, k in enumerate(states.tolist()):
         if k in along:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -72,7 +72,7 @@ class Question:
             reweighed = Reweighed(tangent, target)
             note = "The factor is that of their bias as a whole." if len(errors.wrong) > 1 else ""
             return self._told(reweighed, End(estimate.value, phi), reweighed.steepest, beside, estimate, name, note)
-        steepest = self.held.sensitivity(replace(estimate, influence=own), errors)
+        steepest = float(self.held.slopes(own, errors)[0])
         worst: Worst = Linear(estimate.value, phi, steepest)
         note = ""
         numbers = len(self.held) * len(errors.wrong)

@@ -21,6 +21,9 @@ FEATURE = "__vardi_feature_{}"
 FUNCTION = "__vardi_function_{}"
 COUNT = "__vardi_count"
 
+# columns that a study puts on its frames: the place of a row, how many it stands for, and the label of its sample
+ROW, COUNTS, LABEL = "__row__", "__counts__", "__source__"
+
 
 @dataclass(frozen=True, eq=False)
 class Part:

@@ -41,6 +41,28 @@
     if (event.key === "Escape") hide();
   });
 
+  // A search among many samples: without scripts the groups are opened by hand.
+  var search = document.querySelector(".search");
+  if (search) {
+    search.hidden = false;
+    var field = search.querySelector("input"), told = search.querySelector("output");
+    field.addEventListener("input", function () {
+      var words = field.value.toLowerCase().split(/\s+/).filter(Boolean), found = 0;
+      document.querySelectorAll(".group").forEach(function (group) {
+        var here = 0;
+        group.querySelectorAll("tbody tr").forEach(function (row) {
+          var text = Array.prototype.map.call(row.querySelectorAll("th, .bias"), function (one) { return one.textContent; }).join(" ").toLowerCase();
+          row.hidden = !words.every(function (word) { return text.indexOf(word) >= 0; });
+          if (!row.hidden) here += 1;
+        });
+        group.hidden = !here;
+        group.open = words.length > 0 && here > 0;
+        found += here;
+      });
+      told.textContent = words.length ? found + (found === 1 ? " sample" : " samples") : "";
+    });
+  }
+
   // What is folded on the screen is printed.
   var folded = [];
   window.addEventListener("beforeprint", function () {

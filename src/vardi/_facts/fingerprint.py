@@ -1,0 +1,57 @@
+"""What identifies the data of a fit: a hash that the same rows give again, on any machine."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._inputs.pool import Pool
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """The SHA-256 of the rows, and the columns that it is of; empty where it was not made."""
+
+    digest: str = ""
+    columns: tuple[str, ...] = ()
+
+
+def fingerprint(pool: Pool, columns: Sequence[str]) -> Fingerprint:
+    """Return the SHA-256 of the samples' names, and of label, count and some columns of every row, in their order.
+
+    Numbers and conditions are hashed as 64-bit floats and texts as UTF-8, so that it does not depend on the library
+    that holds them.
+    """
+    found = hashlib.sha256()
+    for name in pool.names:
+        found.update(_text(str(name)))
+    found.update(_numbers(pool.source, "<i8"))
+    if pool.counts is not None:
+        found.update(_numbers(pool.counts, "<f8"))
+    everywhere = [set(frame.columns) for frame in pool.frames]
+    hashed = tuple(name for name in columns if all(name in own for own in everywhere) and name not in pool.mixed)
+    for name in hashed:
+        found.update(_text(name))
+        found.update(_bytes(pool.column(name)))
+    return Fingerprint(found.hexdigest(), hashed)
+
+
+def _bytes(array: NDArray[Any]) -> memoryview | bytes:
+    if array.dtype.kind in "biuf":
+        return _numbers(array, "<f8")
+    if array.dtype.kind in "mM":
+        return _numbers(array.view("i8"), "<i8")
+    return _text("\0".join(map(str, array.tolist())))
+
+
+def _numbers(array: NDArray[Any], dtype: str) -> memoryview:
+    return np.ascontiguousarray(array, dtype).data
+
+
+def _text(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass") + b"\0"

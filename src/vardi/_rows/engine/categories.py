@@ -1,0 +1,34 @@
+"""Which texts a column of an engine holds, where these are few."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import narwhals as nw
+
+from vardi._inputs.engine.part import PREFIX, Part
+
+ROWS = f"{PREFIX}rows"
+
+
+def rows_by_text(parts: Sequence[Part], column: str, most: int) -> dict[str | None, float] | None:
+    """Return how many rows have which text, None for those without, by a query for each part.
+
+    There is no answer where a column has more texts than ``most``: then it names units rather than kinds of them.
+    """
+    found: dict[str | None, float] = defaultdict(float)
+    for part in parts:
+        asked = part.ask(partial(_grouped, part, column, most))
+        for text, rows in zip(asked[column].to_list(), asked[ROWS].to_list(), strict=True):
+            found[text] += float(rows)
+        if len(found) > most:
+            return None
+    return dict(found)
+
+
+def _grouped(part: Part, column: str, most: int, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    text = frame.with_columns(nw.col(column).cast(nw.String))
+    return text.group_by(column).agg(part.rows.alias(ROWS)).head(most + 1)
