@@ -53,7 +53,7 @@ class Mixed(Engine):
         return {name: turn.frame(table) for turn, (name, table) in zip(turns, tables.items(), strict=True)}
 
 
-LOCAL = ("numpy", "pandas", "polars", "polars-lazy", "polars-streaming", "pyarrow", "duckdb", "ibis", "mixed")
+LOCAL = ("numpy", "pandas", "polars", "polars-lazy", "polars-streaming", "pyarrow", "duckdb", "ibis", "dask", "mixed")
 SPARK = ("spark", "mixed-spark")
 ENGINES = (*LOCAL, *SPARK)
 LAZY = tuple(name for name in ENGINES if name not in ("numpy", "pandas", "polars", "pyarrow"))
@@ -71,6 +71,7 @@ def local_engine(name: str) -> Engine:
         "pyarrow": lambda table: table,
         "duckdb": lambda table: duckdb_connection().from_arrow(table),
         "ibis": as_ibis,
+        "dask": as_dask,
     }
     if name == "mixed":
         places = tuple(local_engine(place) for place in ("duckdb", "pandas", "polars-lazy", "ibis", "pyarrow"))
@@ -121,6 +122,14 @@ def as_ibis(table: pa.Table) -> Any:
     """Return a table of Ibis on its DuckDB."""
     ibis = pytest.importorskip("ibis", reason="Ibis' tests need it: pip install 'vardi[ibis]'")
     return ibis.memtable(table)
+
+
+def as_dask(table: pa.Table) -> Any:
+    """Return a frame of Dask in two partitions, computed in the thread that asks."""
+    frames = pytest.importorskip("dask.dataframe", reason="Dask's tests need it: pip install 'vardi[dask]'")
+    dask = pytest.importorskip("dask")
+    dask.config.set(scheduler="synchronous")
+    return frames.from_pandas(table.to_pandas(date_as_object=False), npartitions=2)
 
 
 def collected(native: Any) -> dict[str, list[Any]]:

@@ -28,12 +28,14 @@ FITTED = {
     "spark": ("houses", "census", "weighted_raking"),
     "mixed-spark": ("houses",),
     "ibis": ("houses", *ONE_OF_EACH_PART),
+    "dask": ("houses", "lengths"),
 }
 ESTIMATED = {
     "spark": (),
     "mixed-spark": (),
     "mixed": ("lengths",),
     "ibis": (),
+    "dask": (),
     "polars-streaming": ("houses", "selected"),
 }
 

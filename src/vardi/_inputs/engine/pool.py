@@ -14,7 +14,7 @@ from vardi._inputs.engine.columns import Declared, as_floats, compiled_bias, exp
 from vardi._inputs.engine.distinct import DistinctRows
 from vardi._inputs.engine.expressions import on_frame
 from vardi._inputs.engine.memory import most_cells
-from vardi._inputs.engine.part import COUNT, PREFIX, Change, Part
+from vardi._inputs.engine.part import COUNT, PREFIX, Aggregate, Change, Part
 from vardi._inputs.engine.survey import COUNTED, Draft, Survey, in_part, survey
 from vardi._inputs.engine.table import EngineTable
 from vardi._inputs.frames.names import require_read_as_names
@@ -208,7 +208,7 @@ class LazyPool(Pool):
         for part in self.parts:
             columns = [(nw.col(column), bound) for column, bound in bounds]
             signs = [sign for column, bound in columns for sign in (column < bound, column == bound, column > bound)]
-            asked = {str(j): part.times_count(sign.cast(nw.Float64)).sum() for j, sign in enumerate(signs)}
+            asked = {str(j): Aggregate(part.times_count(sign.cast(nw.Float64))) for j, sign in enumerate(signs)}
             for code, row in part.by_sample(asked):
                 found[:, code] += [row[name] or 0.0 for name in asked]
         return found.reshape(len(bounds), 3, -1)

@@ -128,14 +128,15 @@ def _conditions(draft: Draft) -> tuple[Node, ...] | None:
     """Return the conditions that all columns are made of, each once; None where one reads numbers as well."""
     found: dict[Node, None] = {}
     for bias in draft.columns.values():
-        below = _conditions_in(bias.node, draft.target)
+        below = conditions_in(bias.node, draft.target)
         if below is None:
             return None
         found |= dict.fromkeys(below)
     return tuple(found)
 
 
-def _conditions_in(node: Node, target: NarwhalsTarget) -> tuple[Node, ...] | None:
+def conditions_in(node: Node, target: NarwhalsTarget) -> tuple[Node, ...] | None:
+    """Return the conditions that an expression is made of; None where it reads numbers as well."""
     if isinstance(node, Constant):
         return ()
     if is_condition(node) or (isinstance(node, Column) and target.kind(node.name) is Kind.CONDITION):
@@ -144,7 +145,7 @@ def _conditions_in(node: Node, target: NarwhalsTarget) -> tuple[Node, ...] | Non
         return None
     found: list[Node] = []
     for child in children(node):
-        below = _conditions_in(child, target)
+        below = conditions_in(child, target)
         if below is None:
             return None
         found += below
@@ -201,8 +202,8 @@ def _numbers(draft: Draft, ranged: frozenset[str]) -> Survey | None:
         reach[name] = (
             asked.counts * (constants[name] > 0) if name in constants else asked.floats(f"{PREFIX}reach_{name}")
         )
-    matrices = (np.column_stack(list(found.values())) for found in (low, high, reach))
-    return Survey(*asked.flags, asked.counts, asked.rows, *matrices, cells=False)
+    lows, highs, reached = (np.column_stack(list(found.values())) for found in (low, high, reach))
+    return Survey(*asked.flags, asked.counts, asked.rows, lows, highs, reached, cells=False)
 
 
 def _number_queries(
@@ -273,7 +274,7 @@ def _ask(
     packs = [range(start, min(start + BITS, len(bits))) for start in range(0, len(bits), BITS)]
     if not (part.counted or conditions):
         packs = []
-        if certain is not True:
+        if not isinstance(certain, bool):
             doubtful = nw.when(certain).then(nw.lit(0, nw.Int64)).otherwise(nw.lit(1, nw.Int64))
             queries = queries | {DOUBTFUL: (doubtful, "sum")}
     codes = {CODE.format(j): _code([bits[place] for place in pack]) for j, pack in enumerate(packs)}
