@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from cases import CASES
-from engines import ENGINES, ONE_FRAME, collected, local_engine
+from engines import DASK, ENGINES, ONE_FRAME, collected, local_engine
 from numpy.testing import assert_allclose
 
 import vardi
@@ -19,7 +19,7 @@ from vardi._rows.engine.lazy_rows import LazyRows
 pytestmark = pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")  # of small samples; tested elsewhere
 
 NUMPY = local_engine("numpy")
-# On a cluster a query of a few rows costs as much as one of many, and Ibis takes long to write one: there every
+# On a cluster a query of a few rows costs as much as one of many, and Ibis and Dask take long to write one: there every
 # question is asked of one small fit (test_questions.py), and estimates of these problems by `make slow`, which sets
 # VARDI_EVERY_PAIR.
 EVERY_PAIR = "VARDI_EVERY_PAIR" in os.environ
@@ -35,7 +35,7 @@ ESTIMATED = {
     "mixed-spark": (),
     "mixed": ("lengths",),
     "ibis": (),
-    "dask": (),
+    "dask": ("lengths",),
     "polars-streaming": ("houses", "selected"),
 }
 
@@ -44,7 +44,7 @@ def pairs(only: dict[str, tuple[str, ...]]) -> pytest.MarkDecorator:
     """Parametrise by engines and problems; engines that are named there with the problems that are named only."""
     found = [
         pytest.param(engine, case, id=f"{engine}-{case}")
-        for engine in ENGINES
+        for engine in (*ENGINES, *DASK)
         for case in (CASES if EVERY_PAIR else only.get(engine, CASES))
         if not (CASES[case].labelled and engine.startswith("mixed"))
     ]
