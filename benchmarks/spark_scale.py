@@ -43,7 +43,7 @@ class Cost:
     wall : float
         Seconds of the whole call.
     read, crossed : int
-        Bytes that executors read of the files, and bytes of numbers that came back to the driver.
+        Bytes of the columns that the biases read, in all passes, and bytes of numbers that came back to the driver.
     """
 
     rows: int
@@ -74,8 +74,17 @@ def measure(session: Any, path: Path, rows: int, kind: str) -> Cost:
         vardi.debias(frame, KINDS[kind], source="source")
     wall = time.perf_counter() - started
     done = [stage for key, stage in _stages(session).items() if key not in before]
-    tasks, cpu, read = (sum(stage[what] for stage in done) for what in ("numTasks", "executorCpuTime", "inputBytes"))
-    return Cost(rows, len(answers), int(tasks), cpu / 1e9, wall, int(read), sum(answers))
+    tasks, cpu = (sum(stage[what] for stage in done) for what in ("numTasks", "executorCpuTime"))
+    read = len(answers) * column_bytes(path, ("source", "x", "y") if kind == "conditions" else ("source", "x"))
+    return Cost(rows, len(answers), int(tasks), cpu / 1e9, wall, read, sum(answers))
+
+
+def column_bytes(path: Path, columns: tuple[str, ...]) -> int:
+    """Return how many bytes some columns of a table take on disk."""
+    about = import_module("pyarrow.parquet").read_metadata(path)
+    groups = [about.row_group(group) for group in range(about.num_row_groups)]
+    found = [group.column(place) for group in groups for place in range(about.num_columns)]
+    return int(sum(one.total_compressed_size for one in found if one.path_in_schema in columns))
 
 
 def _stages(session: Any) -> dict[tuple[int, int], dict[str, Any]]:
@@ -100,10 +109,8 @@ def report(kind: str, costs: list[Cost]) -> None:
     passes, size = costs[-1].queries, costs[-1].read / costs[-1].queries / costs[-1].rows
     for n in PROJECTED:
         seconds = passes * slope * n / CORES
-        print(
-            f"{n:.0e} rows on {CORES:,} cores: {passes} passes of {seconds / passes:,.0f} s, {seconds / 60:,.1f} minutes; "
-            f"{n * size * passes / 1e12:,.2f} TB read"
-        )
+        time_text = f"{passes} x {seconds / passes:,.0f} s = {seconds / 60:,.1f} minutes"
+        print(f"{n:.0e} rows on {CORES:,} cores: {time_text}; {n * size * passes / 1e12:,.2f} TB read")
 
 
 def main(sizes: tuple[int, ...]) -> None:
