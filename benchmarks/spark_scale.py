@@ -98,11 +98,10 @@ def _stages(session: Any) -> dict[tuple[int, int], dict[str, Any]]:
 def report(kind: str, costs: list[Cost]) -> None:
     """Print what was measured, a line through it, and what it comes to at larger sizes."""
     print(f"\n{kind}, {', '.join(KINDS[kind].values())}")
-    print(f"{'rows':>15} queries tasks  cpu s  wall s  MB read  MB back  ns a row and pass")
+    print(f"{'rows':>15} queries tasks  cpu s  wall s  MB read  MB back")
     for one in costs:
-        each = one.cpu / one.queries / one.rows * 1e9
         line = f"{one.rows:15,} {one.queries:7} {one.tasks:5} {one.cpu:6.1f} {one.wall:7.1f}"
-        print(f"{line} {one.read / 1e6:8.1f} {one.crossed / 1e6:8.2f} {each:18.0f}")
+        print(f"{line} {one.read / 1e6:8.1f} {one.crossed / 1e6:8.2f}")
     rows, cpu = np.array([(one.rows, one.cpu / one.queries) for one in costs]).T
     slope, fixed = np.polyfit(rows, cpu, 1, w=1 / cpu)
     print(f"a query takes {max(fixed, 0):.2f} s and {slope * 1e9:.0f} ns a row of processor time")
@@ -115,6 +114,7 @@ def report(kind: str, costs: list[Cost]) -> None:
 
 def main(sizes: tuple[int, ...]) -> None:
     """Measure every kind of bias at every size."""
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     sql = import_module("pyspark.sql")
     builder = sql.SparkSession.builder.master(MASTER).config("spark.sql.shuffle.partitions", "2")
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
