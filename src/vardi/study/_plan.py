@@ -21,9 +21,9 @@ from vardi.study._study import Study
 _Asked: TypeAlias = tuple[str, tuple[int, int], tuple[str, ...], int | None]
 
 ONCE = (1, 1)
+SOLVE = (2, 4)  # passes of Newton's method over all rows, from the solution of some of them on
 JOINT = (2, 6)  # the same with known values or parameters
 TESTED = 4  # queries that compare what is known with what the samples say
-SOLVE = (2, 4)  # passes of Newton's method over all rows, from the solution of some of them on
 MEANS = 3  # queries of estimates, for any number of columns at once
 
 
@@ -89,7 +89,19 @@ class Plan:
 
 
 def plan(study: Study) -> Plan:
-    """Return what a fit of a study would read and ask for."""
+    """Tell what a fit of a study would read and ask for, without reading a row.
+
+    Parameters
+    ----------
+    study : Study
+        From `vardi.study.read`.
+
+    Returns
+    -------
+    Plan
+        The queries in their order, with passes, columns, bytes and how many numbers come back. Biases with few
+        different values take fewer passes, and where something is wrong there are more, to say what.
+    """
     sizes = [_sizes(data) for data in study.data]
     rows = None if any(one.rows is None for one in sizes) else sum(one.rows or 0 for one in sizes)
     kinds = [schema(data, study.engine) for data in study.data]
