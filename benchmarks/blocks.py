@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-import time
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -17,9 +18,12 @@ from unittest import mock
 import numpy as np
 
 import vardi
+from benchmarks.bars import BARS
+from benchmarks.growth import slope
 from benchmarks.peers import VARDI
 from benchmarks.process import in_fresh_process, watched_memory
-from benchmarks.records import Record, Report, Settings, Target
+from benchmarks.records import Record, Report, Settings, Target, Times
+from benchmarks.timing import timed
 
 STATES = 309
 ROWS = 1500  # of each state in a batch
@@ -49,19 +53,13 @@ def _record(n: int, probe: dict[str, Any]) -> Record:
     work = f"n = {n:,}, K = {STATES}"
     if "failed" in probe:
         return Record(work, VARDI, note=f"failed: {probe['failed']}")
-    note = (
-        f"{probe['passes']} passes over {probe['bytes'] / 1e9:.2f} GB, {probe['extra'] / 1e9:.2f} GB of memory; "
-        f"{probe['processor']:.3g} s of processor time"
-    )
-    return Record(work, VARDI, probe["seconds"], probe["residual"], probe["extra"] / probe["bytes"], note)
+    note = f"passes: {probe['passes']}, over {probe['bytes'] / 1e9:.2f} GB, {probe['extra'] / 1e9:.2f} GB of memory"
+    return Record(work, VARDI, Times.of(probe), probe["residual"], probe["extra"] / probe["bytes"], note)
 
 
 def _growth(sizes: list[int], found: list[dict[str, Any]]) -> Target:
-    points = [(n, probe["processor"]) for n, probe in zip(sizes, found, strict=True) if "failed" not in probe]
-    if len(points) < 2:
-        return Target("slope of processor time in n", None, 1.05, 1.0, "")
-    x, y = np.log(np.array(points)).T
-    return Target("slope of processor time in n", float(np.polyfit(x, y, 1)[0]), 1.05, 1.0, "")
+    times = [None if "failed" in probe else Times.of(probe).processor_median for probe in found]
+    return Target("slope of processor time in n", slope(sizes, times), BARS["blocks"], "")
 
 
 def write_oscillators(path: Path, rows: int, batches: int) -> None:
@@ -89,14 +87,11 @@ def probe(path: str, rows: str, batches: str) -> dict[str, Any]:
     source = np.tile(np.repeat(np.arange(STATES), int(rows)), int(batches))
     matrix = np.load(path, mmap_mode="r")[: len(source)]
     with mock.patch.object(readers.Reader, "blocks", counted), watched_memory() as memory:
-        seconds, processor = time.perf_counter(), time.process_time()
-        fit = vardi.debias_matrix(matrix, source, log=True)
-        seconds, processor = time.perf_counter() - seconds, time.process_time() - processor
+        times, fit = timed(partial(vardi.debias_matrix, matrix, source, log=True))
     return {
         "bytes": matrix.nbytes,
         "extra": memory[1] - memory[0],
-        "seconds": seconds,
-        "processor": processor,
+        **asdict(times),
         "passes": passes[0],
         "residual": fit.solution.residual,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,8 +10,11 @@ import typer
 
 from benchmarks.draw import draw
 from benchmarks.peers import installed
-from benchmarks.records import Settings
-from benchmarks.run import BENCHMARKS, failed, run
+from benchmarks.records import Run, Settings
+from benchmarks.render import render
+from benchmarks.run import BENCHMARKS, chosen, run
+from benchmarks.standing import read_tried
+from benchmarks.stored import from_json, to_json
 from vardi._machine.atomic_write import whole_file
 from vardi.cli._console import complain, progress, show_files, show_plain
 from vardi.cli._files import require_free
@@ -34,11 +38,14 @@ app = typer.Typer(
 )
 @guarded
 def bench(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Which ones; all by default.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Which; all but physics.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="20 times fewer rows: a smoke test.")] = False,
     shrink: Annotated[int | None, typer.Option("--shrink", min=1, metavar="N", help="N times fewer rows.")] = None,
-    repeats: Annotated[int | None, typer.Option("--repeats", min=1, metavar="R", help="Timed calls of each.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="Peers on the largest matrix too: slow.")] = False,
+    repeats: Annotated[int | None, typer.Option("--repeats", min=1, metavar="R", help="Rounds of timed calls.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="The largest sizes too: slow.")] = False,
+    earlier: Annotated[
+        Path | None, typer.Option("--page-of", metavar="JSON", help="Run nothing: write this run's page again.")
+    ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the page goes.")] = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite a page that is there already.")] = False,
     quiet: Quiet = False,
@@ -46,46 +53,67 @@ def bench(
     """Run the benchmarks beside the peers that are installed.
 
     A complete run at full size, started from a clone, goes to benchmarks/RESULTS.md; any other is printed unless
-    --output is given. Beside a page goes a picture, if matplotlib is installed. A peer that is not installed is a line
-    of the page: pip install 'vardi[bench]'.
+    --output is given. Beside a page go its numbers as JSON, from which --page-of writes it again once
+    benchmarks/tried.toml has notes on the bars that it missed, and a picture, if matplotlib is installed. What has a
+    page of its own (physics) runs only where it is named. A peer that is not installed is a line of the page:
+    pip install 'vardi[bench]'.
     """
+    tried = read_tried()
+    if earlier is not None:
+        before = from_json(earlier.read_text(encoding="utf-8"))
+        _write(before, _files(earlier.with_suffix(".md"), force=True), tried, force=True)
+        return
     for name in names or ():
         if name not in BENCHMARKS:
             known = ", ".join(BENCHMARKS)
             raise StudyError(f"There is no benchmark {name!r}.{suggest(name, BENCHMARKS)} There are {known}.")
-    chosen = [name for name in BENCHMARKS if not names or name in names]
+    which = chosen(names or ())
     smaller = shrink or (20 if quick else 1)
     settings = Settings(smaller, repeats or (3 if smaller == 1 else 2), full)
-    complete = len(chosen) == len(BENCHMARKS) and smaller == 1
+    complete = which == chosen(()) and smaller == 1
     if output is None and complete and RESULTS.is_file():
         output, force = RESULTS, True
-    if output is not None:
-        require_free(output, force=force)
-    picture = output.with_suffix(".svg") if output is not None and installed("matplotlib") else None
-    if picture is not None:
-        require_free(picture, force=force)
+    files = _files(output, force=force) if output is not None else None
     with progress(hidden=quiet) as stage:
-        page, reports = run(
-            chosen,
+        found = run(
+            which,
             settings,
             _command(names or [], quick=quick, full=full, shrink=shrink, repeats=repeats),
-            lambda name, place: stage(f"{name} ({place + 1} of {len(chosen)})", place, len(chosen)),
-            picture.name if picture else None,
+            lambda name, place: stage(f"{name} ({place + 1} of {len(which)})", place, len(which)),
         )
-        if picture is not None:
-            with whole_file(picture, overwrite=force) as temporary:
-                draw(reports, temporary, judged=smaller == 1)
-        if output is not None:
-            with whole_file(output, overwrite=force) as temporary:
-                temporary.write_text(page, encoding="utf-8")
-    if output is None:
-        show_plain(page)
-    elif not quiet:
-        show_files({"results": output} | ({"picture": picture} if picture else {}))
-    for name in failed(reports):
+    if files is None:
+        show_plain(render(found, tried))
+    else:
+        _write(found, files, tried, force=force)
+        if not quiet:
+            show_files(files)
+    for name in found.failed:
         complain("error", f"The benchmark {name} failed; its page says how.", "bold red")
-    if failed(reports):
+    if found.failed:
         raise typer.Exit(NO)
+
+
+def _files(output: Path, *, force: bool) -> dict[str, Path]:
+    """Return where the page, the picture and the numbers go, each of which must be free."""
+    files = {"results": output, "numbers": output.with_suffix(".json")}
+    if installed("matplotlib"):
+        files["picture"] = output.with_suffix(".svg")
+    if len(set(files.values())) < len(files):
+        raise StudyError(f"{output} is a page in Markdown, and beside it go files in .json and .svg. Name it .md.")
+    for path in files.values():
+        require_free(path, force=force)
+    return files
+
+
+def _write(found: Run, files: Mapping[str, Path], tried: Mapping[str, Sequence[str]], *, force: bool) -> None:
+    picture = files.get("picture")
+    with whole_file(files["numbers"], overwrite=force) as temporary:
+        temporary.write_text(to_json(found), encoding="utf-8")
+    if picture is not None:
+        with whole_file(picture, overwrite=force) as temporary:
+            draw(found, temporary)
+    with whole_file(files["results"], overwrite=force) as temporary:
+        temporary.write_text(render(found, tried, picture.name if picture else None), encoding="utf-8")
 
 
 def _command(names: list[str], *, quick: bool, full: bool, shrink: int | None, repeats: int | None) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from benchmarks.peers import PEERS, VARDI, Peer, contestants, lbfgs, ours
+from benchmarks.bars import BARS
+from benchmarks.peers import FASTMBAR_BARE, PEERS, VARDI, Peer, contestants, lbfgs, ours, without_numba
 from benchmarks.problems import Problem, oscillators, residual
-from benchmarks.records import Record, Report, Settings, Target
+from benchmarks.records import Record, Report, Settings, Target, Times, ratio
 from benchmarks.timing import Contestant, Timing, race
 
 SIZES = ((200_000, 50), (1_000_000, 10))
@@ -15,25 +16,30 @@ SOLVED = 1e-6  # residual up to which a peer counts: far looser than what vardi 
 
 def dense_log(settings: Settings) -> Report:
     """Time dense solves with log omega given, against every peer."""
+    peers = (*PEERS, FASTMBAR_BARE) if settings.full else PEERS
+    public = {peer.who for peer in peers if peer.public}
     records: list[Record] = []
     targets: list[Target] = []
     for n, K in SIZES:
         problem = oscillators(settings.rows(n, least=4 * K), K)
-        field = [ours(problem, log=True), *contestants(PEERS, problem)]
-        timings = race(field, settings.repeats, settings.patience)
-        found = peer_records(problem.label, timings, PEERS, problem)
+        mine = ours(problem, log=True)
+        timings = race([mine, *without_numba(mine), *contestants(peers, problem)], settings)
+        found = peer_records(problem.label, timings, peers, problem)
         records += found
-        public = {peer.who for peer in PEERS if peer.public}
-        targets.append(_against_fastest(problem.label, found, public, "the fastest peer", bar=10, goal=25))
+        who = fastest(found, public)
         targets.append(
-            _against_fastest(
-                problem.label, found, {peer.who for peer in PEERS}, "the fastest, private steps included", None, None
+            ratio(
+                f"{problem.label}: speed over the fastest peer",
+                times_of(found, who),
+                times_of(found, VARDI),
+                BARS[f"dense-log-{K}"],
+                who or "no peer is installed that solved it",
             )
         )
     return Report(
         "dense-log",
         "Harmonic oscillators, log omega given. vardi is the whole call (validation, identifiability, solve, "
-        "certificate, weights); the peers get their K x n reduced potentials ready made.",
+        "certificate, weights), with the extra [fast]; the peers get their K x n reduced potentials ready made.",
         tuple(records),
         tuple(targets),
         (
@@ -49,19 +55,20 @@ def dense_omega(settings: Settings) -> Report:
     targets: list[Target] = []
     baseline, to_the_end = "L-BFGS, tolerance 1e-10", "L-BFGS, until the gradient settles"
     for n, K in SIZES:
-        log_problem = oscillators(settings.rows(n, least=4 * K), K)
-        problem = log_problem.exp()
+        problem = oscillators(settings.rows(n, least=4 * K), K).exp()
+        mine = ours(problem, log=False)
         field = [
-            ours(problem, log=False),
+            mine,
+            *without_numba(mine),
             Contestant(baseline, lbfgs(problem, exact=False)),
             Contestant(to_the_end, lbfgs(problem, exact=True)),
         ]
-        timings = race(field, settings.repeats, settings.patience)
-        found = [record(problem.label, timing, problem.log()) for timing in timings.values()]
-        records += found
-        for who, bar, goal in ((baseline, 8, 20), (to_the_end, None, None)):
-            ratio = speedup(found, who)
-            targets.append(Target(f"{problem.label}: speed over {who}", ratio, bar, goal, higher_is_better=True))
+        timings = race(field, settings)
+        records += [record(problem.label, timing, problem.log()) for timing in timings.values()]
+        for who in (baseline, to_the_end):
+            bar = BARS["dense-omega"] if who == baseline and K == 10 else None
+            what = f"{problem.label}: speed over {who}"
+            targets.append(ratio(what, timings[who].times, timings[VARDI].times, bar))
     return Report(
         "dense-omega",
         "The same problems with omega given, against L-BFGS on the dual as the paper's package solves it (SciPy "
@@ -72,53 +79,32 @@ def dense_omega(settings: Settings) -> Report:
     )
 
 
-def peer_records(
-    work: str, timings: Mapping[str, Timing], peers: Sequence[Peer], problem: Problem, note: str = ""
-) -> list[Record]:
+def peer_records(work: str, timings: Mapping[str, Timing], peers: Sequence[Peer], problem: Problem) -> list[Record]:
     """One record for vardi and each peer, those that are not installed included."""
-    records = [record(work, timings[VARDI], problem)]
+    records = [record(work, timing, problem) for who, timing in timings.items() if who.startswith(VARDI)]
     for peer in peers:
         if peer.who in timings:
-            records.append(record(work, timings[peer.who], problem, "; ".join(filter(None, [peer.note, note]))))
+            records.append(record(work, timings[peer.who], problem, peer.note))
         else:
             records.append(Record(work, peer.who, note=peer.missing))
     return records
 
 
 def record(work: str, timing: Timing, problem: Problem, note: str = "") -> Record:
-    """Return the time of one contestant, and how well it solved the problem."""
+    """Return the times of one contestant, and how well it solved the problem, of which log omega is given."""
     if timing.failure:
         return Record(work, timing.who, note="; ".join(filter(None, [timing.failure, note])))
-    took = f"best of {timing.calls}"
-    if timing.who != VARDI and timing.warm_up > max(0.2 * (timing.best or 0.0), 0.1):
-        took += f"; first call (compilation) {timing.warm_up:.2g} s more"
+    first = "" if timing.who.startswith(VARDI) else timing.compiled
     accuracy = residual(problem.matrix, problem.sizes, timing.result)
-    return Record(work, timing.who, timing.best, accuracy, None, "; ".join(filter(None, [took, note])))
+    return Record(work, timing.who, timing.times, accuracy, None, "; ".join(filter(None, [first, note])))
 
 
-def speedup(records: Sequence[Record], who: str) -> float | None:
-    """How many times as long as vardi the other took."""
-    seconds = {record.who: record.seconds for record in records}
-    mine, other = seconds.get(VARDI), seconds.get(who)
-    return other / mine if mine and other else None
+def times_of(records: Sequence[Record], who: str | None) -> Times | None:
+    """Return the times of one of them."""
+    return next((record.times for record in records if record.who == who), None)
 
 
 def fastest(records: Sequence[Record], among: set[str]) -> str | None:
     """Return the fastest that solved the problem."""
     solved = [r for r in records if r.who in among and r.seconds and r.accuracy is not None and r.accuracy <= SOLVED]
     return min(solved, key=lambda r: r.seconds or 0.0).who if solved else None
-
-
-def _against_fastest(
-    work: str, records: Sequence[Record], among: set[str], what: str, bar: float | None, goal: float | None
-) -> Target:
-    who = fastest(records, among)
-    ratio = speedup(records, who) if who else None
-    return Target(
-        f"{work}: speed over {what}",
-        ratio,
-        bar,
-        goal,
-        higher_is_better=True,
-        note=who or "no peer is installed that solved it",
-    )

@@ -1,4 +1,4 @@
-"""Reports -> a picture: how time grows, and how far ahead of the bars the ratios are."""
+"""A run -> a picture: how time grows, and how far ahead of the bars the ratios are."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.records import Report, Target
+from benchmarks.records import Report, Run, Target
 
 COLOUR, PALE, MISSED = "#1f5fa8", "#9aa5b1", "#b3261e"
 
 
-def draw(reports: Sequence[Report], path: Path, *, judged: bool) -> None:
+def draw(run: Run, path: Path) -> None:
     """Draw times against n and K, and every target over its bar, as one SVG (needs matplotlib).
 
     Bars are for the sizes of the design: where these were not run, there is nothing to judge.
     """
     from matplotlib.figure import Figure
 
-    targets = [(report.name, target) for report in reports for target in report.targets if judged]
-    measured = [(name, target) for name, target in targets if target.bar and target.measured]
+    targets = [(report.name, target) for report in run.reports for target in report.targets if run.judged]
+    measured = [(name, target) for name, target in targets if target.bar and target.measured is not None]
     figure = Figure(figsize=(11, max(4.0, 1.4 + 0.24 * len(measured))), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.1))
-    _growth(left, next((report for report in reports if report.name == "growth"), None))
+    _growth(left, next((report for report in run.reports if report.name == "growth"), None))
     if measured:
         _ratios(right, measured)
     else:
@@ -64,7 +64,8 @@ def _ratios(axes: Any, measured: Sequence[tuple[str, Target]]) -> None:
     for place, (_, target) in enumerate(measured):
         assert target.bar is not None
         assert target.measured is not None
-        ahead = target.measured / target.bar if target.higher_is_better else target.bar / target.measured
+        ahead = target.measured / target.bar.level
+        ahead = ahead if target.bar.higher_is_better else 1 / ahead
         colour = COLOUR if ahead >= 1 else MISSED
         axes.plot([1.0, ahead], [place, place], color=colour, linewidth=4, solid_capstyle="butt")
         axes.plot([ahead], [place], "o", color=colour)

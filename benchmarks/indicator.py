@@ -1,61 +1,76 @@
-"""Indicator biases as a plain matrix of zeros and ones."""
+"""Indicator biases: a matrix of booleans."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
+from numpy.typing import NDArray
 
-from benchmarks.dense import fastest, peer_records, record, speedup
-from benchmarks.peers import FASTMBAR, PYMBAR, PYMBAR_ROBUST, VARDI, contestants, ours
-from benchmarks.problems import Problem, intervals
-from benchmarks.records import Record, Report, Settings, Target
-from benchmarks.timing import race
+from benchmarks.bars import BARS
+from benchmarks.dense import peer_records, record, times_of
+from benchmarks.peers import BAYESMBAR, FASTMBAR, PYMBAR, PYMBAR_ROBUST, VARDI, contestants, ours
+from benchmarks.problems import Floats, Problem, intervals
+from benchmarks.records import Record, Report, Settings, ratio
+from benchmarks.timing import Contestant, race
 
-ROWS = 10_000_000
-SCALED = 10  # how many times fewer rows the peers get, unless all is run in full
+ROWS, PEER_ROWS = 8_000_000, 200_000
 ZERO = -1000.0  # e^ZERO is 0 in double precision, and no peer subtracts infinities
-PEERS = (PYMBAR, PYMBAR_ROBUST, FASTMBAR)
+PEERS = (PYMBAR, PYMBAR_ROBUST, FASTMBAR, BAYESMBAR)
+READ = "one read, n weights filled (NumPy)"
 
 
 def indicator(settings: Settings) -> Report:
-    """Time a solve with indicator biases, against the peers."""
-    n = settings.rows(ROWS, least=400)
-    smaller = n if settings.full else max(n // SCALED, 40)
-    records, targets = _side_by_side(smaller, settings)
-    if smaller < n:
-        problem = intervals(n)
-        timing = race([ours(problem, log=False)], settings.repeats, settings.patience)[VARDI]
-        mine = record(problem.label, timing, problem.log())
-        scaled = [
-            Record(problem.label, r.who, r.seconds * n / smaller, note=f"SCALED: {n // smaller} times the time above")
-            for r in records
-            if r.who != VARDI and r.seconds
-        ]
-        who = fastest(records, {peer.who for peer in PEERS})
-        ratio = speedup([mine, *scaled], who) if who else None
-        note = f"{who}, its time scaled from n = {smaller:,}" if who else "no peer is installed that solved it"
-        target = Target(f"{problem.label}: speed over the fastest peer", ratio, 100, 1000, "x", True, note)
-        records, targets = [*records, mine, *scaled], [*targets, target]
+    """Time a solve with indicator biases, against one read of the matrix and against the peers."""
+    problem = intervals(settings.rows(ROWS, least=400))
+    n = len(problem.source)
+    timings = race([ours(problem, log=False), Contestant(READ, partial(_read_and_fill, problem.matrix))], settings)
+    records = [
+        record(problem.label, timings[VARDI], problem.log()),
+        Record(problem.label, READ, timings[READ].times, note="rows as words of 32 bits: their largest, then np.full"),
+    ]
+    few = problem if settings.full else intervals(settings.rows(PEER_ROWS, least=40))
+    beside = _beside_peers(few, settings)
+    factor = n / len(few.source)
+    scaled = [
+        Record(problem.label, r.who, r.times.scaled(factor), note=f"SCALED: {factor:.3g} times the time above")
+        for r in beside
+        if r.who != VARDI and r.times and factor > 1
+    ]
+    peer = times_of(scaled or beside, FASTMBAR.who)
+    note = f"its time scaled from n = {len(few.source):,}" if scaled else ""
     return Report(
         "indicator",
-        "Four samples through overlapping intervals: a float matrix of zeros and ones, omega given to vardi. The peers "
-        f"get log omega with {ZERO:g} in the place of -inf (its exp is 0).",
-        tuple(records),
-        tuple(targets),
-        ()
-        if smaller == n
-        else (f"Peers ran at n = {smaller:,} and their time at n = {n:,} is scaled linearly; --full runs them there.",),
+        "Four samples through overlapping intervals: a matrix of booleans, omega given to vardi. The peers get log "
+        f"omega with {ZERO:g} in the place of -inf (its exp is 0).",
+        (*records, *beside, *scaled),
+        (
+            ratio(
+                f"{problem.label}: whole call over {READ}",
+                timings[VARDI].times,
+                timings[READ].times,
+                BARS["indicator-read"],
+            ),
+            ratio(
+                f"{problem.label}: speed over {FASTMBAR.who}",
+                peer,
+                timings[VARDI].times,
+                BARS["indicator-peer"],
+                note if peer else "not installed, or it failed",
+            ),
+        ),
+        (f"Peers ran at n = {len(few.source):,}, their times are scaled linearly; --full runs them all the way.",)
+        if scaled
+        else (),
     )
 
 
-def _side_by_side(n: int, settings: Settings) -> tuple[list[Record], list[Target]]:
-    problem = intervals(n)
+def _beside_peers(problem: Problem, settings: Settings) -> list[Record]:
     log_problem = problem.log()
     floored = Problem(np.maximum(log_problem.matrix, ZERO), problem.source)
-    field = [ours(problem, log=False), *contestants(PEERS, floored)]
-    timings = race(field, settings.repeats, settings.patience)
-    records = peer_records(problem.label, timings, PEERS, log_problem)
-    who = fastest(records, {peer.who for peer in PEERS})
-    ratio = speedup(records, who) if who else None
-    note = who or "no peer is installed that solved it"
-    bar, goal = (100, 1000) if n >= ROWS else (None, None)  # the design names one size
-    return records, [Target(f"{problem.label}: speed over the fastest peer", ratio, bar, goal, "x", True, note)]
+    timings = race([ours(problem, log=False), *contestants(PEERS, floored)], settings)
+    return peer_records(problem.label, timings, PEERS, log_problem)
+
+
+def _read_and_fill(matrix: NDArray[np.bool_]) -> tuple[np.uint32, Floats]:
+    return matrix.view(np.uint32).max(), np.full(len(matrix), 1.0)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.bars import BARS
 from benchmarks.peers import FASTMBAR, PYMBAR, VARDI, ours
 from benchmarks.problems import oscillators
 from benchmarks.process import forget_peak, in_fresh_process, peak, resident
@@ -28,7 +29,7 @@ def memory(settings: Settings) -> Report:
             n = settings.rows(n, least=4 * K)
             found = _measure(VARDI, form, n, K)
             records.append(found)
-            targets.append(Target(f"{found.work}: extra memory over the input", found.extra_memory, 0.25, 0.05))
+            targets.append(Target(f"{found.work}: extra memory over the input", found.extra_memory, BARS["memory"]))
     n, K = PEER_SIZE
     n = settings.rows(n, least=4 * K)
     for peer in PEERS:

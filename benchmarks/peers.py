@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from scipy.optimize import minimize
@@ -17,6 +17,7 @@ from scipy.optimize import minimize
 import vardi
 from benchmarks.problems import Floats, Integers, Problem
 from benchmarks.timing import Contestant
+from vardi._machine import kernels
 
 LogOmegas = Floats
 VARDI = "vardi"
@@ -94,11 +95,18 @@ def _fastmbar_bare(u_kn: Floats, sizes: Integers) -> Callable[[], LogOmegas]:
     return call
 
 
+def _bayesmbar(u_kn: Floats, sizes: Integers) -> Callable[[], LogOmegas]:
+    FastMBAR = import_module("bayesmbar").FastMBAR
+    import_module("jax").config.update("jax_enable_x64", True)
+    return lambda: -np.asarray(FastMBAR(u_kn, sizes, method="Newton").F)
+
+
 PYMBAR = Peer("pymbar, default", ("pymbar", "jax"), _pymbar("default"))
 PYMBAR_ROBUST = Peer("pymbar, robust", ("pymbar", "jax"), _pymbar("robust"))
 FASTMBAR = Peer(
     "FastMBAR, Newton", ("FastMBAR", "torch"), _fastmbar, note="its constructor always computes a covariance too"
 )
+BAYESMBAR = Peer("bayesmbar's FastMBAR, Newton", ("bayesmbar", "jax"), _bayesmbar)
 FASTMBAR_BARE = Peer(
     "FastMBAR, solve and weights only",
     ("FastMBAR", "torch"),
@@ -106,7 +114,7 @@ FASTMBAR_BARE = Peer(
     public=False,
     note="its private steps, without the covariance; not a call that a user makes",
 )
-PEERS = (PYMBAR, PYMBAR_ROBUST, FASTMBAR, FASTMBAR_BARE)
+PEERS = (PYMBAR, PYMBAR_ROBUST, FASTMBAR, BAYESMBAR)
 
 
 def ours(problem: Problem, *, log: bool) -> Contestant:
@@ -118,6 +126,16 @@ def ours(problem: Problem, *, log: bool) -> Contestant:
         return np.array(list(fit.log_omegas.values()))
 
     return Contestant(VARDI, call)
+
+
+def without_numba(contestant: Contestant) -> list[Contestant]:
+    """Return the same call as those make it who have not installed the extra ``[fast]``; nothing where nobody has."""
+
+    def call() -> Any:
+        with mock.patch.object(kernels, "_compiled", return_value=None):
+            return contestant.call()
+
+    return [Contestant(f"{contestant.who}, without Numba", call)] if installed("numba") else []
 
 
 def contestants(peers: Sequence[Peer], log_problem: Problem) -> list[Contestant]:
@@ -161,8 +179,3 @@ def lbfgs(problem: Problem, *, exact: bool, seed: int = 85) -> Callable[[], LogO
         return np.log(share) - found.x
 
     return call
-
-
-def threads() -> str:
-    """Return how many threads this process may use, as the page says it."""
-    return f"{len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} threads"

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib import import_module
 
 import numpy as np
 
 import vardi
 from benchmarks import alchemical
-from benchmarks.dense import SOLVED, fastest, speedup
-from benchmarks.peers import FASTMBAR, PYMBAR, VARDI, LogOmegas, Peer, contestants, installed
+from benchmarks.bars import BARS
+from benchmarks.dense import SOLVED, fastest, times_of
+from benchmarks.peers import BAYESMBAR, FASTMBAR, PYMBAR, VARDI, LogOmegas, Peer, contestants, installed
 from benchmarks.problems import Floats, Integers, Problem, oscillators, residual
-from benchmarks.records import Record, Report, Settings, Target
+from benchmarks.records import Record, Report, Settings, Target, ratio
 from benchmarks.timing import Contestant, Timing, race
 
 SYNTHETIC = ((50_000, 50), (96_000, 96))
 WITH_WEIGHTS = "vardi, with W_nk"
 SAME = 1e-6  # kT up to which two answers are the same
 LEAST_TIMES = 5  # median of so many calls, at least
+PATIENCE = 240.0  # seconds of timed calls
 SMOKE = 2  # real systems of a run that is smaller than the design
-
-
-def _bayesmbar(u_kn: Floats, sizes: Integers) -> Callable[[], LogOmegas]:
-    FastMBAR = import_module("bayesmbar").FastMBAR
-    import_module("jax").config.update("jax_enable_x64", True)
-    return lambda: -np.asarray(FastMBAR(u_kn, sizes, method="Newton").F)
 
 
 def _uwham(u_kn: Floats, sizes: Integers) -> Callable[[], LogOmegas]:
@@ -35,7 +32,7 @@ def _uwham(u_kn: Floats, sizes: Integers) -> Callable[[], LogOmegas]:
 PEERS = (
     PYMBAR,
     FASTMBAR,
-    Peer("bayesmbar's FastMBAR, Newton", ("bayesmbar", "jax"), _bayesmbar),
+    BAYESMBAR,
     Peer("UWHAM by L-BFGS, Numba", ("numba",), _uwham, note="until the gradient settles; written for this race"),
 )
 
@@ -48,7 +45,7 @@ def physics(settings: Settings) -> Report:
         work = f"{name} ({problem.label})"
         field = [*_ours(problem), *contestants(PEERS, problem)]
         repeats = max(settings.repeats, LEAST_TIMES) if settings.shrink == 1 else settings.repeats
-        timings = race(field, repeats, settings.patience)
+        timings = race(field, replace(settings, repeats=repeats, calls=1, patience=PATIENCE))
         found = [_record(work, timings[who], problem, timings) for who in (VARDI, WITH_WEIGHTS)]
         for peer in PEERS:
             own = timings.get(peer.who)
@@ -104,20 +101,19 @@ def _ours(problem: Problem) -> list[Contestant]:
 def _record(work: str, timing: Timing, problem: Problem, timings: dict[str, Timing], note: str = "") -> Record:
     if timing.failure:
         return Record(work, timing.who, note=timing.failure)
-    said = [f"median of {timing.calls}"]
-    if timing.who not in (VARDI, WITH_WEIGHTS) and timing.warm_up > max(0.2 * (timing.median or 0.0), 0.1):
-        said.append(f"first call (compilation) {timing.warm_up:.2g} s more")
+    said = [] if timing.who in (VARDI, WITH_WEIGHTS) else [timing.compiled]
     sampled = problem.sizes > 0
     accuracy = residual(problem.matrix[:, sampled], problem.sizes[sampled], np.asarray(timing.result)[sampled])
     if timing.who != VARDI and not timings[VARDI].failure:
         apart = np.ptp((np.asarray(timing.result) - timings[VARDI].result)[sampled])
         said.append(f"apart {apart:.1e} kT" + ("" if apart <= SAME else ": NOT the same answer"))
-    return Record(work, timing.who, timing.median, accuracy, None, "; ".join(filter(None, [*said, note])))
+    return Record(work, timing.who, timing.times, accuracy, None, "; ".join(filter(None, [*said, note])))
 
 
 def _targets(work: str, records: list[Record]) -> list[Target]:
-    over_pymbar = Target(f"{work}: speed over pymbar", speedup(records, PYMBAR.who), 10.0, None, higher_is_better=True)
-    who = fastest(records, {peer.who for peer in PEERS})
-    ratio = speedup(records, who) if who else None
+    mine, who = times_of(records, VARDI), fastest(records, {peer.who for peer in PEERS})
     note = who or "no peer is installed that solved it"
-    return [over_pymbar, Target(f"{work}: speed over the fastest", ratio, 1.0, None, higher_is_better=True, note=note)]
+    return [
+        ratio(f"{work}: speed over pymbar", times_of(records, PYMBAR.who), mine, BARS["physics-pymbar"]),
+        ratio(f"{work}: speed over the fastest", times_of(records, who), mine, BARS["physics-fastest"], note),
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ INTERVALS = ((0.0, 0.4), (0.2, 0.6), (0.5, 0.9), (0.0, 1.0))
 class Problem:
     """log omega or omega (n x K) and the sample of each row."""
 
-    matrix: Floats
+    matrix: NDArray[Any]
     source: Integers
 
     @property
@@ -39,7 +40,7 @@ class Problem:
     def log(self) -> Problem:
         """Return the problem with log omega given, from one with omega."""
         with np.errstate(divide="ignore"):
-            return Problem(np.log(self.matrix), self.source)
+            return Problem(np.log(self.matrix, dtype=np.float64), self.source)
 
 
 def oscillators(n: int, K: int) -> Problem:
@@ -49,12 +50,12 @@ def oscillators(n: int, K: int) -> Problem:
 
 
 def intervals(n: int) -> Problem:
-    """Four samples of the uniform law, each through an interval of its own that overlaps others: omega of 0 and 1."""
+    """Four samples of the uniform law, each through an interval of its own that overlaps others: omega in booleans."""
     rng = np.random.default_rng(85)
     source = np.repeat(np.arange(len(INTERVALS)), n // len(INTERVALS))
     low, high = np.array(INTERVALS).T
     x = rng.uniform(low[source], high[source])
-    omega = np.empty((len(x), len(INTERVALS)))
+    omega = np.empty((len(x), len(INTERVALS)), np.bool_)
     for k in range(len(INTERVALS)):
         omega[:, k] = (low[k] <= x) & (x <= high[k])
     return Problem(omega, source)

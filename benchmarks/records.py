@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 
 @dataclass(frozen=True)
@@ -14,9 +20,13 @@ class Settings:
     shrink : int
         Divides every number of rows: 1 for numbers worth quoting, 20 for ``--quick``.
     repeats : int
-        Timed calls of each contestant; the best one counts.
+        Rounds in which every contestant has its turn.
     full : bool
-        Whether slow peers run at the largest size too, instead of at a tenth of it with the time scaled.
+        Whether what takes long runs at the largest size too, instead of being scaled or left out.
+    calls : int
+        Most calls of one turn.
+    turn : float
+        Seconds after which a turn ends; it has one call at least.
     patience : float
         Seconds of timed calls after which a contestant sits out the rounds that are left.
     """
@@ -24,11 +34,55 @@ class Settings:
     shrink: int = 1
     repeats: int = 3
     full: bool = False
-    patience: float = 240.0
+    calls: int = 5
+    turn: float = 1.0
+    patience: float = 20.0
 
     def rows(self, n: int, *, least: int = 1) -> int:
         """Return how many rows a design of n rows has here."""
         return max(n // self.shrink, least)
+
+    def samples(self, K: int, *, least: int = 5) -> int:
+        """Return how many samples a design of K samples has here, where their number is what makes it large."""
+        return max(K // math.isqrt(self.shrink), min(least, K))
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of each call, by the clock and of all cores."""
+
+    wall: tuple[float, ...]
+    processor: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, *probes: Mapping[str, Any]) -> Times:
+        """Return the times that other processes found, from the JSON that they wrote."""
+        return cls(tuple(t for p in probes for t in p["wall"]), tuple(t for p in probes for t in p["processor"]))
+
+    @property
+    def calls(self) -> int:
+        """How many calls there were."""
+        return len(self.wall)
+
+    @property
+    def median(self) -> float:
+        """Their median by the clock."""
+        return statistics.median(self.wall)
+
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        """Between which the middle half of them lies."""
+        low, high = np.percentile(self.wall, [25, 75])
+        return float(low), float(high)
+
+    @property
+    def processor_median(self) -> float | None:
+        """Their median in processor time."""
+        return statistics.median(self.processor) if self.processor else None
+
+    def scaled(self, factor: float) -> Times:
+        """Return what calls that are so many times as long would take."""
+        return Times(tuple(factor * t for t in self.wall), tuple(factor * t for t in self.processor))
 
 
 @dataclass(frozen=True)
@@ -37,42 +91,96 @@ class Record:
 
     work: str
     who: str
-    seconds: float | None = None
+    times: Times | None = None
     accuracy: float | None = None  # max_k |Gamma_k - 1|, the residual of Vardi's system
     extra_memory: float | None = None  # as a multiple of the input matrix
     note: str = ""
 
+    @property
+    def seconds(self) -> float | None:
+        """The median of its calls."""
+        return self.times.median if self.times else None
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A number to reach.
+
+    Attributes
+    ----------
+    name : str
+        What it is called in ``tried.toml``.
+    benchmark : str
+        Which one measures it.
+    race : bool
+        Whether it is a ratio to other packages, of which the page says whether vardi is the fastest.
+    """
+
+    name: str
+    benchmark: str
+    level: float
+    goal: float | None = None
+    higher_is_better: bool = False
+    race: bool = False
+
+    def reached(self, measured: float, level: float | None) -> bool:
+        """Tell whether a number, as it is shown, is as good as a level."""
+        if level is None:
+            return False
+        shown = float(f"{measured:.3g}")
+        return shown >= level if self.higher_is_better else shown <= level
+
 
 @dataclass(frozen=True)
 class Target:
-    """A number that the design names, beside what was measured."""
+    """What was measured, beside the number to reach if there is one.
+
+    Attributes
+    ----------
+    between : pair of float, optional
+        What the quartiles of a ratio's times allow.
+    processor : float, optional
+        The ratio in processor time.
+    """
 
     what: str
     measured: float | None
-    bar: float | None = None
-    goal: float | None = None
+    bar: Bar | None = None
     unit: str = "x"
-    higher_is_better: bool = False
     note: str = ""
+    between: tuple[float, float] | None = None
+    processor: float | None = None
+
+    @property
+    def missed(self) -> bool:
+        """Whether there is a bar that what was measured does not reach."""
+        return (
+            self.bar is not None and self.measured is not None and not self.bar.reached(self.measured, self.bar.level)
+        )
 
     @property
     def verdict(self) -> str:
         """Say whether the bar and the goal are reached."""
         if self.measured is None:
             return "not measured"
-        if self.bar is None and self.goal is None:
+        if self.bar is None:
             return "no bar"
-        if self._reaches(self.goal):
-            return "goal reached"
-        if self._reaches(self.bar):
-            return "bar reached" if self.goal is not None else "reached"
-        return "NOT reached"
+        if self.missed:
+            return "NOT reached"
+        if self.bar.goal is None:
+            return "reached"
+        return "goal reached" if self.bar.reached(self.measured, self.bar.goal) else "bar reached"
 
-    def _reaches(self, level: float | None) -> bool:
-        if level is None or self.measured is None:
-            return False
-        measured = float(f"{self.measured:.3g}")  # as it is shown
-        return measured >= level if self.higher_is_better else measured <= level
+
+def ratio(what: str, over: Times | None, under: Times | None, bar: Bar | None = None, note: str = "") -> Target:
+    """Return how many times as long the one took as the other: medians, with what their quartiles allow."""
+    if over is None or under is None:
+        return Target(what, None, bar, note=note)
+    (low, high), (least, most) = over.quartiles, under.quartiles
+    processor = None
+    if over.processor_median and under.processor_median:
+        processor = over.processor_median / under.processor_median
+    return Target(what, over.median / under.median, bar, "x", note, (low / most, high / least), processor)
 
 
 @dataclass(frozen=True)
@@ -84,3 +192,36 @@ class Report:
     records: tuple[Record, ...] = ()
     targets: tuple[Target, ...] = ()
     remarks: tuple[str, ...] = field(default=())
+    failed: bool = False
+
+
+@dataclass(frozen=True)
+class Run:
+    """Benchmarks that ran one after the other on one machine.
+
+    Attributes
+    ----------
+    facts : mapping from str to str
+        The machine.
+    versions : mapping from str to str
+        Of the packages that are installed.
+    took : mapping from str to float
+        Seconds of each benchmark.
+    """
+
+    reports: tuple[Report, ...]
+    settings: Settings
+    command: str
+    facts: Mapping[str, str]
+    versions: Mapping[str, str]
+    took: Mapping[str, float]
+
+    @property
+    def judged(self) -> bool:
+        """Whether it ran at the sizes that the bars are for."""
+        return self.settings.shrink == 1
+
+    @property
+    def failed(self) -> list[str]:
+        """The names of the benchmarks that failed."""
+        return [report.name for report in self.reports if report.failed]

@@ -1,57 +1,80 @@
-"""Reports -> Markdown."""
+"""A run -> Markdown."""
 
 from __future__ import annotations
 
-import datetime
-import os
-import platform
-from collections.abc import Iterable, Sequence
-from importlib import metadata
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 
-from threadpoolctl import threadpool_info
+from benchmarks.machine import NONE, PACKAGES
+from benchmarks.records import Record, Report, Run, Target
+from benchmarks.standing import WAYS, Missed, Standing, standing
 
-from benchmarks.records import Record, Report, Settings, Target
-
-PACKAGES = (
-    "vardi",
-    "numpy",
-    "scipy",
-    "scikit-learn",
-    "narwhals",
-    "joblib",
-    "threadpoolctl",
-    "pandas",
-    "polars",
-    "duckdb",
-    "pyarrow",
-    "pymbar",
-    "jax",
-    "jaxlib",
-    "fastmbar",
-    "bayesmbar",
-    "numba",
-    "alchemtest",
-    "alchemlyb",
-    "torch",
-)
-NONE = "–"
+RACED = ("pymbar", "jax", "fastmbar", "torch", "bayesmbar", "scipy")
 
 
-def render(
-    reports: Sequence[Report], settings: Settings, command: str, load: float | None, picture: str | None = None
-) -> str:
-    """Return the whole page, with a picture beside it if there is one."""
+def render(run: Run, tried: Mapping[str, Sequence[str]], picture: str | None = None) -> str:
+    """Return the whole page, with a picture beside it if there is one.
+
+    Parameters
+    ----------
+    run : Run
+        What was found.
+    tried : mapping from str to sequence of str
+        What was done to reach bars, by their names.
+    picture : str, optional
+        File beside the page that :func:`benchmarks.draw.draw` draws.
+    """
     parts = [
         "# Benchmarks",
-        "Written by the command below from one run on one machine; do not edit. Contestants are called in turn, and "
-        "the best of their timed calls counts; compilation is left out by a first call. *Residual* is max "
-        "|Gamma_k - 1|, the relative error of Vardi's system, computed for every solver by the same NumPy function.",
-        _facts(settings, command, load),
+        "Written by the command below from one run on one machine; do not edit. Contestants are called by turns. "
+        "*Time* is the median of a contestant's calls by the clock, with the quartiles beside it, and *processor* the "
+        "median of the time of all cores; compilation is left out by a first call. Ratios are of medians; *between* is "
+        "what the quartiles allow. *Residual* is max |Gamma_k - 1|, the relative error of Vardi's system, computed for "
+        "every solver by the same NumPy function.",
+        *(_standing(standing(run.reports, tried), run.versions) if run.judged else []),
+        _facts(run),
         *([f"![Time against size, and every target over its bar]({picture})"] if picture else []),
-        *(_section(report, judged=settings.shrink == 1) for report in reports),
+        *(_section(report, judged=run.judged) for report in run.reports),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _standing(found: Standing, versions: Mapping[str, str]) -> list[str]:
+    parts = []
+    if found.judged:
+        reached = len(found.judged) - len(found.missed)
+        parts.append(f"**Bars**: {reached} of {len(found.judged)} reached, and {found.goals} goals.")
+    if found.missed:
+        parts.append("**Missed**:\n\n" + "\n".join(map(_missed, found.missed)))
+    if found.unmeasured:
+        parts.append(f"**Not measured**: {'; '.join(found.unmeasured)}. The sections say why.")
+    if found.races:
+        parts.append(_fastest(found.races, versions))
+    return parts
+
+
+def _missed(missed: Missed) -> str:
+    unit, bar = missed.target.unit, missed.bar
+    line = (
+        f"- **{bar.benchmark}** (`{bar.name}`), {missed.target.what}: {_level(missed.target.measured, unit)}, bar "
+        f"{_level(bar.level, unit)}, {missed.by}."
+    )
+    ways = [f"  - Tried: {way}" for way in missed.tried]
+    if len(ways) < WAYS:
+        ways.append(f"  - {len(ways)} of {WAYS} ways noted in `tried.toml`.")
+    return "\n".join([line, *ways])
+
+
+def _fastest(races: Sequence[Target], versions: Mapping[str, str]) -> str:
+    raced = ", ".join(f"{name} {versions[name]}" for name in RACED if name in versions)
+    absent = [name for name in RACED if name not in versions]
+    ratios = [target.measured for target in races if target.measured is not None]
+    if min(ratios) > 1:
+        between = f"{_level(min(ratios), 'x')} to {_level(max(ratios), 'x')}"
+        text = f"**Fastest on PyPI, with these versions**: {raced}. The next one takes {between} vardi's time."
+    else:
+        slower = "; ".join(f"{t.what}: {_level(t.measured, 'x')}" for t in races if t.measured and t.measured <= 1)
+        text = f"**NOT the fastest on PyPI, with these versions**: {raced}. {slower}."
+    return text + (f" Not installed, so not raced: {', '.join(absent)}." if absent else "")
 
 
 def _section(report: Report, *, judged: bool) -> str:
@@ -64,35 +87,40 @@ def _section(report: Report, *, judged: bool) -> str:
 
 
 def _records(records: Sequence[Record]) -> str:
-    head = ("work", "who", "time", "residual", "extra memory", "note")
+    head = ("work", "who", "time", "quartiles", "processor", "calls", "residual", "extra memory", "note")
     rows = [
         (
             r.work,
             r.who,
             _time(r.seconds),
+            _quartiles(r),
+            _time(r.times.processor_median if r.times else None),
+            str(r.times.calls) if r.times else NONE,
             NONE if r.accuracy is None else f"{r.accuracy:.1e}",
             NONE if r.extra_memory is None else f"{r.extra_memory:.3g}x",
             r.note,
         )
         for r in records
     ]
-    return table(head, rows, numbers=(2, 3, 4))
+    return table(head, rows, numbers=range(2, 8))
 
 
 def _targets(targets: Sequence[Target], *, judged: bool) -> str:
-    head = ("target", "measured", "bar", "goal", "verdict", "note")
+    head = ("target", "measured", "between", "in processor time", "bar", "goal", "verdict", "note")
     rows = [
         (
             t.what,
             _level(t.measured, t.unit),
-            _level(t.bar, t.unit),
-            _level(t.goal, t.unit),
-            t.verdict if judged or t.measured is None else "not judged",  # the bars are for the sizes of the design
+            NONE if t.between is None else " to ".join(_level(end, t.unit) for end in t.between),
+            _level(t.processor, t.unit),
+            _level(t.bar.level if t.bar else None, t.unit),
+            _level(t.bar.goal if t.bar else None, t.unit),
+            t.verdict if judged or t.measured is None else "not judged",
             t.note,
         )
         for t in targets
     ]
-    return table(head, rows, numbers=(1, 2, 3))
+    return table(head, rows, numbers=range(1, 6))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int]) -> str:
@@ -100,6 +128,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[
     rule = ["---:" if column in numbers else "---" for column in range(len(head))]
     lines = [head, rule, *([cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _quartiles(record: Record) -> str:
+    if record.times is None or record.times.calls < 2:
+        return NONE
+    return " to ".join(map(_time, record.times.quartiles))
 
 
 def _time(seconds: float | None) -> str:
@@ -115,46 +149,14 @@ def _level(value: float | None, unit: str) -> str:
     return number + (unit if unit == "x" else f" {unit}").rstrip()
 
 
-def _facts(settings: Settings, command: str, load: float | None) -> str:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    facts = {
-        "command": f"`{command}`",
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "sizes": "as named in the design" if settings.shrink == 1 else f"{settings.shrink} times smaller: a smoke test",
-        "processor": f"{_proc('cpuinfo', 'model name') or platform.processor() or platform.machine()}, {cores} cores",
-        "memory": _memory(),
-        "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
-        "BLAS": _blas(),
-        "load before": NONE if load is None else f"{load:.2f} (one-minute average)",
-        "versions": ", ".join(f"{name} {version(name)}" for name in PACKAGES),
+def _facts(run: Run) -> str:
+    shrink, took = run.settings.shrink, run.took
+    rows = {
+        "command": f"`{run.command}`",
+        "sizes": "as named in the design" if shrink == 1 else f"{shrink} times smaller: a smoke test",
+        **run.facts,
+        "versions": ", ".join(f"{name} {run.versions.get(name, 'not installed')}" for name in PACKAGES),
+        "took": f"{sum(took.values()) / 60:.1f} minutes: "
+        + ", ".join(f"{name} {seconds:.0f} s" for name, seconds in took.items()),
     }
-    return table(("", ""), list(facts.items()), numbers=())
-
-
-def version(name: str) -> str:
-    """Return which version of a package is installed."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "not installed"
-
-
-def _blas() -> str:
-    found = (pool for pool in threadpool_info() if pool["user_api"] == "blas")
-    names = (
-        f"{p['internal_api']} {p['version']} ({p.get('architecture', '?')}, {p['num_threads']} threads)" for p in found
-    )
-    return "; ".join(dict.fromkeys(names)) or NONE
-
-
-def _memory() -> str:
-    total = _proc("meminfo", "MemTotal")
-    return f"{int(total.split()[0]) / 2**20:.1f} GB" if total else NONE
-
-
-def _proc(file: str, key: str) -> str:
-    try:
-        lines = Path("/proc", file).read_text().splitlines()
-    except OSError:
-        return ""
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(key)), "")
+    return table(("", ""), list(rows.items()), numbers=())

@@ -1,49 +1,63 @@
-"""Names and settings -> benchmarks -> a page in Markdown."""
+"""Names and settings -> benchmarks -> what was found."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 
+from benchmarks.after_solve import errors, identify
 from benchmarks.blocks import blocks
+from benchmarks.bootstrap import bootstrap
 from benchmarks.dense import dense_log, dense_omega
+from benchmarks.gram import gram
 from benchmarks.growth import growth
+from benchmarks.importing import importing
 from benchmarks.indicator import indicator
 from benchmarks.lazy import lazy
+from benchmarks.machine import facts, versions
 from benchmarks.many import many
 from benchmarks.memory import memory
 from benchmarks.parquet import parquet
 from benchmarks.physics import physics
 from benchmarks.read import read
-from benchmarks.records import Report, Settings
-from benchmarks.render import render
+from benchmarks.records import Report, Run, Settings
+from benchmarks.reporting import reporting
 from benchmarks.small import small
 
 BENCHMARKS: dict[str, Callable[[Settings], Report]] = {
     "dense-log": dense_log,
     "dense-omega": dense_omega,
-    "physics": physics,
-    "memory": memory,
-    "read": read,
+    "gram": gram,
     "indicator": indicator,
+    "memory": memory,
     "parquet": parquet,
+    "bootstrap": bootstrap,
+    "identify": identify,
+    "report": reporting,
+    "errors": errors,
+    "import": importing,
+    "growth": growth,
+    "read": read,
     "lazy": lazy,
     "blocks": blocks,
     "many": many,
     "small": small,
-    "growth": growth,
+    "physics": physics,
 }
-FAILED = "FAILED"
+APART = frozenset({"physics"})
+"""Those that run only where they are named: they have pages of their own."""
+
+
+def chosen(names: Sequence[str]) -> list[str]:
+    """Return which benchmarks names stand for, in order: without any, all that are not apart."""
+    return [name for name in BENCHMARKS if name in names or (not names and name not in APART)]
 
 
 def run(
-    names: Sequence[str],
-    settings: Settings,
-    command: str,
-    on_start: Callable[[str, int], None] = lambda *_: None,
-    picture: str | None = None,
-) -> tuple[str, list[Report]]:
-    """Run benchmarks, and return the page and what was found.
+    names: Sequence[str], settings: Settings, command: str, on_start: Callable[[str, int], None] = lambda *_: None
+) -> Run:
+    """Run benchmarks, and return what was found.
 
     Parameters
     ----------
@@ -55,24 +69,19 @@ def run(
         Printed on the page.
     on_start : callable
         Called with the name and the position of each benchmark before it runs.
-    picture : str, optional
-        File beside the page that :func:`benchmarks.draw.draw` will draw.
     """
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    reports = []
+    about_machine = facts(os.getloadavg()[0] if hasattr(os, "getloadavg") else None)
+    reports, took = [], {}
     for place, name in enumerate(names):
         on_start(name, place)
+        started = time.perf_counter()
         reports.append(_run(name, settings))
-    return render(reports, settings, command, load, picture), reports
-
-
-def failed(reports: Sequence[Report]) -> list[str]:
-    """Return the names of the benchmarks that failed."""
-    return [report.name for report in reports if report.about.startswith(FAILED)]
+        took[name] = time.perf_counter() - started
+    return Run(tuple(reports), settings, command, about_machine, versions(), took)
 
 
 def _run(name: str, settings: Settings) -> Report:
     try:
         return BENCHMARKS[name](settings)
     except Exception as error:  # one that fails should not cost the others their hour
-        return Report(name, f"{FAILED}: {type(error).__name__}: {error}")
+        return Report(name, f"FAILED: {type(error).__name__}: {error}", failed=True)

@@ -7,9 +7,10 @@ from importlib import import_module
 import numpy as np
 
 import vardi
+from benchmarks.bars import BARS
 from benchmarks.peers import installed
 from benchmarks.records import Record, Report, Settings, Target
-from benchmarks.timing import median_seconds
+from benchmarks.timing import many_calls
 
 CALLS = 1000
 BIASES: dict[str, str | int] = {"agency": "price <= 22", "national": 1}
@@ -26,21 +27,21 @@ def small(settings: Settings) -> Report:
     calls = max(CALLS // settings.shrink, 20)
     work = f"{len(pool)} rows, 2 samples"
 
-    matrix = median_seconds(lambda: vardi.debias_matrix(omega, source).weights, calls)
-    records = [Record(work, "vardi.debias_matrix", matrix, note=f"median of {calls} calls")]
-    targets = [Target(f"{work}: debias_matrix", 1e3 * matrix, 1.0, None, "ms")]
+    matrix = many_calls(lambda: vardi.debias_matrix(omega, source).weights, calls)
+    records = [Record(work, "vardi.debias_matrix", matrix)]
+    targets = [Target(f"{work}: debias_matrix", 1e3 * matrix.median, BARS["small-matrix"], "ms")]
     through_pandas = None
     if installed("pandas"):
         pd = import_module("pandas")
 
         samples = {"agency": pd.DataFrame({"price": agency}), "national": pd.DataFrame({"price": national})}
-        through_pandas = median_seconds(lambda: vardi.debias(samples, BIASES).weights, calls)
-        note = f"median of {calls} calls"
+        through_pandas = many_calls(lambda: vardi.debias(samples, BIASES).weights, calls)
+        note = ""
     else:
         note = "not installed: pandas (pip install 'vardi[bench]')"
     records.append(Record(work, "vardi.debias, pandas", through_pandas, note=note))
-    milliseconds = None if through_pandas is None else 1e3 * through_pandas
-    targets.append(Target(f"{work}: debias through pandas", milliseconds, 5.0, None, "ms"))
+    milliseconds = None if through_pandas is None else 1e3 * through_pandas.median
+    targets.append(Target(f"{work}: debias through pandas", milliseconds, BARS["small-pandas"], "ms"))
     about = (
         "An agency's cheap houses and a national survey; each call makes the weights. Import and first calls are out."
     )

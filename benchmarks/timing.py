@@ -1,21 +1,30 @@
-"""Times of calls, taken alternately so that a slow minute of the machine hits every contestant alike."""
+"""Times of calls, taken by turns so that a slow minute of the machine hits every contestant alike."""
 
 from __future__ import annotations
 
 import gc
-import statistics
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
+
+from benchmarks.records import Settings, Times
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """A call that is timed beside others, and whose it is."""
+    """A call that is timed beside others, and whose it is.
+
+    Attributes
+    ----------
+    prepare : callable, optional
+        Makes what the call is given, anew for each call and untimed: a fit that nobody has asked anything yet.
+    """
 
     who: str
-    call: Callable[[], Any]
+    call: Callable[..., Any]
+    prepare: Callable[[], Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -26,7 +35,7 @@ class Timing:
     ----------
     first : float
         The warm-up call: with compilation, where there is any.
-    times : tuple of float
+    times : Times, optional
         Of the timed calls.
     result : object
         What the last call returned.
@@ -36,70 +45,90 @@ class Timing:
 
     who: str
     first: float = 0.0
-    times: tuple[float, ...] = ()
+    times: Times | None = None
     result: Any = None
     failure: str = ""
 
     @property
-    def calls(self) -> int:
-        """How many calls were timed."""
-        return len(self.times)
-
-    @property
-    def best(self) -> float | None:
-        """The fastest of them."""
-        return min(self.times, default=None)
-
-    @property
-    def median(self) -> float | None:
-        """The median of them."""
-        return statistics.median(self.times) if self.times else None
-
-    @property
     def warm_up(self) -> float:
-        """What the first call took beyond the best one."""
-        return self.first - (self.best or 0.0)
+        """What the first call took beyond the median one."""
+        return self.first - (self.times.median if self.times else 0.0)
+
+    @property
+    def compiled(self) -> str:
+        """What the first call took more, where that is worth a word."""
+        long = self.times is not None and self.warm_up > max(0.2 * self.times.median, 0.1)
+        return f"first call (compilation) {self.warm_up:.2g} s more" if long else ""
 
 
-def race(contestants: Sequence[Contestant], repeats: int, patience: float = float("inf")) -> dict[str, Timing]:
-    """Call each once to warm up, then all of them in turn, ``repeats`` times over.
+def race(contestants: Sequence[Contestant], settings: Settings) -> dict[str, Timing]:
+    """Call each once to warm up, then give each its turn, round by round.
 
-    Who has used up ``patience`` seconds of timed calls sits out the rest. An exception takes its contestant out of the
-    race, with the reason on record, and nobody else.
+    A turn is one call or, where calls are short, as many as fit into it. Who has used up the patience sits out the
+    rest. An exception takes its contestant out of the race, with the reason on record, and nobody else.
     """
-    timings = {contestant.who: _call(contestant, Timing(contestant.who), warm_up=True) for contestant in contestants}
-    spent = dict.fromkeys(timings, 0.0)
-    for _ in range(repeats):
-        for contestant in contestants:
-            who = contestant.who
-            if timings[who].failure or spent[who] > patience:
-                continue
-            started = time.perf_counter()
-            timings[who] = _call(contestant, timings[who], warm_up=False)
-            spent[who] += time.perf_counter() - started
+    timings = {contestant.who: _warmed_up(contestant) for contestant in contestants}
+    with _collected():
+        for _ in range(settings.repeats):
+            for contestant in contestants:
+                so_far = timings[contestant.who]
+                if not so_far.failure and sum(so_far.times.wall if so_far.times else ()) <= settings.patience:
+                    timings[contestant.who] = _turn(contestant, so_far, settings)
     return timings
 
 
-def median_seconds(call: Callable[[], Any], calls: int) -> float:
-    """Return the median over many calls of one that is too short to be timed once."""
+def many_calls(call: Callable[[], Any], calls: int) -> Times:
+    """Return the times of one that is too short to be timed once."""
     for _ in range(min(calls, 20)):
         call()
-    times = []
-    for _ in range(calls):
-        started = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - started)
-    return statistics.median(times)
+    return _joined([timed(call)[0] for _ in range(calls)])
 
 
-def _call(contestant: Contestant, so_far: Timing, *, warm_up: bool) -> Timing:
+def timed(call: Callable[..., Any], *given: Any) -> tuple[Times, Any]:
+    """Return the time of one call, and what it returned."""
+    wall, processor = time.perf_counter(), time.process_time()
+    result = call(*given)
+    return Times((time.perf_counter() - wall,), (time.process_time() - processor,)), result
+
+
+@contextmanager
+def _collected() -> Iterator[None]:
+    """Set aside what is there already, so that to collect garbage before each call does not take longer than calls."""
     gc.collect()
-    started = time.perf_counter()
+    gc.freeze()
     try:
-        result = contestant.call()
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def _turn(contestant: Contestant, so_far: Timing, settings: Settings) -> Timing:
+    spent = 0.0
+    for _ in range(settings.calls):
+        so_far = _call(contestant, so_far)
+        if so_far.failure:
+            break
+        assert so_far.times is not None
+        spent += so_far.times.wall[-1]
+        if spent >= settings.turn:
+            break
+    return so_far
+
+
+def _warmed_up(contestant: Contestant) -> Timing:
+    called = _call(contestant, Timing(contestant.who))
+    return replace(called, first=called.times.wall[0], times=None) if called.times else called
+
+
+def _call(contestant: Contestant, so_far: Timing) -> Timing:
+    try:
+        given = () if contestant.prepare is None else (contestant.prepare(),)
+        gc.collect()
+        times, result = timed(contestant.call, *given)
     except Exception as error:  # a peer that fails is a finding, not the end of the run
         return Timing(contestant.who, failure=f"failed: {type(error).__name__}: {str(error).strip()[:200]}")
-    seconds = time.perf_counter() - started
-    if warm_up:
-        return Timing(contestant.who, first=seconds, result=result)
-    return Timing(contestant.who, so_far.first, (*so_far.times, seconds), result)
+    return replace(so_far, times=_joined([*([so_far.times] if so_far.times else []), times]), result=result)
+
+
+def _joined(parts: Sequence[Times]) -> Times:
+    return Times(tuple(t for part in parts for t in part.wall), tuple(t for part in parts for t in part.processor))

@@ -1,12 +1,18 @@
-"""The pictures of the pages, drawn by every build; ``python docs/drawings.py`` draws anew the one that README.md shows.
+"""The pictures of the pages, drawn by every build; ``python docs/drawings.py`` draws those that README.md shows.
+
+For the report it needs Chromium and Playwright, which come with the extra ``test``.
 
 Brown is the pooled sample as it is, blue the same rows with the debiased weights, black the population.
 """
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 import warnings
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -59,7 +65,30 @@ def house_prices(path: Path) -> None:
         right.spines["left"].set_visible(False)
         figure.savefig(path, dpi=150)
         plt.close(figure)
-    Image.open(path).convert("RGB").quantize(96).save(path, optimize=True)  # a third of the bytes
+    _make_small(path)
+
+
+def _make_small(path: Path) -> None:
+    """Keep 96 colours of a picture: a third of the bytes."""
+    Image.open(path).convert("RGB").quantize(96).save(path, optimize=True)
+
+
+def report(folder: Path) -> None:
+    """Take pictures of the demo's report down to its verdict, ``report.png`` and ``report-dark.png``."""
+    from playwright.sync_api import sync_playwright
+
+    with TemporaryDirectory() as place, sync_playwright() as driver:
+        subprocess.run([sys.executable, "-m", "vardi", "demo", "--output", f"{place}/demo"], check=True)
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for scheme, name in (("light", "report.png"), ("dark", "report-dark.png")):
+            page = browser.new_page(viewport={"width": 1180, "height": 1000}, color_scheme=scheme)
+            page.goto(Path(place, "demo", "report.html").as_uri())
+            verdict = page.locator("#verdict").bounding_box()
+            assert verdict is not None
+            height = verdict["y"] + verdict["height"] + 18
+            page.screenshot(path=folder / name, clip={"x": 40, "y": 0, "width": 1100, "height": height}, full_page=True)
+            _make_small(folder / name)
+        browser.close()
 
 
 def overlap(path: Path) -> None:
@@ -215,4 +244,6 @@ def draw_all(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    house_prices(Path(__file__).parent / "images" / "house_prices.png")
+    IMAGES = Path(__file__).parent / "images"
+    house_prices(IMAGES / "house_prices.png")
+    report(IMAGES)

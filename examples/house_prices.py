@@ -2,9 +2,10 @@
 House prices from two samples
 =============================
 
-What does a house cost in Boston, when one of two samples holds only the cheap ones? An agency sells houses up to 22
-(thousand dollars) and gives 200 of them; a national survey gives 100 at random. The agency's rows are many and biased,
-the survey's few and clean.
+An agency gives 200 cheap houses, a survey 100 of all kinds: what does a house cost?
+
+The houses are Boston's. The agency sells those up to 22 (thousand dollars) and gives 200 of them; a national survey
+gives 100 at random. The agency's rows are many and biased, the survey's few and clean.
 """
 
 import numpy as np

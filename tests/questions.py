@@ -144,38 +144,61 @@ def of_matrix(data, part, form, depends, monkeypatch=None):
 def truncated(data, depends):
     """All rows as one sample, each seen from an entry of its own on."""
     rng = np.random.default_rng(1)
+    data = data[::3]  # each row is a sample of its own here
     frame = data.drop("s").with_columns((pl.col("x") * pl.Series(rng.uniform(0.0, 0.8, len(data)))).alias("entry"))
     fit = vardi.debias({"seen": frame}, {"seen": vardi.window("x", "entry", None)}, **depending(depends))
     return Asked(fit, "x", "y", pl.DataFrame({"x": [0.7, 2.0, 3.1], "y": [1.0, 2.0, 3.0]}))
 
 
-def densely_truncated(data, depends, monkeypatch):
+def densely_truncated(data, depends):
     """The same with the matrix of windows written out."""
 
     def prepare(opened):
         matrix = opened.inside.toarray().astype(float)
         return Prepared(Dense(matrix, np.arange(len(matrix)), opened.counts, moderate=True))
 
-    with monkeypatch.context() as patched:
+    with pytest.MonkeyPatch.context() as patched:
         patched.setattr(TruncatedRows, "prepare", prepare)
         return truncated(data, depends)
 
 
-def build(holder, data, part, monkeypatch, depends="independent"):
-    """Return what is asked, and the same held densely in memory."""
+def dense_form(holder):
+    """Return how the rows of a holder are held densely in memory: a form that several holders share."""
+    if holder in ("rows in memory", "engine: Polars", "engine: DuckDB"):
+        return "rows"
+    apart = {
+        "truncated rows": "truncated",
+        "distinct rows": "conditions",
+        "engine: distinct": "conditions",
+        "windows": "windows, dense",
+    }
+    return apart.get(holder, "dense")
+
+
+def densely(form, data, part, depends="independent"):
+    """Return what is asked, held densely in memory."""
+    if form == "truncated":
+        return densely_truncated(data, depends)
+    if form == "rows":
+        return in_memory(data, part, depends)
+    if form == "conditions":
+        return conditions(data, part, depends)
+    return of_matrix(data, part, form, depends)
+
+
+def build(holder, data, part, monkeypatch, depends, dense):
+    """Return what is asked, from the data and what was held densely."""
     if holder == "truncated rows":
-        return truncated(data, depends), densely_truncated(data, depends, monkeypatch)
+        return truncated(data, depends)
     if holder == "rows in memory":
-        return in_memory(data, part, depends), in_memory(data, part, depends)
+        return in_memory(data, part, depends)
     if holder == "distinct rows":
-        dense = conditions(data, part, depends)
-        return conditions(data, part, depends, monkeypatch), dense
+        return conditions(data, part, depends, monkeypatch)
     if holder in ("engine: Polars", "engine: DuckDB"):
         lazy = lazy_polars if holder.endswith("Polars") else lazy_duckdb
-        return lazy(data, part, depends), in_memory(data, part, depends)
+        return lazy(data, part, depends)
     if holder == "engine: distinct":
-        samples = conditions(data, part, depends)
-        biases, known = samples.fit.held.pool.biases, None
+        biases, known = dense.fit.held.pool.biases, None
         given = frames(data)
         if part not in ("parameters", "both"):
             given["seen"] = given["seen"].filter(pl.col("x") > 2)
@@ -183,9 +206,29 @@ def build(holder, data, part, monkeypatch, depends="independent"):
             known = {"x > 4": 0.25, "x > 3": (0.45, 0.05)}
         lazy = {name: frame.lazy() for name, frame in given.items()}
         fit = vardi.debias(lazy, dict(zip(("plain", "seen"), biases, strict=True)), known=known, **depending(depends))
-        return Asked(fit, "x", "y", samples.new), samples
-    dense = of_matrix(data, part, "windows, dense" if holder == "windows" else "dense", depends)
-    return of_matrix(data, part, holder, depends, monkeypatch), dense
+        return Asked(fit, "x", "y", dense.new)
+    return of_matrix(data, part, holder, depends, monkeypatch)
+
+
+class DenseAnswers:
+    """The answers of rows held densely in memory, each computed once for all holders that are compared with it."""
+
+    def __init__(self, data):
+        self.data = data
+        self._asked, self._answers = {}, {}
+
+    def asked(self, *cell):
+        """Return the fit of a form, a part and a kind of dependence."""
+        if cell not in self._asked:
+            form, part, depends = cell
+            self._asked[cell] = densely(form, self.data, part, depends)
+        return self._asked[cell]
+
+    def answer(self, question, *cell):
+        """Return what that fit answers."""
+        if (question, cell) not in self._answers:
+            self._answers[question, cell] = ANSWERS[question](self.asked(*cell))
+        return self._answers[question, cell]
 
 
 def numbers(*values):

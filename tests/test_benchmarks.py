@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from importlib import import_module
 
 import numpy as np
@@ -10,24 +11,35 @@ import pytest
 from typer.testing import CliRunner
 
 import vardi
+from benchmarks.bars import BARS
 from benchmarks.command import app
+from benchmarks.machine import facts, versions
 from benchmarks.process import in_fresh_process
-from benchmarks.records import Report
+from benchmarks.records import Bar, Record, Report, Run, Settings, Target, Times, ratio
+from benchmarks.render import render
 from benchmarks.run import BENCHMARKS
+from benchmarks.standing import read_tried
+from benchmarks.stored import from_json, to_json
 
 NAMES = [
     "dense-log",
     "dense-omega",
-    "physics",
-    "memory",
-    "read",
+    "gram",
     "indicator",
+    "memory",
     "parquet",
+    "bootstrap",
+    "identify",
+    "report",
+    "errors",
+    "import",
+    "growth",
+    "read",
     "lazy",
     "blocks",
     "many",
     "small",
-    "growth",
+    "physics",
 ]
 
 
@@ -41,7 +53,8 @@ def without_peers(monkeypatch):
 @pytest.fixture(autouse=True)
 def no_collection(monkeypatch):
     """Before each timed call garbage is collected; here that of all the tests."""
-    monkeypatch.setattr("benchmarks.timing.gc.collect", lambda: None)
+    for name in ("collect", "freeze", "unfreeze"):
+        monkeypatch.setattr(f"benchmarks.timing.gc.{name}", lambda: None)
 
 
 @pytest.fixture
@@ -61,9 +74,7 @@ def one_process(monkeypatch):
 
 @pytest.fixture
 def tiny():
-    from benchmarks.records import Settings
-
-    return Settings(shrink=5000, repeats=1)
+    return Settings(shrink=5000, repeats=1, calls=1)
 
 
 def tables(page):
@@ -78,20 +89,28 @@ def tables(page):
     return found
 
 
+def page_of(*reports, settings=None, tried=None):
+    return render(Run(reports, settings or Settings(), "", facts(0.0), versions(), {}), tried or {})
+
+
 def run(*arguments):
     return CliRunner().invoke(app, [*map(str, arguments)])
 
 
 def test_command_writes_well_formed_tables(without_peers, tmp_path):
     output = tmp_path / "RESULTS.md"
-    result = run("read", "small", "growth", "--shrink", 5000, "--repeats", 1, "--output", output)
-    picture = output.with_suffix(".svg")
-    assert (result.exit_code, result.stdout) == (0, f"results  {output}\npicture  {picture}\n")
+    result = run("small", "growth", "read", "--shrink", 5000, "--repeats", 1, "--output", output)
+    numbers, picture = output.with_suffix(".json"), output.with_suffix(".svg")
+    assert (result.exit_code, result.stdout) == (0, f"results  {output}\nnumbers  {numbers}\npicture  {picture}\n")
     page = output.read_text()
-    assert [line for line in page.splitlines() if line.startswith("## ")] == ["## read", "## small", "## growth"]
-    assert "`python -m benchmarks read small growth --shrink 5000 --repeats 1`" in page
+    assert [line for line in page.splitlines() if line.startswith("## ")] == ["## growth", "## read", "## small"]
+    assert "`python -m benchmarks small growth read --shrink 5000 --repeats 1`" in page
     assert str(tmp_path) not in page
-    assert {path.name for path in tmp_path.iterdir()} == {"RESULTS.md", "RESULTS.svg"}  # no temporary file is left
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "RESULTS.md",
+        "RESULTS.json",
+        "RESULTS.svg",
+    }  # no temporary file is left
     assert "](RESULTS.svg)" in page
     assert "n grows: slope" in picture.read_text()
     facts, *rest = tables(page)
@@ -100,11 +119,17 @@ def test_command_writes_well_formed_tables(without_peers, tmp_path):
     for table in rest:
         assert len({len(row) for row in table}) == 1
     records, targets = rest[0], rest[1]
-    assert records[0] == ["work", "who", "time", "residual", "extra memory", "note"]
-    assert targets[0] == ["target", "measured", "bar", "goal", "verdict", "note"]
-    assert {row[4] for row in targets[2:]} == {"not judged"}  # bars are for the full sizes
+    times = ["time", "quartiles", "processor", "calls"]
+    assert records[0] == ["work", "who", *times, "residual", "extra memory", "note"]
+    assert targets[0] == ["target", "measured", "between", "in processor time", "bar", "goal", "verdict", "note"]
+    assert {row[6] for row in targets[2:]} == {"not judged"}  # bars are for the full sizes
+    assert "Missed" not in page
+    assert run("small", "--shrink", 5000, "--output", picture).exit_code == 2
     again = run("small", "--shrink", 5000, "--output", output)
     assert again.exit_code == 3
+    assert output.read_text() == page
+    output.write_text("edited")
+    assert run("--page-of", numbers).exit_code == 0
     assert output.read_text() == page
 
 
@@ -122,9 +147,19 @@ def test_a_complete_run_in_a_clone_replaces_its_results(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "RESULTS.md").write_text("before")
-    monkeypatch.setattr("benchmarks.run.BENCHMARKS", dict.fromkeys(NAMES, lambda settings: Report("none", "Nothing.")))
+
+    def nothing(name, settings):
+        return Report(name, f"Nothing of {name}.")
+
+    monkeypatch.setattr("benchmarks.run.BENCHMARKS", {name: partial(nothing, name) for name in NAMES})
+    assert run(*NAMES[1:]).exit_code == 0
+    assert (tmp_path / "benchmarks" / "RESULTS.md").read_text() == "before"
     assert run().exit_code == 0
-    assert "Nothing." in (tmp_path / "benchmarks" / "RESULTS.md").read_text()
+    page = (tmp_path / "benchmarks" / "RESULTS.md").read_text()
+    assert "Nothing of import." in page
+    assert "physics" not in page  # it has a page of its own
+    unmeasured = next(line for line in page.splitlines() if line.startswith("**Not measured**"))
+    assert all(bar.name in unmeasured for bar in BARS.values() if bar.benchmark != "physics")
 
 
 def test_one_that_fails_costs_the_others_nothing(monkeypatch):
@@ -149,15 +184,14 @@ def test_unknown_name_is_refused_with_the_names_there_are():
 
 @pytest.mark.parametrize("name", ["dense-log", "indicator"])
 def test_missing_peers_are_named_in_the_table(name, without_peers, tiny):
-
-    from benchmarks.render import render
-
     report = BENCHMARKS[name](tiny)
-    absent = [record for record in report.records if record.who != "vardi"]
-    assert {record.who.split(",")[0] for record in absent} == {"pymbar", "FastMBAR"}
+    absent = [record for record in report.records if not record.who.startswith("vardi")]
+    absent = [record for record in absent if not record.who.startswith("one read")]
+    assert {record.who.split(",")[0] for record in absent} == {"pymbar", "FastMBAR", "bayesmbar's FastMBAR"}
     assert all(record.seconds is None and record.note.startswith("not installed: ") for record in absent)
-    assert all(target.measured is None and target.verdict == "not measured" for target in report.targets)
-    assert "not installed: pymbar, jax" in render([report], tiny, "", None)
+    raced = [target for target in report.targets if target.bar.race]
+    assert all(target.measured is None and target.verdict == "not measured" for target in raced)
+    assert "not installed: pymbar, jax" in page_of(report, settings=tiny)
     mine = [record for record in report.records if record.who == "vardi"]
     assert mine
     assert all(record.seconds > 0 and record.accuracy < 1e-9 for record in mine)
@@ -170,17 +204,15 @@ def test_free_energies_without_peers_or_real_systems(without_peers, tiny, monkey
     assert {record.who for record in mine} == {"vardi", "vardi, with W_nk"}
     assert all(record.seconds > 0 and record.accuracy < 1e-9 for record in mine)
     assert "not installed here" in report.remarks[-1]
-    assert {target.bar for target in report.targets} == {10.0, 1.0}
+    assert {target.bar.level for target in report.targets} == {10.0, 1.0}
 
 
 @pytest.mark.parametrize("name", ["parquet", "blocks"])
 def test_what_goes_to_disk_or_to_other_processes_is_solved_and_leaves_nothing(name, one_process, monkeypatch, tmp_path):
-    from benchmarks.records import Settings
-
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    report = BENCHMARKS[name](Settings(shrink=500, repeats=1))
+    report = BENCHMARKS[name](Settings(shrink=500, repeats=1, calls=1))
     assert len(report.records) >= 3
-    solved = [record for record in report.records if record.who == "vardi" and "refits" not in record.work]
+    solved = [record for record in report.records if record.who.endswith("vardi") and "refits" not in record.work]
     assert all(record.seconds > 0 and record.accuracy < 1e-9 for record in solved), solved
     assert list(tmp_path.iterdir()) == []
 
@@ -218,6 +250,22 @@ def test_residual_is_that_of_vardis_system():
     assert residual(problem.matrix, problem.sizes, wrong) == pytest.approx(expected, rel=1e-9)
 
 
+def test_call_without_numba_is_that_of_who_has_not_installed_it(monkeypatch):
+    from benchmarks import peers
+    from vardi._machine import kernels
+
+    seen = []
+    mine = peers.Contestant("vardi", lambda: seen.append(kernels._compiled()))
+    monkeypatch.setattr(kernels, "_compiled", lambda: "compiled")
+    monkeypatch.setattr(peers, "installed", lambda module: True)
+    (plain,) = peers.without_numba(mine)
+    mine.call()
+    plain.call()
+    assert seen == ["compiled", None]
+    monkeypatch.setattr(peers, "installed", lambda module: False)
+    assert peers.without_numba(mine) == []
+
+
 def test_race_takes_turns_and_a_failure_stops_nobody_else():
     from benchmarks.timing import Contestant, race
 
@@ -227,37 +275,128 @@ def test_race_takes_turns_and_a_failure_stops_nobody_else():
         raise ZeroDivisionError("no overlap")
 
     field = [Contestant("a", lambda: calls.append("a")), Contestant("b", lambda: calls.append("b"))]
-    timings = race([*field, Contestant("c", fail)], repeats=3)
-    assert calls == ["a", "b"] * 4
-    assert timings["a"].calls == timings["b"].calls == 3
+    timings = race([*field, Contestant("c", fail)], Settings(repeats=3, calls=2))
+    assert calls == [*"ab", *"aabb" * 3]  # a turn of short calls has several
+    assert timings["a"].times.calls == timings["b"].times.calls == len(timings["a"].times.processor) == 6
     assert timings["c"].failure == "failed: ZeroDivisionError: no overlap"
-    assert race(field, repeats=3, patience=-1.0)["a"].best is None
+    calls.clear()
+    race(field, Settings(repeats=2, turn=0.0))
+    assert calls == [*"ab"] * 3  # and one of long calls has one
+    assert race(field, Settings(repeats=3, patience=-1.0))["a"].times is None
+
+
+def test_what_is_asked_of_a_fit_is_asked_of_a_new_one_that_takes_no_time():
+    from benchmarks.timing import Contestant, race
+
+    made, asked = [], []
+
+    def prepare():
+        made.append(len(made))
+        return made[-1]
+
+    race([Contestant("a", asked.append, prepare)], Settings(repeats=2, calls=1))
+    assert asked == made == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
-    ("measured", "bar", "goal", "higher", "verdict"),
+    ("measured", "bar", "verdict"),
     [
-        (12.0, 10.0, 25.0, True, "bar reached"),
-        (25.0, 10.0, 25.0, True, "goal reached"),
-        (9.0, 10.0, 25.0, True, "NOT reached"),
-        (1.04, 1.05, 1.0, False, "bar reached"),
-        (0.9, 1.0, None, False, "reached"),
-        (1.2, 1.0, None, False, "NOT reached"),
-        (None, 1.0, None, False, "not measured"),
-        (3.0, None, None, False, "no bar"),
+        (12.0, Bar("a", "b", 10.0, 25.0, higher_is_better=True), "bar reached"),
+        (25.0, Bar("a", "b", 10.0, 25.0, higher_is_better=True), "goal reached"),
+        (9.0, Bar("a", "b", 10.0, 25.0, higher_is_better=True), "NOT reached"),
+        (1.04, Bar("a", "b", 1.05, 1.0), "bar reached"),
+        (0.9, Bar("a", "b", 1.0), "reached"),
+        (1.2, Bar("a", "b", 1.0), "NOT reached"),
+        (None, Bar("a", "b", 1.0), "not measured"),
+        (3.0, None, "no bar"),
     ],
 )
-def test_verdict(measured, bar, goal, higher, verdict):
-    from benchmarks.records import Target
+def test_verdict(measured, bar, verdict):
+    assert Target("work", measured, bar).verdict == verdict
 
-    assert Target("work", measured, bar, goal, higher_is_better=higher).verdict == verdict
+
+def test_ratio_is_of_medians_with_what_the_quartiles_allow():
+    over, under = Times((4.0, 8.0, 6.0, 10.0, 2.0), (9.0, 9.0)), Times((2.0, 1.0, 3.0), (3.0,))
+    found = ratio("work", over, under)
+    assert (found.measured, found.between, found.processor) == (3.0, (4.0 / 2.5, 8.0 / 1.5), 3.0)
+    assert ratio("work", over.scaled(2.0), under).measured == 6.0
+    assert ratio("work", None, under).verdict == "not measured"
+
+
+def test_page_begins_with_the_bars_that_are_missed_and_what_was_tried():
+    reports = [
+        Report("gram", "", targets=(Target("solve", 3.0, BARS["gram"]),)),
+        Report("dense-omega", "", targets=(Target("speed", 4.5, BARS["dense-omega"]),)),
+        Report("small", "", targets=(Target("call", 0.5, BARS["small-matrix"], "ms"),)),
+        Report("report", "", targets=(Target("page", None, BARS["report"]),)),
+    ]
+    page = page_of(*reports, tried={"gram": ("one way", "another"), "small-matrix": ("not needed",)})
+    head = page[: page.index("| command |")]
+    assert "**Bars**: 1 of 3 reached, and 0 goals." in head
+    assert "- **gram** (`gram`), solve: 3x, bar 1x, 200% over.\n  - Tried: one way\n  - Tried: another\n-" in head
+    assert "(`dense-omega`), speed: 4.5x, bar 9x, 50% short.\n  - 0 of 2 ways noted in `tried.toml`." in head
+    assert "**Not measured**: report (page); small-pandas. The" in head
+    assert "not needed" not in page
+    assert "**Fastest on PyPI, with these versions**" in head
+
+
+def test_run_reads_back_from_its_json():
+    record = Record("work", "vardi", Times((1.0, 2.0), (3.0, 4.0)), 1e-12, 0.1, "note")
+    bare = Record("work", "absent", note="not installed")
+    targets = (ratio("solve", record.times, record.times, BARS["gram"]), Target("passes", 3.0, unit=""))
+    report = Report("gram", "About.", (record, bare), targets, ("remark",), failed=True)
+    found = Run((report,), Settings(shrink=20, full=True), "command", facts(0.5), versions(), {"gram": 1.5})
+    assert from_json(to_json(found)) == found
+
+
+def test_page_says_where_another_is_faster():
+    slower = Report("dense-omega", "", targets=(Target("speed over it", 0.8, BARS["dense-omega"]),))
+    page = page_of(slower)
+    assert "**NOT the fastest on PyPI, with these versions**" in page
+    assert "speed over it: 0.8x." in page
+
+
+def test_notes_of_what_was_tried_are_on_bars_that_there_are(tmp_path):
+    assert set(read_tried()) <= set(BARS)
+    path = tmp_path / "tried.toml"
+    path.write_text('[grams]\ntried = ["a"]')
+    with pytest.raises(ValueError, match="on bars that there are not: grams"):
+        read_tried(path)
+    path.write_text('[gram]\ntried = ["a", "b"]')
+    assert read_tried(path) == {"gram": ("a", "b")}
+
+
+def test_every_bar_is_of_a_benchmark_that_there_is():
+    assert {bar.benchmark for bar in BARS.values()} == set(NAMES) - {"many"}
+
+
+@pytest.mark.parametrize("name", ["gram", "bootstrap", "identify", "report", "errors"])
+def test_what_is_compared_with_a_solve_is_measured(name, tiny, monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    report = BENCHMARKS[name](tiny)
+    assert [target.bar.name for target in report.targets] == [name]
+    assert report.targets[0].measured > 0
+    assert report.targets[0].processor > 0
+    assert not any(record.note.startswith("failed") for record in report.records)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_import_is_timed_in_fresh_processes(monkeypatch):
+    def measured(module, *names):
+        fresh.append(names)
+        return {"wall": [2.0 if names == ("vardi:debias",) else 1.0], "processor": [1.0]}
+
+    fresh = []
+    monkeypatch.setattr("benchmarks.importing.in_fresh_process", measured)
+    report = BENCHMARKS["import"](Settings(shrink=20))
+    assert report.targets[0].measured == 2.0
+    assert fresh[:3] == fresh[3:6] == [("vardi:debias",), ("vardi",), ("numpy", "scipy.sparse")]  # by turns
+    probe = in_fresh_process("import_probe", "json:loads")
+    assert min(probe["wall"]) > 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_page_names_no_host():
     import platform
 
-    from benchmarks.records import Settings
-    from benchmarks.render import render
-
-    assert platform.node() not in render([], Settings(), "", 0.0)
+    assert platform.node() not in page_of()

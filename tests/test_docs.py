@@ -62,8 +62,9 @@ def test_links_lead_somewhere(page):
             continue
         name, _, anchor = target.partition("#")
         path = (page.parent / name).resolve() if name else page
-        if path.parent == DOCS / "gallery":  # made by the build from a script of the same name
-            path = ROOT / "examples" / f"{path.stem}.py"
+        if path.is_relative_to(DOCS / "gallery"):  # made by the build from the script of the same place
+            script = ROOT / "examples" / path.relative_to(DOCS / "gallery").with_suffix(".py")
+            path = script.with_name("README.rst") if script.stem == "index" else script
         assert path.exists(), target
         if anchor:
             assert anchor in anchors(path), target
@@ -141,7 +142,7 @@ def test_every_page_is_in_a_table_of_contents():
 def docs_modules(monkeypatch):
     monkeypatch.setattr(sys, "path", [str(DOCS), str(DOCS / "_extensions"), *sys.path])
     yield
-    for name in ("drawings", "mathml"):
+    for name in ("drawings", "mathml", "reference", "sessions"):
         sys.modules.pop(name, None)
     plt.close("all")
 
@@ -184,6 +185,7 @@ def test_the_picture_of_the_readme_is_the_one_that_is_drawn(docs_modules, tmp_pa
         (r"\bar P", "<moveraccent='true'><mi>P</mi><mostretchy='false'>¯</mo></mover>"),
         (r"a \Big/ b", "<mi>a</mi><mostretchy='false'>/</mo><mi>b</mi>"),
         (r"\Big(a\Big)", "<mrow><mo>(</mo><mi>a</mi><mo>)</mo></mrow>"),
+        (r"\frac12\kappa", "<mfrac><mn>1</mn><mn>2</mn></mfrac><mi>κ</mi>"),
         (r"a\;b", "<mi>a</mi><mspacewidth='0.2778em'/><mi>b</mi>"),
     ],
 )
@@ -194,3 +196,50 @@ def test_formulas(mathml, tex, expected):
 
 def test_columns_of_formulas_are_aligned(mathml):
     assert mathml(r"a &= b \\ c &= d", block=True).count("<mtr>") == 2
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        (">>> fit.omegas['agency']\n0.59...\n\n", ">>> fit.omegas['agency']\n0.59…"),
+        (">>> for k in range(2):\n...     print(k)\n0\n1\n", ">>> for k in range(2):\n...     print(k)\n0\n1"),
+        ("$ vardi demo\nsolved  ...\n", "$ vardi demo\nsolved  …"),
+        (">>> print(fit)\nAGE  75.596\n... and 6 more\n", ">>> print(fit)\nAGE  75.596\n... and 6 more"),
+        (
+            f">>> f()\nTraceback (most recent call last):\n...\nvardi.VardiError: {'word ' * 30}...\n>>> 1\n1",
+            f">>> f()\nvardi.VardiError: {' '.join(['word'] * 15)}\n{' '.join(['word'] * 15)} …\n>>> 1\n1",
+        ),
+    ],
+)
+def test_sessions_are_shown_without_what_only_tests_need(docs_modules, source, shown):
+    pytest.importorskip("sphinx", reason="sphinx is not installed")
+    from sessions import as_printed
+
+    assert as_printed(source) == shown
+
+
+def test_every_name_of_a_fit_has_one_task(docs_modules):
+    pytest.importorskip("sphinx", reason="sphinx is not installed")
+    from reference import HIDDEN, TASKS_OF_A_FIT
+
+    listed = sorted(name for names in TASKS_OF_A_FIT.values() for name in names)
+    public = {name for name in dir(vardi.DebiasedSample) if not name.startswith("_")}
+    former = {name for name in public if (getattr(vardi.DebiasedSample, name).__doc__ or "").startswith("The former")}
+    assert listed == sorted(public - former - HIDDEN)
+
+
+@pytest.mark.parametrize(
+    ("what", "before", "after"),
+    [
+        ("property", ["Weights: they sum to 1."], ["Weights\\", ": they sum to 1."]),
+        ("property", ["The log, :math:`x`.", "", "a: b"], ["The log, :math:`x`.", "", "a: b"]),
+        ("method", ["Return: this."], ["Return: this."]),
+    ],
+)
+def test_the_summary_of_an_attribute_is_not_taken_for_its_type(docs_modules, what, before, after):
+    pytest.importorskip("sphinx", reason="sphinx is not installed")
+    from reference import keep_summary
+
+    lines = list(before)
+    keep_summary(None, what, "name", None, None, lines)
+    assert lines == after

@@ -15,8 +15,11 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
+PATHS = {path.stem: path for path in sorted(EXAMPLES.rglob("*.py"))}
+NAMES = list(PATHS)
+CAPTION = 95  # letters, of which the gallery cuts longer ones
 SEEDS = (0, 1, 2)
+ANOTHER = (1,)  # of examples that take a second or more
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +47,7 @@ def run(monkeypatch):
     monkeypatch.setattr(plt, "show", lambda: None)
 
     def run(name, seed=None):
-        tree = ast.parse((EXAMPLES / f"{name}.py").read_text(encoding="utf-8"))
+        tree = ast.parse(PATHS[name].read_text(encoding="utf-8"))
         if seed is not None:
             reseeded = Reseeded(seed)
             tree = reseeded.visit(tree)
@@ -74,11 +77,13 @@ def test_prints_and_draws(run, name, capsys):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_begins_as_the_gallery_needs(name):
-    """A title that is underlined to its length, then text; cells marked by ``# %%``."""
-    source = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
-    title, rule, blank, text = ast.get_docstring(ast.parse(source)).splitlines()[:4]
+    """A title that is underlined to its length, a sentence for its caption, then text; cells marked by ``# %%``."""
+    source = PATHS[name].read_text(encoding="utf-8")
+    title, rule, blank, caption, below, text = ast.get_docstring(ast.parse(source)).splitlines()[:6]
     assert rule == "=" * len(title)
     assert not blank
+    assert 0 < len(caption) <= CAPTION
+    assert not below
     assert text
     assert source.count("\n# %%\n") >= 2
     assert source.endswith("plt.show()\n")
@@ -144,8 +149,8 @@ def test_length_bias_in_several_dimensions(run, seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_umbrella_sampling(run, seed):
-    found = run("umbrella_sampling", seed)
+def test_free_energy_profile(run, seed):
+    found = run("free_energy_profile", seed)
     assert found["debiased_error"] < 0.1 * found["pooled_error"]
     z = (found["found"]["f_i"] - found["truth"])[found["found"]["df_i"] > 0] / found["found"]["df_i"][
         found["found"]["df_i"] > 0
@@ -176,3 +181,44 @@ def test_debiased_kmeans(run, seed):
     cost = run("debiased_kmeans", seed)["cost"]
     assert cost["best"] <= cost["debiased"] < 1.1 * cost["best"]
     assert cost["pooled"] > 1.3 * cost["best"]
+
+
+@pytest.mark.parametrize("seed", ANOTHER)
+def test_pooled_survey(run, seed):
+    found = run("pooled_survey", seed)
+    alone, debiased = found["share"].values()
+    truth = found["truth"]
+    assert abs(debiased.value - truth) < abs(found["pool"]["earns"].mean() - truth)
+    assert abs(debiased.value - truth) < 3 * debiased.stderr
+    assert debiased.stderr < 0.5 * alone.stderr
+
+
+@pytest.mark.parametrize("seed", ANOTHER)
+def test_length_biased_cohort(run, seed):
+    found = run("length_biased_cohort", seed)
+    alone, debiased = found["mean"].values()
+    truth = found["truth"]
+    assert found["many"].mean() == pytest.approx(truth, rel=0.05)
+    assert abs(debiased.value - truth) < min(3 * debiased.stderr, abs(found["met"]["duration"].mean() - truth))
+    assert debiased.stderr < 0.6 * alone.stderr
+
+
+@pytest.mark.parametrize("seed", ANOTHER)
+def test_case_cohort(run, seed):
+    found = run("case_cohort", seed)["rows"]
+    assert len(found) == 4
+    for title, rows in found.items():
+        measured, debiased, whole = rows.values()
+        assert abs(debiased.value - whole.value) < 3 * debiased.stderr
+        if title != "log odds ratio":  # which sampling by the outcome leaves alone
+            assert abs(debiased.value - whole.value) < abs(measured.value - whole.value)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", ANOTHER)
+def test_panel_of_unknown_bias(run, seed):
+    found = run("panel_of_unknown_bias", seed)
+    truth, mean = found["truth"], found["mean"]
+    assert abs(mean.value - truth) < 3 * mean.stderr
+    assert abs(mean.value - truth) < 0.5 * abs(found["panel"]["spent"].mean() - truth)
+    assert found["sensitivity"].tipping > 1.2

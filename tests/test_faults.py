@@ -54,8 +54,14 @@ OUTPUTS = {
 }
 
 
-@pytest.mark.parametrize("arguments", OUTPUTS.values(), ids=OUTPUTS)
+def outputs(*few):
+    """Parametrise by commands: all that write by `make slow`, a few in each run where one function serves them all."""
+    chosen = OUTPUTS if "VARDI_EVERY_PAIR" in os.environ else few
+    return pytest.mark.parametrize("arguments", [OUTPUTS[name] for name in chosen], ids=chosen)
+
+
 class TestFilesAreWholeOrNotThere:
+    @outputs(*OUTPUTS)
     def test_killed_in_the_middle_of_writing(self, study, arguments, monkeypatch):
         before = names(study)
         killed = command(study, *arguments, before="import os\nos.fsync = lambda file: os.kill(os.getpid(), 9)")
@@ -67,6 +73,7 @@ class TestFilesAreWholeOrNotThere:
         assert CliRunner().invoke(app, arguments).exit_code == 0
         assert arguments[-1] in names(study)
 
+    @outputs("fit")
     def test_what_was_there_survives(self, study, arguments):
         target = study / arguments[-1]
         target.write_text("before")
@@ -76,6 +83,7 @@ class TestFilesAreWholeOrNotThere:
         assert killed.returncode == -signal.SIGKILL
         assert target.read_text() == "before"
 
+    @outputs(*OUTPUTS)
     def test_no_room_left(self, study, arguments):
         """A limit on the size of files fails a write half way, as a full disk does."""
         before = names(study)
@@ -90,6 +98,7 @@ class TestFilesAreWholeOrNotThere:
         assert "Traceback" not in failed.stderr
         assert names(study) == before
 
+    @outputs("sample")
     def test_interrupted(self, study, arguments):
         before = names(study)
         stopped = command(study, *arguments, before="import os\nos.fsync = lambda file: os.kill(os.getpid(), 2)")

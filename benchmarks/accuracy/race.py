@@ -13,8 +13,9 @@ import pandas as pd
 from benchmarks.accuracy.contestants import CONTESTANTS, asked
 from benchmarks.accuracy.designs import PANEL, SURVEY, Design
 from benchmarks.accuracy.elsewhere import Elsewhere
+from benchmarks.machine import version
 from benchmarks.problems import Floats
-from benchmarks.render import table, version
+from benchmarks.render import table
 
 ABOUT = (
     "Written by the command below from one run; do not edit. A panel of {panel:,} rows has y, and nobody knows how it "

@@ -15,6 +15,7 @@ from sphinx.util import logging
 OPENING = re.compile(r"\\[bB]igg?l?\s*(\(|\[|\\\{)")
 CLOSING = re.compile(r"\\[bB]igg?r?\s*(\)|\]|\\\})")
 SIZES = re.compile(r"\\[bB]igg?[lrm]?(?![a-zA-Z])")  # of what need not grow: the stroke of a quotient
+FRACTION = re.compile(r"\\([td]?frac)(\d)(\d)")  # two digits, which the converter takes for one number
 ENTITY = re.compile(r"&(?!lt;|gt;|amp;)\w+;")  # of HTML, unknown to XML
 ACCENTS = {"ˆ": "ˆ", "~": "~", "ˉ": "¯"}  # the last as fonts have it
 NAMESPACE = "{http://www.w3.org/1998/Math/MathML}"
@@ -33,6 +34,7 @@ def mathml(text: str, *, block: bool) -> str:
         Whether it stands in a line of its own.
     """
     plain = SIZES.sub("", CLOSING.sub(r"\\right\1", OPENING.sub(r"\\left\1", text)))
+    plain = FRACTION.sub(r"\\\1{\2}{\3}", plain)
     if block and "&" in plain and r"\begin" not in plain:
         plain = rf"\begin{{aligned}}{plain}\end{{aligned}}"
     found = latex2mathml.tex2mathml(plain, as_block=block)

@@ -7,6 +7,7 @@ from scipy import sparse
 import vardi
 from vardi._rows import distinct as module
 from vardi._rows.distinct import distinct, distinct_sparse
+from vardi._rows.indicators import Indicators
 
 
 def by_sorting(source, matrix):
@@ -47,12 +48,12 @@ def test_indicators(indicators):
     check(distinct(source, matrix > 0), source, matrix > 0)
 
 
-@pytest.mark.parametrize("K", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize("K", [1, 2, 3, 4, 5, 8, 9, 10, 64, 65, 130])
 def test_booleans_are_words_and_like_numbers(K):
-    """A row of 1, 2, 4 or 8 booleans is a machine word; others, integers and floats are not, and give the same."""
+    """A row of 1, 2, 4 or 8 booleans is a machine word, others are made up to some; numbers give the same."""
     rng = np.random.default_rng(K)
-    matrix = np.abs(rng.random((20_000, 1)) - rng.random(K)) < 0.3
-    source = rng.integers(0, K, len(matrix))
+    matrix = np.abs(rng.integers(0, 40, (20_000, 1)) / 40 - rng.random(K)) < 0.3
+    source = rng.integers(0, min(K, 5), len(matrix))
     found = [distinct(source, matrix.astype(dtype)) for dtype in (bool, np.int8, np.int64, float)]
     for one in (*found, distinct(source, np.asfortranarray(matrix))):
         check(one, source, matrix.astype(float))
@@ -69,6 +70,28 @@ def test_indicators_of_many_samples():
     check(found, source, matrix)
     wide = np.column_stack([matrix, matrix[:, :1]])  # a pattern of more bits than a table has
     check(distinct(source, wide), source, wide)
+
+
+def words(monkeypatch):
+    """Return what Indicators.words gives from now on."""
+    given, words = [], Indicators.words
+    monkeypatch.setattr(Indicators, "words", lambda self, n: given.append(words(self, n)) or given[-1])
+    return given
+
+
+def test_indicators_of_seventy_samples_are_two_words(monkeypatch):
+    """Too many kinds for a first look, and few for so many rows: a longer one is taken."""
+    given = words(monkeypatch)
+    rng = np.random.default_rng(3)
+    source = rng.integers(0, 70, 140_000)
+    coarse = np.floor(8 * rng.random((140_000, 1))) >= np.arange(70) % 8
+    found = distinct(source, coarse)
+    check(found, source, coarse.astype(float))
+    assert [len(word) for word in given[-1]] == [140_000, 140_000]
+    late = coarse.astype(float)
+    late[139_999, 5] = 2.0  # no indicator after all, where no probe looks
+    check(distinct(source, late), source, late)
+    assert given[-1] is None
 
 
 def test_an_indicator_that_the_probe_does_not_show(indicators):

@@ -82,14 +82,15 @@ class TestSameAsInMemory:
 
     def test_cdf_and_quantiles(self, both):
         eager, lazy, texts = both
-        assert type(lazy.cdf(texts[0])) is type(eager.cdf(texts[0])) is vardi.DebiasedCdf
-        ends = repr(eager.cdf(texts[0])).partition(" ")[2]
-        assert repr(lazy.cdf(texts[0])) == f"DebiasedCdf({ends}"
-        point = eager.cdf(texts[0]).quantile(0.4).value
-        same(lazy.cdf(texts[0])(point), eager.cdf(texts[0])(point))
-        assert_allclose(lazy.cdf(texts[0])([point, point + 1]).values, eager.cdf(texts[0])([point, point + 1]).values)
+        found, wanted = lazy.cdf(texts[0]), eager.cdf(texts[0])
+        assert type(found) is type(wanted) is vardi.DebiasedCdf
+        ends = repr(wanted).partition(" ")[2]
+        assert repr(found) == f"DebiasedCdf({ends}"
+        point = wanted.quantile(0.4).value
+        same(found(point), wanted(point))
+        assert_allclose(found([point, point + 1]).values, wanted([point, point + 1]).values)
         for q in (0.02, 0.5, 0.99):
-            same(lazy.cdf(texts[0]).quantile(q), eager.cdf(texts[0]).quantile(q))
+            same(found.quantile(q), wanted.quantile(q))
 
     def test_steps_and_band_of_a_cdf(self, both):
         eager, lazy, texts = both

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from vardi._machine.kernels import Kernels, kernels
 from vardi._machine.threads import Scratch, blocks, map_blocks, sum_blocks
 from vardi._rows.base import Rows, Scaled
 from vardi._rows.contract import Sums
@@ -52,8 +53,8 @@ class Dense(Rows):
             if not gram:
                 return Sums(log_mass, shares, None)
             root = r if counts is None else r * np.sqrt(counts)
-            P = np.multiply(A, root[:, None], out=scratch("A", A.shape))  # in place where A is ours already
-            return Sums(log_mass, shares, P.T @ P)
+            square = self._kernels.gram(A, root, scratch("A", A.shape))  # in place where A is ours already
+            return Sums(log_mass, shares, square)
 
         total = self._total(block)
         self._reciprocals = (scaled, u, reciprocals)  # the weights at the solution are these: no need for another pass
@@ -204,9 +205,13 @@ class Dense(Rows):
             return np.asarray(scaled.matrix[rows])
         if scaled.offset is None:
             plain = np.asarray(values, np.float64)
-            return np.exp(plain, out=scratch("A", values.shape)) if self.log else plain
+            return self._kernels.exp(plain, scratch("A", values.shape)) if self.log else plain
         anchor = np.where(self.sizes > 0, scaled.anchor, -np.inf)
-        return _exp_beyond(self._log(values), anchor, scaled.offset[rows], scratch("A", values.shape))
+        return self._kernels.exp_beyond(self._log(values), anchor, scaled.offset[rows], scratch("A", values.shape))
+
+    @property
+    def _kernels(self) -> Kernels:
+        return kernels(len(self), len(self.sizes))
 
     @property
     def _plain(self) -> None:
@@ -230,7 +235,7 @@ class Dense(Rows):
             logs = np.add(self._log(values), u, out=scratch("A", values.shape))
             offset[rows] = _row_maximum(logs)
             if matrix is not None:
-                _exp_beyond(logs, 0.0, offset[rows], matrix[rows])
+                np.exp(np.subtract(logs, offset[rows, None], out=logs), out=matrix[rows])
 
         for _ in self._each(block):
             pass
@@ -264,13 +269,6 @@ def _scaled_to_one(weights: Floats, offset: Floats | None, counts: Floats | None
 def _log_mass(mass: Floats, offset: Floats | None, rows: slice, counts: Floats | None) -> float:
     log_mass = np.log(mass) if offset is None else np.log(mass) + offset[rows]
     return float(log_mass.sum() if counts is None else counts @ log_mass)
-
-
-def _exp_beyond(logs: Floats, anchor: Floats | float, offset: Floats, out: Floats) -> Floats:
-    """Return e^(logs + anchor - offset)."""
-    np.add(logs, anchor, out=out)
-    np.subtract(out, offset[:, None], out=out)
-    return np.exp(out, out=out)
 
 
 def _row_maximum(block: Floats) -> Floats:

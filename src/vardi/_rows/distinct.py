@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._machine.threads import map_blocks
-from vardi._rows.indicators import indicator_kinds
+from vardi._rows.indicators import Indicators, indicator_kinds
 from vardi._types import Floats, Integers
 
 PROBE = 2048  # rows looked at before all are
+LONGER = 16  # times as many are looked at where biases may be indicators
 WORTHWHILE = 4  # rows for each distinct one from which collapsing pays
 RARE = 16  # of so many rows one may be of a kind that the probe did not show
 
@@ -35,28 +36,37 @@ class Distinct:
 def distinct(source: Integers, biases: Any, zero: float = 0.0) -> Distinct | None:
     """Find the distinct rows of labels and biases (a matrix or a list of columns); None where it does not pay.
 
-    A probe shows the kinds there are. Indicators are told apart by their pattern. Otherwise each row is sent to the
-    kind whose random projection is nearest, and compared with it, so that the answer is exact; the few rows that the
-    probe missed are grouped by a hash.
+    A probe shows the kinds there are. A few indicators are told apart by their pattern, many by a hash of it. Otherwise
+    each row is sent to the kind whose random projection is nearest. It is compared with its kind, so that the answer is
+    exact; the few rows that the probe missed are grouped by a hash.
     """
     n = len(source)
-    probe = np.arange(0, n, max(n // PROBE, 1))
-    _, shown = np.unique(_hashes(source, biases, probe), return_index=True)
-    if len(shown) * WORTHWHILE > len(probe):
+    probe, shown = _probe(source, biases, PROBE)
+    if len(shown) * WORTHWHILE > len(probe) and n < LONGER * PROBE * WORTHWHILE:
         return None
-    if (found := indicator_kinds(source, biases, probe, zero)) is not None:
+    indicators = Indicators(biases, probe, zero)
+    if len(shown) * WORTHWHILE > len(probe):  # of many samples with some patterns each, few rows show few twice
+        if not indicators.plausible:
+            return None
+        probe, shown = _probe(source, biases, LONGER * PROBE)
+        if len(shown) * WORTHWHILE > len(probe):
+            return None
+    if (found := indicator_kinds(source, indicators)) is not None:
         return Distinct(*found)
+    if (words := indicators.words(n)) is not None:
+        biases = words
+    key = _project if words is None else _hash
     first = probe[shown]
-    projected = _project(source[first], _take(biases, first))
-    order = np.argsort(projected)
-    first, projected = first[order], projected[order]
-    between = (projected[1:] + projected[:-1]) / 2.0
+    keys = key(source[first], _take(biases, first))
+    order = np.argsort(keys)
+    first, keys = first[order], keys[order]
+    between = (keys[1:] + keys[:-1]) / 2.0 if words is None else keys[:-1]
     kinds, labels = _take(biases, first), source[first]
     inverse = np.empty(n, np.int64)
 
     def block(rows: slice) -> Integers:
         part = _take(biases, rows)
-        inverse[rows] = kind = np.searchsorted(between, _project(source[rows], part))
+        inverse[rows] = kind = np.searchsorted(between, key(source[rows], part))
         return rows.start + _unlike(source[rows], part, labels[kind], _take(kinds, kind))
 
     strangers = np.concatenate(list(map_blocks(block, n, _width(biases))))
@@ -72,6 +82,12 @@ def distinct(source: Integers, biases: Any, zero: float = 0.0) -> Distinct | Non
         used = np.bincount(inverse, minlength=len(first)) > 0  # where projections tie, rows of a kind may miss it
         first, inverse = first[used], (np.cumsum(used) - 1)[inverse]
     return Distinct(first, inverse) if len(first) * WORTHWHILE <= n else None
+
+
+def _probe(source: Integers, biases: Any, rows: int) -> tuple[Integers, Integers]:
+    """Return evenly spaced rows, about as many as asked for, and where among them each kind is first."""
+    probe = np.arange(0, len(source), max(len(source) // rows, 1))
+    return probe, np.unique(_hashes(source, biases, probe), return_index=True)[1]
 
 
 def _take(biases: Any, rows: Any) -> Any:
@@ -131,9 +147,13 @@ def _multipliers(count: int) -> NDArray[np.uint64]:
 
 
 def _hashes(source: Integers, biases: Any, rows: Integers) -> NDArray[np.uint64]:
-    """Return sum_k m_k bits(column_k) modulo 2^64 of some rows, with odd multipliers m_k."""
-    part = _take(biases, rows)
-    columns = [source[rows], *(part if isinstance(part, list) else part.T)]
+    """Return the hashes of some rows."""
+    return _hash(source[rows], _take(biases, rows))
+
+
+def _hash(source: Integers, biases: Any) -> NDArray[np.uint64]:
+    """Return sum_k m_k bits(column_k) modulo 2^64 of labels and biases, with odd multipliers m_k."""
+    columns = [source, *(biases if isinstance(biases, list) else biases.T)]
     terms = (_bits(column) * m for column, m in zip(columns, _multipliers(len(columns)), strict=True))
     return np.asarray(sum(terms, start=np.uint64(0)))
 

@@ -1,4 +1,4 @@
-"""Biases that are zero or a constant, a few of them: a row's pattern is a small integer, its kind a table's entry."""
+"""Biases that are zero or a constant: a row's pattern is a few machine words, and its kind often a table's entry."""
 
 from __future__ import annotations
 
@@ -22,48 +22,88 @@ class Kinds(NamedTuple):
     tallies: Integers
 
 
-def indicator_kinds(source: Integers, biases: Any, probe: Integers, zero: float) -> Kinds | None:
-    """Find the distinct rows of labels and biases, where each bias is zero or a constant.
+class Indicators:
+    """Biases each of which is zero or a constant of its own, as a bit for each row and bias.
 
-    Row i has the code s_i 2^K + sum_k 2^k 1{omega_ik > 0}: of booleans, whose row is a machine word, a multiplication
-    and a shift; else one product with the matrix. That each value is zero or its column's constant is checked for every
-    row, so the answer is exact.
+    That each value is zero or its column's constant is checked for every row that is looked at, so what follows from
+    the bits is exact.
 
     Parameters
     ----------
-    source : ndarray of int of shape (n,)
-        Sample of each row.
     biases : list of K arrays of length n, or array of shape (n, K)
         The biases, zero where a row cannot be drawn.
     probe : ndarray of int
         Rows to take the constants from.
     zero : float
         What stands for zero: 0, or -inf where logs are given.
-
-    Returns
-    -------
-    Kinds or None
-        None where a bias is something else, or there are too many.
     """
-    K = len(biases) if isinstance(biases, list) else biases.shape[1]
+
+    def __init__(self, biases: Any, probe: Integers, zero: float) -> None:
+        self.biases, self.zero = biases, zero
+        self.K = len(biases) if isinstance(biases, list) else int(biases.shape[1])
+        self.constants = _constants(biases, probe, zero)
+        self.plausible = np.isfinite(self.constants).all() and self._positive(probe) is not None
+
+    def patterns(self, rows: slice) -> NDArray[np.uint8] | None:
+        """Return 1{omega_ik > 0} of some rows, eight biases to a byte; None where a value is something else."""
+        positive = self._positive(rows) if self.plausible else None
+        return None if positive is None else _bytes(positive)
+
+    def words(self, n: int) -> list[NDArray[np.uint64]] | None:
+        """Return the patterns of all n rows, 64 biases to a word; None where a value is something else."""
+        if not self.plausible:
+            return None
+        found = np.zeros((n, 8 * -(-self.K // 64)), np.uint8)
+
+        def block(rows: slice) -> bool:
+            patterns = self.patterns(rows)
+            if patterns is not None:
+                found[rows, : patterns.shape[1]] = patterns
+            return patterns is not None
+
+        if not all(map_blocks(block, n, self.K)):
+            return None
+        return [np.ascontiguousarray(word) for word in found.view(np.uint64).T]
+
+    def _positive(self, rows: slice | Integers) -> NDArray[np.bool_] | None:
+        """Return 1{omega_ik > 0} of some rows, with as many columns as make up whole words."""
+        if isinstance(self.biases, list):
+            part: Any = np.column_stack([column[rows] for column in self.biases])
+        else:
+            part = self.biases[rows]
+        width = next((w for w in WORDS if w >= self.K), -(-self.K // 8) * 8)
+        if part.dtype == np.bool_ and width == self.K:
+            return np.ascontiguousarray(part)
+        positive = np.zeros((len(part), width), np.bool_)
+        if part.dtype == np.bool_:
+            positive[:, : self.K] = part
+            return positive
+        # A comparison with a row goes through the array in steps of K numbers; with one number, all at once.
+        same = self.constants[0] if (self.constants == self.constants[0]).all() else self.constants
+        np.equal(part, same, out=positive[:, : self.K])
+        return positive if np.array_equal(positive[:, : self.K], part != self.zero) else None
+
+
+def indicator_kinds(source: Integers, indicators: Indicators) -> Kinds | None:
+    """Find the distinct rows of labels and indicators, where there are few biases: None where there are too many.
+
+    Row i has the code s_i 2^K + sum_k 2^k 1{omega_ik > 0}: of a row's bytes, which are a machine word, a multiplication
+    and a shift.
+    """
+    K = indicators.K
     if K << K > CODES:
-        return None
-    constants = _constants(biases, probe, zero)
-    if not np.isfinite(constants).all():
         return None
     n = len(source)
     codes = np.empty(n, np.uint8 if K << K <= 256 else np.uint16)
-    words = _words(biases)
 
     def block(rows: slice) -> Integers | None:
-        if words is not None:
-            code: Integers | None = _patterns(words[rows], K)
-        else:
-            code = _encode([b[rows] for b in biases] if isinstance(biases, list) else biases[rows], constants, zero)
-        if code is None:
+        patterns = indicators.patterns(rows)
+        if patterns is None:
             return None
         mine = np.left_shift(source[rows], K, out=codes[rows], casting="unsafe")
-        mine |= code.astype(codes.dtype)
+        mine |= patterns[:, 0]
+        if patterns.shape[1] > 1:
+            mine |= np.left_shift(patterns[:, 1], 8, dtype=codes.dtype)
         return np.bincount(mine, minlength=K << K)
 
     counts = []
@@ -83,40 +123,16 @@ def _constants(biases: Any, probe: Integers, zero: float) -> Floats:
     return np.array([column[column != zero][0] if (column != zero).any() else 1.0 for column in shown])
 
 
-def _words(biases: Any) -> NDArray[Any] | None:
-    """Return the rows of a matrix of booleans as machine words, one each; None where they are something else."""
-    if isinstance(biases, list) or biases.dtype != np.bool_ or biases.shape[1] not in WORDS:
-        return None
-    return np.ascontiguousarray(biases).view(WORDS[biases.shape[1]]).ravel()
-
-
-def _patterns(words: NDArray[Any], K: int) -> Integers:
-    """Return sum_k 2^k b_k of words whose k-th byte is b_k, 0 or 1.
+def _bytes(positive: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """Return sum_k 2^k b_k of each eight booleans, or fewer that are a machine word.
 
     The multiplier brings each byte to a bit of its own in the highest one; no two others meet, so nothing is carried.
     """
-    top = 8 * (K - 1)
-    multiplier = sum(1 << (top - 7 * k) for k in range(K))
-    return np.asarray((words * words.dtype.type(multiplier)) >> words.dtype.type(top))
-
-
-def _encode(part: Any, constants: Floats, zero: float) -> Integers | None:
-    """Return sum_k 2^k 1{omega_ik > 0}; None where a value is neither zero nor the constant."""
-    powers = 2.0 ** np.arange(len(constants))
-    if isinstance(part, list):
-        code = np.zeros(len(part[0]), np.int64)
-        for column, constant, power in zip(part, constants.tolist(), powers.astype(np.int64), strict=True):
-            positive = column == constant
-            if not np.array_equal(positive, column != zero):
-                return None
-            code += positive * power
-        return code
-    # A comparison with a row goes through the array in steps of K numbers; with one number, all at once.
-    same = constants[0] if (constants == constants[0]).all() else np.tile(constants, (len(part), 1))
-    positive = part == same
-    if not np.array_equal(positive, part != zero):
-        return None
-    return ((part @ (powers / constants) if zero == 0 else positive @ powers) + 0.5).astype(np.int64)
+    width = min(positive.shape[1], 8)
+    words = positive.view(WORDS[width])
+    top = 8 * (width - 1)
+    multiplier = sum(1 << (top - 7 * k) for k in range(width))
+    return np.asarray((words * words.dtype.type(multiplier)) >> words.dtype.type(top), np.uint8)
 
 
 def _first_rows(codes: NDArray[Any], counts: Integers, places: list[slice]) -> Integers:

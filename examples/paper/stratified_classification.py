@@ -2,6 +2,8 @@ r"""
 Classification under stratified sampling
 ========================================
 
+A classifier trained mostly on one side of the plane, for people who live on both.
+
 The paper's Example 2: sample k holds labelled examples with inputs in the stratum :math:`X_k` only, so that
 :math:`\omega_k = 1\{x \in X_k\}`. Here 1,800 rows come from the right (x0 >= 0) and 200 from the left (x0 <= 0.5). A
 linear classifier cannot follow the true border, which is bent; which line is best depends on where the population

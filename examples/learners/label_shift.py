@@ -2,6 +2,8 @@ r"""
 Label shift
 ===========
 
+Three clinics see mostly the ill: a classifier for people of whom 85% are healthy.
+
 The paper's Appendix B: in sample k class y has the share :math:`p_{ky}` instead of :math:`p_y`, and within classes
 nothing is biased. Then :math:`\omega_k = p_{ky} / p_y`, all normalisers are 1, and with :math:`p_{ky}` estimated by the
 shares in the sample the weights have a closed form. Three clinics here: healthy people are 85% of the population, but

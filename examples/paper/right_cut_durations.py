@@ -2,6 +2,8 @@ r"""
 Regression with right-cut durations
 ===================================
 
+Studies that stopped early saw short durations only; the regression of all, not of those.
+
 The paper's Example 3: study k was stopped at :math:`\tau_k` and saw only what had ended by then, so that
 :math:`\omega_k = 1\{T \le \tau_k\}`. Three studies, stopped after 2, 4 and 10 years (nothing lasts longer), give 600,
 300 and 100 rows. The pooled rows make durations look short, and the effect of x small.

@@ -2,6 +2,8 @@
 Clustering with a Gaussian mixture
 ==================================
 
+Two clusters that were sampled mostly between them, and still found where they are.
+
 The paper's Examples 4 and 5: two Gaussians at (-1.5, -2) and (1.5, 2), seen through the strips x0 <= -0.5 (30 rows),
 -0.7 <= x0 <= 0.7 (300 rows) and x0 >= 0.5 (30 rows). EM minimises the mean of -log p(x), a risk like any other: with
 the debiased weights it is the population's. Plain EM pulls the centres to where the rows are.

@@ -2,9 +2,10 @@
 Debiased k-means
 ================
 
-Where should four depots stand, when most known customers live in the east? k-means minimises the mean squared distance
-to the nearest centre, a risk like any other. An app gives 900 customers, all from the east (x0 >= 0); a telephone
-survey gives 100 from everywhere.
+Where should four depots stand, when most known customers live in the east?
+
+k-means minimises the mean squared distance to the nearest centre, a risk like any other. An app gives 900 customers,
+all from the east (x0 >= 0); a telephone survey gives 100 from everywhere.
 """
 
 import numpy as np

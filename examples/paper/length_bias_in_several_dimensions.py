@@ -2,6 +2,8 @@ r"""
 Length bias in several dimensions
 =================================
 
+Large units are seen more often, by each of several sizes; what are the mean sizes?
+
 The paper's Example 1: one sample of P, and for each coordinate k a sample drawn in proportion to :math:`z_k`. The means
 :math:`\mu_k` of the coordinates solve the system
 

@@ -2,6 +2,8 @@ r"""
 Digits of unknown bias
 ======================
 
+Four databases of images, three of them of unknown bias, train one classifier.
+
 Four databases of images, of which one was drawn at random. The others hold mostly low digits, mostly round ones, and
 mostly even ones, and nobody has written that down. ``vardi.learned()`` tells the images of each from those of the
 first by a linear classifier of their 64 pixels, and takes the odds for its bias. A classifier of digits is then

@@ -1,0 +1,116 @@
+"""Compiled steps give what NumPy's do, to the last digits, and are found where the extra is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import extended
+import mpmath
+import numpy as np
+import pytest
+from designs import FAMILIES
+from judging import CERTIFIED, WRONG, judge_all
+
+import vardi
+from vardi._machine import compiled, kernels, threads
+from vardi._rows import dense
+
+UNIT = 2.0**-52
+
+
+@pytest.fixture
+def forced(monkeypatch):
+    """Compile whatever the size, and keep no scaled copy, so that each pass makes its own exps."""
+    monkeypatch.setattr(kernels, "MIN_COMPILED_NUMBERS", 0)
+    monkeypatch.setattr(dense, "MAX_COPIED_NUMBERS", 0)
+
+
+def tilts(n, K, constants=0.0):
+    """Return log omega of tilts, each times e to a power between plus and minus ``constants``, and labels."""
+    source = np.arange(n) % K
+    x = np.random.default_rng(0).normal(source / 2.0)
+    return x[:, None] * np.arange(K) / 2.0 + np.linspace(-constants, constants, K), source
+
+
+def test_exps_are_right_to_the_last_place():
+    x = np.concatenate([np.linspace(-708.0, 709.0, 5003), np.linspace(-1.0, 1.0, 1001)])
+    exact = np.array([float(mpmath.exp(value)) for value in x.tolist()])
+    found = compiled.exp(x, np.empty_like(x))
+    assert np.abs(found / exact - 1.0).max() <= 2 * UNIT
+
+
+def test_exps_of_what_is_too_small_are_zero():
+    x = np.array([-np.inf, -1e300, -1000.0, -708.5, 0.0])
+    np.testing.assert_array_equal(compiled.exp(x, np.empty_like(x)), [0.0, 0.0, 0.0, 0.0, 1.0])
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (63, 5), (64, 4), (1000, 7), (130, 50), (3, 300)])
+def test_exps_and_grams_equal_those_of_numpy(shape):
+    rng = np.random.default_rng(1)
+    logs, anchor, root = -rng.exponential(20.0, shape), rng.normal(size=shape[1]), rng.random(shape[0])
+    logs[rng.random(shape) < 0.1] = -np.inf
+    anchor[-1] = -np.inf if shape[1] > 1 else 0.0  # a state without rows
+    offset = np.nan_to_num((logs + anchor).max(axis=1), neginf=0.0)
+    A = kernels.NUMPY.exp_beyond(logs, anchor, offset, np.empty(shape))
+    np.testing.assert_allclose(compiled.exp_beyond(logs, anchor, offset, np.empty(shape)), A, rtol=4 * UNIT)
+    expected = kernels.NUMPY.gram(A, root, np.empty(shape))
+    np.testing.assert_allclose(compiled.gram(A, root), expected, rtol=1e-13, atol=1e-14 * expected.max())
+
+
+@pytest.mark.usefixtures("forced")
+@pytest.mark.parametrize("log", [True, False])
+@pytest.mark.parametrize("constants", [0.0, 400.0])  # used as they stand, and scaled row by row
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_fit_is_the_same_to_1e_12(log, constants, order, monkeypatch):
+    logs, source = tilts(3000, 5, constants if log else 200.0)
+    matrix = np.asarray(logs if log else np.exp(logs), order=order)
+    fit = vardi.debias_matrix(matrix, source, log=log)
+    monkeypatch.setattr(kernels, "_compiled", lambda: None)
+    by_numpy = vardi.debias_matrix(matrix, source, log=log)
+    np.testing.assert_allclose(fit.weights, by_numpy.weights, rtol=1e-12)
+    np.testing.assert_allclose(fit.solution.u, by_numpy.solution.u, rtol=1e-12, atol=1e-12)
+    assert fit.solution.converged
+
+
+@pytest.mark.usefixtures("forced")
+def test_results_do_not_depend_on_the_number_of_threads(monkeypatch):
+    monkeypatch.setattr(threads, "THREADED", 0)
+    logs, source = tilts(40_000, 12, 400.0)
+    fits = []
+    for processors in (1, 3):
+        monkeypatch.setattr("joblib.cpu_count", lambda processors=processors: processors)
+        fits.append(vardi.debias_matrix(logs, source, log=True))
+    np.testing.assert_array_equal(fits[0].weights, fits[1].weights)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("forced")
+@pytest.mark.skipif(not extended.HAS_64_BITS, reason="long doubles are doubles here: no oracle")
+def test_the_oracle_finds_nothing_wrong():
+    outcomes = [outcome for family in FAMILIES for outcome in judge_all(family, range(20_000, 20_003))]
+    assert not [str(outcome) for outcome in outcomes if outcome.kind == WRONG]
+    assert sum(outcome.kind == CERTIFIED for outcome in outcomes) > len(outcomes) / 2
+
+
+def test_small_matrices_are_not_worth_loading_numba():
+    assert kernels.kernels(1000, 10) is kernels.NUMPY
+    assert kernels.kernels(1_000_000, 10) is not kernels.NUMPY
+
+
+def test_the_blas_forms_grams_of_many_samples():
+    assert kernels.kernels(1_000_000, 65).gram is kernels.NUMPY.gram
+    assert kernels.kernels(1_000_000, 64).gram is not kernels.NUMPY.gram
+
+
+@pytest.mark.parametrize("reason", ["not installed", "told not to"])
+def test_numpy_is_enough(reason, monkeypatch):
+    kernels._compiled.cache_clear()
+    if reason == "not installed":
+        monkeypatch.setattr(kernels, "find_spec", lambda name: None)
+    else:
+        monkeypatch.setattr("numba.config.DISABLE_JIT", 1)
+    try:
+        assert importlib.util.find_spec("numba")
+        assert kernels.kernels(1_000_000, 10) is kernels.NUMPY
+    finally:
+        kernels._compiled.cache_clear()
