@@ -21,8 +21,7 @@ from urllib.request import urlopen
 import numpy as np
 
 import vardi
-from benchmarks.lazy import KINDS
-from benchmarks.parquet import write_table
+from benchmarks.table import BIASES, write_table
 
 ROWS = (1_000_000, 3_000_000, 9_000_000)
 PROJECTED = (10**10, 10**12)
@@ -71,7 +70,7 @@ def measure(session: Any, path: Path, rows: int, kind: str) -> Cost:
     before = _stages(session)
     started = time.perf_counter()
     with mock.patch.object(nw.LazyFrame, "collect", kept):
-        vardi.debias(frame, KINDS[kind], source="source")
+        vardi.debias(frame, BIASES[kind], source="source")
     wall = time.perf_counter() - started
     done = [stage for key, stage in _stages(session).items() if key not in before]
     tasks, cpu = (sum(stage[what] for stage in done) for what in ("numTasks", "executorCpuTime"))
@@ -97,7 +96,7 @@ def _stages(session: Any) -> dict[tuple[int, int], dict[str, Any]]:
 
 def report(kind: str, costs: list[Cost]) -> None:
     """Print what was measured, a line through it, and what it comes to at larger sizes."""
-    print(f"\n{kind}, {', '.join(KINDS[kind].values())}")
+    print(f"\n{kind}, {', '.join(BIASES[kind].values())}")
     print(f"{'rows':>15} queries tasks  cpu s  wall s  MB read  MB back")
     for one in costs:
         line = f"{one.rows:15,} {one.queries:7} {one.tasks:5} {one.cpu:6.1f} {one.wall:7.1f}"
@@ -125,7 +124,7 @@ def main(sizes: tuple[int, ...]) -> None:
             paths = {n: Path(folder) / f"{n}.parquet" for n in sizes}
             for n, path in paths.items():
                 write_table(path, n)
-            for kind in KINDS:
+            for kind in BIASES:
                 measure(session, paths[sizes[0]], sizes[0], kind)  # the first call pays for what Java compiles
                 report(kind, [measure(session, path, n, kind) for n, path in paths.items()])
     finally:
