@@ -460,7 +460,9 @@ def update(asked):
         omega, first = fit._inputs.omega, next(iter(fit.names))
         more = {first: omega.x[:5] if isinstance(omega, vardi.Windows) else omega[:5]}
         if fit.held.depends:  # of a matrix rows have labels in arrays, which new rows do not bring
-            with pytest.raises(vardi.MismatchError, match="as an array, so it is not known of new rows"):
+            with pytest.raises(
+                vardi.MismatchError, match="as an array for the rows of the fit, so it is unknown for new rows"
+            ):
                 fit.update(more)
             return numbers(0.0)
         found = fit.update(more)

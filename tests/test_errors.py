@@ -68,7 +68,7 @@ def test_connected_in_one_direction_only():
         "2 groups that cannot be compared ('low'; 'all')",
         "they overlap in one direction only",
         "4 rows of 'low' could also have come from 'all'",
-        "has a bound and no value",
+        "has a bound but no value",
         "Add rows of 'all' that 'low' could have drawn too, or a sample that overlaps both",
         "or debias each group alone.",
         call=lambda: vardi.debias({"low": X, "all": X + 9}, {"low": "x <= 5", "all": 1}),
@@ -84,7 +84,7 @@ def test_a_row_that_its_own_bias_forbids():
         vardi.ImpossibleRowError,
         "Sample 'b' holds 2 rows that its own bias forbids (the first is row 2 of 'b', where x is 3)",
         "A unit with bias 0 cannot have been drawn, so the declared bias is wrong, or these rows belong to another",
-        "Correct the bias, or take them out.",
+        "Correct the bias, or remove them.",
         call=lambda: vardi.debias(OK, {"a": 1, "b": "x <= 2"}),
     )
     assert error.sample == "b"
@@ -173,7 +173,7 @@ def test_a_negative_nan_or_infinite_bias(bad, form, n):
         f"The bias of '1' is {bad} at row 2 of the pool",
         "(2 such rows)",
         "A bias says how much likelier a unit is to be drawn, so it must be a finite number, zero or more",
-        "Correct the bias, or take these rows out.",
+        "Correct the bias, or remove these rows.",
         call=call,
     )
     assert error.sample == "1"
@@ -207,11 +207,11 @@ def test_an_invalid_value_of_an_unsampled_state_is_refused_too():
 @pytest.mark.parametrize(
     ("bias", "part"),
     [
-        (None, "A bias cannot be a NoneType. Give a number, an expression in text"),
+        (None, "A bias cannot be a NoneType. Give a number, an expression as text"),
         ({}, "A bias cannot be a dict"),
         (float("nan"), "nan"),
         (float("inf"), "inf"),
-        (np.ones((4, 2)), "one dimension"),
+        (np.ones((4, 2)), "one-dimensional"),
         (["p", "q", "r", "s"], "numbers"),
     ],
 )
@@ -251,7 +251,7 @@ def test_a_sample_without_a_bias():
         "Sample 'agency' has no bias.",
         "The samples are 'agency', 'web', the biases 'agencies', 'web'.",
         "Did you mean 'agencies'?",
-        "Give each sample a bias; 1 says that it was drawn without any.",
+        "Give each sample a bias; 1 means that it was drawn without bias.",
         call=lambda: vardi.debias({"agency": X, "web": X}, {"agencies": 1, "web": 1}),
     )
     assert error.expected == ("agency", "web")
@@ -313,7 +313,7 @@ def test_a_missing_label(labels, how):
         vardi.MissingValuesError,
         f"No label in '{'origin' if how == 'column' else 'source'}' for 2 rows",
         "unknown which sample they belong to",
-        "Fill the labels, or take these rows out.",
+        "Fill in the labels, or remove these rows.",
         call=lambda: vardi.debias(frame, {"a": 1, 0: 1}, source=source),
     )
     assert error.columns == {"origin" if how == "column" else "source": 2}
@@ -369,11 +369,11 @@ def test_source_beside_several_samples():
 def test_one_frame_without_source():
     refused(
         vardi.MismatchError,
-        "The samples came as DataFrame. Give a mapping by name, or a list",
+        "The samples were given as DataFrame. Give a mapping by name, or a list",
         "source=",
         call=lambda: vardi.debias(pd.DataFrame({"x": X}), {"a": 1}),
     )
-    refused(vardi.MismatchError, "The biases came as str.", call=lambda: vardi.debias(OK, "x"))
+    refused(vardi.MismatchError, "The biases were given as str.", call=lambda: vardi.debias(OK, "x"))
 
 
 @pytest.mark.parametrize(
@@ -393,7 +393,7 @@ def test_labels_of_a_matrix_that_are_no_columns(source):
         vardi.MismatchError,
         "source holds",
         "but omega has 2 columns",
-        "Number the samples by their columns, 0 to 1; for named samples there is vardi.debias.",
+        "Number the samples by their columns, 0 to 1; for named samples use vardi.debias.",
         call=lambda: vardi.debias_matrix(np.ones((4, 2)), source),
     )
     assert error.expected == (0, 1)
@@ -457,7 +457,7 @@ def test_omega_that_is_no_matrix_of_numbers():
     for omega in (np.array([["1", "2"]]), np.ones((1, 2), dtype=complex), np.ones((1, 2), dtype=object)):
         error = refused(
             vardi.MismatchError,
-            f"omega holds {omega.dtype}, and biases are numbers.",
+            f"omega holds {omega.dtype}, but biases are numbers.",
             "Give a matrix of floats.",
             call=lambda omega=omega: vardi.debias_matrix(omega, [0]),
         )
@@ -471,7 +471,7 @@ def test_omega_that_is_no_matrix_of_numbers():
 
 @pytest.mark.parametrize("rows", [[1.0, 2.0], "x", 3, None, np.ones((2, 2, 2))])
 def test_rows_that_are_no_frame(rows):
-    refused(vardi.MismatchError, "Rows c", call=lambda: vardi.debias({"a": rows}, {"a": 1}))
+    refused(vardi.MismatchError, "Rows ", call=lambda: vardi.debias({"a": rows}, {"a": 1}))
 
 
 def test_on_unidentified():
@@ -544,7 +544,7 @@ def test_design_weights_are_no_counts():
     error = refused(
         vardi.InvalidCountsError,
         "In row 0 of 'a', the count is 44.2, which is not a whole number.",
-        "Design weights, which say how many units of the population a row speaks for, are no counts",
+        "Design weights, which say how many units of the population a row represents, are not counts",
         "give their sample the bias '1 / weight'",
         call=lambda: vardi.debias({"a": X}, {"a": 1}, counts=weights),
     )
@@ -664,8 +664,8 @@ def test_no_convergence_carries_the_point():
     omega, source = rng.gamma(2.0, size=(30, 3)), np.arange(30) % 3
     error = refused(
         vardi.ConvergenceError,
-        "Vardi's equations hold to ",
-        " only after 0 iterations, and 1e-10 was asked for (spectral gap ",
+        "Vardi's equations hold only to ",
+        " after 0 iterations, but 1e-10 was asked for (spectral gap ",
         "The samples overlap too little",
         "Raise tol or max_iterations, or add a sample between those that overlap least.",
         call=lambda: vardi.debias_matrix(omega, source, max_iterations=0),
@@ -739,19 +739,19 @@ def test_labels_that_are_lists():
     rows = pd.DataFrame({"x": X, "s": [[1], [2], [1], [2]]})
     error = refused(
         vardi.MismatchError,
-        "'s' holds values that are no labels, such as lists. Convert it to text or numbers.",
+        "'s' holds values that cannot be labels, such as lists. Convert it to text or numbers.",
         call=lambda: vardi.debias(rows, {"a": 1}, source="s"),
     )
     assert error.expected == ("text", "numbers")
     shares = {"s": {"a": 0.5, "b": 0.5}}
     refused(
         vardi.MismatchError,
-        "'s' holds values that are no labels",
+        "'s' holds values that cannot be labels",
         call=lambda: vardi.debias({"a": rows}, {"a": 1}, known=shares),
     )
     fit = vardi.debias({"a": rows}, {"a": 1})
     refused(
-        vardi.MismatchError, "'s' holds values that are no labels", call=lambda: fit.bootstrap("x", n=20, groups="s")
+        vardi.MismatchError, "'s' holds values that cannot be labels", call=lambda: fit.bootstrap("x", n=20, groups="s")
     )
 
 
@@ -764,7 +764,9 @@ def test_groups_that_pandas_misses():
 @pytest.mark.parametrize("level", ["0.95", None, [0.9]])
 def test_a_level_that_is_no_number(level):
     fit = vardi.debias({"a": np.linspace(1.0, 9.0, 200)}, {"a": 1})
-    refused(vardi.MismatchError, f"The level {level} is no probability", call=lambda: fit.expectation("x", level=level))
+    refused(
+        vardi.MismatchError, f"The level {level} is not the probability", call=lambda: fit.expectation("x", level=level)
+    )
     if not isinstance(level, list):
         refused(
             vardi.MismatchError,
@@ -795,15 +797,16 @@ def test_a_column_that_a_whole_sample_lacks(holder):
     fit = vardi.debias({"a": holder(a.assign(y=1.0)), "b": holder(b)}, {"a": 1, "b": "x > -9"})
     refused(
         vardi.MismatchError,
-        "Column 'y' is in 'a', but not in 'b', and this is asked of the rows of all samples.",
-        "Means, totals and distributions are made from the samples that have a column: ask fit.expectation",
+        "Column 'y' is in 'a', but not in 'b', and this needs the rows of all samples.",
+        "Means, totals and distributions can be estimated from just the samples that have a column: use "
+        "fit.expectation",
         call=lambda: fit.bootstrap("y > 0", n=3, id="x"),
     )
     fit = vardi.debias({"a": holder(a.assign(y=1.0)), "b": holder(b.assign(y=np.nan))}, {"a": 1, "b": "x > -9"})
     error = refused(
         vardi.MissingValuesError,
         "60 of the values of 'y' are missing or infinite",
-        "'b' has none at all, so that a mean over the rest is biased. Means, totals and distributions are made from",
+        "'b' has none at all, so a mean over the rest is biased. Means, totals and distributions can be estimated from",
         call=lambda: fit.bootstrap("y", n=3, id="x"),
     )
     assert "ratio" not in str(error)
@@ -829,7 +832,7 @@ def test_a_number_and_a_text_as_keys(swapped):
     error = refused(
         vardi.MismatchError,
         "Sample '1' has no bias.",
-        f"One is {'a text and the other a number' if swapped else 'a number and the other a text'}: make them",
+        f"One is {'a string and the other a number' if swapped else 'a number and the other a string'}: make them",
         call=lambda: vardi.debias(samples, biases),
     )
     assert "Did you mean" not in str(error)
@@ -863,7 +866,7 @@ def test_a_bias_written_for_one_row(library):
         vardi.InvalidBiasError,
         "The bias <function scalar> on rows of sample 'a' failed:",
         "It is called once with all rows",
-        "not row by row. Return one number for each row, as by numpy.where in place of if",
+        "not row by row. Return one number for each row, e.g. with numpy.where instead of if",
         call=lambda: vardi.debias({"a": rows, "b": rows}, {"a": 1, "b": scalar}),
     )
     assert error.__cause__ is not None

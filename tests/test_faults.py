@@ -140,7 +140,7 @@ def test_a_file_that_may_not_be_read(open_study, engine):
     (open_study / "agency.csv").chmod(0)
     refused = invoke_as_a_mere_user("fit", "study.toml", "--output", "out.csv")
     assert refused.exit_code == 2
-    assert "agency.csv may not be read by you. Change its permissions." in " ".join(refused.stderr.split())
+    assert "agency.csv is not readable for you. Change its permissions." in " ".join(refused.stderr.split())
     assert not (open_study / "out.csv").exists()
 
 
@@ -153,7 +153,7 @@ def test_a_folder_of_data_that_may_not_be_entered(open_study):
     refused = invoke_as_a_mere_user("fit", "study.toml", "--output", "out.csv")
     closed.chmod(0o755)
     assert refused.exit_code == 2
-    assert "closed/agency.csv may not be read by you. Change its permissions." in " ".join(refused.stderr.split())
+    assert "closed/agency.csv is not readable for you. Change its permissions." in " ".join(refused.stderr.split())
 
 
 def test_a_folder_that_may_not_be_written_to(open_study):
@@ -178,9 +178,9 @@ class TestTooLittleMemory:
             vardi.debias({"all": x, "long": x, "low": x[x <= 0.5]}, biases)
         assert refusal.value.bytes == 125_000 * (1 + 16 + 16)
         assert str(refusal.value) == (
-            "The values of 3 biases on 125,000 rows need 3.9 MB of memory, and 1.0 MB is available. Give lazy frames "
-            "(Polars, DuckDB, Spark), of which only sums are asked; or give vardi.debias_matrix a function that yields "
-            "omega in blocks."
+            "The values of 3 biases on 125,000 rows need 3.9 MB of memory, but 1.0 MB is available. Give lazy frames "
+            "(Polars, DuckDB, Spark), which are asked only for sums; or give vardi.debias_matrix a function that "
+            "yields omega in blocks."
         )
 
     def test_a_container_may_have_less_than_the_machine(self, monkeypatch, tmp_path):
@@ -319,7 +319,7 @@ def test_links_devices_and_pipes_as_outputs(tmp_path):
     link.symlink_to(there)
     dangling.symlink_to(tmp_path / "nowhere.html")
     for taken in (link, dangling):
-        with pytest.raises(vardi.OutputError, match="is there already, and is not overwritten unasked"):
+        with pytest.raises(vardi.OutputError, match="already exists, and is not overwritten"):
             fit.report(taken)
     assert there.read_text() == "before"
     fit.report(link, overwrite=True)
@@ -328,5 +328,5 @@ def test_links_devices_and_pipes_as_outputs(tmp_path):
     pipe = tmp_path / "pipe.html"
     os.mkfifo(pipe)
     for special in (pipe, "/dev/null"):
-        with pytest.raises(vardi.OutputError, match="is a device or a pipe, and no file. Give the name of a file."):
+        with pytest.raises(vardi.OutputError, match="is a device or a pipe, not a file. Give the name of a file."):
             fit.report(special, overwrite=True)

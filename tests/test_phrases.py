@@ -19,6 +19,8 @@ from tools import banned_phrases
         ("It is for whoever **trains models**", "for whoever **trains"),
         ("an error of 1 or more is no word.", "is no word"),
         ("'national' allows 1,200 rows of 'agency'", "allows 1,200 rows of"),
+        ('"errors take "\n    "rows for independent"', 'take " "rows for independent'),
+        ("the chance to be\n  drawn", "chance to be drawn"),
         ("# Page\n\n## Then\n", "## Then"),
     ],
 )
@@ -29,7 +31,7 @@ def test_phrases_are_found(text, phrase):
     assert line == text[: text.index(phrase.split()[0])].count("\n") + 1
 
 
-@pytest.mark.parametrize("text", ["## Then and now", "Then it ends.", "there is no wording", "he told a story"])
+@pytest.mark.parametrize("text", ["## Then and now", "no column", "Then it ends.", "no wording", "he told a story"])
 def test_others_are_not(text):
     assert not list(banned_phrases.found_in(text))
 

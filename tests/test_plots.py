@@ -1,6 +1,7 @@
 """Displays draw what they say on the axes they are given."""
 
 import builtins
+from itertools import combinations
 
 import matplotlib as mpl
 import numpy as np
@@ -18,6 +19,8 @@ from vardi.plots import (
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgb
 
 
 @pytest.fixture
@@ -57,11 +60,16 @@ def test_graph_names_samples_and_shared_rows(fit, ax):
 def test_graph_draws_one_way_links_dashed(ax):
     display = OverlapDisplay(("a", "b"), np.eye(2), np.array([[0.0, 3.0], [0.0, 0.0]]), np.array([10.0, 5.0]))
     display.plot("graph", ax=ax)
-    assert [line.get_linestyle() for line in ax.lines] == ["--"]
+    lines = [drawn for drawn in ax.collections if isinstance(drawn, LineCollection)]
+    assert [offset is not None for line in lines for _, offset in line.get_linestyle()] == [True]
+    plain = OverlapDisplay(("a", "b"), np.eye(2), np.ones((2, 2)), np.array([10.0, 5.0])).plot("graph")
+    lines = [drawn for drawn in plain.ax_.collections if isinstance(drawn, LineCollection)]
+    assert [offset is not None for line in lines for _, offset in line.get_linestyle()] == [False]
+    plt.close(plain.figure_)
 
 
 def test_unknown_kind(fit, ax):
-    with pytest.raises(ValueError, match="'pie'; it is 'heatmap' or 'graph'"):
+    with pytest.raises(ValueError, match="'pie'. Give 'heatmap' or 'graph'."):
         OverlapDisplay.from_fit(fit, "pie", ax=ax)
 
 
@@ -73,7 +81,13 @@ def test_weights(fit, ax):
 
 def test_cdf_has_pool_population_and_band(fit, ax):
     display = CdfDisplay.from_fit(fit, "x0", ax=ax)
-    assert len(ax.lines) == 2
+    pool, population, *ends = ax.lines
+    for line in (pool, population):  # from 0 to 1, over the whole axis
+        assert line.get_ydata()[[0, -1]].tolist() == [0.0, 1.0]
+        assert tuple(line.get_xdata()[[0, -1]]) == pytest.approx(ax.get_xlim())
+    np.testing.assert_allclose([end.get_xdata()[0] for end in ends], display.band.x[[0, -1]])
+    told = f"from {display.band.x[0]:.4g} to {display.band.x[-1]:.4g}"
+    assert told in ax.get_legend().get_texts()[2].get_text()
     assert len(ax.collections) == 1
     assert ax.get_xlabel() == "x0"
     band = display.band
@@ -124,6 +138,57 @@ def states():
         return vardi.debias_matrix(-0.5 * (x[:, None] - centres) ** 2, source, log=True, names=names)
 
     return {K: fitted(K) for K in (5, 20, 60)}
+
+
+def overprinted(labels, renderer):
+    """Return the pairs of texts of which one stands upon the other."""
+    boxes = [(label.get_text(), label.get_window_extent(renderer)) for label in labels]
+    return [(a, b) for (a, first), (b, second) in combinations(boxes, 2) if first.overlaps(second)]
+
+
+@pytest.mark.parametrize("kind", ["heatmap", "graph"])
+def test_pictures_of_many_samples_write_no_name_upon_another(kind, states):
+    display = OverlapDisplay.from_fit(states[60], kind)
+    display.figure_.canvas.draw()
+    renderer, ax = display.figure_.canvas.get_renderer(), display.ax_
+    if kind == "heatmap":
+        assert not overprinted(ax.get_yticklabels(), renderer)
+        assert ax.images[0].get_clim()[1] == pytest.approx(display.overlap.max())  # or small numbers would look like 0
+    else:
+        assert len(ax.texts) == 60
+        upright = [text for text in ax.texts if abs(text.get_rotation() % 180) < 25]  # a box is a text's only if it is
+        assert len(upright) >= 8
+        assert not overprinted(upright, renderer)
+        frame = display.figure_.bbox
+        assert all(
+            frame.x0 <= end <= frame.x1 for text in ax.texts for end in text.get_window_extent(renderer).intervalx
+        )
+    plt.close(display.figure_)
+
+
+def test_weights_of_many_samples_name_the_largest(states, ax):
+    display = WeightsDisplay.from_fit(states[60], ax=ax)
+    assert [text.get_text() for text in ax.get_legend().get_texts()][-1] == "51 others"
+    assert len(ax.get_legend().get_texts()) == 10
+    assert sum(patch.get_height() for patch in ax.patches) == pytest.approx(sum(part.sum() for part in display.counts))
+
+
+def test_what_is_drawn_can_be_seen_on_a_dark_background(fit):
+    with plt.style.context("dark_background"):
+        shown = [
+            OverlapDisplay.from_fit(fit, "graph"),
+            OverlapDisplay.from_fit(fit),
+            CdfDisplay.from_fit(fit, "x0"),
+            LoveDisplay.from_fit(fit),
+            WeightsDisplay.from_fit(fit),
+        ]
+        for display in shown:
+            colours = [to_rgb(line.get_color()) for line in display.ax_.lines]
+            assert all(max(colour) > 0.5 for colour in colours)
+            for text in display.ax_.texts:
+                box = text.get_bbox_patch()
+                assert box is None or to_rgb(box.get_facecolor()[:3]) == (0.0, 0.0, 0.0)
+        plt.close("all")
 
 
 @pytest.mark.parametrize("K", [5, 20, 60])

@@ -21,6 +21,18 @@ PHRASES = {  # a phrase, as a regular expression in which a space is any gap -> 
     "can count so": "such weights are invalid",
     r"\bunsaid\b": "silently",
     "the word to fear": "the cases to worry about",
+    "knows biases only": "has only biases",
+    r"cannot mend\b": "cannot correct",
+    r"(a physicist's|to a physicist)\b": "in physics",
+    "joined least firmly": "the weakest link",
+    r"takes? \w+ for (independent|known|counts|declared)\b": "treat rows as independent",
+    "in the order of time": "in time order",
+    "chance to be (seen|drawn|measured)": "chance of being drawn",
+    r"nothing tells\b": "it is unknown how",
+    r"several of their like\b": "rows with counts",
+    "Most apart": "largest discrepancy",
+    r"\bwhich is no (sample|column|category)\b": "which is not a sample",
+    r"\bis dear to\b": "is expensive to",
 }
 HEADINGS = ("Nearly", "Then", "What crosses")
 HEADING = "what the section holds"

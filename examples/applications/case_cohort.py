@@ -31,7 +31,7 @@ print(f"relapsed, of the cohort: {cohort['relapse'].mean():.1%}")
 print(f"relapsed, of the rows:   {measured['relapse'].mean():.1%}")
 
 # %%
-# The chance to be measured is 1 for those who relapsed and 0.2 for others: that is the bias. The same rows without a
+# The chance of being measured is 1 for those who relapsed and 0.2 for others: that is the bias. The same rows without a
 # bias, and the whole cohort, are fitted beside it to compare.
 
 fits = {

@@ -7,6 +7,7 @@ from html import escape
 
 from vardi.errors._texts import SHOWN, more
 
+LONG = 30  # letters from which lines of a cell are broken
 MOST_ROWS = 1000  # rows of a table, those after the first SHOWN folded away; more are only counted
 
 
@@ -68,16 +69,23 @@ def table(
 
 
 def _table(heading: Sequence[str], rows: Sequence[Sequence[str]], code: Collection[int], caption: str) -> str:
-    head = "".join(f"<th>{escape(text)}</th>" for text in heading)
+    left = ' style="text-align:left"'
+    head = "".join(f"<th{left if j == 0 or j in code else ''}>{escape(text)}</th>" for j, text in enumerate(heading))
     body = "".join(f"<tr>{''.join(_cell(j, text, code) for j, text in enumerate(row))}</tr>" for row in rows)
     above = f'<caption style="text-align:left">{escape(caption)}</caption>' if caption else ""
     content = f"{above}<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
-    return f'<div style="overflow-x:auto;margin:0.5em 0"><table style="white-space:nowrap">{content}</table></div>'
+    return f'<div style="overflow-x:auto;margin:0.5em 0"><table>{content}</table></div>'
 
 
 def _cell(column: int, text: str, code: Collection[int]) -> str:
     if column == 0:
-        return f"<th>{escape(text)}</th>"
+        return f"<th{_style(text, is_left=True)}>{escape(text)}</th>"
     if column in code:
-        return f'<td style="white-space:normal;min-width:12em"><code>{escape(text)}</code></td>'
-    return f"<td>{escape(text)}</td>"
+        return f"<td{_style(text, is_left=True)}><code>{escape(text)}</code></td>"
+    return f"<td{_style(text)}>{escape(text)}</td>"
+
+
+def _style(text: str, *, is_left: bool = False) -> str:
+    """Return how a cell is set: a notebook's own style would break lines in numbers, and set names to the right."""
+    rules = [*(["text-align:left"] if is_left else []), "min-width:14em" if len(text) > LONG else "white-space:nowrap"]
+    return f' style="{";".join(rules)}"'

@@ -371,10 +371,10 @@ def test_refusals(tilts):
 
 def test_one_group_of_a_sample_has_no_spread(tilts):
     groups = np.r_[np.zeros(200, int), np.arange(1, 351)]
-    with pytest.warns(vardi.VardiWarning, match="There is one group only in 'at -2.5'"):
+    with pytest.warns(vardi.VardiWarning, match="There is only one group in 'at -2.5'"):
         bootstrap(tilts.held, "x", n=3, groups=groups)
     single = vardi.debias({"a": np.array([1.0, 2.0, 3.0]), "b": np.array([2.5])}, {"a": 1, "b": "x"})
-    with pytest.warns(vardi.VardiWarning, match="There is one row only in 'b'"):
+    with pytest.warns(vardi.VardiWarning, match="There is only one row in 'b'"):
         bootstrap(single.held, "x", n=3)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

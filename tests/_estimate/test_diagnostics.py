@@ -129,7 +129,7 @@ def test_summary_fits_a_terminal(houses):
     assert max(map(len, text.splitlines())) <= 80
     assert "effective rows      183.7 of 300" in text
     assert "bridging rows       45.6 over the weakest cut" in text
-    assert "A few rows weigh most in the mean of 'CRIM'" in text
+    assert "A few rows dominate the mean of 'CRIM'" in text
 
 
 def test_unsampled_and_collapsed():

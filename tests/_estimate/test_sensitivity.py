@@ -388,7 +388,7 @@ def test_too_many_rows_for_refits(monkeypatch):
     np.testing.assert_array_equal(linear.upper, refits.linear_upper)
     np.testing.assert_array_equal(linear.lower, refits.linear_lower)
     assert linear.tipping == pytest.approx(1.2, rel=1e-3)
-    assert "Rows times samples are 120, and biases are refitted up to 100" in " ".join(str(linear).split())
+    assert "Rows times samples are 120, but biases are refitted only up to 100" in " ".join(str(linear).split())
     assert fit.sensitivity(design.z, 2, kind="common").sharp  # needs no refits
 
 
@@ -682,7 +682,7 @@ def test_gammas(houses, gammas):
 def test_kind(houses):
     refused(
         vardi.MismatchError,
-        "kind is 'fre'. It is 'free', where each bias errs on its own, or 'common', where all err alike.",
+        "kind is 'fre'. Give 'free', where each bias errs on its own, or 'common', where all err alike.",
         lambda: houses.sensitivity("MEDV", kind="fre"),
     )
 
@@ -690,7 +690,7 @@ def test_kind(houses):
 def test_samples(houses):
     error = refused(
         vardi.MismatchError,
-        "No sample 'agncy' whose bias has a part in the weights. The samples are 'agency', 'national'. Did you mean "
+        "No sample 'agncy' whose bias enters the weights. The samples are 'agency', 'national'. Did you mean "
         "'agency'? Name those whose biases may be wrong, or leave samples out for all.",
         lambda: houses.sensitivity("MEDV", samples=["national", "agncy"]),
     )
@@ -708,7 +708,7 @@ def test_a_state_that_was_not_sampled_cannot_be_wrong():
     fit = vardi.debias_matrix(np.column_stack([design.z, design.omega]), design.source + 1)
     refused(
         vardi.MismatchError,
-        "No sample '0' whose bias has a part in the weights. The samples are '1', '2', '3'. Name those whose biases "
+        "No sample '0' whose bias enters the weights. The samples are '1', '2', '3'. Name those whose biases "
         "may be wrong, or leave samples out for all.",
         lambda: fit.sensitivity(design.z, samples="0"),
     )
@@ -716,7 +716,7 @@ def test_a_state_that_was_not_sampled_cannot_be_wrong():
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, "20"])
 def test_threshold(houses, value):
-    text = f"{value!r} is no value that an estimate could reach. Give a number."
+    text = f"{value!r} is not a value that an estimate could reach. Give a number."
     refused(vardi.MismatchError, text, lambda: houses.sensitivity("MEDV", threshold=value))
     refused(vardi.MismatchError, text, lambda: houses.sensitivity("MEDV", 1.1).tipping_point(value))
 
@@ -724,7 +724,7 @@ def test_threshold(houses, value):
 def test_no_threshold(houses):
     refused(
         vardi.MismatchError,
-        "No value was given whose tipping point is asked for. Give one here, or as threshold= before.",
+        "No value was given to find the tipping point of. Give one here, or earlier as threshold=.",
         lambda: houses.sensitivity("MEDV", 1.1).tipping_point(),
     )
 
@@ -786,7 +786,7 @@ def test_known_values_are_met_whatever_the_biases_are(kind, error):
     halves = np.log(1.3) * differences(values, 24, 3, kind)
     for found, half in zip((mean, slope), halves, strict=True):
         assert found.method == "linear"
-        assert "fitted anew" in found.note
+        assert "refitted" in found.note
         assert found.upper[0] - found.estimate.value == pytest.approx(half, rel=1e-6)
         assert found.estimate.value - found.lower[0] == pytest.approx(half, rel=1e-6)
 

@@ -43,8 +43,8 @@ def test_a_condition_in_another_unit_than_its_column(holder):
     plain, poor = schools(300, 0), schools(900, 1).filter(pl.col("meals") >= 40)
     samples = {"plain": holder(plain), "poor": holder(poor)}
     assert said(samples, {"plain": 1, "poor": "meals >= 0.40"}) == (
-        "All rows of the other samples meet meals >= 0.4, so this bias of 'poor' changes next to nothing. If "
-        "that is a surprise, look at the unit of the column, and at the direction of the comparison.",
+        "All rows of the other samples meet meals >= 0.4, so the bias of 'poor' changes almost nothing. If "
+        "that is a surprise, check the unit of the column and the direction of the comparison.",
     )
     assert said(samples, {"plain": 1, "poor": "meals >= 40"}) == ()
 
@@ -59,7 +59,7 @@ def test_a_bias_that_is_the_same_on_all_rows_of_the_only_sample(holder):
     rows = holder(schools(60, 0))
     assert said({"a": rows}, {"a": "meals <= 100"}) == (
         "The bias meals <= 100 of 'a' is the same on all rows, and there is no other sample, so all weights are the "
-        "same and nothing is debiased. Look at the unit of the column.",
+        "same and nothing is debiased. Check the unit of the column.",
     )
     assert said({"a": rows}, {"a": 1}) == ()  # which says so itself
     assert said({"a": rows}, {"a": "meals + 1"}) == ()
@@ -90,10 +90,10 @@ def test_values_that_heap_at_the_bound_of_a_window_look_censored(holder, bias):
     samples = {"plain": holder(times(200, 0)), "cut": holder(times(100, 1, cut=12.0))}
     (note,) = said(samples, {"plain": 1, "cut": bias})
     assert note == (
-        "27 of the 100 rows of 'cut' have exactly meals = 12, the bound of their bias, where the other samples have no "
-        "such heap: these values look censored, and a censored value is not a value. If it was cut off there, leave "
-        "these rows out and declare meals < 12; or declare no selection by meals, and ask for means of "
-        "min(meals, 12) only."
+        "27 of the 100 rows of 'cut' have exactly meals = 12, the bound of their bias, but the other samples have no "
+        "such spike: these values look censored, and a censored value is only a bound. If values were cut off there, "
+        "leave these rows out and declare meals < 12; or declare no selection by meals, and ask only for means of "
+        "min(meals, 12)."
     )
 
 
@@ -102,7 +102,7 @@ def test_values_that_heap_at_a_lower_bound(holder):
     (note,) = said(samples, {"plain": 1, "cut": "meals >= 3"})
     assert note.startswith("27 of the 100 rows of 'cut' have exactly meals = 3, the bound of their bias")
     assert note.endswith(
-        "declare meals > 3; or declare no selection by meals, and ask for means of max(meals, 3) only."
+        "declare meals > 3; or declare no selection by meals, and ask only for means of max(meals, 3)."
     )
 
 

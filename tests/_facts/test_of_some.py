@@ -84,10 +84,10 @@ def test_summary_and_diagnostics(samples):
     text = fit.summary()
     spent = fit.expectation("spent")
     assert f"spent (from survey)  {samples['survey']['spent'].mean():>12.5g}" in text
-    assert "Left out, for being recorded by some samples only: pension. 'old' could not have drawn all" in " ".join(
+    assert "Left out because only some samples record them: pension. 'old' could not have drawn all" in " ".join(
         text.split()
     )
-    assert "<th>spent (from survey)</th>" in fit._repr_html_()
+    assert ">spent (from survey)</th>" in fit._repr_html_()
     columns = {column.name: column for column in fit.diagnostics().columns}
     assert list(columns) == ["age", "spent"]
     assert columns["spent"].stderr == pytest.approx(spent.stderr, rel=1e-10)
@@ -98,7 +98,7 @@ def test_summary_and_diagnostics(samples):
 def test_single_rows_without_a_value_are_left_out_and_counted(samples):
     gap = samples["survey"]["spent"].where(samples["survey"].index != 3)
     fit = vardi.debias({**samples, "survey": samples["survey"].assign(spent=gap)}, BIASES)
-    assert "Left out, for missing or infinite values: spent (1)." in fit.summary()
+    assert "Left out because of missing or infinite values: spent (1)." in fit.summary()
     assert "Not shown: spent (missing or infinite values" in compute(fit).variables_note
     with pytest.raises(vardi.MissingValuesError, match=r"^1 of the values of 'spent' .* \(row 3 of 'survey'\)"):
         compute(fit, variables=["spent"])

@@ -92,8 +92,8 @@ def test_lazy_frames_have_a_summary(make):
 def test_columns_with_missing_values_are_named():
     frame = pd.DataFrame({"x": [1.0, 2.0, 3.0, 4.0], "y": [1.0, None, 2.0, 3.0], "z": [1.0, 2.0, 3.0, 5.0]})
     fit = vardi.debias({"a": frame}, {"a": "x"})
-    assert "Left out, for missing or infinite values: y (1)." in fit.summary()
-    assert "Left out, for missing or infinite values: y (1)." in fit._repr_html_()
+    assert "Left out because of missing or infinite values: y (1)." in fit.summary()
+    assert "Left out because of missing or infinite values: y (1)." in fit._repr_html_()
     with pytest.raises(vardi.MissingValuesError, match="1 of the values of 'y' are missing or infinite") as caught:
         fit.expectation("y")
     assert caught.value.columns == {"y": 1}
@@ -115,7 +115,7 @@ def test_columns_that_hold_nothing_are_named_too(make):
     columns["list"] = [[1.0, 2.0], [3.0], [], None]
     frame = make({**columns, "x": [1.0, 2.0, 3.0, 4.0], "y": [1.0, np.inf, -np.inf, 3.0]})
     fit = vardi.debias({"a": frame}, {"a": "x"})
-    assert "Left out, for missing or infinite values: e (4), y (2)." in fit.summary()
+    assert "Left out because of missing or infinite values: e (4), y (2)." in fit.summary()
 
 
 def test_one_row_is_one_row():
@@ -129,9 +129,9 @@ def test_samples_after_the_first_are_folded_in_notebooks():
     samples = {f"site {k}": rng.normal(size=40) for k in range(23)}
     html = vardi.debias(samples, dict.fromkeys(samples, 1))._repr_html_()
     shown, folded = html.split("<details><summary>3 more samples</summary>")
-    assert "<th>site 19</th>" in shown
-    assert "<th>site 20</th>" not in shown
-    assert "<th>site 22</th>" in folded.split("</details>")[0]
+    assert ">site 19</th>" in shown
+    assert ">site 20</th>" not in shown
+    assert ">site 22</th>" in folded.split("</details>")[0]
     few = dict(list(samples.items())[:20])
     assert "<details>" not in vardi.debias(few, dict.fromkeys(few, 1))._repr_html_()
 
@@ -143,7 +143,7 @@ def test_samples_beyond_what_a_notebook_holds_are_counted(monkeypatch):
     samples = {f"site {k}": rng.normal(size=40) for k in range(23)}
     html = vardi.debias(samples, dict.fromkeys(samples, 1))._repr_html_()
     folded = html.split("<details><summary>3 more samples</summary>")[1].split("</details>")[0]
-    assert "<th>site 20</th>" in folded
+    assert ">site 20</th>" in folded
     assert "site 21" not in html
     assert folded.endswith("<p>... and 2 more</p>")
 

@@ -203,7 +203,7 @@ def test_groups_that_known_values_alone_join_have_no_weights_of_some_samples():
     low, high = rng.uniform(0, 1, 100), rng.uniform(1, 2, 100)
     samples = {"low": pd.DataFrame({"x": low, "y": low}), "high": pd.DataFrame({"x": high})}
     fit = vardi.debias(samples, {"low": "x < 1", "high": "x >= 1"}, known={"x < 1": 0.5})
-    with pytest.raises(vardi.NotIdentifiableError, match="^Known values alone join 'low' and 'high'"):
+    with pytest.raises(vardi.NotIdentifiableError, match="^Only known values join 'low' and 'high'"):
         fit.expectation("y")
 
 

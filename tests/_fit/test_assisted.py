@@ -164,15 +164,19 @@ def test_known_values_sharpen_what_a_model_assists_without_a_warning(samples):
 
 
 def test_what_cannot_assist_is_refused(fit, samples):
-    with pytest.raises(vardi.MismatchError, match="^assisted_by is KMeans, which predicts no numbers"):
+    with pytest.raises(vardi.MismatchError, match="^assisted_by is KMeans, which does not predict numbers"):
         fit.expectation("y", assisted_by=KMeans(2))
-    with pytest.raises(vardi.MismatchError, match="a classifier, and the values are not all 0 or 1"):
+    with pytest.raises(vardi.MismatchError, match="a classifier, but the values are not all 0 or 1"):
         fit.expectation("y", assisted_by=LogisticRegression())
-    with pytest.raises(vardi.MismatchError, match="^columns= says what a model sees, and there is none"):
+    with pytest.raises(vardi.MismatchError, match="^columns= says what a model sees, but there is no model"):
         fit.expectation("y", columns=["x"])
-    with pytest.raises(vardi.MismatchError, match="^The model is to see 'xx', which is no column of every sample.*'x'"):
+    with pytest.raises(
+        vardi.MismatchError, match="^The model is meant to see 'xx', which is not a column of every sample.*'x'"
+    ):
         fit.expectation("y", assisted_by=LinearRegression(), columns=["xx"])
-    with pytest.raises(vardi.MismatchError, match="^The model is to see 'y', which is no column of every sample"):
+    with pytest.raises(
+        vardi.MismatchError, match="^The model is meant to see 'y', which is not a column of every sample"
+    ):
         fit.expectation("y", assisted_by=LinearRegression(), columns=["y"])
     gap = {**samples, "low": samples["low"].assign(c=np.where(samples["low"].index == 3, np.nan, 1.0))}
     gaps = vardi.debias(gap, BIASES)

@@ -123,7 +123,9 @@ def test_an_estimator_names_a_column_or_takes_labels(what):
         assert model.n_features_in_ == 1
     assert_allclose(named.predict(X), given.predict(pool[["x"]]))
     assert_allclose(named.score(X, pool["y"]), given.score(pool[["x"]], pool["y"]))
-    with pytest.raises(vardi.MismatchError, match=f"{what} was given to fit, and the estimator names the column"):
+    with pytest.raises(
+        vardi.MismatchError, match=f"{what} was given to fit, but the estimator already names the column"
+    ):
         named.fit(X, pool["y"], source=source, **{what: pool[column]})
 
 
@@ -242,7 +244,7 @@ def test_clusters_where_known_values_join_what_overlap_does_not(tmp_path):
     ("line", "said"),
     [
         ('clusters = "distrct"', r"line 1: .*a.csv.* has no column 'distrct'. Did you mean 'district'\?"),
-        ("series = true", "line 1: series is the name of a column, and here it is true or false"),
+        ("series = true", "line 1: series must be the name of a column, not true or false"),
         ("population = {c = 3}", r"There is no sample 'c'"),
         ('population = "all"', "population is how many units a sample was drawn from, not a text"),
         ('cluster = "district"', r"Unknown key 'cluster'. Did you mean 'clusters'\?"),

@@ -125,7 +125,7 @@ def test_a_value_that_a_domain_lacks_has_share_0_and_a_bound():
 def test_known_shares_of_the_domains_are_known(samples):
     fit = vardi.debias(samples, BIASES, known={"region": {"N": 0.3, "S": 0.2, "W": 0.5}})
     table = fit.proportions("region")
-    assert str(table["N"]) == "0.3 (known, but for rounding)"
+    assert str(table["N"]) == "0.3 (known, up to rounding)"
     assert str(table).splitlines()[2].split() == ["N", "0.3", "-", "known"]
     assert fit.expectation("y", by="region")["N"].stderr > 0
 
@@ -272,7 +272,7 @@ def test_what_tells_no_domains_apart_is_refused(samples, place):
     with pytest.raises(vardi.MismatchError, match="No column 'no'"):
         fit.cdf("y", by=["region", "no"])
     mixed = {"plain": samples["plain"], "seen": samples["seen"].assign(year="2020")}
-    with pytest.raises(vardi.MismatchError, match="^'year' is .*in 'plain' and .*in 'seen'.*Convert it to one kind"):
+    with pytest.raises(vardi.MismatchError, match="^'year' is .*in 'plain' and .*in 'seen'.*Convert it to one type"):
         vardi.debias(PLACES[place](mixed), BIASES).expectation("y", by="year")
 
 
@@ -301,7 +301,7 @@ def test_missing_labels_are_counted_and_missing_values_are_placed(samples, place
 def test_more_domains_than_anyone_reads_are_refused(place):
     frame = pd.DataFrame({"x": np.ones(1001), "id": np.arange(1001), "half": np.arange(1001) // 2})
     fit = vardi.debias(PLACES[place]({"rows": frame}), {"rows": 1})
-    with pytest.raises(vardi.TooLargeError, match="^'id' tells more than 1,000 domains apart"):
+    with pytest.raises(vardi.TooLargeError, match="^'id' defines more than 1,000 domains"):
         fit.expectation("x", by="id")
     assert len(fit.expectation("x", by="half")) == 501
 
@@ -311,9 +311,9 @@ def test_labels_of_another_length_and_by_of_engines(fit, samples):
         fit.expectation("y", by=np.array(["a", "b", "c"]))
     with pytest.raises(vardi.NeedsRowsError, match="^An answer by labels that are not a column needs rows in memory"):
         vardi.debias(lazy_polars(samples), BIASES).expectation("y", by=np.repeat(["a"], 400))
-    with pytest.raises(vardi.MismatchError, match="^by= of proportions came as labels"):
+    with pytest.raises(vardi.MismatchError, match="^by= of proportions was given as labels"):
         fit.proportions("region", by=np.repeat(["a"], 400))
-    with pytest.raises(vardi.MismatchError, match="^The proportions of 'region' are asked by 'region' itself"):
+    with pytest.raises(vardi.MismatchError, match="^The proportions of 'region' are asked for by 'region' itself"):
         fit.proportions("region", by=["year", "region"])
     matrix = vardi.debias_matrix(np.ones((4, 1)), [0, 0, 0, 0])
     with pytest.raises(vardi.MismatchError, match="give a label for each row"):

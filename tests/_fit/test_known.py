@@ -420,8 +420,8 @@ def test_contradicted_shares_are_warned_of_and_met():
         fit = vardi.debias(design.samples, design.biases, known={"x > 0": 0.9})
     text = str(caught[0].message)
     assert text.startswith("The samples contradict what is known (chi2 = ")
-    assert "most apart is 'x > 0'" in text
-    assert "A bias or a known value is wrong, or they speak of different populations" in text
+    assert "the largest discrepancy is in 'x > 0'" in text
+    assert "A bias or a known value is wrong, or they describe different populations" in text
     assert "If the selection of a sample depends on x, declare it: vardi.exponential_tilt('x > 0')." in text
     assert caught[0].filename == __file__
     assert fit.known.contradicted
@@ -477,7 +477,7 @@ def test_the_weight_is_a_function_of_the_row():
 def test_new_rows_that_nothing_is_known_of():
     samples = {"low": np.linspace(0, 1, 20), "high": np.linspace(3, 4, 20)}
     fit = vardi.debias(samples, {"low": "x <= 2.5", "high": "x >= 2"}, known={"low": 0.4})
-    with pytest.raises(vardi.ImpossibleRowError, match="samples of several groups, of which no row of the pool") as e:
+    with pytest.raises(vardi.ImpossibleRowError, match="samples of several groups, but no row of the pool") as e:
         fit.weigh(np.array([0.5, 2.2]))
     assert e.value.rows == (1,)
     design = people(200, 0)
@@ -570,7 +570,7 @@ def refused(kind, shares, *parts, samples=None, biases=None, **options):
 
 
 def test_what_is_no_mapping():
-    refused(vardi.MismatchError, [0.3, 0.7], "known came as list", "Give a mapping")
+    refused(vardi.MismatchError, [0.3, 0.7], "known was given as list", "Give a mapping")
     refused(vardi.MismatchError, {}, "There are no known values", "leave known out")
 
 
@@ -583,7 +583,7 @@ def test_names_that_match_nothing():
         "Did you mean 'region'?",
     )
     refused(vardi.MismatchError, {3: 0.2}, "known has '3', which is neither a sample nor a condition")
-    refused(vardi.MismatchError, {"regions": SHARES}, "no column of every sample", "Did you mean 'region'?")
+    refused(vardi.MismatchError, {"regions": SHARES}, "not a column of every sample", "Did you mean 'region'?")
     with pytest.raises(vardi.MismatchError, match="known has 'x', which is neither a sample nor a column of omega"):
         vardi.debias_matrix(np.ones((3, 1)), [0, 0, 0], known={"x": 0.2})
 
@@ -612,8 +612,8 @@ def test_cells_without_rows():
     error = refused(
         vardi.InvalidKnownError,
         {"region": {**SHARES, "N": 0.1, "E": 0.1}},
-        "No row of the pool is in 'region = E', so nothing can carry the share 0.1 of it",
-        "Add rows from there",
+        "No row of the pool is in 'region = E', so no row can carry its share of 0.1",
+        "Add such rows",
     )
     assert error.labels == ("region = E",)
     assert error.allowed == {"region = E": (0.0, 0.0)}
@@ -626,13 +626,15 @@ def test_values_beyond_the_rows_come_with_the_range():
     error = refused(
         vardi.InvalidKnownError,
         {**SHARES, "age": 200.0},
-        f"The known value of 'age' is 200, and on the rows of the pool it runs from {age.min()} to {age.max()}",
+        f"The known value of 'age' is 200, but on the rows of the pool it ranges from {age.min()} to {age.max()}",
         f"Correct the value, or add rows above {age.max()}",
     )
     assert error.labels == ("age",)
     assert error.allowed == {"age": (age.min(), age.max())}
     omega = np.array([[2.0, 5.0], [2.0, 6.0], [2.0, 9.0]])
-    with pytest.raises(vardi.InvalidKnownError, match="The known value of '1' is 10, and .* it runs from 5 to 9") as e:
+    with pytest.raises(
+        vardi.InvalidKnownError, match="The known value of '1' is 10, but .* it ranges from 5 to 9"
+    ) as e:
         vardi.debias_matrix(omega, [0, 0, 0], known={"1": 10.0})
     assert e.value.allowed == {"1": (5.0, 9.0)}
 
@@ -643,7 +645,7 @@ def test_missing_values_in_a_cell():
     error = refused(
         vardi.MissingValuesError,
         MARGINS,
-        "The margin of 'sex' needs a value of every row, and 1 row of the pool",
+        "The margin of 'sex' needs a value in every row, but 1 row of the pool",
         "Fill them in",
         samples=samples,
         biases=biases,
@@ -655,7 +657,8 @@ def test_shares_that_cannot_be_met():
     error = refused(
         vardi.InvalidKnownError,
         {"N": 0.6, "S": 0.6},
-        "No weights on the rows of the pool meet all known values at once: the nearest that some weights meet have ",
+        "No weights on the rows of the pool meet all known values at once: the nearest values that weights can meet "
+        "are ",
         "instead of 0.6 for",
         "Correct the values",
     )
@@ -665,14 +668,14 @@ def test_shares_that_cannot_be_met():
         vardi.InvalidKnownError,
         {**SHARES, "region == 'N'": 0.25},
         "contradict one another",
-        "is 0 on every row of the pool, and ",
+        "is 0 on every row of the pool, but ",
         "Correct them",
     )
     refused(
         vardi.InvalidKnownError,
         {"N": 0.2, "S": 0.3, "region != 'W'": 0.6},
         "contradict one another",
-        "is 0 on every row of the pool, and -0.1 by the values given",
+        "is 0 on every row of the pool, but -0.1 by the values given",
     )
     error = refused(
         vardi.InvalidKnownError,
@@ -694,11 +697,11 @@ def test_groups_that_the_shares_leave_open():
         vardi.NotIdentifiableError,
         {"N": 0.2},
         "Overlap leaves the samples in 3 groups",
-        "it is open for 'S' or 'W'",
+        "it is undetermined for 'S' or 'W'",
         "Give the share of what such a group can draw",
     )
     assert error.groups == (("N",), ("S",), ("W",))
-    refused(vardi.NotIdentifiableError, {"sex": MARGINS["sex"]}, "it is open for 'N' or 'S' or 'W'")
+    refused(vardi.NotIdentifiableError, {"sex": MARGINS["sex"]}, "it is undetermined for 'N' or 'S' or 'W'")
 
 
 def test_overlap_in_one_direction_is_refused_with_a_way_out():
@@ -708,7 +711,7 @@ def test_overlap_in_one_direction_is_refused_with_a_way_out():
         vardi.NotIdentifiableError,
         {"rare": 0.02},
         "overlap in one direction only",
-        "If the share of what 'rare' could have drawn is known, take that out of the bias of 'all'",
+        "If the share of what 'rare' could have drawn is known, exclude it from the bias of 'all'",
         samples=samples,
         biases={"all": 1, "rare": "x < 0.1"},
     )
@@ -722,7 +725,7 @@ def test_groups_of_several_samples_are_named_together():
     refused(
         vardi.NotIdentifiableError,
         {"a": 0.2},
-        "it is open for ('c', 'd') or 'e'. Give the share",
+        "it is undetermined for ('c', 'd') or 'e'. Give the share",
         samples=samples,
         biases={"a": "x < 4", "b": "2 <= x < 6", "c": "9 < x < 14", "d": "12 <= x < 16", "e": "x > 19"},
     )
@@ -760,7 +763,8 @@ def test_groups_that_a_mean_does_not_tell_apart():
     error = refused(
         vardi.NotIdentifiableError,
         {"(x - 2) * (x - 12)": 2.5},
-        "the known values do not say how much of the population each of these stands for: it is open for 'a' or 'b'",
+        "the known values do not say how much of the population each of these represents: it is undetermined for 'a' "
+        "or 'b'",
         samples=samples,
         biases=biases,
     )
@@ -865,11 +869,11 @@ def test_identify_knows_shares():
     assert "give known values" in verdict.message
     joined = vardi.identify(samples, biases, known=SHARES)
     assert joined
-    assert joined.message.endswith("3 groups that overlap does not compare; known values join them exactly.")
+    assert joined.message.endswith("3 groups that overlap does not connect; known values join them exactly.")
     assert joined.groups == verdict.groups
     loose = vardi.identify(samples, biases, known={"sex": MARGINS["sex"]})
     assert not loose
-    assert "it is open for 'N' or 'S' or 'W'" in loose.message
+    assert "it is undetermined for 'N' or 'S' or 'W'" in loose.message
     one_way = vardi.identify({"a": X, "b": X + 9}, {"a": "x < 9", "b": 1}, known={"a": 0.5})
     assert not one_way
     assert "one direction only" in one_way.message

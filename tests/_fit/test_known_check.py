@@ -68,24 +68,24 @@ def test_z_counts_both_errors():
 def test_a_contradiction_names_the_remedy(lines, samples, remedy):
     verdict = check(*lines, samples=samples).verdict
     assert verdict.startswith("The samples contradict what is known (chi2 = 40, df = ")
-    assert verdict.endswith(f"A bias or a known value is wrong, or they speak of different populations. {remedy}")
+    assert verdict.endswith(f"A bias or a known value is wrong, or they describe different populations. {remedy}")
 
 
 def test_a_bias_that_is_contradicted_has_no_such_remedy():
     verdict = check(PANEL).verdict
-    assert "most apart is 'panel', 0.5 ± 0.01 by the samples and 0.4 as known." in verdict
-    assert verdict.endswith("they speak of different populations.")
+    assert "the largest discrepancy is in 'panel': 0.5 ± 0.01 by the samples, 0.4 as known." in verdict
+    assert verdict.endswith("they describe different populations.")
 
 
 def test_what_is_not_contradicted():
     quiet = check(AGE, pvalue=0.3)
     assert not quiet.contradicted
     assert quiet.verdict == (
-        "The samples do not contradict what is known (chi2 = 40, df = 1, p = 0.3); most apart is 'age', 43 ± 0.4 by "
-        "the samples and 41.2 as known."
+        "The samples do not contradict what is known (chi2 = 40, df = 1, p = 0.3); the largest discrepancy is in "
+        "'age': 43 ± 0.4 by the samples, 41.2 as known."
     )
     assert check(UNTOLD, pvalue=math.nan).verdict == (
-        "The samples say nothing on their own of what is known, so it cannot be tested."
+        "The samples on their own say nothing about what is known, so it cannot be tested."
     )
     assert not check(UNTOLD, pvalue=math.nan).contradicted
 
@@ -127,7 +127,7 @@ def test_a_fit_says_which_selection_to_declare():
         fit = vardi.debias({"panel": rows}, {"panel": 1}, known={"region": {"N": 0.2, "S": 0.8}})
     text = str(caught[0].message)
     assert "If the selection of 'panel' depends on region, declare it: vardi.cells('region')." in text
-    assert text.endswith("The weights meet the known values all the same. fit.known has the details.")
+    assert text.endswith("The weights meet the known values nevertheless. fit.known has the details.")
     assert fit.known.contradicted
     assert fit.known.samples == ("panel",)
 

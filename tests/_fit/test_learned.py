@@ -152,7 +152,7 @@ def test_the_default_reports_how_it_is_calibrated():
     assert len(lines) == 5 + len(check.in_bins) + len(check.balance)
     assert list(check.balance) == ["age", "region N", "region S"]
     assert "The bias of 'panel' was learned from age, region" in " ".join(fit.summary().split())
-    assert "each is approximate" in " ".join(fit.summary().split())
+    assert "they are approximate" in " ".join(fit.summary().split())
 
 
 def test_a_wrong_classifier_is_found_out():
@@ -178,7 +178,7 @@ def test_no_p_value_takes_a_learned_bias_for_declared():
     assert np.isnan(alone.pvalue)
     assert alone.by_sample == {}
     said = " ".join(str(alone).split())
-    assert "'survey' has no other known sample beside it. The bias of 'panel' was learned from these rows" in said
+    assert "'survey' is the only known sample. The bias of 'panel' was learned from these rows" in said
     rng = np.random.default_rng(11)
     given["young"] = drawn(rng, 200, lambda units: np.exp(-0.03 * (units.age - 20)))
     both = {"survey": 1, "young": TILT}
@@ -302,7 +302,7 @@ def test_embeddings_take_all_columns_and_a_linear_classifier():
     assert np.corrcoef(np.log(values_of(fit)), pool[:, 0])[0, 1] > 0.9
     assert abs(fit.expectation("x0").value) < abs(pool[:, 0].mean()) / 2
     assert vardi.where("learned()") == vardi.learned()
-    with pytest.raises(vardi.MismatchError, match="learned without a column, and these rows are frames"):
+    with pytest.raises(vardi.MismatchError, match="learned without naming a column, but frames"):
         vardi.debias(samples(50), {"survey": 1, "panel": vardi.learned()})
 
 
@@ -319,7 +319,7 @@ def test_embeddings_take_all_columns_and_a_linear_classifier():
         ({}, {"survey": 1, "panel": "learned(agee)"}, vardi.MismatchError, "agee"),
         ({"age": np.nan}, BIASES, vardi.MissingValuesError, "learned from 'age', which is missing in 60 rows"),
         ({"age": 500.0}, BIASES, vardi.NotIdentifiableError, "can be told from those of 'survey' without error"),
-        ({}, {"survey": 1, "panel": TWO}, vardi.InvalidBiasError, "further factor that is not known"),
+        ({}, {"survey": 1, "panel": TWO}, vardi.InvalidBiasError, "another unknown factor"),
         ({}, {"survey": 1, "panel": 1, "web": "learned(age)"}, vardi.InvalidBiasError, "nothing to learn it from"),
     ],
 )
@@ -337,12 +337,12 @@ def test_what_cannot_learn():
         (lambda: vardi.learned("age", KNeighborsClassifier()), vardi.WeightBlindError, "takes no sample_weight in fit"),
         (lambda: vardi.learned([]), vardi.InvalidBiasError, "learned has no column"),
         (lambda: vardi.learned("age", folds=1), vardi.InvalidBiasError, "2 or more"),
-        (lambda: vardi.learned(3), vardi.VardiError, "named by a text"),
+        (lambda: vardi.learned(3), vardi.VardiError, "named by a string"),
         (lambda: vardi.where("learned(age + 1)"), vardi.InvalidBiasError, "learned takes the columns that the selec"),
         (
             lambda: vardi.debias({"survey": given["survey"], "panel": given["panel"][:8]}, BIASES),
             vardi.InvalidBiasError,
-            "5 folds of rows or whole clusters, and 'panel' has too few for that: 8 rows in 5 folds. Give fewer",
+            "5 folds of rows or whole clusters, but 'panel' has too few for that: 8 rows in 5 folds. Give fewer",
         ),
         (
             lambda: vardi.debias(given, BIASES, known={"panel": 0.5}),

@@ -100,7 +100,7 @@ def test_a_model_of_ones_own():
         np.average(given["panel"].y, weights=1 / fit.held.pool.biases[1].values[200:])
     )
     assert (found - plug_in).is_approximate
-    with pytest.raises(vardi.MismatchError, match="columns= says what a model sees, and there is none"):
+    with pytest.raises(vardi.MismatchError, match="columns= says what a model sees, but there is no model"):
         fit.expectation("y", assisted_by=None, columns=["age"])
 
 
@@ -126,7 +126,7 @@ def test_domains_add_up_to_the_whole():
     assert means["N"].value == pytest.approx(expected)
     assert not means["N"].is_approximate
     given["survey"] = given["survey"].assign(region="N")
-    with pytest.raises(vardi.MismatchError, match="No row of 'survey' has region = 'S', so that nothing but a learned"):
+    with pytest.raises(vardi.MismatchError, match="No row of 'survey' has region = 'S', so only a learned"):
         vardi.debias(given, {"survey": 1, "panel": vardi.learned("age", LINEAR)}).expectation("y", by="region")
 
 
@@ -244,7 +244,7 @@ def test_embeddings_are_assisted_by_a_ridge_regression():
 
 
 def test_there_is_one_word_for_the_default():
-    with pytest.raises(vardi.MismatchError, match="assisted_by is str, which predicts no numbers"):
+    with pytest.raises(vardi.MismatchError, match="assisted_by is str, which does not predict numbers"):
         learned_with(samples()).expectation("y", assisted_by="boosting")
     plain = vardi.debias(samples(recorded=True), {"survey": 1, "panel": 1})
     assert plain.expectation("y", assisted_by="auto").value == plain.expectation("y").value
@@ -271,7 +271,7 @@ def test_sensitivity_is_that_of_what_the_model_misses(monkeypatch):
         ends += [survey.mean() + np.average(missed, weights=w) for w in weights]
     assert (found.lower[1], found.upper[1]) == pytest.approx((min(ends), max(ends)))
     assert found.lower_stderr[0] == pytest.approx(mean.stderr)
-    with pytest.raises(vardi.MismatchError, match="No sample 'survey' whose bias has a part in the weights"):
+    with pytest.raises(vardi.MismatchError, match="No sample 'survey' whose bias enters the weights"):
         fit.sensitivity("y", samples=["survey"])
     given["web"] = samples(100, seed=1)["panel"]
     two = vardi.debias(given, {"survey": 1, "panel": LEARNED, "web": LEARNED})
@@ -288,7 +288,9 @@ def test_sensitivity_where_all_have_recorded_the_values(monkeypatch):
     assert found.lower_stderr[0] == pytest.approx(mean.stderr)
     assert found.linear_lower[1] == pytest.approx(found.lower[1], abs=0.02)  # which a search with refits attains
     assert found.lower[1] < mean.value < found.upper[1]
-    with pytest.raises(vardi.MismatchError, match="The bias of 'survey' is known, and others were learned beside it"):
+    with pytest.raises(
+        vardi.MismatchError, match="The bias of 'survey' is known, and others were learned by comparison with it"
+    ):
         fit.sensitivity("y", samples=["survey"])
 
 
@@ -305,8 +307,8 @@ def test_sensitivity_of_a_column_that_one_sample_recorded():
 
 def test_what_an_estimate_says_of_a_bootstrap_and_of_bounds():
     fit = learned_with(samples(50, recorded=True))
-    assert "learned biases stay, so that errors are approximate" in str(fit.bootstrap("y", n=3))
+    assert "learned biases are held fixed, so errors are approximate" in str(fit.bootstrap("y", n=3))
     with pytest.raises(
-        vardi.VardiError, match="bounds are for weights that follow from known biases alone, and one of"
+        vardi.VardiError, match="bounds are for weights that follow from known biases alone, but one of"
     ):
         fit.bounds()

@@ -173,7 +173,7 @@ def test_all_that_a_fit_says_knows_the_columns(tmp_path):
     assert "window(x, u, v)" in text
     assert "(quasi-independence) is not contradicted" in text
     assert "the risk sets at its values join" in " ".join(text.split())
-    assert "'seen' is weighed by the windows of its rows" in fit.identify().message
+    assert "'seen' is weighted by the windows of its rows" in fit.identify().message
     report = fit.report(tmp_path / "report.html").read_text()
     assert "window(x, u, v)" in report
     band = fit.cdf("x").band()
@@ -227,7 +227,7 @@ def test_what_can_be_weighed_is_said_before_any_fit():
     verdict = vardi.identify({"seen": double()}, WINDOW)
     assert verdict.identified
     assert verdict.groups == (("seen",),)
-    assert verdict.message.startswith("'seen' is weighed by the windows of its rows: the risk sets")
+    assert verdict.message.startswith("'seen' is weighted by the windows of its rows: the risk sets")
 
 
 ROWS = pd.DataFrame({"x": [1.0, 2.0, 3.0], "u": [0.0, 1.0, 2.0], "v": [9.0, 9.0, 9.0], "died": [1, 0, 1]})
@@ -253,7 +253,7 @@ STATUS = {"seen": vardi.window("x", "u", "v", status="died")}
         (ROWS, STATUS, vardi.InvalidBiasError, r"1 of 3 rows of 'seen' are censored \(died is 0, first at row 1\)"),
         (ROWS.assign(died=2), STATUS, vardi.InvalidBiasError, r"write a condition, such as died == 2"),
         (ROWS, {"seen": "window(x, y, v)"}, vardi.MismatchError, "There is no column 'y'"),
-        (ROWS.assign(u=["a", "b", "c"]), WINDOW, vardi.MismatchError, "u, of the window of 'seen', is no number"),
+        (ROWS.assign(u=["a", "b", "c"]), WINDOW, vardi.MismatchError, "u, of the window of 'seen', is not a number"),
         (ROWS.assign(x=pd.to_datetime("2020-01-01")), WINDOW, vardi.MismatchError, "count dates from a first day"),
     ],
 )
@@ -270,16 +270,16 @@ def test_rows_that_are_all_observed_are_taken():
 
 def test_windows_stand_alone_and_in_memory():
     frame = double()
-    with pytest.raises(vardi.MismatchError, match="rows of other samples brought none. Debias it alone"):
+    with pytest.raises(vardi.MismatchError, match="rows of other samples have none. Debias it alone"):
         vardi.debias({"seen": frame, "all": frame}, {**WINDOW, "all": 1})
     with pytest.raises(vardi.NeedsRowsError, match="The bias of 'seen', window"):
         debias(pl.from_pandas(frame).lazy())
     fit = debias(frame)
-    with pytest.raises(vardi.MismatchError, match="'u' is of the window of a row"):
+    with pytest.raises(vardi.MismatchError, match="'u' belongs to the window of a row"):
         fit.expectation("u - x")
     with pytest.raises(vardi.ImpossibleRowError, match="where x is 70"):
         fit.weigh(pd.DataFrame({"x": [0.5, 70.0]}))
-    with pytest.raises(vardi.InvalidBiasError, match="is no factor of another bias"):
+    with pytest.raises(vardi.InvalidBiasError, match="cannot be a factor of another bias"):
         2 * WINDOW["seen"]
 
 
@@ -294,14 +294,14 @@ def test_text_reads_back(text):
     ("make", "message"),
     [
         (lambda: vardi.where("window(x, u)"), "window takes the column of the value and the two ends"),
-        (lambda: vardi.where("1 + window(x, u, v)"), "stands alone or as a factor and nowhere else"),
+        (lambda: vardi.where("1 + window(x, u, v)"), "can only stand alone or be a factor"),
         (
             lambda: vardi.where("window(x, u, v) * logistic(x)"),
-            "one factor such as window.x, u, v., and here is a second",
+            "one factor such as window.x, u, v., and this is a second",
         ),
         (lambda: vardi.window("x", None, np.inf), "has no end"),
         (lambda: vardi.window("x", 1, 2), "Declare a condition, such as vardi.between"),
-        (lambda: vardi.window(3, "u", None), "is named by a text, not by 3"),
+        (lambda: vardi.window(3, "u", None), "is named by a string, not by 3"),
         (lambda: vardi.window("3", "u", None), "reads no column"),
         (lambda: vardi.where("window(x, u, True)"), "is a column or a number, not True"),
     ],

@@ -173,7 +173,11 @@ def test_truncated_rows_take_more():
     [
         ({"sean": [1.0]}, None, "The fit has no sample 'sean': its samples are 'plain', 'seen'. Did you mean 'seen'"),
         ({}, None, "update() was given no rows. Give new rows by the name of their sample."),
-        ({"seen": [1.0]}, {"seen": 1}, "The fit has a bias of 'seen' already, and update() adds rows, it changes no"),
+        (
+            {"seen": [1.0]},
+            {"seen": 1},
+            "The fit already has a bias for 'seen', and update() adds rows without changing",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(samples, biases, message):
@@ -191,14 +195,14 @@ def test_what_new_rows_do_not_bring_is_refused():
     with pytest.raises(vardi.MismatchError) as caught:
         fit.update(more)
     assert str(caught.value) == (
-        "counts= was given for the rows of the fit as an array, so it is not known of new rows. Name a column of the "
-        "frames instead, which new rows bring along."
+        "counts= was given as an array for the rows of the fit, so it is unknown for new rows. Name a column of the "
+        "frames instead, which new rows have too."
     )
     fit = vardi.debias(samples, {"plain": np.ones(n), "seen": "x"})
     with pytest.raises(vardi.MismatchError) as caught:
         fit.update(more)
     assert str(caught.value) == (
-        "The bias of 'plain' was given by its values on the rows of the fit, so that on new rows it is not known. Give "
+        "The bias of 'plain' was given by its values on the rows of the fit, so it is unknown on new rows. Give "
         "it as an expression or a function of the rows, or debias all rows together."
     )
 
@@ -223,7 +227,7 @@ def test_rows_of_a_matrix_fit_it():
 
 def test_rows_that_stay_where_they_are():
     lazy = vardi.debias({"a": pl.LazyFrame({"x": [1.0, 2.0]})}, {"a": "x"})
-    with pytest.raises(vardi.NeedsRowsError, match="update\\(\\) needs rows in memory, and these are in their engine"):
+    with pytest.raises(vardi.NeedsRowsError, match="update\\(\\) needs rows in memory, but these are in their engine"):
         lazy.update({"a": pl.LazyFrame({"x": [3.0]})})
 
 

@@ -65,7 +65,7 @@ def test_the_summary_says_it():
 @pytest.mark.parametrize("what", ["clusters", "strata", "series"])
 def test_an_unknown_column_is_named_with_the_nearest(what):
     refuse(
-        rf"No column 'distrct' in every sample, which {what}= names. .* Did you mean 'district'\?",
+        rf"{what}= names column 'distrct', which not every sample has. .* Did you mean 'district'\?",
         samples=frames(**DISTRICTS),
         **{what: "distrct"},
     )
@@ -74,8 +74,12 @@ def test_an_unknown_column_is_named_with_the_nearest(what):
 def test_a_column_of_some_samples_is_unknown():
     samples = frames(**DISTRICTS)
     samples["b"] = samples["b"].drop(columns="district")
-    refuse("No column 'district' in every sample", samples=samples, clusters="district")
-    refuse("No column 'district' in every sample", samples=samples, clusters={"a": "district", "b": "district"})
+    refuse("clusters= names column 'district', which not every sample has", samples=samples, clusters="district")
+    refuse(
+        "clusters= names column 'district', which not every sample has",
+        samples=samples,
+        clusters={"a": "district", "b": "district"},
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,13 +102,13 @@ def test_shapes_and_names_that_do_not_fit():
     refuse(r"clusters has shape \(3,\), but the pool has 280 rows", clusters=[1, 2, 3])
     refuse(r"clusters is for 'a', but the samples are 'a', 'b'", clusters={"a": "x"})
     refuse(r"clusters of 'b' has shape \(2,\), but the sample has 160 rows", clusters={"a": "x", "b": [1, 2]})
-    refuse("clusters holds values that are no labels", clusters=np.array([[1]] * 280 + [None], dtype=object)[:280])
-    with pytest.raises(vardi.MismatchError, match=r"No column 'g' .* The rows have no columns"):
+    refuse("clusters holds values that cannot be labels", clusters=np.array([[1]] * 280 + [None], dtype=object)[:280])
+    with pytest.raises(vardi.MismatchError, match=r"clusters= names column 'g'.* The rows have no columns"):
         vardi.debias_matrix(np.ones((4, 1)), [0] * 4, clusters="g")
 
 
 def test_one_cluster_only():
-    with pytest.warns(vardi.VardiWarning, match="All rows of 'b' are in one cluster of 'g', so nothing tells how much"):
+    with pytest.warns(vardi.VardiWarning, match="All rows of 'b' are in one cluster of 'g', so how much"):
         fit = vardi.debias(frames(g=lambda name, n: np.arange(n) * (name == "a")), BIASES, clusters="g")
     with pytest.warns(vardi.WeakOverlapWarning, match="No standard error is given for the mean of 'x'"):
         estimate = fit.expectation("x")
@@ -114,7 +118,7 @@ def test_one_cluster_only():
 
 def test_few_clusters_are_told():
     samples = frames(g=lambda name, n: [f"{name}{row % 12}" for row in range(n)])
-    with pytest.warns(vardi.VardiWarning, match="'a' has 12 clusters of 'g', and fewer than 30 tell only roughly"):
+    with pytest.warns(vardi.VardiWarning, match="'a' has 12 clusters of 'g', and fewer than 30 show only roughly"):
         estimate = vardi.debias(samples, BIASES, clusters="g").expectation("x")
     assert estimate.df < 23
 
@@ -155,7 +159,7 @@ def test_what_cannot_be_declared_together():
     ("population", "said"),
     [
         (100, "population= says 100 for 'a', of which 120 rows were drawn"),
-        ({"a": 1000, "c": 1000}, "population= is for 'c', which is no sample"),
+        ({"a": 1000, "c": 1000}, "population= is for 'c', which is not a sample"),
         ({"a": np.inf}, "population= says inf for 'a'"),
         ({"a": "many"}, "population= says 'many' for 'a'"),
     ],
@@ -170,7 +174,9 @@ def test_few_effective_rows_are_told():
     with pytest.warns(vardi.WeakOverlapWarning):
         vardi.debias({"a": steps}, {"a": 1}, series=True).expectation("x")
     slow = np.repeat(rng.normal(size=20), 50) + 0.01 * rng.normal(size=1000)
-    with pytest.warns(vardi.WeakOverlapWarning, match="The rows of 'a' follow one another so closely that for the"):
+    with pytest.warns(
+        vardi.WeakOverlapWarning, match="The rows of 'a' are so strongly correlated in time that for the"
+    ):
         vardi.debias({"a": slow}, {"a": 1}, series=True).expectation("x")
 
 
@@ -181,11 +187,19 @@ def lazy(samples):
 @pytest.mark.parametrize(
     ("columns", "depends", "said"),
     [
-        ({}, {"clusters": np.arange(280)}, "clusters came as ndarray, but the rows are lazy frames. Name the column"),
-        ({}, {"series": True}, "series came as True, but the rows are lazy frames. An engine keeps no order of rows"),
-        (DISTRICTS, {"clusters": "distrct"}, r"No column 'distrct' .* Did you mean 'district'\?"),
+        (
+            {},
+            {"clusters": np.arange(280)},
+            "clusters was given as ndarray, but the rows are lazy frames. Name the column",
+        ),
+        (
+            {},
+            {"series": True},
+            "series was given as True, but the rows are lazy frames. An engine keeps no order of rows",
+        ),
+        (DISTRICTS, {"clusters": "distrct"}, r"clusters= names column 'distrct'.* Did you mean 'district'\?"),
         (DISTRICTS, {"series": "district"}, "series= names 'district', which holds String"),
-        (DISTRICTS, {"strata": "district"}, "strata= without clusters= would take the deviations of every row"),
+        (DISTRICTS, {"strata": "district"}, "strata= without clusters= needs the deviation of every row"),
         ({"t": lambda name, n: np.arange(n) // 2}, {"series": "t"}, "61 rows of 'a' have the time of another row"),
         ({"g": lambda name, n: [None] * n}, {"clusters": "g"}, "280 rows have no cluster"),
         ({"g": lambda name, n: np.full(n, np.nan)}, {"clusters": "g"}, "280 rows have no cluster"),
@@ -197,7 +211,7 @@ def test_engines_refuse_in_the_same_words(columns, depends, said):
 
 def test_engines_warn_in_the_same_words():
     samples = lazy(frames(g=lambda name, n: [f"{name}{row % 12}" for row in range(n)]))
-    with pytest.warns(vardi.VardiWarning, match="'a' has 12 clusters of 'g', and fewer than 30 tell only roughly"):
+    with pytest.warns(vardi.VardiWarning, match="'a' has 12 clusters of 'g', and fewer than 30 show only roughly"):
         fit = vardi.debias(samples, BIASES, clusters="g")
     assert "rows        in clusters of 'g'" in str(fit)
 

@@ -99,7 +99,7 @@ def test_the_name_of_a_sample_comes_before_an_expression_and_never_before_a_colu
     assert read({"region": {"N": 0.2, "S": 0.3, "W": 0.5}}, ("region",)).margins == (("region", slice(0, 3)),)
     with pytest.raises(vardi.MismatchError) as caught:
         read({"age": 0.4}, ("age", "b"))
-    assert "known has 'age', which is a sample and a column of the samples" in str(caught.value)
+    assert "known has 'age', which is both a sample and a column of the samples" in str(caught.value)
     assert "Write `age` in backticks for the column" in str(caught.value)
     assert read({"`age`": 41}, ("age", "b")).functions == (vardi.where("age"),)
 
@@ -117,7 +117,9 @@ def test_a_matrix_has_the_names_of_its_columns_only():
         with pytest.raises(vardi.MismatchError, match="neither a sample nor a column of omega") as caught:
             as_known({key: 0.5}, ("0", "1"), NoTable())
         assert "make the function a column of omega that no row was drawn from" in str(caught.value)
-    with pytest.raises(vardi.MismatchError, match="which is no column of every sample.* It is a sample, whose known"):
+    with pytest.raises(
+        vardi.MismatchError, match="which is not a column of every sample.* It is a sample, whose known"
+    ):
         as_known({"1": {"a": 1.0}}, ("0", "1"), NoTable())
 
 
@@ -284,8 +286,8 @@ def test_shares_in_per_cent(known, label):
     with pytest.raises(vardi.InvalidKnownError) as caught:
         read(known)
     assert str(caught.value) == (
-        f"The share of {label!r} is 31, and a share lies between 0 and 1. Give it as a part of the population, 0.31 "
-        "for 31%."
+        f"The share of {label!r} is 31, but a share lies between 0 and 1. Give it as a fraction of the population, "
+        "0.31 for 31%."
     )
     assert caught.value.allowed == {label: (0.0, 1.0)}
     assert pickle.loads(pickle.dumps(caught.value)).allowed == caught.value.allowed
@@ -307,13 +309,13 @@ def test_a_normaliser_is_not_negative_and_may_be_above_one():
 @pytest.mark.parametrize(
     ("known", "said"),
     [
-        ([0.3], "known came as list. Give a mapping"),
-        (0.3, "known came as float. Give a mapping"),
+        ([0.3], "known was given as list. Give a mapping"),
+        (0.3, "known was given as float. Give a mapping"),
         ({}, "There are no known values. Give at least one, or leave known out."),
         ({"reigon == 'N'": 0.2}, "reads the column 'reigon', which is neither a sample nor a column of every sample."),
         ({"panle": 0.4}, "Did you mean 'panel'?"),
         ({3: 0.2}, "known has '3', which is neither a sample nor a condition or an expression of columns."),
-        ({"regions": {"N": 1.0}}, "known has shares by value for 'regions', which is no column of every sample."),
+        ({"regions": {"N": 1.0}}, "known has shares by value for 'regions', which is not a column of every sample."),
         ({("age", "x"): vardi.Estimates(np.zeros(3), np.eye(3))}, "2 keys in a tuple, 'age', 'x', and 3 estimates"),
     ],
 )
@@ -331,16 +333,16 @@ def test_what_does_not_match(known, said):
             "a column that does not hold numbers, so it has no mean. Give the share of each",
             ("region",),
         ),
-        ({vardi.logistic("x"): 0.2}, "which has parameters, and what is known is the mean of one", ("logistic(x)",)),
+        ({vardi.logistic("x"): 0.2}, "which has parameters, but a known mean is that of a single", ("logistic(x)",)),
         (
             {"region": {"N": 0.2, "S": 0.8}},
             "2 rows of the pool have region == 'W', which has no share",
             ("region = W",),
         ),
-        ({"level": {"0": 0.5, "1": 0.5}}, "One is a number and the other a text: make them the same", None),
+        ({"level": {"0": 0.5, "1": 0.5}}, "One is a number and the other a string: make them the same", None),
         ({"region": {}}, "The shares of 'region' sum to 0, but every member", ("region",)),
         ({"region": pd.Series([0.5, 0.5], index=["N", "N"])}, "lists 'N' more than once", ("region = N",)),
-        ({"age": vardi.Estimates(np.zeros(2), np.eye(2))}, "came as 2 estimates. Give them the tuple", ("age",)),
+        ({"age": vardi.Estimates(np.zeros(2), np.eye(2))}, "was given as 2 estimates. Use a tuple", ("age",)),
         ({("age", "x"): (1, 2)}, "known has a tuple of keys, 'age', 'x', with (1, 2)", ("age", "x")),
         ({"region": {("N", "S", "W"): 0.3}}, "known has a tuple of keys", ("region = N", "region = S", "region = W")),
     ],
@@ -356,7 +358,7 @@ def test_what_cannot_be_known(known, said, labels):
 def test_a_margin_of_a_column_with_missing_values():
     rows = ROWS.assign(region=["N", None, "S", None])
     with pytest.raises(
-        vardi.MissingValuesError, match="needs a value of every row, and 4 rows of the pool have"
+        vardi.MissingValuesError, match="needs a value in every row, but 4 rows of the pool have"
     ) as caught:
         read({"region": {"N": 0.5, "S": 0.5}}, rows=table(rows))
     assert caught.value.columns == {"region": 4}
@@ -364,7 +366,7 @@ def test_a_margin_of_a_column_with_missing_values():
 
 def test_a_column_of_lists_is_no_margin():
     rows = ROWS.assign(region=[[1], [2], [1], [2]])
-    with pytest.raises(vardi.MismatchError, match="'region' holds values that are no labels"):
+    with pytest.raises(vardi.MismatchError, match="'region' holds values that cannot be labels"):
         read({"region": {1: 0.5, 2: 0.5}}, rows=table(rows))
 
 

@@ -75,7 +75,7 @@ def test_missing_values_and_what_is_not_finite():
     pool = as_pool({"a": ROWS.assign(x=[np.nan, -1.0, *ROWS["x"][2:]])}, {"a": 1})
     known = as_known({"region == 'N'": 0.2, "x > 4": 0.3}, pool.names, PoolTable(pool))
     with pytest.raises(
-        vardi.MissingValuesError, match="The known value of 'x > 4' needs a value of every row.*1 row"
+        vardi.MissingValuesError, match="The known value of 'x > 4' needs a value in every row.*1 row"
     ) as e:
         values_on(known, pool, pool.values(), log=False)
     assert e.value.columns == {"x": 1}
@@ -133,17 +133,17 @@ def test_rows_come_in_blocks(monkeypatch):
     [
         (
             {"x": 3.0, "2 * x + 1": 8.0},
-            "2 * 'x' - '2 * x + 1' is -1 on every row of the pool, and -2 by the values given",
+            "2 * 'x' - '2 * x + 1' is -1 on every row of the pool, but -2 by the values given",
             ("x", "2 * x + 1"),
         ),
         (
             {"region": REGION, "region == 'N'": 0.3},
-            "is 0 on every row of the pool, and ",
+            "is 0 on every row of the pool, but ",
             None,
         ),
         (
             {"x > 4": 0.2, "x <= 4": 0.7},
-            "'x > 4' + 'x <= 4' is 1 on every row of the pool, and 0.9 by the values given",
+            "'x > 4' + 'x <= 4' is 1 on every row of the pool, but 0.9 by the values given",
             ("x > 4", "x <= 4"),
         ),
         (
@@ -170,7 +170,7 @@ def test_exact_values_may_differ_by_rounding_only():
 @pytest.mark.parametrize(
     ("known", "said", "constant"),
     [
-        ({"x > 99": 0.1}, "No row of the pool is in 'x > 99', so nothing can carry the share 0.1 of it", 0.0),
+        ({"x > 99": 0.1}, "No row of the pool is in 'x > 99', so no row can carry its share of 0.1", 0.0),
         ({"x > -1": 0.9}, "'x > -1' is 1 on every row of the pool, so that is its mean whatever the weights", 1.0),
         ({"x - x + 4": 5.0}, "'x - x + 4' is 4 on every row of the pool", 4.0),
         ({"national": 0.5}, "'national' is 1 on every row of the pool", 1.0),
@@ -248,7 +248,7 @@ def test_a_mean_beyond_the_rows(value, side):
     error = out_of_reach(known, H)
     low, high = float(ROWS["x"].min()), float(ROWS["x"].max())
     assert isinstance(error, vardi.InvalidKnownError)
-    assert f"The known value of 'x' is {value:g}, and on the rows of the pool it runs from {low:.6g} to" in str(error)
+    assert f"The known value of 'x' is {value:g}, but on the rows of the pool it ranges from {low:.6g} to" in str(error)
     assert f"Correct the value, or add rows {side} {low if side == 'below' else high:.6g}." in str(error)
     assert error.allowed == {"x": (low, high)}
     assert str(beyond(known, H.min(axis=0), H.max(axis=0))) == str(error)

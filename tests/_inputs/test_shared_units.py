@@ -36,9 +36,9 @@ def test_one_object_given_twice():
     warning = told({"a": rows, "b": rows})
     assert (warning.count, warning.samples) == (3, ("a", "b"))
     assert str(warning) == (
-        "3 rows of 'a' are in 'b' too, equal in every column. Errors take all rows for different units, so they would "
-        "be too small, and tests too sure. Keep each unit in one sample. Only where the samples were drawn "
-        "independently of one another, and met the same unit by chance, may it stay in both."
+        "3 rows of 'a' are in 'b' too, equal in every column. Errors treat all rows as different units, so they would "
+        "be too small, and so would p-values. Keep each unit in one sample. Only if the samples were drawn "
+        "independently of one another, and included the same unit by chance, may it stay in both."
     )
 
 

@@ -13,7 +13,7 @@ from vardi.biases._fitted import FittedValues
 
 
 def population(rng, n):
-    """Return units whose chance to be drawn depends on age, on region, and on what no column holds."""
+    """Return units whose chance of being drawn depends on age, on region, and on what no column holds."""
     age, region, hidden = rng.uniform(20, 80, n), rng.choice(["N", "S"], n), rng.normal(size=n)
     chance = 1 / (1 + np.exp(4.0 - 0.04 * (age - 50) - 0.8 * (region == "N") - 0.7 * hidden))
     y = age / 10 + (region == "N") + rng.normal(size=n)
@@ -100,7 +100,7 @@ def test_it_is_a_factor():
             {},
             "1 / pw",
             vardi.MismatchError,
-            r"which 'web' lacks. A bias is asked for .* vardi.smoothed\('pw', \['age', 'reg",
+            r"which 'web' lacks. A bias is evaluated on .* vardi.smoothed\('pw', \['age', 'reg",
         ),
         ({}, vardi.smoothed("wp", "age"), vardi.MismatchError, "wp"),
         ({}, vardi.smoothed("pw", "agee"), vardi.MismatchError, "agee"),
@@ -111,7 +111,7 @@ def test_it_is_a_factor():
             vardi.InvalidBiasError,
             "of row 0 of 'survey' is 0. A design weight is one over",
         ),
-        ({"pw": "a"}, BIASES["survey"], vardi.InvalidBiasError, "and not numbers"),
+        ({"pw": "a"}, BIASES["survey"], vardi.InvalidBiasError, ", not numbers"),
         (
             {"age": np.nan},
             BIASES["survey"],
@@ -130,7 +130,7 @@ def test_what_is_no_design_weight_is_refused(change, bias, error, message):
 
 def test_a_column_that_another_lazy_sample_lacks_is_said_alike():
     given = {name: pl.from_pandas(rows).lazy() for name, rows in samples().items()}
-    with pytest.raises(vardi.MismatchError, match="which 'web' lacks. A bias is asked for the rows of all samples"):
+    with pytest.raises(vardi.MismatchError, match="which 'web' lacks. A bias is evaluated on the rows of all samples"):
         vardi.debias(given, {"survey": "1 / pw", "web": WEB})
 
 
@@ -143,7 +143,7 @@ class Negative(LinearRegression):
 
 def test_what_is_no_regression_is_refused():
     given = samples()
-    with pytest.raises(vardi.InvalidBiasError, match="predicts -1, and a mean weight is above zero"):
+    with pytest.raises(vardi.InvalidBiasError, match="predicts -1, but a mean weight is above zero"):
         vardi.debias(given, {"survey": vardi.smoothed("pw", "age", Negative()), "web": WEB})
     with pytest.raises(vardi.InvalidBiasError, match="too few for 5 folds"):
         vardi.debias({"survey": given["survey"][:6], "web": given["web"]}, BIASES)
@@ -155,7 +155,7 @@ def test_what_is_no_regression_is_refused():
         (lambda: vardi.smoothed("pw", []), "has no column"),
         (lambda: vardi.smoothed("pw", ["age", "pw"]), "regresses the weight on itself"),
         (lambda: vardi.smoothed("pw", "age", folds=1), "2 or more"),
-        (lambda: vardi.smoothed(3, "age"), "named by a text"),
+        (lambda: vardi.smoothed(3, "age"), "named by a string"),
         (lambda: vardi.where("smoothed(pw)"), "smoothed takes the column of weights"),
         (lambda: vardi.where("smoothed(pw, age + 1)"), "smoothed takes the column of weights"),
     ):

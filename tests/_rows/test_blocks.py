@@ -337,7 +337,7 @@ def test_answers_of_many_numbers_for_each_row_are_refused(monkeypatch: pytest.Mo
     fit = vardi.debias_matrix(ragged(omega), source)
     monkeypatch.setattr(blocks, "ANSWER", 2 * ROWS)
     text = (
-        r"This asks for \d numbers for each of 6000 rows, 0.0 GB at once, and omega is read in blocks since it need "
+        r"This needs \d numbers for each of 6000 rows, 0.0 GB at once, but omega is read in blocks because it may "
         r"not fit in memory. Ask for fewer states at once, or fit a part of the rows that does fit."
     )
     with pytest.raises(NeedsRowsError, match=text):
@@ -491,7 +491,7 @@ def test_blocks_of_another_number_of_rows(rows: int, said: str) -> None:
         vardi.debias_matrix(lambda: iter([more[:2000], more[2000:]]), source)
     assert str(refused.value) == (
         f"The blocks of omega hold {said} rows, but source has 6000 labels. The function is called for each pass over "
-        "the rows: let it give all of them, from the first on, each time it is called."
+        "the rows: let it give all of them, starting from the first, each time it is called."
     )
     assert refused.value.expected == (ROWS,)
 
@@ -527,8 +527,8 @@ def test_a_function_that_gives_other_rows_the_second_time() -> None:
     with pytest.raises(MismatchError) as refused:
         vardi.debias_matrix(shuffled, source)
     assert str(refused.value) == (
-        "Row 0 of omega is not what it was in the first pass over the rows. They are read several times, and must be "
-        "the same each time: fix the seed of what makes them and leave their order alone, or write them to a file "
+        "Row 0 of omega differs from the first pass over the rows. They are read several times, and must be the "
+        "same each time: fix the seed of whatever generates them and keep their order, or write them to a file "
         "first."
     )
 
@@ -539,11 +539,11 @@ def test_a_file_that_changes_after_the_fit(tmp_path: Path) -> None:
     given = np.load(tmp_path / "rows.npy", mmap_mode="r+")
     fit = vardi.debias_matrix(given, source)
     given[:] = given[::-1].copy()
-    with pytest.raises(MismatchError, match="Row 0 of omega is not what it was in the first pass"):
+    with pytest.raises(MismatchError, match="Row 0 of omega differs from the first pass"):
         fit.expectation(x)
     fit = vardi.debias_matrix(given, source[::-1], counts=np.arange(ROWS) >= 7)  # rows keep their numbers
     given[:] = given[::-1].copy()
-    with pytest.raises(MismatchError, match="Row 7 of omega is not what it was in the first pass"):
+    with pytest.raises(MismatchError, match="Row 7 of omega differs from the first pass"):
         fit.expectation(x)
 
 
@@ -552,7 +552,7 @@ def test_a_file_that_changes_after_the_fit(tmp_path: Path) -> None:
     [
         (np.ones(3), "The block of omega from row 2000 on has shape (3,) and holds float64. Give every block as a "),
         (np.array([["a"]]), "The block of omega from row 2000 on has shape (1, 1) and holds <U1. Give every block as "),
-        (np.ones((2, 3)), "The block of omega from row 2000 on has 3 columns, and the first block has 5. Give every "),
+        (np.ones((2, 3)), "The block of omega from row 2000 on has 3 columns, but the first block has 5. Give every "),
     ],
 )
 def test_blocks_that_are_none(block: np.ndarray, said: str) -> None:
@@ -566,8 +566,8 @@ def test_functions_that_give_no_blocks() -> None:
     with pytest.raises(MismatchError) as refused:
         vardi.debias_matrix(lambda: 3.0, [0, 1])
     assert str(refused.value) == (
-        "The function that was given as omega returned float, which holds no blocks. Let it yield arrays of successive "
-        "rows, from the first row on each time it is called."
+        "The function that was given as omega returned float, which is not a series of blocks. Let it yield arrays of "
+        "successive rows, starting from the first row each time it is called."
     )
 
 
@@ -576,7 +576,7 @@ def test_a_generator_in_place_of_its_function() -> None:
     with pytest.raises(MismatchError) as refused:
         vardi.debias_matrix(ragged(omega)(), source)
     assert str(refused.value) == (
-        "omega is a generator, which can be gone through once, and the rows are read several times. Give the function "
+        "omega is a generator, which can be iterated only once, but the rows are read several times. Give the function "
         "that makes it, without calling it."
     )
 
@@ -594,7 +594,7 @@ def test_errors_of_the_user_pass_with_a_note() -> None:
 
     with pytest.raises(OSError, match="the disk is gone") as raised:
         vardi.debias_matrix(breaks, source)
-    assert raised.value.__notes__ == ["This arose where vardi read omega from row 2000 on."]
+    assert raised.value.__notes__ == ["This was raised while vardi was reading omega from row 2000 on."]
     assert not isinstance(raised.value, VardiError)
 
     def interrupted() -> Iterator[np.ndarray]:
@@ -625,7 +625,7 @@ def test_stored_arrays_of_other_shapes_and_types(tmp_path: Path) -> None:
     with pytest.raises(EmptySampleError, match=r"omega has shape \(4,\)"):
         vardi.debias_matrix(np.load(tmp_path / "line.npy", mmap_mode="r"), [0] * 4)
     np.save(tmp_path / "complex.npy", np.ones((4, 2), complex))
-    with pytest.raises(MismatchError, match="omega holds complex128, and biases are numbers"):
+    with pytest.raises(MismatchError, match="omega holds complex128, but biases are numbers"):
         vardi.debias_matrix(np.load(tmp_path / "complex.npy", mmap_mode="r"), [0] * 4)
     np.save(tmp_path / "short.npy", np.ones((4, 2)))
     with pytest.raises(MismatchError, match=r"source has shape \(3,\), but the pool has 4 rows"):

@@ -70,7 +70,7 @@ def test_where_products_do_not_solve_the_equations_the_error_is_ours(monkeypatch
     assert f"the weakest cut: {fit.bridge}" in fit.identify().message
     assert str(fit.bridge).startswith("about ")
     monkeypatch.setattr(_laplacian, "PATIENCE", 1)  # so that conjugate gradients give up at once
-    with pytest.raises(vardi.VardiError, match="singular to rounding, so that no error .* follows .* Add a sample"):
+    with pytest.raises(vardi.VardiError, match="singular to rounding, so estimates have no errors: .* Add a sample"):
         fit.expectation(np.sin(np.arange(len(source))))
 
 
@@ -320,7 +320,7 @@ def test_windows_that_do_not_fit_are_refused():
         Windows([1.0, np.nan, np.nan], low=[0.0], high=[np.nan])
     assert str(caught.value) == (
         "Missing values in x (2), high (1), so it is unknown which windows show which rows. Fill them in (an open "
-        "window ends at inf), or take them out."
+        "window ends at inf), or remove them."
     )
     assert caught.value.columns == {"x": 2, "high": 1}
     windows = Windows([1.0, 2.0, 7.0], low=[0.0, 3.0], high=[5.0, 9.0])
@@ -329,4 +329,4 @@ def test_windows_that_do_not_fit_are_refused():
     assert "Sample 'late' holds 1 row that its own bias forbids (the first is row 1 of the pool)" in str(caught.value)
     with pytest.raises(vardi.MismatchError) as caught:
         window_rows(windows, np.array([0, 0, 1]), None, Checks(["early", "late"], log=True))
-    assert str(caught.value) == "Windows are 0 or 1, and log=True says that logs are given. Leave log out."
+    assert str(caught.value) == "Windows are 0 or 1, but log=True says that logs are given. Leave log out."

@@ -49,9 +49,9 @@ def test_connected():
     assert " ".join(str(verdict).split()) == verdict.message
     assert max(map(len, str(verdict).splitlines())) <= 80
     assert verdict.message.startswith(
-        "All 3 samples can be compared. By rows that both biases allow, the weakest link holds by 1 row: "
+        "All 3 samples can be compared. Counting rows that both biases allow, the weakest link is 1 row: "
     )
-    assert verdict.message.endswith(" A fit weighs these rows, and names the weakest cut.")
+    assert verdict.message.endswith(" A fit weights these rows, and names the weakest cut.")
     assert verdict.require() is verdict
 
 
@@ -105,7 +105,7 @@ def test_one_way_is_told_apart_from_none():
         "2 rows of 'low' could also have come from 'all', but "
     )
     for part in (
-        "a bound and no value",
+        "a bound but no value",
         "Add rows of 'all' that 'low' could have drawn too",
         "debias each group alone",
     ):

@@ -409,7 +409,7 @@ def test_the_unit_of_a_bias_says_nothing(unit):
 def test_values_that_no_weights_meet_are_refused_with_the_range():
     x = np.linspace(0.0, 1.0, 101)
     samples, biases = {"a": x, "b": x[50:]}, {"a": 1, "b": "x >= 0.5"}
-    with pytest.raises(vardi.InvalidKnownError, match="it runs from 0 to 1, so no weights") as caught:
+    with pytest.raises(vardi.InvalidKnownError, match="it ranges from 0 to 1, so no weights") as caught:
         vardi.debias(samples, biases, known={"x": 1.5})
     assert caught.value.allowed == {"x": (0.0, 1.0)}
     with pytest.raises(

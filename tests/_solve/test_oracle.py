@@ -271,7 +271,7 @@ def refusal(error: Exception):
 FALSE_REFUSALS = {
     "groups": vardi.NotIdentifiableError("The samples fall into 2 groups.", groups=[("0",), ("1",)]),
     "gap": vardi.NotIdentifiableError("lost in rounding (spectral gap 1.0e-12)", groups=[("0",), ("1",)]),
-    "convergence": vardi.ConvergenceError("only after 100 iterations", solution=None),
+    "convergence": vardi.ConvergenceError("after 100 iterations", solution=None),
     "impossible": vardi.ImpossibleRowError("forbids", sample="0", rows=[0]),
     "invalid": vardi.InvalidBiasError("is nan", sample="0", rows=[0]),
     "mismatch": vardi.MismatchError("does not match", expected=(), got=()),

@@ -249,7 +249,9 @@ def test_measurements_are_refused(samples):
 
 def test_a_value_that_the_sample_lacks_is_refused(samples):
     inside = {"reference": samples["reference"], "panel": samples["panel"].query("region != 'W'")}
-    with pytest.raises(vardi.UnidentifiedParametersError, match="No row of 'panel' has region=W.*by a cond") as caught:
+    with pytest.raises(
+        vardi.UnidentifiedParametersError, match="No row of 'panel' has region=W.*with a cond"
+    ) as caught:
         fit_of(inside, vardi.cells("region"))
     assert caught.value.parameters == ("region=W",)
     with pytest.raises(vardi.UnidentifiedParametersError, match="do not determine 'region=W' of 'panel'"):
@@ -297,13 +299,13 @@ def test_text_form_reads_back(bias, text, columns):
     [
         ("cells()", "cells has no column"),
         ("cells(())", "cells has no column"),
-        ("cells(a, a)", "A column stands twice in cells"),
-        ("cells(a, (a, b))", "crossed columns have parameters for each of them alone already"),
+        ("cells(a, a)", "A column appears twice in cells"),
+        ("cells(a, (a, b))", "crossed columns already have parameters for each of them alone"),
         ("cells(3)", "reads no column"),
-        ("cells('a')", "stands where a number is needed"),
-        ("cells(a) * power(b)", "here is a second"),
-        ("1 + cells(a)", "stands alone or as a factor"),
-        ("cell(a)", "There is no function cell; .* Did you mean 'cells'"),
+        ("cells('a')", "is used where a number is needed"),
+        ("cells(a) * power(b)", "this is a second"),
+        ("1 + cells(a)", "can only stand alone or be a factor"),
+        ("cell(a)", "There is no function cell. .* Did you mean 'cells'"),
     ],
 )
 def test_texts_that_are_no_cells_are_refused(text, said):
@@ -315,15 +317,15 @@ def test_texts_that_are_no_cells_are_refused(text, said):
     ("make", "error", "said"),
     [
         (lambda: vardi.cells(), vardi.InvalidBiasError, "cells has no column"),
-        (lambda: vardi.cells(3), vardi.InvalidBiasError, "cells reads columns, named by texts, and not"),
-        (lambda: vardi.cells(("a", 3)), vardi.InvalidBiasError, "cells reads columns, named by texts, and not 3"),
-        (lambda: vardi.cells("a").at([0.5]), vardi.MismatchError, "belong to values that only rows tell"),
+        (lambda: vardi.cells(3), vardi.InvalidBiasError, "cells reads columns, named by strings, not"),
+        (lambda: vardi.cells(("a", 3)), vardi.InvalidBiasError, "cells reads columns, named by strings, not 3"),
+        (lambda: vardi.cells("a").at([0.5]), vardi.MismatchError, "belong to values that only the rows determine"),
         (lambda: vardi.cells("a").at({"a=1": 0.5}), vardi.MismatchError, r"\{'a': \{...\}\}.*fit.estimated_biases"),
         (lambda: vardi.cells("a").at({"a": {}}), vardi.MismatchError, "'a' has no values"),
-        (lambda: vardi.cells("a").at({"a": {("b", "c"): 1}}), vardi.MismatchError, "is no value of a"),
+        (lambda: vardi.cells("a").at({"a": {("b", "c"): 1}}), vardi.MismatchError, "is not a value of a"),
         (lambda: vardi.cells("a").at({"a": {"b": 0, "c": np.inf}}), vardi.InvalidBiasError, "are not all finite"),
-        (lambda: vardi.cells("a").at({"a": {"b": 0, "c": 1e3}}), vardi.InvalidBiasError, "beyond floating point"),
-        (lambda: vardi.steps("a", [1]).at([1e3]), vardi.InvalidBiasError, "beyond floating point"),
+        (lambda: vardi.cells("a").at({"a": {"b": 0, "c": 1e3}}), vardi.InvalidBiasError, "overflows floating point"),
+        (lambda: vardi.steps("a", [1]).at([1e3]), vardi.InvalidBiasError, "overflows floating point"),
         (lambda: vardi.cells("a") & vardi.where("b > 1"), vardi.InvalidBiasError, "& joins conditions"),
     ],
 )

@@ -7,7 +7,9 @@ import json
 import os
 import pty
 import re
+import resource
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +28,7 @@ from vardi.cli._console import progress
 from vardi.cli._demo import FILES, STUDY
 from vardi.cli._init import quoted, quoted_key
 from vardi.cli._options import complete_study
+from vardi.cli._paper import NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
 VARDI = [sys.executable, "-m", "vardi"]
@@ -100,7 +103,7 @@ def test_truncated_rows_are_checked_fitted_and_drawn_from(tmp_path, monkeypatch)
     pl.DataFrame({"x": design.rows, "u": low, "v": high}).write_csv("seen.csv")
     Path("study.toml").write_text('[sources.seen]\ndata = "seen.csv"\nbias = "window(x, u, v)"\n')
     checked = " ".join(run("check", "study.toml").stdout.split())
-    assert "'seen' is weighed by the windows of its rows" in checked
+    assert "'seen' is weighted by the windows of its rows" in checked
     assert "quasi-independence test of x" in checked
     assert "window(x, u, v)" in run("fit", "study.toml", "-o", "weights.csv", "--report", "report.html").stdout
     fit = vardi.debias({"seen": pl.read_csv("seen.csv")}, {"seen": vardi.window("x", "u", "v")})
@@ -112,7 +115,7 @@ def test_truncated_rows_are_checked_fitted_and_drawn_from(tmp_path, monkeypatch)
 def test_fit_names_columns_that_are_left_out(small):
     (small / "low.csv").write_text("x,y,z\n1,1,\n2,,\n4,3,\n")
     (small / "high.csv").write_text("x,y,z\n2,1,\n5,inf,\n8,3,\n")
-    assert "Left out, for missing or infinite values: y (2), z (6)." in run("fit", "study.toml").stdout
+    assert "Left out because of missing or infinite values: y (2), z (6)." in run("fit", "study.toml").stdout
 
 
 def test_check_fit_summary_and_report_give_one_verdict(tmp_path, monkeypatch):
@@ -186,7 +189,9 @@ def test_fit_prints_a_summary_and_writes_weights_that_join_back(folder):
 def test_fit_without_outputs_says_so(folder):
     result = run("fit", "study.toml")
     assert result.exit_code == 0
-    assert "Nothing was written. -o weights.parquet writes the weights" in result.stdout
+    assert "No file was written." in result.stdout
+    next_ones = re.findall(r"^  (vardi .*)$", result.stdout, re.MULTILINE)
+    assert next_ones == ["vardi report study.toml", "vardi fit study.toml -o weights.csv"]
     assert set(contents(folder)) == {"agency.csv", "national.csv", "study.toml"}
 
 
@@ -214,7 +219,13 @@ def test_quiet_prints_nothing(folder):
 def test_fit_writes_weights_and_report_together(folder):
     result = run("fit", "study.toml", "-o", "weights.parquet", "--report", "report.html")
     assert result.exit_code == 0, result.stderr
-    assert result.stdout.splitlines()[-2:] == ["weights  weights.parquet", "report   report.html"]
+    told = [
+        "weights  weights.parquet",
+        "report   report.html",
+        "",
+        "Open the report in a browser to read and print it.",
+    ]
+    assert result.stdout.splitlines()[-4:] == told
     assert "House prices" in (folder / "report.html").read_text()
 
 
@@ -239,7 +250,7 @@ def test_nothing_is_overwritten_without_force(folder):
     (folder / "weights.csv").write_text("mine")
     result = run("fit", "study.toml", "-o", "weights.csv")
     assert result.exit_code == 3
-    assert "weights.csv is there already, and is not overwritten unasked. Give --force" in result.stderr
+    assert "weights.csv already exists, and is not overwritten. Give --force" in result.stderr
     assert (folder / "weights.csv").read_text() == "mine"
     assert run("fit", "study.toml", "-o", "weights.csv", "--force").exit_code == 0
     assert (folder / "weights.csv").read_text().startswith("source,row,weight\n")
@@ -250,7 +261,7 @@ def test_a_link_that_leads_nowhere_is_not_replaced_without_force(folder):
     result = run("fit", "study.toml", "-o", "weights.csv")
     assert result.exit_code == 3
     assert result.stderr == (
-        "error: weights.csv is there already, and is not overwritten unasked. Give --force to overwrite it.\n"
+        "error: weights.csv already exists, and is not overwritten. Give --force to overwrite it.\n"
     )
     assert not (folder / "other.csv").exists()
     assert run("fit", "study.toml", "-o", "weights.csv", "--force").exit_code == 0
@@ -262,7 +273,7 @@ def test_a_link_that_leads_nowhere_is_not_replaced_without_force(folder):
 def test_a_device_is_no_file(folder, force):
     result = run("fit", "study.toml", "-o", "/dev/null", *force)
     assert result.exit_code == 3
-    assert result.stderr == "error: /dev/null is a device or a pipe, and no file. Give the name of a file.\n"
+    assert result.stderr == "error: /dev/null is a device or a pipe, not a file. Give the name of a file.\n"
 
 
 @pytest.mark.parametrize(
@@ -381,7 +392,7 @@ def test_a_draw_larger_than_the_memory_is_refused(small, n):
     assert (found["error"], found["bytes"]) == ("TooLargeError", 16 * n)
     assert result.stderr == f"error: {found['message']}\n"
     assert re.fullmatch(
-        rf"A draw of {n:,} rows need [0-9.,]+ GB of memory, and [0-9.,]+ GB is available. Draw fewer at a time.",
+        rf"A draw of {n:,} rows need [0-9.,]+ GB of memory, but [0-9.,]+ GB is available. Draw fewer at a time.",
         found["message"],
     )
     assert not (small / "drawn.csv").exists()
@@ -451,7 +462,7 @@ def test_check_says_no_where_samples_contradict_known_shares(folder, engine):
     result = run("check", "study.toml")
     assert result.exit_code == 1
     assert "✗ The samples contradict what is known (chi2 = " in result.stdout
-    assert "A bias or a known value is wrong, or they speak of different populations." in result.stdout
+    assert "A bias or a known value is wrong, or they describe different populations." in result.stdout
     assert re.search(
         r"^mean of  known  by the samples\nagency     0\.9   0\.590 ± 0\.049$", result.stdout, re.MULTILINE
     )
@@ -476,7 +487,7 @@ def test_check_says_yes_to_known_shares_or_that_they_cannot_be_tested(folder):
     apart = STUDY.replace('"1"', '"MEDV > 22"')
     (folder / "study.toml").write_text(f"{apart}[known]\nagency = 0.56\nnational = 0.44\n")
     result = run("check", "study.toml")
-    assert "– The samples say nothing on their own of what is known, so it cannot be tested." in result.stdout
+    assert "– The samples on their own say nothing about what is known, so it cannot be tested." in result.stdout
     assert re.search(r"^agency +0\.56 +not identified$", result.stdout, re.MULTILINE)
 
 
@@ -546,7 +557,7 @@ WRONG = {
         1,
         "is unknown on 1 row, since there are missing values in 'x'",
     ),
-    "duplicate source": (LOW + LOW + HIGH, 2, "line 4: [sources.low] is there twice."),
+    "duplicate source": (LOW + LOW + HIGH, 2, "line 4: [sources.low] is declared twice."),
     "bad expression": (LOW.replace("x <= 5", "x <= 5 &") + HIGH, 2, "To join conditions, use and / or."),
     "code in an expression": (
         LOW.replace('"x <= 5"', "'''open(\"owned\", \"w\") or x'''") + HIGH,
@@ -643,7 +654,7 @@ def test_demo_overwrites_only_its_own(tmp_path, monkeypatch):
     (tmp_path / "study.toml").write_text("mine")
     result = run("demo", "--output", ".")
     assert result.exit_code == 3
-    assert "study.toml is there, and was not written by the demo." in result.stderr
+    assert "study.toml exists, and the demo did not write it." in result.stderr
     assert contents(tmp_path) == {"study.toml": b"mine"}
     result = run("demo", "--output", "study.toml")
     assert result.exit_code == 3
@@ -667,6 +678,35 @@ def test_init_asks_until_the_answers_are_right(folder):
     assert (study.title, study.variables) == ("Homes", ("MEDV", "RM > 6"))
     assert study.biases == {"agency": "MEDV <= 22", "national": "1"}
     assert run("fit", "new.toml").exit_code == 0
+
+
+def test_init_tries_a_bias_on_the_rows(folder):
+    """Rows that a bias forbids, values that it lacks, and numbers and texts as people write them."""
+    rows = pl.read_csv("national.csv")
+    rows.with_columns(RM=pl.when(pl.col("MEDV") < 15).then(None).otherwise("RM")).write_csv("gaps.csv")
+    answers = ["Homes", "'agency.csv'", "", "MEDV < 22", "MEDV <= 22,000", "CHAS == yes", "RM > 0 and MEDV <= 22"]
+    answers += ["gaps.csv", "national.csv", "", "MEDV <= 22", "", "", ""]
+    result = run("init", "new.toml", input="\n".join(answers) + "\n")
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.stdout.split())
+    assert "In this folder: agency.csv, gaps.csv, national.csv" in said
+    assert re.search(r"Sample 'agency' holds \d+ rows that its own bias forbids \(the first is row \d+", said)
+    assert "A number has no commas: write 22000." in said
+    assert "reads column 'yes', which no file has. A text to compare with goes in quotes: 'yes'." in said
+    assert "there are missing values in 'RM'" in said
+    assert "Sample 'national' holds 41 rows that its own bias forbids" in said
+    assert "CRIM <= 100 only units for which this is true could be in it" in said
+    assert vardi.study.read("new.toml").biases == {"agency": "RM > 0 and MEDV <= 22", "national": "1"}
+    result = run("init", "other.toml", "--source", "a=agency.csv", "--bias", "a=MEDV < 22")
+    assert result.exit_code == 1
+    assert "that its own bias forbids" in result.stderr
+    assert not Path("other.toml").exists()
+
+
+def test_init_names_a_study_that_is_free(folder):
+    result = run("init")
+    assert result.exit_code == 3
+    assert result.stderr.endswith("Name another: vardi init study_2.toml\n")
 
 
 def test_init_asks_for_variables_where_those_given_cannot_be(folder):
@@ -698,7 +738,7 @@ def test_init_without_questions_and_never_over_a_study(folder):
     before = contents(folder)
     result = run(*arguments)
     assert result.exit_code == 3
-    assert "new.toml is there already, and is not overwritten unasked. Name another" in result.stderr
+    assert "new.toml already exists, and is not overwritten. Name another" in result.stderr
     assert contents(folder) == before
 
 
@@ -712,7 +752,7 @@ def test_init_without_questions_and_never_over_a_study(folder):
         (["--source", "a=nothing.csv"], "There is no file nothing.csv."),
         (
             ["--bias", "a=1"],
-            "--bias says how the sample of a --source was drawn, and there is none. Give --source too.",
+            "--bias says how the sample of a --source was drawn, and no --source is given. Add it.",
         ),
     ],
 )
@@ -725,13 +765,13 @@ def test_init_refuses_what_would_not_run(folder, arguments, message):
 
 def test_commands_to_go_on_with_can_be_pasted(folder):
     result = run("init", "my homes.toml", "--source", "a=agency.csv")
-    assert result.stdout.endswith("Next: vardi check 'my homes.toml'\n")
+    assert result.stdout.endswith("  vardi check 'my homes.toml'\n")
     assert "vardi check 'my demo/study.toml'\n" in run("demo", "--output", "my demo").stdout
 
 
 def test_only_near_names_are_suggested(folder):
     result = run("init", "new.toml", "--source", "a=homes.csv")
-    assert "There is no file homes.csv.\n" in result.stderr
+    assert "There is no file homes.csv. Its folder has: agency.csv, national.csv.\n" in result.stderr
     result = run("check", "abcde.toml")
     assert result.stderr == "error: There is no study abcde.toml. Write one with: vardi init\n"
     assert run("check", ".").stderr == "error: . is a folder. Name the study file in it.\n"
@@ -759,9 +799,26 @@ def test_help_has_examples_and_every_command():
     page = run("--help").stdout
     for command in ("demo", "init", "check", "fit", "sample", "report", "paper"):
         assert re.search(rf"^  {command} ", page, re.MULTILINE)
-        if command != "paper":
-            assert f"vardi {command}" in run(command, "--help").stdout.split("Examples:")[1]
+        own = run(command, "--help").stdout
+        assert f"vardi {command}" in own.split("Examples:")[1]
+        assert not re.search(r"[{}]|<\w|None|\]\.\.\.\]", own)  # what Typer would say of types
     assert all(len(line) <= 80 for line in page.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("command", "usage"), [("fit", "STUDY"), ("init", "[STUDY]"), ("paper", "[NAME]..."), ("demo", "")]
+)
+def test_usage_says_what_may_be_left_out_and_what_repeated(command, usage):
+    first = run(command, "--help").stdout.splitlines()[0]
+    assert first.partition(f" {command} ")[2] == f"[OPTIONS] {usage}".rstrip()
+
+
+def test_help_tells_defaults_and_what_is_required():
+    page = " ".join(run("sample", "--help").stdout.split())
+    assert "-n N How many rows to draw. [required]" in page
+    assert "STUDY The study file (TOML). Options:" in page
+    assert "-o, --output FILE" in page
+    assert "--seed N Seed of all runs. [default: 0]" in " ".join(run("paper", "--help").stdout.split())
 
 
 def test_usage_errors_have_code_2(folder):
@@ -770,13 +827,28 @@ def test_usage_errors_have_code_2(folder):
     assert "Did you mean 'fit'?" in run("fti").stderr
 
 
-def test_studies_complete(folder):
+@pytest.fixture
+def completed(program):
+    """Return what the shell is offered after some words."""
+
+    def offered(words):
+        asked = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}
+        return program(_VARDI_COMPLETE="complete_bash", **asked)[1].split()
+
+    return offered
+
+
+def test_names_of_the_paper_and_of_sources_complete(folder, completed):
+    assert NAMES == vardi.paper.NAMES
+    assert completed("vardi paper cl") == ["clusters"]
+    assert completed("vardi init --source low=low.csv --source high=high.csv --bias h") == ["high="]
+
+
+def test_studies_complete(folder, completed):
     (folder / "studies").mkdir()
     assert complete_study("stu") == ["studies/", "study.toml"]
     assert complete_study("nowhere/") == []
-    environment = {**os.environ, "_VARDI_COMPLETE": "complete_bash", "COMP_WORDS": "vardi fit stud", "COMP_CWORD": "2"}
-    done = subprocess.run(VARDI, env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["studies/", "study.toml"]
+    assert completed("vardi fit stud") == ["studies/", "study.toml"]
 
 
 def test_version(capsys, monkeypatch):
@@ -869,7 +941,10 @@ def test_a_study_whose_name_is_no_utf8(small):
     assert json.loads(found.decode("ascii"))["study"] == study
     for arguments in (["fit", study, "-o"], ["init"]):
         result = run(*arguments, os.fsdecode(b"w\xe9.csv"))
-        assert (result.exit_code, result.stderr) == (3, "error: w\ufffd.csv is no name in UTF-8. Name another file.\n")
+        assert (result.exit_code, result.stderr) == (
+            3,
+            "error: w\ufffd.csv is not a name in UTF-8. Name another file.\n",
+        )
 
 
 WITHOUT_PROGRESS = """
@@ -1123,13 +1198,103 @@ def test_sessions_of_the_pages_print_what_they_show(page, tmp_path, monkeypatch,
         assert re.fullmatch(pattern, printed.strip("\n"), re.DOTALL), f"$ {command}\n{printed}"
 
 
+BROWSER = """#!{python}
+import sys
+[page] = [word for word in sys.argv if word.startswith("file:")]
+[path] = [word.partition("=")[2] for word in sys.argv if word.startswith("--print-to-pdf=")]
+{does}
+"""
+
+
+@pytest.fixture
+def browser(tmp_path_factory, monkeypatch):
+    """Return what puts a browser of our own, which does as it is told, in the place of Chromium."""
+    place = tmp_path_factory.mktemp("bin") / "chromium"
+
+    def put(does):
+        place.write_text(BROWSER.format(python=sys.executable, does=does))
+        place.chmod(0o755)
+
+    monkeypatch.setattr("vardi.cli._pdf.BROWSERS", (str(place),))
+    return put
+
+
 @pytest.mark.parametrize("command", [("report", "-o"), ("fit", "--report")])
-def test_a_report_is_no_pdf(folder, command):
+def test_a_pdf_needs_a_browser(folder, command, browser):
     name, option = command
+    before = contents(folder)
     result = run(name, "study.toml", option, "x.pdf")
     assert result.exit_code == 3
-    assert "A report is an HTML file, and x.pdf says otherwise. Name it .html." in " ".join(result.stderr.split())
-    assert not Path("x.pdf").exists()
+    said = " ".join(result.stderr.split())
+    assert "a PDF is printed by Chromium, Chrome or Edge, and none of them was found. Write x.html instead" in said
+    result = run(name, "study.toml", option, "x.txt")
+    assert result.exit_code == 3
+    assert "x.txt says otherwise" in result.stderr
+    assert contents(folder) == before
+
+
+def test_a_browser_prints_the_page_of_the_report(folder, browser):
+    browser(
+        "from urllib.request import urlopen\n"
+        "html = urlopen(page).read()\n"
+        "open(path, 'wb').write(b'%PDF ' + html[html.index(b'<h1'):])"
+    )
+    result = run("report", "study.toml", "-o", "x.pdf")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.endswith("report   x.pdf\n")
+    assert Path("x.pdf").read_bytes().startswith(b"%PDF <h1>House prices</h1>")
+
+
+@pytest.mark.parametrize("does", ["sys.exit('no display')", "open(path, 'w').write('broken')"])
+def test_a_browser_that_prints_nothing_leaves_no_file(folder, browser, does):
+    browser(does)
+    before = contents(folder)
+    result = run("report", "study.toml", "-o", "x.pdf")
+    assert result.exit_code == 3
+    reason = " (no display)" if "exit" in does else ""
+    remedy = f"x.pdf was not printed{reason}. Write x.html instead, and print it from a browser."
+    assert remedy in " ".join(result.stderr.split())
+    assert contents(folder) == before
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium on the path: apt install chromium")
+def test_chromium_prints_a_report(folder):
+    assert run("report", "study.toml", "-o", "x.pdf").exit_code == 0
+    assert Path("x.pdf").read_bytes().startswith(b"%PDF-1.")
+
+
+@pytest.mark.parametrize(
+    ("name", "engine"), [("w.parquet", "memory"), ("w.csv", "polars"), ("w.jsonl", "duckdb"), ("r.html", "memory")]
+)
+def test_outputs_that_do_not_fit_on_a_disk_are_named_as_they_were_asked_for(folder, name, engine):
+    """Files are limited to 4 kB, and what writes them has temporary names for them."""
+    study = folder / "study.toml"
+    study.write_text(study.read_text().replace("title", f'engine = "{engine}"\ntitle'))
+    asked = ["--report", name, "-o", "small.csv"] if name == "r.html" else ["-o", name, "--with-data"]
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000 if name == "r.html" else 4096, limits[1]))
+    try:
+        result = run("fit", "study.toml", *asked)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert result.exit_code == 3, result.output
+    assert re.fullmatch(rf"error: {name} was not written: .*File too large.*\n", result.stderr)
+    assert set(contents(folder)) == {"agency.csv", "national.csv", "study.toml"}
+
+
+def test_a_demo_that_does_not_fit_names_its_own_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for least in (1000, 20_000):  # the samples, the report
+        resource.setrlimit(resource.RLIMIT_FSIZE, (least, limits[1]))
+        try:
+            result = run("demo", "-o", "houses")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert result.exit_code == 3
+        assert re.fullmatch(r"error: houses(/report.html)? was not written: .*File too large.*\n", result.stderr)
+        assert os.listdir() == []
 
 
 @pytest.mark.parametrize("engine", ["memory", "polars", "duckdb"])
@@ -1142,8 +1307,8 @@ def test_what_is_odd_about_columns_and_biases_is_noted(tmp_path, monkeypatch, en
     biases = {"plain": "1", "poor": "meals >= 0.40"}
     sources = [f'[sources.{name}]\ndata = "{name}.csv"\nbias = "{bias}"\n' for name, bias in biases.items()]
     Path("study.toml").write_text(f'engine = "{engine}"\n' + "".join(sources))
-    text = "The column 'pupils' of plain.csv is read as text, since it holds 'none', which is no number."
-    unit = "of the rows of the other samples meet meals >= 0.4, so this bias of 'poor' changes next to nothing."
+    text = "The column 'pupils' of plain.csv is read as text, since it holds 'none', which is not a number."
+    unit = "of the rows of the other samples meet meals >= 0.4, so the bias of 'poor' changes almost nothing."
     commands = ["fit", "check"]
     for command in commands:
         shown = " ".join(run(command, "study.toml").stdout.split())

@@ -142,7 +142,7 @@ REFUSALS = {
         labelled(s=[0, 1, 0, 1]),
         {"0": 1, "1": 1},
         vardi.MismatchError,
-        "^Label '0' of 's' has no bias.* One is a number and the other a text: make them the same",
+        "^Label '0' of 's' has no bias.* One is a number and the other a string: make them the same",
         S,
     ),
     "counts whose squares are no numbers": Refusal(
@@ -152,7 +152,7 @@ REFUSALS = {
         labelled(n=[1.0, 2.5, 1.0, 1e12]),
         EVERYWHERE,
         vardi.InvalidCountsError,
-        r"'a',?( the count)? is 2\.5, which is not a whole number\. .* Design weights, .* are no counts: .* '1 / w",
+        r"'a',?( the count)? is 2\.5, which is not a whole number\. .* Design weights, .* are not counts: .* '1 / w",
         N,
     ),
     "negative count": Refusal(
@@ -174,7 +174,7 @@ REFUSALS = {
         {"columns": {"n": 1}},
     ),
     "text as a count": Refusal(
-        labelled(n=["1", "2", "1", "1"]), EVERYWHERE, vardi.MismatchError, "^counts holds .*, and counts are numbers", N
+        labelled(n=["1", "2", "1", "1"]), EVERYWHERE, vardi.MismatchError, "^counts holds .*, but counts are numbers", N
     ),
     "no count above zero": Refusal(
         labelled(n=[0, 0, 1, 1]), EVERYWHERE, vardi.EmptySampleError, "^No rows in 'a'", N, {"samples": ("a",)}
@@ -222,7 +222,7 @@ REFUSALS = {
         {**X, "c": {"x": [1.0, 4.0, 9.0]}},
         {"a": 1, "b": "x", "c": "x ** 2"},
         vardi.ConvergenceError,
-        "^Vardi's equations hold to .* only after 0 iterations, and 1e-17 was asked for",
+        "^Vardi's equations hold only to .* after 0 iterations, but 1e-17 was asked for",
         {"tol": 1e-17, "max_iterations": 0},
     ),
     "not the language of biases": Refusal(X, {"a": "x >", "b": 1}, vardi.ExpressionError, "x >"),

@@ -152,7 +152,7 @@ def test_what_is_refused(frames, options, error, said):
 def test_rows_that_stand_for_several_are_refused(frames):
     counted = {name: frame.with_columns(n=pl.lit(2)).lazy() for name, frame in frames.items()}
     fit = vardi.debias(counted, {"plain": 1, "seen": "x"}, counts="n")
-    with pytest.raises(vardi.errors.NeedsRowsError, match="where rows stand for several of their like"):
+    with pytest.raises(vardi.errors.NeedsRowsError, match="where rows have counts"):
         fit.bootstrap("y", n=10)
 
 

@@ -264,9 +264,9 @@ class TestRefusals:
     def test_functions_and_arrays(self, engine):
         with pytest.raises(vardi.InvalidBiasError, match="which an engine cannot compute"):
             vardi.debias(self.frames(engine), {"a": lambda rows: rows, "b": 1})
-        with pytest.raises(vardi.MismatchError, match="source came as list"):
+        with pytest.raises(vardi.MismatchError, match="source was given as list"):
             vardi.debias(engine(pd.DataFrame({"x": [1.0]})), {"a": 1}, source=["a"])
-        with pytest.raises(vardi.MismatchError, match="A NumPy array cannot stand beside lazy frames"):
+        with pytest.raises(vardi.MismatchError, match="A NumPy array cannot be combined with lazy frames"):
             vardi.debias({"a": self.frames(engine)["a"], "b": np.ones(3)}, {"a": 1, "b": 1})
 
     def test_empty(self, engine):
@@ -441,7 +441,7 @@ def test_a_summary_says_that_it_has_no_means(engine):
     samples, biases, _ = houses()
     fit = vardi.debias({k: engine(v) for k, v in samples.items()}, biases)
     said = "No means are shown: the rows are in their engine, which would have to read them all again."
-    assert f"{said} Ask for those you need, as by fit.expectation('MEDV')." in " ".join(fit.summary().split())
+    assert f"{said} Ask for those you need, e.g. with fit.expectation('MEDV')." in " ".join(fit.summary().split())
     assert said in fit._repr_html_()
     assert "No means" not in vardi.debias(samples, biases).summary()
 
@@ -467,7 +467,7 @@ class TestEngineErrors:
     def test_a_file_of_another_format(self, tmp_path):
         path = tmp_path / "text.parquet"
         path.write_text("this is no Parquet file, but it is long enough to be looked at\n" * 3)
-        self.refused(pl.scan_parquet(path), "Check that the file is whole", cause=pl.exceptions.PolarsError)
+        self.refused(pl.scan_parquet(path), "Check that the file is complete", cause=pl.exceptions.PolarsError)
 
     def test_a_connection_that_was_closed(self):
         connection = duckdb.connect()

@@ -79,7 +79,7 @@ class TestWhatNeedsRowsInMemory:
             lambda: fit.bounds(),
             lambda: fit.expectation(np.ones(80)),
         ):
-            with pytest.raises(vardi.NeedsRowsError, match=r"needs rows in memory, and these are in their engine\."):
+            with pytest.raises(vardi.NeedsRowsError, match=r"needs rows in memory, but these are in their engine\."):
                 call()
 
     def test_options(self, engine, two):
@@ -89,15 +89,15 @@ class TestWhatNeedsRowsInMemory:
             vardi.debias(samples, {"a": 1, "b": vardi.parametric(lambda rows, theta: rows["x"] ** theta, [1.0])})
         with pytest.raises(vardi.InvalidBiasError, match="which an engine cannot compute"):
             vardi.debias(samples, {"a": 1, "b": lambda rows: rows["x"]})
-        with pytest.raises(vardi.MismatchError, match="^counts came as ndarray, but the rows are lazy frames"):
+        with pytest.raises(vardi.MismatchError, match="^counts was given as ndarray, but the rows are lazy frames"):
             vardi.debias(samples, {"a": 1, "b": 1}, counts=np.ones(80))
-        with pytest.raises(vardi.MismatchError, match="^A NumPy array cannot stand beside lazy frames"):
+        with pytest.raises(vardi.MismatchError, match="^A NumPy array cannot be combined with lazy frames"):
             vardi.debias({**samples, "c": np.ones(3)}, {"a": 1, "b": 1, "c": 1})
 
     def test_columns_of_the_same_names(self, engine, two):
         tables, biases = two
         ours = {name: table.append_column("__vardi_x", table["x"]) for name, table in tables.items()}
-        with pytest.raises(vardi.MismatchError, match="^Columns that begin with '__vardi_' are ours"):
+        with pytest.raises(vardi.MismatchError, match="^Column names that begin with '__vardi_' are reserved"):
             vardi.debias(engine.samples(ours), biases)
         taken = {name: table.append_column("weight", table["x"]) for name, table in tables.items()}
         fit = vardi.debias(engine.samples(taken), biases)
@@ -139,5 +139,5 @@ def test_unidentified_samples(engine):
 
 @pytest.mark.parametrize("engine", [engine for engine in ONE_FRAME if engine in LAZY], indirect=True)
 def test_labels_of_lazy_frames_are_a_column(engine):
-    with pytest.raises(vardi.MismatchError, match="^source came as list, but the rows are lazy frames. Name the"):
+    with pytest.raises(vardi.MismatchError, match="^source was given as list, but the rows are lazy frames. Name the"):
         vardi.debias(engine.frame(CASES["windows"].tables[None]), {"a": 1}, source=["a"])

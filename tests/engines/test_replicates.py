@@ -77,7 +77,7 @@ def test_clusters_that_are_texts_are_numbered_in_one_frame_and_refused_in_severa
     memory = vardi.debias(named, BIASES, source="s", clusters=codes)
     assert_allclose(weights(found), memory.replicate_weights(3, 0), rtol=1e-8)
     apart = {name: named.filter(s=name).lazy() for name in BIASES}
-    with pytest.raises(vardi.NeedsRowsError, match="clusters in several frames that are no whole numbers"):
+    with pytest.raises(vardi.NeedsRowsError, match="clusters in several frames that are not whole numbers"):
         vardi.debias(apart, BIASES, clusters="c").replicate_weights(3)
 
 
@@ -111,7 +111,7 @@ def test_what_is_refused(rows):
     with pytest.raises(vardi.NeedsRowsError, match=r"Making replicate weights without a column that identifies rows"):
         vardi.debias(table, BIASES, source="s").replicate_weights(5)
     counted = vardi.debias(rows.with_columns(n=pl.lit(2)).lazy(), BIASES, source="s", counts="n")
-    with pytest.raises(vardi.NeedsRowsError, match="Making replicate weights, where rows stand for several"):
+    with pytest.raises(vardi.NeedsRowsError, match="Making replicate weights, where rows have counts"):
         counted.replicate_weights(5)
     taken = vardi.debias(rows.with_columns(replicate_2=pl.lit(0)).lazy(), BIASES, source="s")
     with pytest.raises(vardi.MismatchError, match="There is a column 'replicate_2' already"):

@@ -79,7 +79,7 @@ def test_len_is_rows_or_a_share(fit, torch):
     assert len(fit.torch_sampler()) == len(fit)
     assert len(fit.torch_sampler(0.5)) == round(len(fit) / 2)
     assert repr(fit.torch_sampler(7, seed=1)) == f"DebiasedSampler(7 of {len(fit)} rows, seed=1)"
-    with pytest.raises(vardi.MismatchError, match="size is 0, which is no number of rows"):
+    with pytest.raises(vardi.MismatchError, match="size is 0, which is not a number of rows"):
         fit.torch_sampler(0)
     with pytest.raises(vardi.MismatchError, match="The method is 'other'"):
         fit.torch_sampler(method="other")

@@ -466,7 +466,7 @@ def test_unknown_label():
 
 
 def test_bias_that_reads_a_column_that_is_not_in_x():
-    text = "reads 'length', and that is neither a column of X .width. nor the name of y .price."
+    text = "reads 'length', which is neither a column of X .width. nor the name of y .price."
     raises(vardi.MismatchError, text, X[["width"]], Y, SOURCE)
 
 
@@ -484,7 +484,7 @@ def test_source_without_biases():
 
 
 def test_source_named_as_a_column():
-    raises(vardi.MismatchError, "source is the text 'region'.*leave that column out of X", ROWS, Y, "region")
+    raises(vardi.MismatchError, "source is the string 'region'.*leave that column out of X", ROWS, Y, "region")
 
 
 @pytest.mark.parametrize("name", ["sample_weight", "ridge__sample_weight"])

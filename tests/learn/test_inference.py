@@ -395,7 +395,7 @@ def test_values_are_checked(fit):
     with pytest.raises(vardi.VardiError, match="The model has 3 outcomes or classes"):
         inference(fit, LogisticRegression(), ["x"], np.arange(len(fit)) % 3)
     fitted = LogisticRegression().fit(frame[["x"]], frame["yes"], sample_weight=fit.weights)
-    with pytest.raises(vardi.MismatchError, match="y holds 'maybe', which is none of the model's classes"):
+    with pytest.raises(vardi.MismatchError, match="y holds 'maybe', which is not one of the model's classes"):
         inference(fit, fitted, frame[["x"]], np.array(["maybe"] * len(fit)))
     with pytest.raises(vardi.MismatchError, match="LinearRegression needs numbers"):
         inference(fit, LinearRegression().fit(frame[["x"]], frame["yes"]), frame[["x"]], np.array(["a"] * len(fit)))

@@ -261,7 +261,7 @@ class TestBadWeights:
     def test_nothing_left(self, rows):
         with pytest.raises(vardi.VardiError, match="All 150 values of sample_weight are zero"):
             GaussianMixture().fit(rows, sample_weight=np.zeros(150))
-        with pytest.raises(vardi.VardiError, match="Of 150 rows 2 have a weight above 0, and 3 components need 3"):
+        with pytest.raises(vardi.VardiError, match="Of 150 rows 2 have a weight above 0, but 3 components need 3"):
             GaussianMixture(3).fit(rows, sample_weight=np.arange(150) < 2)
 
 

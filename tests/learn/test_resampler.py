@@ -298,7 +298,7 @@ def test_column_that_x_lacks():
     biases = {"agency": "prise <= 22", "national": 1}
     error = refused(
         vardi.MismatchError,
-        r"of 'agency' reads 'prise', and that is neither a column of X \(x0, x1\) nor the name of y \(price\)\. "
+        r"of 'agency' reads 'prise', which is neither a column of X \(x0, x1\) nor the name of y \(price\)\. "
         r"Did you mean 'price'\? .* target='prise'",
         biases=biases,
     )
@@ -313,7 +313,7 @@ def test_target_without_y():
 
 def test_column_of_x_with_the_name_of_y():
     X = pd.DataFrame(pool()[0], columns=["rooms", "price"])
-    refused(vardi.MismatchError, "'price', and that is a column of X and the name of y. Give y another name", X=X)
+    refused(vardi.MismatchError, "'price', which is both a column of X and the name of y. Give y another name", X=X)
     X, y, source = X.assign(row=0), *pool()[1:]
     biases = {"agency": "rooms <= 6", "national": 1}  # no bias reads it, so nothing is ambiguous
     with pytest.raises(vardi.ImpossibleRowError):
@@ -339,7 +339,7 @@ def test_lengths_and_order_of_y():
 
 @pytest.mark.parametrize("size", [0, -1, True, 0.001, float("nan"), float("inf"), "all"])
 def test_sizes_that_are_none(size):
-    refused(vardi.MismatchError, r"which is no number of rows to draw\. Give an integer", size=size)
+    refused(vardi.MismatchError, r"which is not a number of rows to draw\. Give an integer", size=size)
 
 
 def test_unknown_method():

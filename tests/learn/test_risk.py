@@ -213,7 +213,7 @@ def test_seeds_and_splitters():
 
 def test_folds_that_are_refused():
     model = LinearRegression()
-    with pytest.raises(vardi.MismatchError, match="cv is 1, and 500 rows can be split into 2 to 500 folds"):
+    with pytest.raises(vardi.MismatchError, match="cv is 1, but 500 rows can be split into 2 to 500 folds"):
         risk(model, cv=1)
     with pytest.raises(vardi.MismatchError, match="cv never holds out 400 of 500 rows"):
         risk(model, cv=FOLDS[:1])
@@ -388,13 +388,13 @@ def test_several_outcomes_count_the_same():
         ("r2", "'r2' is not a mean over rows"),
         ("neg_root_mean_squared_error", "'neg_root_mean_squared_error' is not a mean over rows"),
         ("neg_max_error", "'neg_max_error' is not a mean over rows, .*'jaccard_samples'.$"),
-        ("f1_samples", "compares the labels of a row with those predicted, and y has one value for each row. Give y a"),
+        ("f1_samples", "compares the labels of a row with those predicted, but y has one value for each row. Give y a"),
         ("accurracy", "'accurracy' is not a known loss. Did you mean 'accuracy'"),
         ("squared_eror", "Did you mean 'squared_error'"),
-        (3, "scoring came as int"),
-        (make_scorer(mean_squared_error), "scoring came as _Scorer"),
+        (3, "scoring was given as int"),
+        (make_scorer(mean_squared_error), "scoring was given as _Scorer"),
         (mean_squared_error, r"'mean_squared_error' returned values of shape \(\) for 100 rows. It must return one"),
-        ("log_loss", "asks for predict_proba, which LinearRegression does not have"),
+        ("log_loss", "needs predict_proba, which LinearRegression does not have"),
     ],
 )
 def test_scorings_that_are_refused(scoring, match):
@@ -406,9 +406,9 @@ def test_losses_that_have_no_mean():
     with pytest.raises(vardi.VardiError, match=r"'poisson_deviance' of LinearRegression is missing or infinite on"):
         risk(LinearRegression(), scoring="poisson_deviance")
     X, _, source = pool()
-    with pytest.raises(vardi.MismatchError, match="compares predictions with y, and y is None"):
+    with pytest.raises(vardi.MismatchError, match="compares predictions with y, but y is None"):
         debiased_risk(KMeans(2), X, source=source, biases={"all": 1, "high": 1}, scoring="squared_error")
-    with pytest.raises(vardi.MismatchError, match="no regressor and no density, so there is no default loss"):
+    with pytest.raises(vardi.MismatchError, match="a regressor or a density, so there is no default loss"):
         debiased_risk(KMeans(2), X, source=source, biases={"all": 1, "high": 1})
 
 
@@ -479,9 +479,9 @@ def test_each_mistake_has_its_own_error():
         risk(Ridge(), (X, y, source[:-1]))
     with pytest.raises(vardi.MismatchError, match=r"Label 'hi' .* has no bias"):
         risk(Ridge(), (X, y, np.where(source == "high", "hi", source)))
-    with pytest.raises(vardi.MismatchError, match=r"reads 'z', and that is neither a column of X \(x0\) nor the"):
+    with pytest.raises(vardi.MismatchError, match=r"reads 'z', which is neither a column of X \(x0\) nor the"):
         risk(Ridge(), biases={"all": 1, "high": "z > 1.3"})
-    with pytest.raises(vardi.MismatchError, match=r"reads 'y', and that is no column of X \(x0\), and y is None"):
+    with pytest.raises(vardi.MismatchError, match=r"reads 'y', which is not a column of X \(x0\), and y is None"):
         risk(KernelDensity(), (X, None, source))
 
 
@@ -595,7 +595,7 @@ def test_several_scores_and_biases_that_are_bound_to_the_pool():
     assert "route the weights" in caught.value.__notes__[0]
     matrix = vardi.debias_matrix(np.column_stack([np.ones(500), y > 1.3]) * 1.0, (source == "high").astype(int))
     scorer = debiased_scorer("squared_error", fit=matrix)
-    with pytest.raises(vardi.MismatchError, match="knows biases only as a matrix"):
+    with pytest.raises(vardi.MismatchError, match="has its biases only as a matrix"):
         scorer(Ridge().fit(X, y), X, y)
     assert scorer(Ridge().fit(X, y), X, y, sample_weight=np.asarray(fit.weights)) < 0
 
@@ -631,5 +631,5 @@ def test_a_classifier_without_probabilities():
     labels = rng.random(500) < expit(X[:, 0])
     options = {"source": source, "biases": {"all": 1, "high": 1}}
     assert 0 < debiased_risk(LinearSVC(), X, labels, **options).value < 0.5
-    with pytest.raises(vardi.MismatchError, match="asks for predict_proba, which LinearSVC does not have"):
+    with pytest.raises(vardi.MismatchError, match="needs predict_proba, which LinearSVC does not have"):
         debiased_risk(LinearSVC(), X, labels, scoring="brier", **options)

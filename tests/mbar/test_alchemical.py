@@ -74,7 +74,7 @@ def test_it_is_an_estimator():
 
 def test_what_is_refused():
     u_nk = frame([0.0, 0.25, 0.5, 1.0])
-    with pytest.raises(vardi.MismatchError, match=r"Rows of u_nk were drawn in state 0\.5, and no column has"):
+    with pytest.raises(vardi.MismatchError, match=r"Rows of u_nk were drawn in state 0\.5, but no column has"):
         AlchemicalEstimator().fit(u_nk.drop(columns=0.5))
     with pytest.raises(vardi.MismatchError, match="u_nk has no index of time and state. Give a frame"):
         AlchemicalEstimator().fit(u_nk.reset_index(drop=True))

@@ -67,9 +67,9 @@ def test_a_drift_shows():
 
 
 def test_what_does_not_fit_is_refused(fit):
-    with pytest.raises(vardi.MismatchError, match=r"The fractions are \[0.5, 0.2\], and parts of the frames grow from"):
+    with pytest.raises(vardi.MismatchError, match=r"The fractions are \[0.5, 0.2\], but they must increase from"):
         convergence(fit, fractions=[0.5, 0.2])
-    with pytest.raises(vardi.MismatchError, match=r"states= is \('0',\), and a difference is one of two states. Give"):
+    with pytest.raises(vardi.MismatchError, match=r"states= is \('0',\), but a difference is between two states. Give"):
         convergence(fit, states=("0",))
     lazy = vardi.debias({"a": pl.LazyFrame({"x": [1.0, 2.0]}), "b": pl.LazyFrame({"x": [1.0]})}, {"a": 1, "b": 1})
     with pytest.raises(vardi.NeedsRowsError, match="Convergence in time needs rows in memory"):
@@ -80,9 +80,7 @@ def test_units_of_energy():
     assert kT("kT", 300) == 1.0
     assert kT("kJ/mol", 300) == pytest.approx(0.00831446261815324 * 300)
     assert kT("kJ/mol", 298.15) / kT("kcal/mol", 298.15) == pytest.approx(4.184)
-    with pytest.raises(vardi.MismatchError, match="There is no unit 'kj/mol' here. Did you mean 'kJ/mol'"):
+    with pytest.raises(vardi.MismatchError, match="There is no unit 'kj/mol'. Did you mean 'kJ/mol'"):
         kT("kj/mol", 300)
-    with pytest.raises(
-        vardi.MismatchError, match="The temperature is -1, and kT is the energy of a positive one. Give"
-    ):
+    with pytest.raises(vardi.MismatchError, match="The temperature is -1, but it must be positive. Give"):
         kT("kJ/mol", -1)

@@ -71,15 +71,15 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(vardi.MismatchError) as caught:
         statistical_inefficiency(np.ones((3, 2)))
     assert str(caught.value) == (
-        "The series has shape (3, 2), and a time series has one number for each frame. Give an array of shape (N,) "
-        "without missing values, in the order of time."
+        "The series has shape (3, 2), but a time series has one number for each frame. Give an array of shape "
+        "(N,) without missing values, in time order."
     )
-    with pytest.raises(vardi.MismatchError, match="has no number at frame 1, and"):
+    with pytest.raises(vardi.MismatchError, match="has no number at frame 1, but"):
         equilibration([1.0, np.nan])
     with pytest.raises(vardi.MismatchError, match=r"source has shape \(1,\), but there are 2 frames. Give the simul"):
         equilibration([1.0, 2.0], [0])
     fit = vardi.debias({"a": np.arange(5.0)}, {"a": 1})
     with pytest.raises(
-        vardi.MismatchError, match="was made without series=, so its errors take frames for independent"
+        vardi.MismatchError, match="was made without series=, so its errors treat frames as independent"
     ):
         inefficiencies(fit)

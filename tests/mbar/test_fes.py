@@ -230,39 +230,40 @@ def made(*arguments, u_n=U_N, x_n=X, **options):
 REFUSED = {
     "splines": (lambda: made("spline"), "fes_type is 'spline'. Splines are not made: a kernel has a surface without"),
     "kind": (lambda: made("waffles"), "fes_type is 'waffles'. Give 'histogram' or 'kde'."),
-    "no bins": (lambda: made(), "histogram_parameters has no bin_edges, and a histogram needs them."),
+    "no bins": (lambda: made(), "histogram_parameters has no bin_edges, but a histogram needs them."),
     "bins": (
         lambda: made(histogram_parameters={"bin_edges": [1.0, 0.0]}),
-        "Edges of bins are [1. 0.], and they are to increase.",
+        "The bin edges are [1. 0.], but they must increase.",
     ),
     "other parameter": (
         lambda: made(histogram_parameters={**BINS, "n_bins": 3}),
-        "histogram_parameters has 'n_bins', which is no parameter of it. Give bin_edges, period.",
+        "histogram_parameters has 'n_bins', which is not one of its parameters. Give bin_edges, period.",
     ),
     "period": (
         lambda: made(histogram_parameters={**BINS, "period": 5.0}),
-        "The bins go from -2 to 2, and the period is 5. Let them cover it once.",
+        "The bins go from -2 to 2, but the period is 5. Let them cover it exactly once.",
     ),
     "periods": (
         lambda: made(histogram_parameters={**BINS, "period": [4.0, 4.0]}),
-        "period is [4.0, 4.0], and there is 1 dimension. Give the period of each, None where it has none.",
+        "period is [4.0, 4.0], but there is 1 dimension. Give the period of each, None where it has none.",
     ),
     "width": (lambda: made("kde", kde_parameters={"bandwidth": 0}), "The bandwidth is 0. Give a number above 0, in"),
     "wide": (
         lambda: made("kde", kde_parameters={"bandwidth": 1.0, "period": 4.0}),
-        "The bandwidth 1 is more than a sixth of the period 4, so that a kernel reaches round to itself.",
+        "The bandwidth 1 is more than a sixth of the period 4, so a kernel would overlap itself.",
     ),
     "kernel": (lambda: made("kde", kde_parameters={"kernel": "cosine"}), "The kernel is 'cosine'. Give one of 'gauss"),
-    "coordinate": (lambda: made("kde", x_n=X[:5]), "x_n has shape (5, 1), and there are 400 rows. Give the coordinate"),
+    "coordinate": (lambda: made("kde", x_n=X[:5]), "x_n has shape (5, 1), but there are 400 rows. Give the coordinate"),
     "dimensions": (
         lambda: made(histogram_parameters=BINS, x_n=np.column_stack([X, X])),
-        "x_n has shape (400, 2), and there are 400 rows and bins in 1 dimension. Give the coordinate of each row",
+        "x_n has shape (400, 2), but there are 400 rows and bins in 1 dimension. Give the coordinate of each row",
     ),
     "missing": (
         lambda: made("kde", x_n=np.where(X > 1, np.nan, X)),
-        f"x_n is [nan] in row {int((X > 1).argmax())}, and every row has a place on the surface. Give finite numbers.",
+        f"x_n is [nan] in row {int((X > 1).argmax())}, but every row needs a place on the surface. Give finite "
+        "numbers.",
     ),
-    "potential": (lambda: made("kde", u_n=None), "u_n is None, and a surface is one of a state. Give the reduced"),
+    "potential": (lambda: made("kde", u_n=None), "u_n is None, but a surface belongs to a state. Give the reduced"),
     "too early": (lambda: FES(U_KN, SIZES).get_fes([0.0]), "No surface has been generated. Call generate_fes first."),
     "reference": (
         lambda: made(histogram_parameters=BINS).get_fes([0.0], "from-above"),
@@ -270,7 +271,7 @@ REFUSED = {
     ),
     "no reference": (
         lambda: made(histogram_parameters=BINS).get_fes([0.0], "from-specified"),
-        "reference_point is 'from-specified', and no point was. Give it as fes_reference.",
+        "reference_point is 'from-specified', but no point was given. Give it as fes_reference.",
     ),
     "reference outside": (
         lambda: made(histogram_parameters=BINS).get_fes([0.0], "from-specified", 7.0),
@@ -288,15 +289,15 @@ REFUSED = {
     ),
     "no refits": (
         lambda: made(histogram_parameters=BINS).get_fes([0.0], uncertainty_method="bootstrap"),
-        "uncertainty_method is 'bootstrap', and no refits were asked for. Write generate_fes(..., n_bootstraps=200).",
+        "uncertainty_method is 'bootstrap', but no refits were asked for. Write generate_fes(..., n_bootstraps=200).",
     ),
     "points": (
         lambda: made(histogram_parameters=BINS).get_fes([[0.0, 1.0]]),
-        "x has shape (1, 2), and the surface has 1 dimension. Give a point in each row: an array of shape (points, 1).",
+        "x has shape (1, 2), but the surface has 1 dimension. Give a point in each row: an array of shape (points, 1).",
     ),
     "state of a fit": (
         lambda: FES.of_fit(vardi.debias_matrix(np.ones((3, 1)), [0, 0, 0])).generate_fes([0, 0, 0], [1, 2, 3], "kde"),
-        "u_n is the potential of a state, and a fit has its population alone. Give None, and declare the biases",
+        "u_n is the potential of a state, but a fit has only its population. Give None, and declare the biases",
     ),
 }
 

@@ -247,23 +247,26 @@ U, N = np.zeros((2, 4)), [2, 2]
 
 REFUSED = {
     "sizes": (lambda: MBAR(U, [2.5, 1.5]), "N_k is [2.5 1.5]. It counts the rows of each state: give whole numbers"),
-    "states": (lambda: MBAR(U, [4]), "u_kn has 2 states, and N_k counts the rows of 1. Give 0 rows"),
-    "rows": (lambda: MBAR(U, [2, 1]), "u_kn has shape (2, 4), and N_k counts 3 rows. Give a column for each row"),
-    "padding": (lambda: MBAR(np.zeros((2, 2, 1)), N), "u_kn has shape (2, 2, 1), and N_k counts up to 2 rows in each"),
-    "NaN": (lambda: MBAR(U + np.nan, N), "The reduced potential of row 0 in state 0 is nan, and exp(-u) is to be"),
-    "source": (lambda: MBAR(U, N, x_kindices=[0, 0, 0, 1]), "x_kindices has [3, 1] rows of each state, and N_k counts"),
-    "no source": (lambda: MBAR(U, N, x_kindices=[0, 0, 7, 1]), "x_kindices is no list of states 0 to 1, and N_k"),
+    "states": (lambda: MBAR(U, [4]), "u_kn has 2 states, but N_k counts the rows of 1. Give 0 rows"),
+    "rows": (lambda: MBAR(U, [2, 1]), "u_kn has shape (2, 4), but N_k counts 3 rows. Give a column for each row"),
+    "padding": (lambda: MBAR(np.zeros((2, 2, 1)), N), "u_kn has shape (2, 2, 1), but N_k counts up to 2 rows in each"),
+    "NaN": (lambda: MBAR(U + np.nan, N), "The reduced potential of row 0 in state 0 is nan, but exp(-u) must be"),
+    "source": (lambda: MBAR(U, N, x_kindices=[0, 0, 0, 1]), "x_kindices has [3, 1] rows of each state, but N_k counts"),
+    "no source": (lambda: MBAR(U, N, x_kindices=[0, 0, 7, 1]), "x_kindices is no list of states 0 to 1, but N_k"),
     "start": (lambda: MBAR(U, N, initialize="waffles"), "initialize is 'waffles'. Leave it out, since the solver"),
-    "guess": (lambda: MBAR(U, N, initial_f_k=[0.0]), "initial_f_k has shape (1,), and there are 2 states. Leave it"),
+    "guess": (lambda: MBAR(U, N, initial_f_k=[0.0]), "initial_f_k has shape (1,), but there are 2 states. Leave it"),
     "protocol": (lambda: MBAR(U, N, solver_protocol="magic"), "solver_protocol is 'magic'. Leave it out, since there"),
-    "refits": (lambda: MBAR(U, N, n_bootstraps=1), "n_bootstraps is 1, and it counts refits. Give 0 for none, or 2"),
+    "refits": (
+        lambda: MBAR(U, N, n_bootstraps=1),
+        "n_bootstraps is 1, but it is a number of refits. Give 0 for none, or 2",
+    ),
     "method": (
         lambda: MBAR(U, N).compute_free_energy_differences(uncertainty_method="waffles"),
         "uncertainty_method is 'waffles'. Give one of 'svd-ew', 'svd', 'approximate', 'bootstrap'.",
     ),
     "no refits": (
         lambda: MBAR(U, N).compute_expectations(np.arange(4), uncertainty_method="bootstrap"),
-        "uncertainty_method is 'bootstrap', and no refits were asked for. Write MBAR(u_kn, N_k, n_bootstraps=200).",
+        "uncertainty_method is 'bootstrap', but no refits were asked for. Write MBAR(u_kn, N_k, n_bootstraps=200).",
     ),
     "output": (
         lambda: MBAR(U, N).compute_expectations(np.arange(4), output="ratios"),
@@ -271,11 +274,11 @@ REFUSED = {
     ),
     "observable": (
         lambda: MBAR(U, N).compute_expectations(np.arange(3)),
-        "A_n has shape (3,), and N_k counts 4 rows. Give a number for each of them.",
+        "A_n has shape (3,), but N_k counts 4 rows. Give a number for each of them.",
     ),
     "observables": (
         lambda: MBAR(U, N).compute_expectations(np.zeros((1, 4)), state_dependent=True),
-        "A_n has 1 rows, and 2 states are asked. Give one for each state, or state_dependent=False.",
+        "A_n has 1 rows, but 2 states are asked for. Give one for each state, or state_dependent=False.",
     ),
 }
 

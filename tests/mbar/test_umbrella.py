@@ -43,7 +43,7 @@ def test_the_published_profile_is_met_within_its_errors(umbrellas):
 
 
 def test_series_errors_of_all_frames_are_like_those_of_the_published_subsample(umbrellas):
-    """They are no larger on the whole, and far from those that take frames for independent."""
+    """They are no larger on the whole, and far from those that treat frames as independent."""
     fes, published = umbrellas
     lowest = published["chi_deg"][published["f_kT"].idxmin()]
     points = published["chi_deg"].to_numpy()

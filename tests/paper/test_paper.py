@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from vardi.paper import EXPERIMENTS, Cell, Experiment, agreement, compare, print
 from vardi.paper._adult import READING_A, READING_B, reading_of
 from vardi.paper._comparison import COLUMNS, Compared, Line, Obtained, obtained
 from vardi.paper._layout import TITLES, tables
-from vardi.paper._runs import Settings, run_all, seeds_of
+from vardi.paper._runs import Settings, deaf_to_interruptions, run_all, seeds_of
 from vardi.paper._trial import Rows, Trial, accuracy, error_rate, explained, forest, mean_squared_error, plain
 
 TABLES = ("table1", "table2_norm", "table3_first_component", "table4_age")
@@ -312,6 +313,25 @@ def test_the_command_refuses_a_name_with_the_nearest():
     done = _vardi("paper", "bostn")
     assert done.exit_code == 2
     assert "Did you mean 'boston'?" in done.stderr
+
+
+def test_what_is_started_for_runs_ignores_an_interruption_from_its_first_moment():
+    """Workers take a second to load, in which Ctrl-C printed their tracebacks; then this process hears it again."""
+    before = signal.getsignal(signal.SIGINT)
+    asks = [sys.executable, "-c", "import signal; print(signal.getsignal(signal.SIGINT).name)"]
+    with deaf_to_interruptions():
+        assert subprocess.run(asks, capture_output=True, text=True, check=True).stdout == "SIG_IGN\n"
+    assert signal.getsignal(signal.SIGINT) is before
+    heard = []
+    started = threading.Thread(target=lambda: heard.append(_handler_inside()))
+    started.start()
+    started.join()
+    assert heard == [before]  # only the main thread can set it
+
+
+def _handler_inside():
+    with deaf_to_interruptions():
+        return signal.getsignal(signal.SIGINT)
 
 
 def test_an_interrupted_command_goes_on_where_it_stopped(tmp_path):

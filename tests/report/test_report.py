@@ -276,7 +276,7 @@ def test_a_sound_fit_is_called_sound(strata):
 def test_a_row_that_carries_an_error_is_warned_of(houses):
     report = compute(houses)
     assert report.headline.level == "doubt"
-    assert report.headline.points[0].text.startswith("A few rows weigh most in the mean of 'CRIM'")
+    assert report.headline.points[0].text.startswith("A few rows dominate the mean of 'CRIM'")
     assert report.headline.text == "The debiased sample can be used with care: read the warnings first."
 
 
@@ -304,7 +304,7 @@ def test_a_contradicted_bias_is_the_first_news():
 def test_what_cannot_be_told_is_told(houses):
     unknowns = " ".join(compute(houses).unknowns)
     assert "41% of the rows of 'national' no other sample could have drawn." in unknowns
-    assert "a large p-value is no validation" in unknowns
+    assert "a large p-value validates nothing" in unknowns
     assert "no test of these data can tell whether that is all of it" in unknowns
 
 
@@ -364,7 +364,7 @@ def test_known_shares_are_said():
     samples = {"north": rng.uniform(0, 5, 80), "south": rng.uniform(5.1, 14, 90)}
     fit = vardi.debias(samples, {"north": "x <= 5", "south": "x > 5"}, known={"north": 0.25})
     report = compute(fit)
-    assert "Known values were used. The samples say nothing on their own of what is known" in said(report)
+    assert "Known values were used. The samples on their own say nothing about what is known" in said(report)
     assert "known = {\n    'north': 0.25,\n}\nfit = vardi.debias(samples, biases, known=known)" in report.recipe.code
     assert "The samples share no rows." in to_html(report)
 
@@ -397,9 +397,9 @@ def test_variables_of_another_kind_are_refused(strata):
     with pytest.raises(vardi.MismatchError) as error:
         compute(strata, variables=3)
     assert str(error.value) == (
-        "The variables came as int. Give a list of columns and expressions, or a mapping from name to values."
+        "The variables were given as int. Give a list of columns and expressions, or a mapping from name to values."
     )
-    with pytest.raises(vardi.MismatchError, match="The variables came as list"):
+    with pytest.raises(vardi.MismatchError, match="The variables were given as list"):
         compute(strata, variables=[1, 2])
 
 
@@ -433,7 +433,7 @@ def test_categories_of_text_columns_and_what_is_left_out():
     assert sum(shares) == pytest.approx(1.0)
     red = by_name(report.variables, "colour: red")
     assert red.pooled == pytest.approx(np.mean(kinds == "red"))
-    assert "Not shown: key (too many different texts)." in report.variables_note
+    assert "Not shown: key (too many distinct texts)." in report.variables_note
     assert "Not shown: source (the label of the samples)." in report.variables_note
     assert "vardi.debias(rows, biases, source=...)" in report.recipe.code
 
@@ -464,7 +464,7 @@ def test_a_fit_of_a_matrix():
     report = compute(fit)
     assert report.log_scale
     assert report.variables == ()
-    assert report.variables_note == "The fit was given biases only, and no columns. Give values by name in variables=."
+    assert report.variables_note == "The fit has only biases, no columns. Give values by name in variables=."
     assert "vardi.debias_matrix(omega, source, log=True, names=['0', '1', '2'])" in report.recipe.code
     html = to_html(report)
     assert "The biases were given as a matrix." in html
@@ -552,7 +552,7 @@ def test_any_number_of_samples(K):
     assert ('class="heat"' in html) == (K > 20)
     assert ('class="graph' in html) == (K <= 20)
     assert len(report.overlap.shares) <= 40
-    long = "The declared biases were not checked: fit.check_biases() would take long here."
+    long = "The declared biases were not checked: fit.check_biases() would take a long time here."
     assert (report.check.text == long) == (K == 300)
     if K <= 20:
         drawn = graphs.graph(report.overlap, weak=False)
@@ -725,7 +725,7 @@ def test_the_file_is_written_whole(strata, tmp_path):
 def test_a_file_that_is_there_stays_unless_told_otherwise(strata, tmp_path):
     target = tmp_path / "strata.html"
     target.write_text("mine")
-    with pytest.raises(vardi.OutputError, match="is there already, and is not overwritten unasked"):
+    with pytest.raises(vardi.OutputError, match="already exists, and is not overwritten"):
         strata.report(target)
     assert target.read_text() == "mine"
     strata.report(str(target), overwrite=True)

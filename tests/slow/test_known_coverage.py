@@ -235,7 +235,7 @@ def test_margins_of_a_survey_are_taken_with_their_errors(capsys):
     def one(rng):
         panel, exact, uncertain = panel_of(rng, 2000), {}, {}
         for name, m in CATEGORIES.items():
-            survey = people(rng, 400)  # of its own: errors of several margins are taken for independent
+            survey = people(rng, 400)  # of its own: errors of several margins are treated as independent
             p = (survey[name].value_counts().reindex(range(m), fill_value=0) + 0.5) / (400 + 0.5 * m)
             exact[name] = p.to_dict()
             uncertain[name] = {value: (share, float(np.sqrt(share * (1 - share) / 400))) for value, share in p.items()}

@@ -301,7 +301,7 @@ def test_all_problems_are_said_at_once_with_line_and_suggestion(folder):
     assert "Unknown key 'titel'. Did you mean 'title'?" in found[0]
     assert "The variable 'MEDW' reads column 'MEDW', which no file has. Did you mean 'MEDV'?" in found[1]
     assert f"There is no file {folder / 'agancy.csv'}. Did you mean 'agency.csv'?" in found[2]
-    assert "The bias of 'agency': This does not read as an expression" in found[3]
+    assert "The bias of 'agency': This cannot be read as an expression" in found[3]
     assert "The bias of 'national' reads column 'PRICE', which no file has." in found[4]
     assert "Unknown key 'weight'." in found[5]
 
@@ -309,7 +309,7 @@ def test_all_problems_are_said_at_once_with_line_and_suggestion(folder):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "There is no sample. Give each a table [sources.NAME] with data and bias."),
+        ("", "There are no samples. Give each a table [sources.NAME] with data and bias."),
         ("sources = 3", "sources is a table of tables"),
         ("[sources]\na = 3", "sources.a is a table"),
         ('[sources.""]\ndata = "agency.csv"\nbias = 1', "A name of [sources] is empty or cannot be printed."),
@@ -317,7 +317,7 @@ def test_all_problems_are_said_at_once_with_line_and_suggestion(folder):
         ('[sources.a]\ndata = "agency.csv"', "'a' has no bias."),
         ('[sources.a]\ndata = "agency.csv"\nbias = true', "is an expression in text or a number, not true or false"),
         ('[sources.a]\ndata = "agency.csv"\nbias = nan', "The bias of 'a':"),
-        ("[sources.a]\ndata = 3\nbias = 1", "data is a path or a list of paths, and here it is 3."),
+        ("[sources.a]\ndata = 3\nbias = 1", "data must be a path or a list of paths, not 3."),
         ("[sources.a]\ndata = []\nbias = 1", "data is a path or a list of paths"),
         ('[sources.a]\ndata = ""\nbias = 1', "The path is empty. Name a file."),
         ('[sources.a]\ndata = "nothing/*.csv"\nbias = 1', "No file matches nothing/*.csv"),
@@ -326,12 +326,15 @@ def test_all_problems_are_said_at_once_with_line_and_suggestion(folder):
         ('[sources.a]\ndata = "*"\nbias = 1', "is not a kind of file that is read."),
         ('[sources.a]\ndata = "\\u0000.csv"\nbias = 1', "There is no file "),
         ('[sources.a]\ndata = "s3://bucket/a.parquet"\nbias = 1', "is remote, and a study reads local files only."),
-        ('[sources.a]\ndata = "agency.csv"\ntable = "t"\nbias = 1', "table is for databases, and agency.csv is none."),
+        (
+            '[sources.a]\ndata = "agency.csv"\ntable = "t"\nbias = 1',
+            "table is for databases, and agency.csv is not one.",
+        ),
         ('engine = "spark"\n' + AGENCY, "There is no engine 'spark'."),
         ('engine = "memry"\n' + AGENCY, "Did you mean 'memory'?"),
-        ("title = 3\n" + AGENCY, "title is a text, and here it is 3."),
-        ("variables = 3\n" + AGENCY, "variables is a list of columns and expressions in text."),
-        ('variables = ["MEDV", "MEDV"]\n' + AGENCY, "A variable is there twice."),
+        ("title = 3\n" + AGENCY, "title must be a text, not 3."),
+        ("variables = 3\n" + AGENCY, "variables must be a list of texts: columns and expressions."),
+        ('variables = ["MEDV", "MEDV"]\n' + AGENCY, "A variable is listed twice."),
         ('variables = ["1"]\n' + AGENCY, "The variable '1' reads no column"),
         (AGENCY + 'counts = "tmies"\n', "agency.csv has no column 'tmies'."),
         (AGENCY + 'id = "RMM"\n', "Did you mean 'RM'?"),
@@ -403,7 +406,7 @@ def test_a_column_that_one_file_lacks(folder, houses):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (AGENCY + AGENCY, "line 4: [sources.agency] is there twice. Give each source a name of its own."),
+        (AGENCY + AGENCY, "line 4: [sources.agency] is declared twice. Give each source a name of its own."),
         ("title = ", "Invalid value"),
         ("[sources.a\n", "line 1: "),
         ('a = "\n', "line 1: "),
@@ -454,7 +457,7 @@ def test_tables_of_a_database(tmp_path):
         ("nothing.toml", "There is no study .*nothing.toml. Did you mean 'nothings.toml'?"),
         ("elsewhere/x.toml", "There is no study .*x.toml. Write one with: vardi init"),
         (".", "is a folder. Name the study file in it."),
-        ("bytes.toml", "is not a text in UTF-8, so it is no study."),
+        ("bytes.toml", "is not a text in UTF-8, so it is not a study."),
         ("large.toml", "which is too many for a study."),
     ],
 )
@@ -483,7 +486,7 @@ def test_a_link_leads_to_data_only(folder):
     assert "is not a kind of file that is read" in found
     os.mkfifo(folder / "pipe.csv")
     (found,) = problems(folder, '[sources.a]\ndata = "pipe.csv"\nbias = 1\n')
-    assert "is no regular file" in found
+    assert "is not a regular file" in found
 
 
 def test_duckdb_is_closed_to_all_but_the_named_files(folder, tmp_path):
@@ -582,9 +585,14 @@ def test_a_hard_link_between_two_sources_is_refused(folder):
         (ROWS + "1,500,7\n", "a row has more "),
         ("# made by hand\n" + ROWS, "a row has more "),
         (ROWS + '1,"a\n2,b\n', "a quote is not closed"),
-        (ROWS.encode() + "1,é\n".encode("latin-1"), "it is not a text in UTF-8."),
+        (ROWS.encode() + "1,é\n".encode("latin-1"), "it is not a text in UTF-8. Save it as CSV UTF-8."),
+        (
+            f"{ROWS.strip()}\n".replace("x", "é", 1).encode("latin-1"),
+            "it is not a text in UTF-8. Save it as CSV UTF-8.",
+        ),
+        ("", "it is empty."),
     ],
-    ids=["ragged", "comment", "quote", "latin"],
+    ids=["ragged", "comment", "quote", "latin", "latin header", "empty"],
 )
 def test_what_is_no_csv_is_refused_by_every_engine(tmp_path, engine, content, reason):
     (tmp_path / "a.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -599,7 +607,9 @@ def test_what_is_no_csv_is_refused_by_every_engine(tmp_path, engine, content, re
 def test_cells_stand_between_commas(tmp_path, engine, sign):
     (tmp_path / "a.csv").write_text(ROWS.replace(",", sign))
     (tmp_path / "b.csv").write_text(ROWS)
-    assert "The bias of 'a' reads column 'x', which a.csv lacks." in refusal(tmp_path, f'engine = "{engine}"\n{PAIR}')
+    said = refusal(tmp_path, f'engine = "{engine}"\n{PAIR}')
+    names = {";": "semicolons", "\t": "tabs", "|": "bars"}
+    assert f"The cells of a.csv are separated by {names[sign]}. Save it with commas" in said
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -863,7 +873,7 @@ def test_units_whose_ids_are_in_two_samples_are_told(tmp_path, engine):
     text = f'engine = "{engine}"\n' + "".join(
         f'[sources.{name}]\ndata = "{name}.csv"\nbias = 1\nid = "unit"\n' for name in "ab"
     )
-    with pytest.warns(vardi.SharedUnitsWarning, match="^15 ids are in 'a' and in 'b'. Errors take all") as caught:
+    with pytest.warns(vardi.SharedUnitsWarning, match="^15 ids are in 'a' and in 'b'. Errors treat all") as caught:
         read(written(tmp_path, text)).fit()
     assert (caught[0].message.count, caught[0].message.samples) == (15, ("a", "b"))
     pool = pl.concat([pl.read_csv(tmp_path / f"{name}.csv").with_columns(s=pl.lit(name)) for name in "ab"])
@@ -919,11 +929,11 @@ def test_what_r_writes_for_missing_is_missing_and_a_stray_text_is_named(tmp_path
     schema = study_engines.schema(study.data[0], study.engine)
     assert schema["y"].is_integer()
     assert study.notes == (
-        "The column 'z' of a.csv is read as text, since it holds 'n/a', which is no number. Correct it; a missing "
+        "The column 'z' of a.csv is read as text, since it holds 'n/a', which is not a number. Correct it; a missing "
         "value is an empty cell or NA.",
     )
     (problem,) = problems(tmp_path, f'variables = ["z"]\n{text}')
-    assert "The variable 'z' is String." in problem
+    assert "The variable 'z' holds texts." in problem
     assert problem.endswith(study.notes[0])
     with pytest.raises(vardi.MissingValuesError):
         read(written(tmp_path, text.replace("bias = 1", "bias = 'y >= 0'"))).fit()
@@ -935,16 +945,16 @@ def test_a_column_of_two_kinds_does_not_take_the_others_away(tmp_path, engine):
     fit = read(written(tmp_path, f'engine = "{engine}"\n{EVERYWHERE}')).fit()
     assert "x" in fit.numeric_columns
     assert np.isfinite(fit.check_biases().pvalue)
-    said = "z (String in 'a' and Int64 in 'b'). Convert each to one."
-    assert f"Left out, for being of different kinds: {said}" in " ".join(fit.summary().split())
-    assert "z: String in 'a' and Int64 in 'b' (of different kinds in different samples)." in fit.parts.choose()[1]
+    said = "z (String in 'a' and Int64 in 'b'). Convert each to one type."
+    assert f"Left out because their type differs between samples: {said}" in " ".join(fit.summary().split())
+    assert "z: String in 'a' and Int64 in 'b' (of different types in different samples)." in fit.parts.choose()[1]
 
 
 @pytest.mark.parametrize("holder", [pl.DataFrame, pl.LazyFrame, lambda rows: duckdb.from_arrow(pa.table(rows))])
 def test_the_biases_are_untested_for_the_true_reason(holder):
     samples = {"a": holder({"x": [*range(100)]}), "b": holder({"x": [*map(str, range(99)), "unknown"]})}
     assert vardi.debias(samples, {"a": 1, "b": 1}).check_biases().reason == (
-        "x is Int64 in 'a' and String in 'b', and no other column is of numbers alone. Convert it to one kind."
+        "x is Int64 in 'a' and String in 'b', and no other column is numeric. Convert it to one type."
     )
 
 

@@ -14,15 +14,15 @@ from vardi.errors._texts import WIDTH, Outcome, cut, more, outcome, width_of
 
 SHOWN = 12  # samples of a summary
 HEADING = ("sample", "p-value", "rows that no other could draw")
-CAVEAT = "Errors of a bias where no other sample could draw stay invisible, and a large p-value is no validation."
+CAVEAT = "An error in a bias where no other sample could draw stays invisible, and a large p-value validates nothing."
 
 
 @dataclass(frozen=True)
 class Worst:
-    """Where a sample departs most from its bias: the largest z of many regions, and so no test.
+    """Where a sample departs most from its bias: the largest z of many regions, so not a test.
 
     The ``sample`` has ``observed`` rows in the ``region`` of a ``column`` ("price between 12.1 and 18.3"), its bias
-    lets expect ``expected``, and they differ by ``z`` standard errors.
+    predicts ``expected``, and they differ by ``z`` standard errors.
     """
 
     column: str
@@ -57,7 +57,7 @@ class BiasCheck:
     untested : dict of name to float
         The share of its rows that, in practice, no other sample could have drawn.
     reason, note : str
-        Why nothing can be tested; and which biases have no part in the test.
+        Why nothing can be tested; and which biases are not part of the test.
     """
 
     pvalue: float
@@ -73,7 +73,7 @@ class BiasCheck:
 
     @property
     def outcome(self) -> Outcome:
-        """What the p-value says of the declared biases: contradicted, doubtful or not contradicted."""
+        """What the p-value says about the declared biases: contradicted, doubtful or not contradicted."""
         return outcome(self.pvalue)
 
     @property
@@ -113,7 +113,9 @@ class BiasCheck:
             return f"The declared biases cannot be tested: {self.reason}"
         scale = f"chi2 = {self.statistic:.4g}, df = {self.df}" if self.df else f"distance {self.statistic:.3g}"
         said = f"p = {self.pvalue:.2g}: the declared biases are {self.outcome} ({self.method} test of "
-        return f"{said}{', '.join(self.columns)}; {scale})." + (f" Most apart: {self.worst}." if self.worst else "")
+        return f"{said}{', '.join(self.columns)}; {scale})." + (
+            f" Largest discrepancy: {self.worst}." if self.worst else ""
+        )
 
     def _cells(self, names: list[Name]) -> list[tuple[str, str, str]]:
         return [(str(name), f"{self.by_sample[name]:.2g}", f"{self.untested[name]:.0%}") for name in names]

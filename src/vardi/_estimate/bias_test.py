@@ -32,7 +32,7 @@ from vardi._rows.weighted import Weighed
 from vardi._solve.newton import newton
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, suggest
-from vardi.errors._texts import show
+from vardi.errors._texts import show, to_digits
 
 RANK = 1e-8  # eigenvalues of the scaled information, and information in rows, that count as zero
 FIFTHS, REGIONS, GRID = 5, 10, 200  # cells of a column: as features, to seek the worst in, for distances between cdfs
@@ -66,16 +66,16 @@ def check_biases(
         V = M_{hh} - M_{h0} M_{00}^+ M_{0h},
 
     and :math:`U'V^+U` is chi-square with rank V degrees of freedom: :math:`U_k / n_k` is the mean of h over sample k
-    minus its mean under the fitted law of sample k. Where rows depend on one another, V is the covariance of what rows
-    add to U, summed by cluster or over time, and the statistic is Hotelling's.
+    minus its mean under the fitted distribution of sample k. Where rows depend on one another, V is the covariance of
+    the rows' contributions to U, summed by cluster or over time, and the statistic is Hotelling's.
 
     Parameters
     ----------
     influence, names, columns : Influence, sequence, mapping of name to ndarray
         The fit, a name for each bias, and what to compare: numbers for the rows of the fit, in the order of the pool.
     method : {"score", "ks", "ks-bootstrap"}
-        "ks" compares the cdf of each sample with that of its fitted law, by labels drawn from p; "ks-bootstrap" by
-        draws from the fitted laws, each fitted anew.
+        "ks" compares the cdf of each sample with its fitted one, by labels drawn from p; "ks-bootstrap" by draws
+        from the fitted distributions, each refitted.
     features : {"poly2", "cells"}
         Of the score test: x and x squared of each column (more power), or indicators of its fifths.
     seed, draws : int, optional
@@ -94,20 +94,22 @@ def check_biases(
     >>> wrong = vardi.debias(design.samples, design.biases | {"square": "x"})
     >>> print(check_biases(wrong.held.tangent, wrong.names, {"x": x}))
     p = 0.00032: the declared biases are contradicted (score test of x; chi2 =
-    20.95, df = 4). Most apart: x between 6.821 and 18.37, 28 rows of 'square' where
+    20.95, df = 4). Largest discrepancy: x between 6.821 and 18.37, 28 rows of 'square' where
     18.79 are expected (z = +2.8). ...
     """
     for given, known in ((method, METHODS), (features, ("poly2", "cells"))):
         if given not in known:
-            message = f"Biases are not checked by {given!r}. Choose one of {show(known)}.{suggest(given, known)}"
+            message = (
+                f"There is no method {given!r} to check biases. Choose one of {show(known)}.{suggest(given, known)}"
+            )
             raise MismatchError(message, expected=known, got=(given,))
     if draws is not None and draws < 1:
-        raise MismatchError(f"{draws} draws say nothing. Give one or more.", expected=("1 or more",), got=(draws,))
+        raise MismatchError(f"{draws} draws are too few. Give one or more.", expected=("1 or more",), got=(draws,))
     labels = _Labels(influence, names)
     varying = {name: values for name, values in columns.items() if np.ptp(values) > 0}
     statistic, pvalues, df, reason = math.nan, np.full(labels.K + 1, math.nan), None, ""
     if labels.K == 1:
-        reason = "there is one sample only, and none to compare it with."
+        reason = "there is only one sample, and none to compare it with."
     elif varying and method == "score":
         statistic, pvalues, df = _score(labels, np.hstack([_features(x, labels, features) for x in varying.values()]))
     elif varying:
@@ -411,7 +413,8 @@ def _further(worst: Worst | None, name: str, names: Sequence[Name], table: tuple
     if not z[j, k] or (worst is not None and abs(z[j, k]) <= abs(worst.z)):
         return worst
     seen = float(observed[j, k]), float(observed[j, k] - gap[j, k]), float(z[j, k])
-    region = f"between {low[j]:.4g} and {high[j]:.4g}" if low[j] < high[j] else f"equal to {low[j]:.4g}"
+    first, last = to_digits(low[j], 4), to_digits(high[j], 4)
+    region = f"between {first} and {last}" if low[j] < high[j] else f"equal to {first}"
     return Worst(name, f"{name} {region}", names[int(k)], *seen)
 
 
@@ -462,7 +465,7 @@ def check_engine_biases(
         return tangent.hessian.solve(whole)[sampled]
 
     if labels.K == 1:
-        reason = "there is one sample only, and none to compare it with."
+        reason = "there is only one sample, and none to compare it with."
     elif varying:
         h = labels.features(list(varying.values()), features)
         sums = labels.score(h)

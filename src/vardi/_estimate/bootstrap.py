@@ -7,7 +7,7 @@ Sample k was drawn on its own, so each draw leaves its :math:`n_k` rows their nu
 - *rows* (Efron 1979): multinomial counts. A draw may lose the rows that join two samples: then it has no fit.
 
 Where every sample is one row with a bias of its own (truncation), rows are drawn from the pool, with their biases.
-Known values with an error are drawn anew too, and parameters of biases fitted anew.
+Known values with an error are redrawn too, and parameters of biases refitted.
 
 The refit starts at the solution and needs the draw's counts by row of :class:`~vardi._rows.Rows` only. Where equal rows
 are collapsed (indicator biases) these are a handful of sums: a refit of a million rows costs its random numbers.
@@ -74,9 +74,9 @@ class Bootstrap:
     kind : str
         What was drawn.
     laws : tuple of Law
-        What each interval is made by: shares have their own, all else is normal.
+        What each interval is made by: shares have their own, everything else is normal.
     is_approximate : bool
-        Whether biases were learned, which refits leave as they are.
+        Whether biases were learned, which refits hold fixed.
     """
 
     values: Floats = field(repr=False)
@@ -93,7 +93,8 @@ class Bootstrap:
     def stderr(self) -> Any:
         """Standard deviation over the draws that have a fit, in the shape of ``value``.
 
-        Of a share that no row has, or all have, no draw tells: it is half the width of its interval of one deviation.
+        For a share that no row has, or all have, draws show no spread: it is half the width of its one-deviation
+        interval.
         """
         return self._shaped(np.array([estimate.stderr for estimate in self._estimates]))
 
@@ -117,7 +118,8 @@ class Bootstrap:
     def percentile(self, level: float | None = None) -> Any:
         """Return the interval between quantiles of the draws.
 
-        It follows a skewed law, but with few draws covers less than ``interval`` does: have a thousand or more.
+        It follows a skewed distribution, but with few draws it covers less than ``interval`` does: use a thousand or
+        more.
         """
         level = self.level if level is None else level
         quantile_of_normal(level)  # refuses what is no level
@@ -140,7 +142,7 @@ class Bootstrap:
     def _title(self) -> str:
         failed = f"{self.failed} failed" if self.failed else "none failed"
         kind = "Bayesian bootstrap" if self.kind == "bayesian" else "Bootstrap of rows"
-        learned = "; learned biases stay, so that errors are approximate" if self.is_approximate else ""
+        learned = "; learned biases are held fixed, so errors are approximate" if self.is_approximate else ""
         return f"{kind}: {len(self)} refits, {failed}{learned}"
 
     @property
@@ -189,8 +191,9 @@ def bootstrap(
     kind : {"bayesian", "rows"}
         Exponential multiplicities of mean 1 (every row stays), or rows drawn with replacement.
     groups : array or str, optional
-        Other groups of rows than the fit knows of, to be drawn as a whole within samples: the group of each row, or the
-        column that has it. By default whole clusters are drawn, batches of successive rows of series, within strata.
+        Groups of rows other than the clusters of the fit, to be drawn as a whole within samples: the group of each row,
+        or the column that has it. By default whole clusters are drawn, batches of successive rows of series, within
+        strata.
     level : float
         Nominal coverage of the interval.
     jobs : int, optional
@@ -380,8 +383,8 @@ def _function(held: Any, function: Callable[[Floats], Any], plan: Plan) -> _Meas
         result = np.asarray(function(weights), np.float64)
         if result.shape != value.shape:
             raise MismatchError(
-                f"The statistic has shape {value.shape} for the fit, but {result.shape} for a draw, so there is no "
-                "spread to speak of. Return as many numbers whatever the weights are.",
+                f"The statistic has shape {value.shape} for the fit, but {result.shape} for a draw, so it has no "
+                "spread. Return the same number of values whatever the weights.",
                 expected=value.shape,
                 got=result.shape,
             )
@@ -459,7 +462,7 @@ def _entropy(seed: int | np.random.Generator | None) -> Any:
 def _check(n: int, kind: Kind, level: float, jobs: int | None) -> None:
     quantile_of_normal(level)
     if jobs == 0:
-        raise MismatchError("0 jobs do nothing. Give 1 or more, or -1 for all cores.", expected=(1,), got=(0,))
+        raise MismatchError("jobs is 0. Give 1 or more, or -1 for all cores.", expected=(1,), got=(0,))
     if n < 2:
         raise MismatchError(
             f"{n} draws have no spread. Give n = 2 or more; 1000 is a good number.", expected=(2,), got=(n,)
@@ -480,14 +483,14 @@ def _warn_of_few_units(plan: Plan, names: Sequence[Name], *, grouped: bool) -> N
     if alone.any():
         said = show(name for name, single in zip(names, alone, strict=True) if single)
         unit = "group" if grouped else "row"
-        fact = f"There is one {unit} only in {said}, so resampling shows none of the spread that comes from there"
+        fact = f"There is only one {unit} in {said}, so resampling shows none of its spread"
         warn(VardiWarning(f"{fact}: standard errors are too small."))
     few = (plan.units > 1) & (plan.units < FEW_GROUPS) & (plan.units < plan.rows.sizes)
     if grouped and few.any():
         said = show(name for name, short in zip(names, few, strict=True) if short)
-        fact = f"There are fewer than {FEW_GROUPS} groups in {said}, so the spread between them is hardly known"
+        fact = f"There are fewer than {FEW_GROUPS} groups in {said}, so the spread between them is poorly known"
         effect = "standard errors may be far off, and intervals cover less than they say"
-        remedy = "Have more groups, or smaller ones if rows of different groups still do not depend on one another."
+        remedy = "Use more groups, or smaller ones if rows of different groups are then still independent."
         warn(VardiWarning(f"{fact}: {effect}. {remedy}"))
 
 
@@ -512,5 +515,5 @@ def _report_failures(failures: Sequence[Refit], n: int, kind: Kind, held: Any) -
         else "Add a sample that lies between them, or more rows where they overlap."
     )
     if len(failures) > MOST_FAILED * n:
-        raise NotIdentifiableError(f"{fact} The others do not stand for all. {remedy}", groups=groups)
-    warn(WeakOverlapWarning(f"{fact} Standard errors are of the other draws, and so too small. {remedy}"))
+        raise NotIdentifiableError(f"{fact} The others are not representative. {remedy}", groups=groups)
+    warn(WeakOverlapWarning(f"{fact} Standard errors come from the other draws, so they are too small. {remedy}"))

@@ -3,7 +3,7 @@ r"""The paper's finite-sample constants as numbers, in log10 because most of the
 The paper is Laforgue and Clémençon, *Statistical Learning from Biased Training Samples*. Its constants depend on five
 numbers of the problem: K, the overlap :math:`\kappa`, the smallest positive bias :math:`\varepsilon` (each
 :math:`\omega_k` scaled to a maximum of 1), the smallest share :math:`\underline\lambda` and the curvature
-:math:`\sigma`. Beside them stands a certificate that is of use.
+:math:`\sigma`. Next to them is a certificate that is useful in practice.
 """
 
 from __future__ import annotations
@@ -77,15 +77,15 @@ class Bounds:
         :math:`U = \log(K/\varepsilon) \sum_{t=1}^{K-1} x^t` with :math:`x = 2 / (\underline\lambda\kappa\varepsilon)`
         bounds the range of u, and :math:`\rho = \underline\lambda e^{-U}` every W from below.
     u_range, w_min : float
-        The range of u and the smallest W of this fit, which they are to be held against.
+        The range of u and the smallest W of this fit, to compare them with.
     log10_sigma : float
         Assumption 5 wants one :math:`\sigma` for all u in :math:`[0, U]^K`; it cannot exceed
-        :math:`(K/\varepsilon) e^{-U}`. The constants below are given ``sigma2`` instead, and so are too good.
+        :math:`(K/\varepsilon) e^{-U}`. The constants below use ``sigma2`` instead, and so are optimistic.
     proposition_1, proposition_2, proposition_3, dkw : Statement
         Propositions 1 (the solution exists), 2 (of W) and 3 (of Omega), and the DKW-type theorem (of the cdf).
     r : float
         The certificate: with probability 1 - delta every ratio of weights, and of normalisers, is within a factor
-        :math:`e^r` of what it would be were the normalisers known. Infinite while n is below ``n_certificate``.
+        :math:`e^r` of what it would be if the normalisers were known. Infinite while n is below ``n_certificate``.
     n_certificate : float
         Rows from which r is finite, :math:`2 (1/2 + \sqrt{\log(1/\delta)})^2 / \sigma_2^2`.
     """
@@ -165,20 +165,20 @@ class Bounds:
         box = _power(self.log10_sigma)
         return [
             f"Each may fail with probability {self.delta:g}. The certificate needs {rows} rows: "
-            f"{factor if self.r < math.inf else 'it does not speak at this n'}. It was 5 to 16 times wider than the "
+            f"{factor if self.r < math.inf else 'it is vacuous at this n'}. It was 5 to 16 times wider than the "
             "errors of simulated fits: a guarantee, not an error bar.",
             f"Proposition 1 needs {_power(self.proposition_1.log10_n)} rows, {held} the fit has. That the solution "
-            "exists is seen on the data themselves, for which fewer rows do.",
+            "exists is checked on the data themselves, which takes fewer rows.",
             f"Proposition 2 is given the curvature of this fit, {self.sigma2:.2g}, but its proof needs that of a whole "
-            f"box, which is at most {box}: its figures are too good, and poor all the same. Rows needed are for an "
+            f"box, which is at most {box}: its figures are optimistic, and poor nevertheless. Rows needed are for an "
             f"error of {TARGET:g}; an error of 1 or more is vacuous.",
-            "Proposition 3 and the DKW-type theorem divide by powers of rho besides, and bound nothing in practice. "
+            "Proposition 3 and the DKW-type theorem also divide by powers of rho, and are vacuous in practice. "
             "Use standard errors and bands.",
         ]
 
 
 def bounds(influence: Tangent, names: Sequence[Name], delta: float = 0.05) -> Bounds:
-    r"""Return the paper's constants for a fit, and the certificate that holds beside them.
+    r"""Return the paper's constants for a fit, and the certificate that holds as well.
 
     With :math:`L = 4\sqrt{K+1}/\sigma`, and fixed sizes (:math:`C_\lambda = 0`, hence :math:`\gamma = 0`):
 

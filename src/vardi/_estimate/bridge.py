@@ -1,4 +1,4 @@
-"""Where the samples are joined least firmly: the smallest cut of their overlap."""
+"""The weakest link between the samples: the smallest cut of their overlap."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse import csgraph
 
 from vardi._inputs.pool import Name
 from vardi._solve.identify import Verdict
@@ -25,8 +26,8 @@ class Bridge:
     Attributes
     ----------
     rows : float
-        B = sum_i p_iA (1 - p_iA) over the cut A: rows that could as well have come from the other side. For two samples
-        Var(log Omega_1 / Omega_2) = 1/B - 1/n_1 - 1/n_2. Infinite for one sample.
+        B = sum_i p_iA (1 - p_iA) over the cut A: rows that could equally well have come from the other side. For two
+        samples Var(log Omega_1 / Omega_2) = 1/B - 1/n_1 - 1/n_2. Infinite for one sample.
     cut : tuple of two tuples
         The samples on either side of it, in their order.
     link : tuple of two names, or None
@@ -104,29 +105,37 @@ def _smallest(gram: Any, members: Integers, eigenvector: Floats, names: Sequence
 def smallest_cut(links: Floats) -> tuple[float, NDArray[np.bool_]]:
     """Return the smallest cut of a graph with symmetric links, and which of its nodes are on one side.
 
-    It is found by Stoer and Wagner's algorithm: in each phase nodes are taken in the order in which they are tied most
-    to those before; the last is cut off from all others, and then merged with the one before it.
+    Nodes that no cut better than the best so far parts are merged, until one is left: those that are tied as much by
+    their link and by their common neighbours, of which each is on one side or the other (Padberg and Rinaldi 1990), and
+    where there are no such, the last two in an order in which each is tied most to those before (Stoer and Wagner
+    1997).
     """
-    K = len(links)
     links = links.copy()
     np.fill_diagonal(links, 0.0)
-    merged = np.eye(K, dtype=bool)
-    alive = np.ones(K, bool)
-    best, side = np.inf, np.zeros(K, bool)
-    for phase in range(K - 1):
-        tied, left = np.where(alive, 0.0, -np.inf), alive.copy()
-        before = last = -1
-        for _ in range(K - phase):
-            before, last = last, int(np.argmax(np.where(left, tied, -np.inf)))
-            left[last] = False
-            tied = tied + links[last]
-        ties = float(links[last].sum())
-        if ties < best:
-            best, side = ties, merged[last].copy()
-        links[before] += links[last]
-        links[:, before] += links[:, last]
-        links[before, before] = 0.0
-        links[last] = links[:, last] = 0.0
-        merged[before] |= merged[last]
-        alive[last] = False
+    merged = np.arange(len(links))  # the node that each of those given is now part of
+    best, side = np.inf, np.zeros(len(links), bool)
+    while len(links) > 1:
+        ties = links.sum(axis=1)
+        least = int(ties.argmin())
+        if ties[least] < best:
+            best, side = float(ties[least]), merged == least
+        nearest = links.argmax(axis=1)
+        tied = np.flatnonzero(links.max(axis=1) + np.minimum(links, links[nearest]).sum(axis=1) >= best)
+        pairs = (tied, nearest[tied]) if len(tied) else _last_two(links)
+        graph = sparse.coo_array((np.ones(len(pairs[0])), pairs), shape=links.shape)
+        labels = csgraph.connected_components(graph, directed=False)[1]
+        members = sparse.csr_array((np.ones(len(labels)), (labels, np.arange(len(labels)))))
+        links = np.asarray(members @ (members @ links).T)
+        np.fill_diagonal(links, 0.0)
+        merged = labels[merged]
     return best, side
+
+
+def _last_two(links: Floats) -> tuple[list[int], list[int]]:
+    """Return the two nodes that are left last, when each is taken that is tied most to those before."""
+    tied, before, last = np.zeros(len(links)), -1, -1
+    for _ in range(len(links)):
+        before, last = last, int(tied.argmax())
+        tied[last] = -np.inf
+        tied += links[last]
+    return [before], [last]

@@ -69,11 +69,13 @@ class Band:
 
 def points_of(t: Any) -> Floats:
     """Return where a distribution function is asked for, or refuse what is no number."""
-    array = np.atleast_1d(as_array(t, "What F is asked at"))
+    array = np.atleast_1d(as_array(t, "What F is evaluated at"))
     points = as_numbers(array)
     if points is None or not points.size or np.isnan(points).any():
         raise MismatchError(
-            f"F is asked at {t!r}. Give a number, or several.", expected=("numbers",), got=(str(array.dtype),)
+            f"F cannot be evaluated at {t!r}. Give a number, or several.",
+            expected=("numbers",),
+            got=(str(array.dtype),),
         )
     return points.astype(np.float64, copy=False)
 
@@ -172,7 +174,7 @@ class DebiasedCdf:
         """
         if np.ndim(q):
             raise MismatchError(
-                f"quantile takes one probability, and {np.size(q)} were given. Ask for each in turn.",
+                f"quantile takes one probability, but {np.size(q)} were given. Ask for each in turn.",
                 expected=(1,),
                 got=(np.size(q),),
             )

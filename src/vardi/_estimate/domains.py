@@ -46,7 +46,7 @@ class ByDomain(Mapping[Any, T], Generic[T]):
     Parameters
     ----------
     by : By
-        What tells the domains apart.
+        What defines the domains.
     keys : sequence of tuple
         The value of each domain in each column.
     found : callable
@@ -74,8 +74,8 @@ class ByDomain(Mapping[Any, T], Generic[T]):
     def __getitem__(self, domain: Any) -> T:
         if domain not in self._places:
             raise MismatchError(
-                f"No row of the pool is in the domain {domain!r} of {show(self.by)}, so nothing is said of it. The "
-                f"domains are {show(self._places)}.{suggest(domain, self._places)}",
+                f"No row of the pool is in the domain {domain!r} of {show(self.by)}, so there is no estimate for it. "
+                f"The domains are {show(self._places)}.{suggest(domain, self._places)}",
                 expected=self._places,
                 got=(domain,),
             )
@@ -93,7 +93,7 @@ class Domains(ByDomain[Estimate]):
     Attributes
     ----------
     by : tuple of str
-        The columns that tell the domains apart. A domain is called by its value, or by a tuple of values where several
+        The columns that define the domains. A domain is called by its value, or by a tuple of values where several
         columns were given.
     what : str
         What the numbers are: "mean of width by kind".

@@ -36,8 +36,8 @@ def draw(probabilities: Floats, size: Any, rng: Any, *, replace: bool = True, me
         return _systematic(probabilities, size, rng)
     if size > most:
         raise MismatchError(
-            f"{size} rows cannot be drawn without replacement: the row of largest weight would have to come more than "
-            f"once for the draw to be unbiased. Draw at most {most} rows, or with replacement.",
+            f"{size} rows cannot be drawn without replacement: the row of largest weight would have to be drawn more "
+            f"than once for the draw to be unbiased. Draw at most {most} rows, or with replacement.",
             expected=(most,),
             got=(size,),
         )
@@ -63,8 +63,8 @@ def rows_to_draw(size: Any, n: int, default: int) -> int:
     rows = int(size) if whole else round(float(size) * n) if share else 0
     if rows < 1:
         raise MismatchError(
-            f"size is {size!r}, which is no number of rows to draw. Give an integer (rows), a float (share of the {n} "
-            "rows there are) that comes to one row or more, or None.",
+            f"size is {size!r}, which is not a number of rows to draw. Give an integer (rows), a float (share of "
+            f"the {n} rows) that amounts to one row or more, or None.",
             expected=("rows", "share", None),
             got=(size,),
         )

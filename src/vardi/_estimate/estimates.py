@@ -36,16 +36,16 @@ class Estimate:
     value : float
         The estimate.
     stderr : float
-        Its standard error; NaN where too few rows speak of it to give one.
+        Its standard error; NaN where it rests on too few rows to give one.
     interval : tuple of float
         Lower and upper end of the confidence interval.
     level : float
         Its nominal coverage.
     law : Law
         What the interval is made by, at this level and at others: Student's t by default with infinite degrees of
-        freedom, which is the normal law.
+        freedom, which is the normal distribution.
     among : tuple of str
-        The samples whose rows it is made from, where not all have recorded what it is of; empty for all.
+        The samples whose rows it is estimated from, where not all have recorded the values; empty for all.
     plain : Estimate or None
         Of a mean that a model assisted: the mean without it.
 
@@ -141,7 +141,7 @@ class Estimate:
             few = ": it rests on too few rows" if self.df < REFUSED else ""
             return f"{self.value:.4g} ({self._without_error() or f'no error can be given{few}'}{self._made_from()})"
         if isinstance(self.law, Declared):
-            return f"{self.value:.6g} (known, but for rounding)"
+            return f"{self.value:.6g} (known, up to rounding)"
         if not self.stderr:
             return f"{self.value:.6g} (the same on all rows{self._made_from()})"
         value, stderr, low, high = with_digits_of(self.stderr, self.value, self.stderr, *self.interval)
@@ -231,8 +231,8 @@ class Estimate:
             )
         if self.level != other.level:
             raise MismatchError(
-                f"The intervals of the estimates have levels {self.level:g} and {other.level:g}, and their combination "
-                f"can have only one. Bring them to one level first, as by .at({self.level:g}).",
+                f"The intervals of the estimates have levels {self.level:g} and {other.level:g}, but their combination "
+                f"can have only one. Bring them to one level first, e.g. with .at({self.level:g}).",
                 expected=(self.level,),
                 got=(other.level,),
             )
@@ -247,15 +247,15 @@ class Estimates:
     values : ndarray of shape (m,)
         The estimates.
     covariance : ndarray of shape (m, m)
-        Their covariance; NaN where too few rows speak of them to give one.
+        Their covariance; NaN where they rest on too few rows to give one.
     level : float
         Nominal coverage of the intervals.
     errors : ndarray of shape (m,), optional
-        Standard errors, where squares of these are too large or too small for a number.
+        Standard errors, where their squares overflow or underflow.
     laws : tuple of Law, optional
-        What each interval is made by; the normal law by default.
+        What each interval is made by; the normal distribution by default.
     among : tuple of str
-        The samples whose rows they are made from, where not all; empty for all.
+        The samples whose rows they are estimated from, where not all; empty for all.
     """
 
     values: Floats

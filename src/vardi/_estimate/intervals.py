@@ -33,7 +33,7 @@ def quantile_of_student(level: float, df: float) -> float:
     """Return the same of Student's t, which is normal where the degrees of freedom are infinite."""
     if not isinstance(level, int | float | np.number) or not 0.0 < level < 1.0:
         raise MismatchError(
-            f"The level {level} is no probability of an interval. Give a number between 0 and 1, such as 0.95.",
+            f"The level {level} is not the probability of an interval. Give a number between 0 and 1, such as 0.95.",
             expected=("between 0 and 1",),
             got=(level,),
         )
@@ -67,7 +67,7 @@ class Student:
     Attributes
     ----------
     df : float
-        Degrees of freedom; infinite for the normal law.
+        Degrees of freedom; infinite for the normal distribution.
     tail : float
         Hill's index of the influence values, from 1/2 on of which their variance is infinite; NaN where their kurtosis
         is not large enough to ask.
@@ -158,7 +158,7 @@ class Share:
         """Return the law of a share with (events, others); what weights say is asked for only where one is few.
 
         ``base`` gives the weights of the rows that it is a share of, where these are not all. Of a share that no row
-        has, or all have, nothing tells how heavy a row would be that is not so: it is taken to weigh no more than the
+        has, or all have, nothing shows how heavy the opposite row would be: it is assumed to weigh no more than the
         heaviest.
         """
         events, others = counts

@@ -1,4 +1,4 @@
-"""What is known of the population beside what the samples say of it on their own."""
+"""What is known of the population next to what the samples say about it on their own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WIDTH = 80
 
 @dataclass(frozen=True)
 class KnownLine:
-    """One known value, and what the samples say of it.
+    """One known value, and what the samples say about it.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class KnownLine:
         The known value and its standard error, zero where it is exact.
     estimated, stderr : float
         The same by the samples and their biases, with its error; what is known gives the masses of groups that overlap
-        does not join. An error of zero says that the samples know nothing of it beyond that.
+        does not join. An error of zero means that the samples say nothing more about it.
     columns : tuple of str
         The columns that it reads.
     margin : tuple of (str, value) or None
@@ -50,7 +50,7 @@ class KnownLine:
 
     @property
     def z(self) -> float:
-        """By how many standard errors the samples differ from what is known; NaN where they cannot tell."""
+        """By how many standard errors the samples differ from what is known; NaN where they do not say."""
         if not self.stderr > 0:
             return math.nan
         return (self.estimated - self.known) / math.hypot(self.stderr, self.known_stderr)
@@ -67,7 +67,7 @@ class KnownCheck:
     statistic, df : float, int
         Chi-square of all of them together and its degrees of freedom.
     pvalue : float
-        Small where the samples contradict them; NaN where they cannot tell.
+        Small where the samples contradict them; NaN where they do not say.
     residual : float
         The largest distance of the weighted rows from a known value.
     samples : tuple of str
@@ -90,13 +90,13 @@ class KnownCheck:
     def verdict(self) -> str:
         """The outcome in a sentence; where the samples contradict what is known, with what may be wrong."""
         if math.isnan(self.pvalue):
-            return "The samples say nothing on their own of what is known, so it cannot be tested."
+            return "The samples on their own say nothing about what is known, so it cannot be tested."
         said = "contradict" if self.contradicted else "do not contradict"
         worst = max(self.lines, key=lambda line: abs(line.z) if line.stderr > 0 else -1.0)
         outcome = (
             f"The samples {said} what is known (chi2 = {self.statistic:.4g}, df = {self.df}, p = {self.pvalue:.2g}); "
-            f"most apart is {worst.label!r}, {worst.estimated:.3g} ± {worst.stderr:.2g} by the samples and "
-            f"{worst.known:.3g} as known."
+            f"the largest discrepancy is in {worst.label!r}: {worst.estimated:.3g} ± {worst.stderr:.2g} by the "
+            f"samples, {worst.known:.3g} as known."
         )
         return f"{outcome} {self._remedy(worst)}" if self.contradicted else outcome
 
@@ -127,7 +127,7 @@ class KnownCheck:
 
     def _remedy(self, worst: KnownLine) -> str:
         """Say what may be wrong, and how to declare a selection that nobody knows."""
-        reason = "A bias or a known value is wrong, or they speak of different populations."
+        reason = "A bias or a known value is wrong, or they describe different populations."
         if worst.margin is not None:
             apart = [line.margin for line in self.lines if line.margin is not None and abs(line.z) > APART]
             columns = dict.fromkeys(column for column, _ in (worst.margin, *apart))
@@ -142,7 +142,7 @@ class KnownCheck:
 
 
 def known_lines(known: Known, estimated: Floats, stderr: Floats) -> tuple[KnownLine, ...]:
-    """Return each known value beside what the samples say of it."""
+    """Return each known value next to what the samples say about it."""
     return tuple(
         KnownLine(
             label,

@@ -43,8 +43,8 @@ def no_bias(joint: Joint, v: Floats, k: int, sample: str) -> LikelihoodRatio:
     r"""Test whether the family of sample k is constant, at the maximum v of the likelihood of u and theta.
 
     At slope 0 every logistic curve is constant, whatever its intercept, so the ratio against all of them has no
-    chi-square law (Davies 1977). All of them leave it in one direction, that of the exponential tilt in the same
-    columns: that is the alternative, with a degree of freedom for each slope.
+    chi-square distribution (Davies 1977). All of them leave it in one direction, that of the exponential tilt in the
+    same columns: that is the alternative, with a degree of freedom for each slope.
     """
     model, theta = joint.families[k], v[joint.coordinates.theta]
     if isinstance(model, Function):
@@ -75,8 +75,8 @@ def declared(joint: Joint, v: Floats, k: int, values: Mapping[str, float], sampl
     slopes = {j: number for j, number in zip(fixed, numbers, strict=True) if j > 0}
     if model.tilt is not model and len(slopes) == len(model.names) - 1 and not any(slopes.values()):
         raise MismatchError(
-            f"With all slopes 0 the bias of {sample!r} is constant and its intercept means nothing, so this is no "
-            "hypothesis on parameters. Use test_no_bias, which knows.",
+            f"With all slopes 0 the bias of {sample!r} is constant and its intercept means nothing, so this is not a "
+            "hypothesis about parameters. Use test_no_bias, which handles this case.",
             expected=("a slope that is not 0",),
             got=tuple(values.items()),
         )
@@ -122,7 +122,7 @@ def _maximum(joint: Joint, v: Floats, basis: Floats, sample: str) -> At:
         walk = descend(joint, walk.v if walk.converged else v, held, basis=basis)
     if not walk.converged:
         raise UnidentifiedParametersError(
-            f"With the parameters of {sample!r} as declared, those that are left run away, so their likelihood has no "
+            f"With the parameters of {sample!r} as declared, those that are left diverge, so their likelihood has no "
             "maximum to compare with. Declare more of them.",
             sample=sample,
         )

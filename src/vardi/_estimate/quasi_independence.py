@@ -77,7 +77,7 @@ def quasi_independence(
     V = 4.0 * (means.T * c) @ means / n**2 - 2.0 * second / (n * max(n - 1.0, 1.0)) ** 2
     statistic, df = _chi_square(U, V)
     pvalue = float(chdtrc(df, statistic)) if df else math.nan
-    reason = "" if df else "no two rows would have been seen through each other's window and differ."
+    reason = "" if df else "no two rows with different values would have been seen through each other's windows."
     untested = {name: float(c @ (partners == 0) / n)}
     return BiasCheck(pvalue, statistic, df or None, METHOD, tuple(columns), {name: pvalue}, None, untested, reason)
 

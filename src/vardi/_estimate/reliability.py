@@ -1,4 +1,4 @@
-"""When not to trust the asymptotics: where an error rests on few rows, or on the few largest of very many."""
+"""When not to trust the asymptotics: where an error rests on few rows, or on the few largest of many."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Trust:
     cut : tuple of two tuples
         The samples on either side of it.
     messages : tuple of str
-        What is to be said, most severe first; empty where all is well.
+        The messages, most severe first; empty where all is well.
     in_time : tuple of float
         Of rows that follow one another in time: the fewest independent ones that those of each sample are worth.
     """
@@ -51,7 +51,7 @@ class Trust:
         tail = max((law.tail for law in found.values() if not math.isnan(law.tail)), default=math.nan)
         said = doubts(names, list(found), list(found.values()))
         if said and df < DOUBTED and all(bridge.cut):
-            said = (*said, f"The samples are joined least firmly here: {bridge}.")
+            said = (*said, f"The weakest link between the samples: {bridge}.")
         in_time = tuple(
             min(worth) for worth in zip(*(law.effective for law in found.values() if law.effective), strict=True)
         )
@@ -84,8 +84,7 @@ def doubts(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law]) -> t
         said.append(
             f"No standard error is given for {few[0]}: it rests on too few rows ({df}). {_remedy(few[1], names)}"
             if few[1].df < REFUSED
-            else f"The standard error of {few[0]} rests on few rows ({df}), so that it is a rough one. "
-            f"{_remedy(few[1], names)}"
+            else f"The standard error of {few[0]} rests on few rows ({df}), so it is rough. {_remedy(few[1], names)}"
         )
     brief = min(
         (
@@ -99,14 +98,14 @@ def doubts(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law]) -> t
     )
     if brief is not None and brief[0] < FEW_IN_TIME:
         said.append(
-            f"The rows of {str(brief[2])!r} follow one another so closely that for {brief[1]} they are worth "
-            f"{brief[0]:.0f} independent ones, and fewer than {FEW_IN_TIME} tell only roughly how much they vary. "
-            "Let the series go on for longer: rows in between would not help."
+            f"The rows of {str(brief[2])!r} are so strongly correlated in time that for {brief[1]} they are "
+            f"worth {brief[0]:.0f} independent ones, and fewer than {FEW_IN_TIME} show only roughly how much "
+            "they vary. Extend the series: rows in between would not help."
         )
     if heavy is not None:
         said.append(
-            f"A few rows weigh most in {heavy[0]}: what rows add to it has tail index {heavy[1].tail:.2f}, and if that "
-            "is above 0.5 with more rows too, the variance is infinite and the standard error too small. "
+            f"A few rows dominate {heavy[0]}: the contributions of rows to it have tail index {heavy[1].tail:.2f}, and "
+            "if that stays above 0.5 with more rows, the variance is infinite and the standard error too small. "
             f"{_remedy(heavy[1], names)}"
         )
     return tuple(said)
@@ -119,7 +118,7 @@ def warn_of_doubt(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law
 
 
 def warn_of_few_bridging(bridge: Bridge, what: str, remedy: str = "") -> None:
-    """Warn of what compares samples by so few rows that neither chi-square nor a normal law is its law."""
+    """Warn of what compares samples by so few rows that neither a chi-square nor a normal distribution applies."""
     if bridge.rows < RARE:
         warn(WeakOverlapWarning(f"{what} on few rows: {bridge}. Add rows that both sides could draw{remedy}."))
 

@@ -246,7 +246,11 @@ def _identity(frame: Any, column: str) -> Integers:
 
 
 def _no_identity(column: str, known: Any) -> MismatchError:
-    named = f"Name one of {', '.join(map(repr, known))}." if known else "Leave it out: rows have their places."
+    named = (
+        f"Name one of {', '.join(map(repr, known))}."
+        if known
+        else "Leave it out: rows are identified by their position."
+    )
     return MismatchError(f"There is no column {column!r} that identifies rows. {named}", expected=known, got=(column,))
 
 
@@ -281,8 +285,8 @@ def _warn_of_far(far: int, n: int) -> None:
     if far:
         warn(
             WeakOverlapWarning(
-                f"{far} of {n} replicates move the weights so far (by more than {FAR} on the log scale) that the one "
-                "step by which they are refitted is rough: few rows join the samples. Compare with fit.bootstrap, "
-                "which solves each draw anew, or add rows where the samples overlap."
+                f"{far} of {n} replicates move the weights so far (by more than {FAR} on the log scale) that refitting "
+                "them by one step is rough: few rows join the samples. Compare with fit.bootstrap, which "
+                "solves each draw in full, or add rows where the samples overlap."
             )
         )

@@ -30,7 +30,7 @@ def torch_sampler(
     n : int, float or None
         Rows of a pass, ``len(sampler)``; a float is a share of the rows there are, None as many as there are.
     seed : int, optional
-        For the same draws again; by default a new one, kept as ``sampler.seed``.
+        For reproducible draws; by default a new one, kept as ``sampler.seed``.
     method : {"multinomial", "systematic"}
         Independent draws, or a low-variance draw in random order: row i comes :math:`\lfloor n\pi_i \rfloor` or
         :math:`\lceil n\pi_i \rceil` times in each pass.

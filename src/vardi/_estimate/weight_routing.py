@@ -91,7 +91,7 @@ def require_weight_use(estimator: Any) -> None:
     if not takes_weights(estimator):
         name = type(_last(estimator)).__name__
         raise WeightBlindError(
-            f"{name} takes no sample_weight in fit, so it would learn from the biased pool and not from the "
+            f"{name} takes no sample_weight in fit, so it would learn from the biased pool, not from the "
             "population. Draw rows by weight instead: DebiasedEstimator(..., resample=True), or DebiasedResampler "
             "before it; or choose a learner that takes sample_weight.",
             estimator=name,
@@ -99,9 +99,9 @@ def require_weight_use(estimator: Any) -> None:
     blind = blind_steps(estimator)
     if blind:
         said = (
-            f"Without sample_weight in fit, and so learning from the biased pool: {', '.join(blind)}. The other steps "
-            "learn from the population. Use resample=True, which draws rows by weight for all steps, or steps that "
-            "take sample_weight."
+            f"These take no sample_weight in fit, so they learn from the biased pool: {', '.join(blind)}. The other "
+            "steps learn from the population. Use resample=True, which draws rows by weight for all steps, or steps "
+            "that take sample_weight."
         )
         warn(WeightBlindWarning(said))
 

@@ -92,7 +92,7 @@ class Account:
     gaps : dict
         Columns left out for missing or infinite values, with the number of these.
     mixed : dict
-        Columns left out for being of different kinds in different samples, with where they are what.
+        Columns left out for being of different types in different samples, with where they are what.
     uncovered : dict
         Columns left out for being recorded by samples that do not cover the pool, with why.
     unasked : tuple of str
@@ -199,17 +199,17 @@ class Account:
         if self.unasked and not self.variables:
             notes.append(
                 "No means are shown: the rows are in their engine, which would have to read them all again. Ask for "
-                f"those you need, as by fit.expectation({self.unasked[0]!r})."
+                f"those you need, e.g. with fit.expectation({self.unasked[0]!r})."
             )
         if self.gaps:
             named = listed((f"{name} ({count:,})" for name, count in self.gaps.items()), MOST_GAPS)
-            notes.append(f"Left out, for missing or infinite values: {named}.")
+            notes.append(f"Left out because of missing or infinite values: {named}.")
         if self.mixed:
             named = listed((f"{name} ({where})" for name, where in self.mixed.items()), MOST_GAPS)
-            notes.append(f"Left out, for being of different kinds: {named}. Convert each to one.")
+            notes.append(f"Left out because their type differs between samples: {named}. Convert each to one type.")
         for reason in dict.fromkeys(self.uncovered.values()):
             named = listed((name for name, own in self.uncovered.items() if own == reason), MOST_GAPS)
-            notes.append(f"Left out, for being recorded by some samples only: {named}. {reason}")
+            notes.append(f"Left out because only some samples record them: {named}. {reason}")
         return (*notes, *([self.note_on_some] if self.note_on_some else []))
 
     @property
@@ -220,7 +220,7 @@ class Account:
             return ""
         return (
             f"The means of {listed(apart, MOST_GAPS)} come from samples whose weights alone do not meet the known "
-            f"values. fit.expectation({apart[0]!r}, assisted_by=...) lets these sharpen it, by a model."
+            f"values. fit.expectation({apart[0]!r}, assisted_by=...) lets them sharpen it through a model."
         )
 
 
@@ -314,8 +314,8 @@ def normalisers_of(fit: Fit, given: Given) -> tuple[dict[Name, Estimate], str, b
     logs = given.log or any(LOGS < abs(value) < math.inf for value in fit.log_omegas.values())
     if len(fit.names) > MOST_ERRORS or given.costs > MOST_COSTS:
         note = (
-            "Errors of the normalisers are not computed for so many rows and samples, and what is said of errors is "
-            "said of the means alone; fit.normalisers() gives them."
+            "Errors of the normalisers are not computed for this many rows and samples, and statements about errors "
+            "cover only the means; fit.normalisers() gives them."
         )
         found = {name: Estimate(value, math.nan) for name, value in fit.log_omegas.items()}
     else:

@@ -32,7 +32,7 @@ LEAST_ROWS = 50  # of the other samples from which a share says something
 HEAP, HEAPED = 5, 0.05  # rows, and share of its sample, from which a single value at a bound is a heap
 EXPECTED = 3.0  # rows of other samples that should have that value too, from which it says something that few have
 RARER = 4.0  # how many times as often it should be, to be called rare there
-SURPRISE = "If that is a surprise, look at the unit of the column, and at the direction of the comparison."
+SURPRISE = "If that is a surprise, check the unit of the column and the direction of the comparison."
 
 
 def bias_notes(pool: Pool, sizes: Mapping[Name, float], verdict: Verdict, *, even: bool) -> tuple[str, ...]:
@@ -66,7 +66,7 @@ def _without_effect(sizes: Mapping[Name, float], biases: Mapping[Name, Bias]) ->
         if bias.columns and sizes[name] > 1:
             yield (
                 f"The bias {bias} of {str(name)!r} is the same on all rows, and there is no other sample, so all "
-                "weights are the same and nothing is debiased. Look at the unit of the column."
+                "weights are the same and nothing is debiased. Check the unit of the column."
             )
 
 
@@ -84,7 +84,7 @@ def _hardly_telling(sizes: Mapping[Name, float], biases: Mapping[Name, Bias], ve
         of_others = f"of the other samples meet {bias}"
         if share >= NEARLY:
             rows = "All rows" if share == 1 else f"{share:.1%} of the rows"
-            yield f"{rows} {of_others}, so this bias of {str(name)!r} changes next to nothing. {SURPRISE}"
+            yield f"{rows} {of_others}, so the bias of {str(name)!r} changes almost nothing. {SURPRISE}"
         elif 0 < share <= 1 - NEARLY:
             yield f"Only {share:.1%} of the rows {of_others}, the bias of {str(name)!r}. {SURPRISE}"
 
@@ -107,8 +107,8 @@ def _learned(biases: Mapping[Name, Bias]) -> Iterator[str]:
         yield (
             f"The bias of {str(name)!r} was learned from {listed(check.columns)} by {check.classifier} (area under the "
             f"curve {check.area:.2f}; {check.clipped} of {check.rows:,} rows clipped): fit.learned[{name!r}] has its "
-            "calibration. The means above are by these weights alone, and errors leave out that of the classifier, so "
-            "that each is approximate: fit.expectation(...) is doubly robust."
+            "calibration. The means above use these weights alone, and their errors leave out the classifier's, "
+            "so they are approximate: fit.expectation(...) is doubly robust."
         )
 
 
@@ -145,9 +145,10 @@ def _cut_off(pool: Pool, sizes: Mapping[Name, float], biases: Mapping[Name, Bias
             kept = "min" if sign == "<=" else "max"
             yield (
                 f"{sides[1, k]:,.0f} of the {rows:,.0f} rows of {name!r} have exactly {where} = {value}, the bound of "
-                f"their bias, where the other samples have no such heap: these values look censored, and a censored "
-                f"value is not a value. If it was cut off there, leave these rows out and declare {where} {sign[0]} "
-                f"{value}; or declare no selection by {where}, and ask for means of {kept}({where}, {value}) only."
+                "their bias, but the other samples have no such spike: these values look censored, and a censored "
+                f"value is only a bound. If values were cut off there, leave these rows out and declare {where} "
+                f"{sign[0]} {value}; or declare no selection by {where}, and ask only for means of {kept}({where}, "
+                f"{value})."
             )
 
 

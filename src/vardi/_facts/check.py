@@ -48,7 +48,7 @@ class Check:
     text : str
         The outcome in a sentence.
     detail : str
-        The statistic, and where the samples are most apart.
+        The statistic, and where the samples are furthest apart.
     rows : tuple of CheckRow
         By sample, worst first.
     found : BiasCheck or None
@@ -67,7 +67,7 @@ class Check:
         return self.found is not None and not self.found.reason
 
 
-UNASKED = Check("fact", "The declared biases were not checked: fit.check_biases() asks the engine of the rows.")
+UNASKED = Check("fact", "The declared biases were not checked: fit.check_biases() runs the check in the engine.")
 
 
 def check_of(fit: Fit, variables: Mapping[str, Any] | None) -> Check:
@@ -75,7 +75,7 @@ def check_of(fit: Fit, variables: Mapping[str, Any] | None) -> Check:
     columns = _columns(fit, variables)
     feasible = _feasible(fit, max(len(columns), 1))
     if not feasible:
-        return Check("fact", "The declared biases were not checked: fit.check_biases() would take long here.")
+        return Check("fact", "The declared biases were not checked: fit.check_biases() would take a long time here.")
     try:
         check = fit.check_biases(dict(list(columns.items())[:feasible]))
     except NeedsRowsError:
@@ -87,10 +87,12 @@ def check_of(fit: Fit, variables: Mapping[str, Any] | None) -> Check:
     detail = f"{test} of {', '.join(check.columns)}: chi-square {check.statistic:.4g}, "
     detail += "1 degree of freedom." if check.df == 1 else f"{check.df} degrees of freedom."
     if check.worst is not None:
-        detail += f" Most apart: {check.worst}."
+        detail += f" Largest discrepancy: {check.worst}."
     said = "Where the samples overlap, the declared biases are"
     if check.method == METHOD:
-        said = "That windows say no more of the values than that they hold them (quasi-independence) is"
+        said = (
+            "The assumption that a window says no more about its value than that it contains it (quasi-independence) is"
+        )
     text = f"{said} {check.outcome} (p {_equals(check.pvalue)}).{f' {check.note}' if check.note else ''}"
     return Check(LEVELS[check.outcome], text, detail, rows, check)
 

@@ -50,7 +50,7 @@ def choose(
         return (), (
             "The samples are held by different libraries, so their columns were not joined. Name some in variables=."
             if pool.frames
-            else "The fit was given biases only, and no columns. Give values by name in variables=."
+            else "The fit has only biases, no columns. Give values by name in variables=."
         )
     arrays = {name: whole.column(name) for name in whole.columns if name not in (*numeric, *held.uncovered)}
     conditions = [name for name in arrays if pool.column(name, held.of_some.get(name)).dtype.kind == "b"]
@@ -61,10 +61,10 @@ def choose(
         numeric,
         {
             UNREAD: [name for name in arrays if name not in conditions and name not in known],
-            "too many different texts": identifiers,
-            "more text columns than fit; write a condition in variables=": further,
+            "too many distinct texts": identifiers,
+            "more text columns than can be shown; write a condition in variables=": further,
             "the label of the samples": label,
-            "of different kinds in different samples": [f"{name}: {where}" for name, where in pool.mixed.items()],
+            "of different types in different samples": [f"{name}: {where}" for name, where in pool.mixed.items()],
             **by_reason(held.uncovered),
         },
     )
@@ -105,7 +105,7 @@ def _categories(
 ) -> tuple[tuple[Column, ...], tuple[list[str], list[str], list[str]]]:
     """Return the shares of the most frequent categories, and the columns left out.
 
-    These are columns with too many different texts to be kinds of rows, columns beyond the number that is shown (those
+    These are columns with too many distinct texts to be kinds of rows, columns beyond the number that is shown (those
     with few categories come first), and columns that repeat the label of the samples.
     """
     kept = slice(None) if held.kept is None else held.kept

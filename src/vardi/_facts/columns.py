@@ -145,8 +145,8 @@ def named_variables(variables: Any) -> dict[str, Any] | None:
         if all(isinstance(name, str) for name in texts):
             return {name: name for name in texts}
     raise MismatchError(
-        f"The variables came as {type(variables).__qualname__}. Give a list of columns and expressions, or a mapping "
-        "from name to values.",
+        f"The variables were given as {type(variables).__qualname__}. Give a list of columns and expressions, or a "
+        "mapping from name to values.",
         expected=("list of texts", "mapping"),
         got=(type(variables).__qualname__,),
     )

@@ -23,10 +23,10 @@ def conclude(trust: Trust, check: Check, known: KnownCheck | None, samples: int,
         text = "Some estimates rest on too few rows for standard errors, and are rough."
         return Conclusion("bad", text)
     if check.level == "bad":
-        text = "The samples contradict their declared biases. Do not use the weights before that is explained."
+        text = "The samples contradict their declared biases. Do not use the weights until that is explained."
         return Conclusion("bad", text)
     if known is not None and known.contradicted:
-        text = "The samples contradict what is known. Do not use the weights before that is explained."
+        text = "The samples contradict what is known. Do not use the weights until that is explained."
         return Conclusion("bad", text)
     if trust.messages or check.level == "doubt":
         return Conclusion("doubt", "The debiased sample can be used with care: read the warnings first.")

@@ -106,7 +106,7 @@ class Diagnostics:
         return [
             bridging,
             f"overlap             second eigenvalue {self.second_eigenvalue:.4f}, kappa {self.verdict.kappa:.4g}",
-            f"holds by            {self.verdict.weakest_rows:g} rows",
+            f"weakest link        {self.verdict.weakest_rows:g} rows",
         ]
 
     def summary(self) -> str:

@@ -86,7 +86,7 @@ class Given:
     gaps : mapping of str to int
         Missing and infinite values in the columns that have no mean for them.
     mixed : mapping of str to str
-        Columns that are of different kinds in different samples, so that they have no mean, with where they are what.
+        Columns that are of different types in different samples, so that they have no mean, with where they are what.
     unasked : tuple of str
         Columns of which a mean takes a pass over all rows, so that none is shown unless it is asked for.
     uncovered : mapping of str to str

@@ -10,7 +10,7 @@ from vardi._facts.numbers import plain, with_error
 from vardi._facts.parts import Fit
 from vardi._notebook import MOST_ROWS, fragment, paragraph
 from vardi._notebook import table as html_table
-from vardi.errors._texts import SHOWN, WIDTH, cut, more, width_of
+from vardi.errors._texts import SHOWN, WIDTH, cut, more, to_digits, width_of
 
 MOST_VARIABLES = 8
 
@@ -31,7 +31,8 @@ def sample_cells(sample: SampleFacts) -> tuple[str, str, str, str, str]:
 
 def variable_cells(variable: ColumnFacts) -> tuple[str, str, str]:
     """Return name, mean over the pool, and mean over the population with its error."""
-    return variable.label, f"{variable.pooled:.5g}", plain(with_error(variable.debiased, variable.stderr))
+    pooled = to_digits(variable.pooled, 5)
+    return variable.label, pooled, plain(with_error(variable.debiased, variable.stderr))
 
 
 def to_text(found: Account) -> str:

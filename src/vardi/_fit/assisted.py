@@ -144,8 +144,8 @@ class Assisted:
         others = [name for name in wanted if name in self.whole.names and name not in learned]
         if others:
             raise MismatchError(
-                f"The bias of {str(others[0])!r} is known, and others were learned beside it: if it is wrong, so are "
-                f"these. Name learned samples, {show(learned)}, or debias with what else it may be.",
+                f"The bias of {str(others[0])!r} is known, and others were learned by comparison with it: if it is "
+                f"wrong, so are they. Name learned samples, {show(learned)}, or debias again with another bias for it.",
                 expected=learned,
                 got=wanted,
             )
@@ -189,8 +189,8 @@ class Assisted:
         absent = [key for key in keys if key not in place]
         if absent:
             raise MismatchError(
-                f"No row of {show(self.over.tangent.measure.recorded_by)} has {by.said(absent[0])}, so that nothing "
-                "but a learned bias says how much of the population that is. Ask by larger domains, or with "
+                f"No row of {show(self.over.tangent.measure.recorded_by)} has {by.said(absent[0])}, so only a "
+                "learned bias says how much of the population that is. Use larger domains, or "
                 "assisted_by=None.",
                 expected=tuple(place),
                 got=tuple(absent),
@@ -248,8 +248,8 @@ def predictions(
     chance = hasattr(estimator, "fit") and is_classifier(estimator)
     if not chance and not (hasattr(estimator, "fit") and is_regressor(estimator)):
         raise MismatchError(
-            f"assisted_by is {type(estimator).__name__}, which predicts no numbers. Give a regressor, or a classifier "
-            "for values of 0 and 1.",
+            f"assisted_by is {type(estimator).__name__}, which does not predict numbers. Give a regressor, or a "
+            "classifier for values of 0 and 1.",
             expected=("regressor", "classifier"),
             got=(type(estimator).__name__,),
         )
@@ -257,15 +257,15 @@ def predictions(
     inside = np.ones(len(y), bool) if measure.inside is None else measure.inside
     if chance and not np.isin(y[inside], (0.0, 1.0)).all():
         raise MismatchError(
-            f"assisted_by is {type(estimator).__name__}, a classifier, and the values are not all 0 or 1. Give a "
+            f"assisted_by is {type(estimator).__name__}, a classifier, but the values are not all 0 or 1. Give a "
             "regressor, or ask for the mean of a condition.",
             expected=(0, 1),
             got=tuple(np.unique(y[inside])[:3].tolist()),
         )
     if inside.sum() < LEAST_ROWS * FOLDS:
         raise MismatchError(
-            f"The values are recorded on {int(inside.sum())} rows, too few for {FOLDS} folds of a model. Ask without "
-            "assisted_by.",
+            f"The values are recorded on {int(inside.sum())} rows, too few for {FOLDS} folds of a model. Leave "
+            "assisted_by out.",
             expected=(LEAST_ROWS * FOLDS,),
             got=(int(inside.sum()),),
         )
@@ -309,11 +309,11 @@ def _features(whole: Any, values: Any, estimator: Any, columns: Sequence[str] | 
     lacking = [name for name in names if name not in shared]
     if lacking or not names:
         raise MismatchError(
-            f"The model is to see {lacking[0]!r}, which is no column of every sample. These have {show(shared)}."
-            f"{suggest(lacking[0], shared)}"
+            f"The model is meant to see {lacking[0]!r}, which is not a column of every sample. The shared columns are "
+            f"{show(shared)}.{suggest(lacking[0], shared)}"
             if lacking
-            else f"No column of numbers is in every sample for the model to see. These have {show(shared)}: name some "
-            "with columns=, and give a model that encodes them.",
+            else f"No numeric column is in every sample for the model to see. The shared columns are {show(shared)}: "
+            "name some with columns=, and give a model that encodes them.",
             expected=shared,
             got=names,
         )

@@ -35,7 +35,7 @@ class Averages(Weighted):
 
         Normalisers and parameters are those of all samples; the weights are
         :math:`1 / \sum_{l \in A} \lambda_l\omega_l(z_i) / \Omega_l`, with mean 1 over the pool, and 0 on the rows of
-        other samples. The weights of all samples, restricted to the rows of some, would speak for the part of the
+        other samples. The weights of all samples, restricted to the rows of some, would represent the part of the
         population that these carry.
 
         Parameters
@@ -71,7 +71,7 @@ class Averages(Weighted):
                 f"No sample {unknown[0]!r} has rows in the fit. The samples are {show(there)}."
                 f"{suggest(unknown[0], there)}"
                 if unknown
-                else f"among= names no sample. The samples are {show(there)}: name those whose rows are asked.",
+                else f"among= names no sample. The samples are {show(there)}: name those whose rows to use.",
                 expected=there,
                 got=names,
             )
@@ -84,8 +84,8 @@ class Averages(Weighted):
         if told and self.held.tangent.measure.coordinates.known:
             names = show([self.names[k] for k in states])
             said = (
-                f"The weights of {names} alone do not meet the known values: those of all samples do. For a mean that "
-                "these sharpen write assisted_by=, with a model of the column."
+                f"The weights of {names} alone do not meet the known values: only those of all samples together do. "
+                "For a mean that uses the known values, give assisted_by= a model of the column."
             )
             warn(KnownOfAllWarning(said))
         return fit
@@ -135,26 +135,26 @@ class Averages(Weighted):
         Parameters
         ----------
         values : str, expression or array
-            A column, an expression of columns (``"price > 30"`` is a share), one of Polars or narwhals, or a value for
-            each row of the pool.
+            A column, an expression of columns (``"price > 30"`` is a share), a Polars or narwhals expression, or a
+            value for each row of the pool.
         level : float
             Coverage of the interval.
         by : str, list of str, or array, optional
-            A column whose values tell domains of the population apart; several columns, which are crossed; or a label
+            A column whose values define domains of the population; several columns, which are crossed; or a label
             for each row of the pool.
         among : sequence of str, optional
-            Samples whose rows it is made from, by weights of their own (see :meth:`among`). By default all that have
-            recorded the column: one that lacks it, or in which all values are missing, still helps the normalisers,
-            and the estimate says from which it is.
+            Samples whose rows it is estimated from, with weights of their own (see :meth:`among`). By default all that
+            have recorded the column: one that lacks it, or in which all values are missing, still helps the
+            normalisers, and the estimate says which samples it is from.
         assisted_by : scikit-learn regressor or classifier, "auto" or None
             A model of the values, cross-fitted in five folds within samples: the estimate is its mean over all samples
             and what it misses on average in those that have the column, with an error that holds whether the model is
-            right or not. Classifiers are for values of 0 and 1. Beside learned biases its mean is taken over the
+            right or not. Classifiers are for values of 0 and 1. With learned biases its mean is taken over the
             samples whose biases are known, and the estimate is right if the model or what was learned is (doubly
             robust). By default, "auto", there is such a model only where a bias was learned: gradient boosting, of
             the columns that biases were learned from or read. None is for none; errors are then approximate.
         columns : sequence of str, optional
-            What the model sees: columns that all samples have. By default all columns of numbers that they have.
+            What the model sees: columns that all samples have. By default all numeric columns that they have.
 
         Returns
         -------
@@ -195,7 +195,8 @@ class Averages(Weighted):
         if assisted_by is None or (is_default and not self.held.is_learned):
             if columns is not None:
                 raise MismatchError(
-                    "columns= says what a model sees, and there is none. Give assisted_by=, a regressor or classifier.",
+                    "columns= says what a model sees, but there is no model. Give assisted_by=, a regressor or "
+                    "classifier.",
                     expected=("assisted_by",),
                     got=("columns",),
                 )
@@ -234,7 +235,7 @@ class Averages(Weighted):
         r"""Return the share of each value of a column in the population, :math:`P(s) = E_P 1\{z = s\}`.
 
         Intervals are Wilson's. With ``by`` they are shares within each domain, :math:`E_P 1_{gs} / E_P 1_g`, for every
-        pair of a domain and a value: where a domain has no row with some value, the share is 0 with a bound from above.
+        pair of a domain and a value: where a domain has no row with some value, the share is 0 with an upper bound.
 
         Parameters
         ----------
@@ -243,7 +244,7 @@ class Averages(Weighted):
         level : float
             Coverage of each interval.
         by : str or list of str, optional
-            Columns that tell domains apart, which come first in the names of the pairs.
+            Columns that define domains, which come first in the names of the pairs.
         among : sequence of str, optional
             As for ``expectation``.
 
@@ -264,8 +265,8 @@ class Averages(Weighted):
         within = By.of(by)
         if within.labels is not None:
             raise MismatchError(
-                "by= of proportions came as labels. Name a column, or cross the two labels and ask for the proportions "
-                "of the pairs.",
+                "by= of proportions was given as labels. Name a column, or cross the two labels and ask for the "
+                "proportions of the pairs.",
                 expected=("column", "list of columns"),
                 got=(type(by).__name__,),
             )
@@ -273,8 +274,8 @@ class Averages(Weighted):
         twice = [name for name in of.columns if name in within.columns]
         if twice:
             raise MismatchError(
-                f"The proportions of {twice[0]!r} are asked by {twice[0]!r} itself, in whose domains they are 0 and 1. "
-                "Leave it out of one of the two.",
+                f"The proportions of {twice[0]!r} are asked for by {twice[0]!r} itself, within whose domains they are "
+                "0 and 1. Leave it out of one of the two.",
                 expected=("other columns",),
                 got=tuple(twice),
             )
@@ -322,7 +323,7 @@ class Averages(Weighted):
         Of a single sample that was drawn by x, so that x is its bias, the latter is
         :math:`\frac{X}{n} \sum_i f_i / x_i`: the estimator of Hansen and Hurwitz with its usual variance, that of draws
         with replacement, and that of Horvitz and Thompson, :math:`\sum_i f_i / \pi_i` with
-        :math:`\pi_i = n x_i / X` the chance to be drawn.
+        :math:`\pi_i = n x_i / X` the chance of being drawn.
 
         Parameters
         ----------
@@ -331,8 +332,9 @@ class Averages(Weighted):
         level : float
             Coverage of the interval.
         size : float, (float, float) or Estimate
-            How many units the population has: a number, with or without its standard error. What was measured apart
-            from these rows adds its error; an estimate of the same fit keeps its covariance with what is asked.
+            How many units the population has: a number, with or without its standard error. A size measured
+            independently of these rows adds its error; an estimate of the same fit keeps its covariance with what is
+            asked.
         relative_to : (column, total)
             Something whose total over the population is known, and that total, given as ``size`` is.
         by : str, list of str, or array, optional
@@ -360,8 +362,8 @@ class Averages(Weighted):
         if (size is None) == (relative_to is None):
             given = "neither was given" if size is None else "both were given"
             raise MismatchError(
-                f"A total needs size=, how many units the population has, or relative_to=, a column and its known "
-                f"total, and {given}. Give one of them.",
+                f"A total needs size=, the number of units in the population, or relative_to=, a column and its known "
+                f"total, but {given}. Give one of them.",
                 expected=("size", "relative_to"),
                 got=() if size is None else ("size", "relative_to"),
             )
@@ -457,8 +459,8 @@ class Averages(Weighted):
         mean = fit._mean(column, level) if model is None else model.mean(fit.held, column, level)
         if not mean.value:
             raise MismatchError(
-                f"The mean of {_called(column)!r} is 0, so nothing can be told relative to its total. Give a column "
-                "that is positive.",
+                f"The mean of {_called(column)!r} is 0, so nothing can be estimated relative to its total. Give a "
+                "column that is positive.",
                 expected=("a mean other than 0",),
                 got=(0.0,),
             )
@@ -476,7 +478,7 @@ class Averages(Weighted):
         value, stderr = value_of(given, what)
         if value <= 0:
             raise MismatchError(
-                f"The {what} is {value:g}. It is more than 0: give how much there is in the population.",
+                f"The {what} is {value:g}. It must be more than 0: give the amount in the population.",
                 expected=("more than 0",),
                 got=(value,),
             )

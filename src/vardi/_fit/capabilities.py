@@ -52,13 +52,13 @@ QUESTIONS = {
     "parameters": "parameters, estimated_biases, learned",
     "known": "known",
     "tests of parameters": "test_no_bias, test_parameters",
-    "score test": "check_biases, of biases that were not learned; of truncated rows the test of quasi-independence",
+    "score test": "check_biases, for biases that were not learned; for truncated rows, the test of quasi-independence",
     "ks tests": "check_biases(method='ks') and 'ks-bootstrap'",
     "sensitivity": "sensitivity",
     "bounds": "bounds",
-    "bootstrap": "bootstrap of means and of normalisers; a learned bias stays as it is",
+    "bootstrap": "bootstrap of means and of normalisers; a learned bias is held fixed",
     "bootstrap of functions": "bootstrap of a function of the weights",
-    "replicate weights": "replicate_weights; a learned bias stays as it is",
+    "replicate weights": "replicate_weights; a learned bias is held fixed",
     "draws": "sample without replacement",
     "draws with replacement": "sample(replace=True), torch_sampler, torch_weights",
     "new rows": "weigh",
@@ -93,43 +93,43 @@ class No:
         return self.question == question and holder in self.holders and part in self.parts and depends in self.depends
 
 
-IN_ENGINE = "needs rows in memory, and these are in their engine. Collect the columns you need and debias them."
+IN_ENGINE = "needs rows in memory, but these are in their engine. Collect the columns you need and debias them."
 MATRIX = "A matrix of biases has no columns for parameters to multiply. Give frames, and biases such as vardi.logistic."
 UNNAMED = (
-    "A model that assists a mean sees columns of the rows, and a matrix of biases has none. Give frames, and biases "
+    "A model that assists a mean sees columns of the rows, but a matrix of biases has none. Give frames, and biases "
     "that read their columns."
 )
 THEORY = (
-    "The finite-sample bounds are for weights that follow from known biases alone, and these rest on known values or "
-    "on parameters besides. Debias without known values, and with parameters fixed by .at(...), to see the bounds as "
-    "if they were."
+    "The finite-sample bounds are for weights that follow from known biases alone, but these also rest on known "
+    "values or on parameters. Debias without known values, and with parameters fixed by .at(...), to see the bounds "
+    "as if the biases were known."
 )
 LAW = (
-    "The law of the ks tests is for biases that are known, and these have parameters that were fitted to the same "
-    "rows. Use method='score', which knows of them, or fix the parameters with .at(...)."
+    "The null distribution of the ks tests is for known biases, but these have parameters that were fitted to the same "
+    "rows. Use method='score', which accounts for them, or fix the parameters with .at(...)."
 )
 WINDOW = (
-    "vardi.window is the bias of one sample alone, with nothing beside it. For known values beside windows give "
-    "vardi.debias_matrix vardi.Windows; families of biases with parameters need samples to be compared with."
+    "vardi.window can only be the bias of a single sample, without known values or parameters. For known values with "
+    "windows, give vardi.debias_matrix vardi.Windows; biases with parameters need other samples to compare with."
 )
 CHANCE = (
-    "The chance to be seen is estimated from the windows themselves, and the finite-sample bounds are for biases that "
-    "are known. fit.bootstrap() draws rows with their windows."
+    "The chance of being seen is estimated from the windows themselves, but the finite-sample bounds are for known "
+    "biases. fit.bootstrap() draws rows with their windows."
 )
 BY_PAIRS = (
-    "The ks tests compare samples with one another, and truncated rows are one. check_biases() without a method tests "
-    "whether their windows depend on their values."
+    "The ks tests compare samples with one another, but truncated rows are a single sample. check_biases() without a "
+    "method tests whether their windows depend on their values."
 )
 
 COLUMNS_OF_MATRIX = (
     "A matrix of biases has no columns from which a bias could be learned. Give frames or arrays, and vardi.learned."
 )
 OWN_RATE = (
-    "The finite-sample bounds are for weights that follow from known biases alone, and one of these was learned from "
+    "The finite-sample bounds are for weights that follow from known biases alone, but one of these was learned from "
     "the rows. fit.learned shows how well."
 )
 
-APART = "takes rows for independent, and these were declared to depend on one another."
+APART = "assumes independent rows, but these were declared to depend on one another."
 
 NOES = (
     *(No(question, WINDOW, TRUNCATED, ("known values", "parameters", "both", "learned")) for question in QUESTIONS),
@@ -146,7 +146,7 @@ NOES = (
     No("bounds", f"bounds() {IN_ENGINE}", ENGINE),
     No("bounds", THEORY, parts=("known values", "parameters", "both")),
     No("ks tests", f"check_biases(method='ks') {IN_ENGINE}", ENGINE),
-    No("ks tests", f"A ks test {APART} Use method='score', which knows how.", depends=DEPENDENT),
+    No("ks tests", f"A ks test {APART} Use method='score', which allows for that.", depends=DEPENDENT),
     No("ks tests", LAW, parts=ESTIMATED),
     No("bootstrap of functions", f"A bootstrap of a function of the weights {IN_ENGINE}", ENGINE),
     No(
@@ -154,8 +154,8 @@ NOES = (
         f"A likelihood ratio {APART} Look at fit.parameters: an estimate over its error is nearly normal.",
         depends=DEPENDENT,
     ),
-    No("bounds", f"The theory of bounds {APART} Look at standard errors, which know how.", depends=DEPENDENT),
-    No("update", f"update() {IN_ENGINE} A frame that is read anew has the new rows too: debias it.", ENGINE),
+    No("bounds", f"The theory of bounds {APART} Use standard errors, which allow for that.", depends=DEPENDENT),
+    No("update", f"update() {IN_ENGINE} A frame that is read again has the new rows too: debias it.", ENGINE),
     No(
         "update",
         "update() joins rows in memory, and this matrix is read in blocks. Debias one that yields the new rows too.",

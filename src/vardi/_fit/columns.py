@@ -96,7 +96,7 @@ class ColumnsInMemory(Held):
             pieces = self._evaluated(values)
             if not pieces:
                 raise MismatchError(
-                    f"The fit knows biases only, and no column {name_of(values)!r}. Give a value for each row.",
+                    f"The fit has only biases, no column {name_of(values)!r}. Give a value for each row.",
                     expected=("array",),
                     got=(name_of(values),),
                 )
@@ -208,7 +208,7 @@ class ColumnsInMemory(Held):
 
     @property
     def mixed(self) -> dict[str, str]:
-        """Columns that are of different kinds in different samples, with where they are what."""
+        """Columns that are of different types in different samples, with where they are what."""
         return self.pool.mixed
 
     @cached_property
@@ -226,7 +226,7 @@ class ColumnsInMemory(Held):
 def _numbers(array: NDArray[Any]) -> Floats:
     if array.dtype.kind not in "fiub":
         raise MismatchError(
-            f"The values hold {array.dtype}, and only numbers have a mean. Give numbers, or a condition of them; a "
+            f"The values hold {array.dtype}, but only numbers have a mean. Give numbers, or a condition of them; a "
             "list of columns goes to expectations().",
             expected=("numbers",),
             got=(str(array.dtype),),

@@ -35,8 +35,9 @@ def debias(
 ) -> DebiasedSample:
     r"""Turn K biased samples of one population into one debiased sample.
 
-    Sample k was drawn from the law :math:`\omega_k\,dP / \Omega_k`, where the bias :math:`\omega_k` is known and the
-    normaliser :math:`\Omega_k = E_P\,\omega_k` is not. The normalisers solve Vardi's (1985) system, and row i gets
+    Sample k was drawn from the distribution :math:`\omega_k\,dP / \Omega_k`, where the bias :math:`\omega_k` is known
+    and the normaliser :math:`\Omega_k = E_P\,\omega_k` is not. The normalisers solve Vardi's (1985) system, and row i
+    gets
 
     .. math:: \pi_i = \frac{1}{n} \Big/ \sum_l \lambda_l \frac{\omega_l(z_i)}{\Omega_l},\qquad \lambda_l = n_l / n.
 
@@ -46,11 +47,11 @@ def debias(
         Rows are a NumPy array (columns ``x``, or ``x0``, ``x1``, ...), a frame of pandas, Polars or PyArrow, or a lazy
         frame (Polars, DuckDB, Ibis, Spark): then only sums leave the engine, and ``weights`` is a lazy frame.
     biases : mapping from name to bias, or list of biases
-        A number, an expression in text, one of Polars or narwhals, a :class:`~vardi.biases.Bias`, a function of the
-        rows, or an array with a value for each row of the pool. A bias whose name no sample has describes a state that
-        was not sampled: its normaliser is estimated all the same. Biases with parameters, such as
-        :func:`vardi.logistic`, are estimated too, beside a sample whose bias is known, or from what is known of the
-        population; one of which nothing is known is learned, by :func:`vardi.learned`.
+        A number, an expression as text, a Polars or narwhals expression, a :class:`~vardi.biases.Bias`, a function of
+        the rows, or an array with a value for each row of the pool. A bias whose name no sample has describes a state
+        that was not sampled: its normaliser is still estimated. Biases with parameters, such as :func:`vardi.logistic`,
+        are estimated too, given a sample whose bias is known, or from what is known of the population; one of which
+        nothing is known can be learned, by :func:`vardi.learned`.
     source : str or array of labels, optional
         For one frame that holds all samples: the column with the label of each row's sample, or the labels themselves.
     counts : array, mapping from name to array, or str, optional
@@ -58,23 +59,23 @@ def debias(
     known : mapping, optional
         What is known of the population, as from a census. From a column or an expression to its mean; from a condition
         (text or :class:`~vardi.biases.Bias`) to its share; from a column to the shares of its values (a margin: a
-        mapping or a pandas Series), which sum to 1; from the name of a sample to the mean of its bias, in the scale in
-        which this is declared. A value is a number, or ``(value, standard error)``, or an
+        mapping or a pandas Series), which sum to 1; from the name of a sample to the mean of its bias, on the scale on
+        which it is declared. A value is a number, or ``(value, standard error)``, or an
         :class:`~vardi.Estimate`. The weights meet it; it sharpens estimates, and joins samples that overlap does not.
-        Where the samples can tell, it is tested, and ``fit.known`` has the outcome.
+        Where the samples allow, it is tested, and ``fit.known`` has the outcome.
     clusters : str, array, or mapping from name to these, optional
         Rows that depend on one another, such as those of a household, a district or a patient: the column with the
-        cluster of each row, or its labels. Equal labels in two samples are one cluster. Every error knows it; weights
-        and estimates stay what they are.
+        cluster of each row, or its labels. Equal labels in two samples are one cluster. Every error accounts for it;
+        weights and estimates do not change.
     series : str, array, mapping from name to these, or True, optional
         Rows that follow one another in time within each sample, as in a simulation: the column that orders them, or
-        True where they stand in their order. Errors count their autocorrelation, and no row is thrown away.
+        True where they are in order. Errors account for their autocorrelation, and no row is thrown away.
     strata : str, array, or mapping from name to these, optional
-        Strata within each sample of which so many rows were drawn, in each on its own: errors leave out what varies
-        between them. A bias that differs between strata is to be declared as a bias.
+        Strata within each sample from which a fixed number of rows was drawn independently: errors leave out what
+        varies between them. Rates that differ between strata must be declared as a bias.
     population : int, or mapping from name to int, optional
-        How many units a sample was drawn from without replacement, where it is a good part of them: errors are then
-        of these units, and 0 for a census.
+        How many units a sample was drawn from without replacement, where it is a sizeable part of them: errors are then
+        those of these units, and 0 for a census.
     on_unidentified : {"raise", "largest"}
         What to do where some samples cannot be compared: raise, or keep the group with the most rows and warn.
     tol : float
@@ -146,12 +147,12 @@ def debias_matrix(
     source : array of int of shape (n,)
         Column of omega that each row's sample was drawn with, 0 to K - 1.
     log : bool
-        Whether logs are given: a physicist gives minus the reduced potentials.
+        Whether logs are given: in physics, minus the reduced potentials.
     counts, clusters, series, strata, population, on_unidentified, tol, max_iterations, shares
         As for :func:`debias`, with labels as arrays.
     known : mapping, optional
-        What is known of the population, by the names of columns of omega: the mean of such a column, in its scale. A
-        column that no row was drawn with carries any function.
+        What is known of the population, by the names of columns of omega: the mean of such a column, on its scale. A
+        column that no row was drawn with can hold any function.
     names : iterable, optional
         Names of the columns; "0", "1", ... by default.
 
@@ -180,7 +181,7 @@ def identify(
     known: Known | None = None,
     shares: Any = None,
 ) -> Verdict:
-    """Tell whether the samples can be compared with one another, before any solve.
+    """Say whether the samples can be compared with one another, before any solve.
 
     Parameters are those of :func:`debias`.
 

@@ -427,7 +427,7 @@ class InEngine(Held):
         if groups is not None and not isinstance(groups, str):
             raise needs_rows("A bootstrap of groups that are not a column")
         if groups is None and not self.depends and any(part.counted for part in self.model.parts):
-            raise needs_rows("A bootstrap of means, where rows stand for several of their like,")
+            raise needs_rows("A bootstrap of means, where rows have counts,")
         given, lengths = self.dependence, None
         statistics = [statistic] if is_function(statistic) else statistic
         if groups is None and given is not None:

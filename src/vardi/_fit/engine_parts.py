@@ -79,7 +79,7 @@ class EngineParts(MemoryParts):
         left_out = {
             "missing or infinite values": gaps,
             "text: write a condition in variables=": held.columns["texts"],
-            "of different kinds in different samples": [f"{name}: {where}" for name, where in held.mixed.items()],
+            "of different types in different samples": [f"{name}: {where}" for name, where in held.mixed.items()],
             **by_reason(held.uncovered),
         }
         columns = [Column(name, name, some.get(name)) for name in (*numeric[:MOST_NUMERIC], *conditions)]

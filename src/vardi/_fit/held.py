@@ -18,8 +18,8 @@ from vardi.errors import ImpossibleRowError, NotIdentifiableError
 from vardi.errors._texts import show
 
 ONLY_KNOWN = (
-    "only the known values tell the parameters of a bias, so that the samples alone fit any column these speak of. "
-    "Look at fit.known, which compares all known values with one another."
+    "only the known values determine the parameters of a bias, so the samples alone fit any column that they describe. "
+    "See fit.known, which compares all known values with one another."
 )
 
 
@@ -134,8 +134,8 @@ class Held:
         if self.groups is not None and self.groups.max() > 0:
             groups = [[self.names[k] for k in np.flatnonzero(self.groups == g)] for g in range(self.groups.max() + 1)]
             raise NotIdentifiableError(
-                f"Known values alone join {show(groups[0])} and {show(groups[1])}, so the weights of all rows together "
-                "are told, but not those of some samples. Add a sample that overlaps both.",
+                f"Only known values join {show(groups[0])} and {show(groups[1])}, so the weights of all rows together "
+                "are determined, but not those of some samples alone. Add a sample that overlaps both.",
                 groups=groups,
             )
 

@@ -170,14 +170,14 @@ def as_matrix(omega: Any, source: Any) -> Any:
         omega = as_array(omega, "omega", "a matrix with a column for each bias")
     if omega.dtype.kind not in "fiub":
         raise MismatchError(
-            f"omega holds {omega.dtype}, and biases are numbers. Give a matrix of floats.",
+            f"omega holds {omega.dtype}, but biases are numbers. Give a matrix of floats.",
             expected=("float",),
             got=(str(omega.dtype),),
         )
     return omega
 
 
-BY_COLUMN = "Name a column of the frames instead, which new rows bring along"
+BY_COLUMN = "Name a column of the frames instead, which new rows have too"
 BY_MATRIX = "Debias all rows together"
 
 
@@ -196,8 +196,8 @@ def _joined_biases(given: Mapping[Name, Any], own: Mapping[Name, Any], biases: A
     twice = [name for name in new if name in own]
     if twice:
         raise MismatchError(
-            f"The fit has a bias of {show(twice)} already, and update() adds rows, it changes no bias. Leave it out of "
-            "biases=, or debias all rows anew.",
+            f"The fit already has a bias for {show(twice)}, and update() adds rows without changing biases. Leave it "
+            "out of biases=, or debias all rows together.",
             expected=[name for name in new if name not in own],
             got=tuple(new),
         )
@@ -223,7 +223,7 @@ def _refuse_given_by_row(counts: Any, depends: Depends, extends: Callable[[Any],
     for what, value in given.items():
         if value is not None and value is not False and value is not True and not extends(value):
             raise MismatchError(
-                f"{what}= was given for the rows of the fit as an array, so it is not known of new rows. {remedy}.",
+                f"{what}= was given as an array for the rows of the fit, so it is unknown for new rows. {remedy}.",
                 expected=("a column",),
                 got=(what,),
             )
@@ -234,8 +234,8 @@ def _refuse_values(name: Name, bias: Any) -> None:
     parts = found.factors if isinstance(found, ProductBias) else (found,)
     if any(isinstance(part, ValuesBias) for part in parts):
         raise MismatchError(
-            f"The bias of {str(name)!r} was given by its values on the rows of the fit, so that on new rows it is not "
-            "known. Give it as an expression or a function of the rows, or debias all rows together.",
+            f"The bias of {str(name)!r} was given by its values on the rows of the fit, so it is unknown on new "
+            "rows. Give it as an expression or a function of the rows, or debias all rows together.",
             expected=("expression", "function"),
             got=("values",),
         )

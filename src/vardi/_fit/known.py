@@ -77,7 +77,7 @@ def _chi_square(gap: Floats, covariance: Floats, least: Floats) -> tuple[float, 
 def warn_of_contradiction(check: KnownCheck | None) -> None:
     """Warn where the samples contradict what is known."""
     if check is not None and check.contradicted:
-        said = f"{check.verdict} The weights meet the known values all the same. fit.known has the details."
+        said = f"{check.verdict} The weights meet the known values nevertheless. fit.known has the details."
         warn(ContradictedKnownWarning(said))
 
 

@@ -50,7 +50,7 @@ def _require_known(pool: Pool, unknown: list[int], known: Any) -> None:
             raise refusals.no_rows_to_learn(name, bias)
         if isinstance(bias, ParametricBias) or sum(isinstance(part, LearnedBias) for part in parts_of(bias)) > 1:
             raise InvalidBiasError(
-                f"The bias of {name!r}, {bias}, has a further factor that is not known, which cannot be told from what "
+                f"The bias of {name!r}, {bias}, has another unknown factor, which cannot be distinguished from what "
                 "is learned. Name its columns in learned(...) too, and leave the other factor out.",
                 sample=name,
             )
@@ -62,8 +62,8 @@ def _require_known(pool: Pool, unknown: list[int], known: Any) -> None:
             )
     if len({*unknown} & {*np.flatnonzero(sizes).tolist()}) == len(sampled):
         raise NotIdentifiableError(
-            f"The biases of all samples, {show(sampled)}, are to be learned, and a classifier only tells samples from "
-            "one another: nothing says which is like the population. Give at least one sample whose bias is known.",
+            f"The biases of all samples, {show(sampled)}, are to be learned, but a classifier only tells samples "
+            "apart: nothing says which is like the population. Give at least one sample whose bias is known.",
             groups=[(name,) for name in sampled],
         )
 
@@ -119,8 +119,8 @@ def _columns_of_arrays(pool: Pool, sample: str) -> tuple[str, ...]:
     if not all(isinstance(frame, NumpyFrame) for frame in pool.frames):
         columns = pool.frames[0].columns
         raise MismatchError(
-            f"The bias of {sample!r} is learned without a column, and these rows are frames, in which labels, ids and "
-            f"outcomes may stand. Name what the selection may depend on, out of {show(columns)}.",
+            f"The bias of {sample!r} is learned without naming a column, but frames may contain labels, ids and "
+            f"outcomes. Name the columns that selection may depend on, out of {show(columns)}.",
             expected=columns,
             got=(),
         )

@@ -15,6 +15,7 @@ from vardi._estimate.bias_test import check_biases
 from vardi._estimate.bounds import Bounds, bounds
 from vardi._estimate.cdf import PoolSteps
 from vardi._estimate.estimates import Estimate
+from vardi._estimate.own_states import OwnStates
 from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.sensitivity.linear import slope
 from vardi._estimate.tangent import Hessian, Influence, Tangent
@@ -188,6 +189,8 @@ class InMemory(ColumnsInMemory):
         """
         if self.joint is not None or self.dependence is not None:
             return self.bias_influence().covariance()
+        if self._has_own_states:
+            return OwnStates(self.tangent).covariance()
         tangent, functions = self._tilted
         ones = np.ones(len(self.names))
         a = tangent.measure.against(functions, ones)
@@ -254,14 +257,27 @@ class InMemory(ColumnsInMemory):
         moved = None
         if self.joint is not None and self.joint.families:
             moved = self.tangent.n * self.joint.mean_gradients(self.point)
+        if self._has_own_states and not self._are_too_many:
+            return OwnStates(self.tangent).influence()
         tangent, functions = self._tilted
         return tangent.influence(functions, moved)[1]
 
     @property
+    def _has_own_states(self) -> bool:
+        """Whether what rows weigh under each state is among what was solved: its sample's share of them."""
+        alone = self.joint is None and self.whole is None
+        return alone and bool(self.rows.sizes.all()) and not callable(self.tangent.sums.gram)
+
+    @property
+    def _are_too_many(self) -> bool:
+        """Whether a number for each row and bias is more than an answer holds, and sums of them are not."""
+        K, most = len(self.names), ANSWER if isinstance(self.rows, Blocks) else TILTS
+        return not self.depends and isinstance(self.rows, Dense) and len(self.source) * K > most and K * K <= TILTS
+
+    @property
     def _tilted(self) -> tuple[Tangent, Any]:
         """The functions omega_k / Omega_k, and the rows in whose language these are."""
-        K, most = len(self.names), ANSWER if isinstance(self.rows, Blocks) else TILTS
-        if not self.depends and isinstance(self.rows, Dense) and len(self.source) * K > most and K * K <= TILTS:
+        if self._are_too_many:
             return self._summed, self._summed.measure.tilts
         return self.tangent, Weighed(self.tilts())
 
@@ -379,7 +395,7 @@ class InMemory(ColumnsInMemory):
         """Draw rows by weight: in the user's library, or their positions for a fit of a matrix."""
         if identity is not None:
             raise MismatchError(
-                "id= names what identifies a row in an engine, and these rows are in memory, where their places do.",
+                "id= names what identifies a row in an engine, but these rows are in memory, where their positions do.",
                 expected=(None,),
                 got=(identity,),
             )

@@ -46,7 +46,7 @@ def weigh(held: Any, rows: Any) -> Any:
     if len(uncovered):
         raise ImpossibleRowError(
             f"No sampled bias covers {len(uncovered)} of the new rows (the first is row {uncovered[0]}), so "
-            "nothing is known of their weight. The debiased sample speaks for the part of the population that "
+            "nothing is known of their weight. The debiased sample represents the part of the population that "
             "some sample could have drawn.",
             sample=None,
             rows=uncovered[:LISTED],
@@ -124,7 +124,7 @@ def _require_one_group(allowed: NDArray[np.bool_], groups: Integers) -> None:
     if len(between):
         raise ImpossibleRowError(
             f"{len(between)} of the new rows (the first is row {between[0]}) could have been drawn by samples of "
-            "several groups, of which no row of the pool could: nothing says how these weigh there. Leave them "
+            "several groups, but no row of the pool could: nothing says how the groups compare there. Leave them "
             "out, or narrow the biases to what was drawn.",
             sample=None,
             rows=between[:LISTED],
@@ -138,7 +138,7 @@ def _with_known(held: Any, known: Known, log_mass: Floats, H: Floats) -> Floats:
         if len(strange):
             raise ImpossibleRowError(
                 f"{len(strange)} of the new rows (the first is row {strange[0]}) have a value of {column!r} that "
-                "has no known share, so nothing is known of their weight. Weigh rows with the values of the "
+                "has no known share, so nothing is known of their weight. Weight only rows whose value is in the "
                 "margin.",
                 sample=None,
                 rows=strange[:LISTED],
@@ -152,7 +152,7 @@ def _with_known(held: Any, known: Known, log_mass: Floats, H: Floats) -> Floats:
         raise ImpossibleRowError(
             f"{len(bad)} of the new rows (the first is row {bad[0]}) have no weight: {known.labels[by]!r}, whose "
             "mean is known, is further out on them than on any row of the pool, and the weights are positive on "
-            "the pool only. Weigh rows like those of the pool, or debias without that known value.",
+            "the pool only. Weight only rows like those of the pool, or debias without that known value.",
             sample=None,
             rows=bad[:LISTED],
         )

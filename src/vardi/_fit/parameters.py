@@ -81,8 +81,8 @@ def _likelihood(held: Any) -> tuple[Joint, Floats]:
         return joint, held.point
     if held.alone is None:
         raise VardiError(
-            "Only the known values tell the parameters, and not the samples, so there is no likelihood ratio of them. "
-            "Look at fit.parameters: an estimate over its error is nearly normal."
+            "Only the known values determine the parameters, not the samples, so there is no likelihood ratio for "
+            "them. Look at fit.parameters: an estimate over its error is nearly normal."
         )
     return joint, held.alone[: len(joint.coordinates)]
 

@@ -123,7 +123,7 @@ def _refuse_largest(on_unidentified: str, *, known: bool) -> None:
         return
     fact, remedy = (
         (
-            "and known values speak of the whole population",
+            "but known values describe the whole population",
             "Give known values that join the groups, or debias the samples of one group without them.",
         )
         if known

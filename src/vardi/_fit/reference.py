@@ -67,6 +67,6 @@ def check_reference(held: Any, asked: Mapping[str, Any], **options: Any) -> Bias
     note = f"{said} learned from these rows and has no p-value: fit.learned shows its calibration on held-out rows."
     note = note if len(learned) == 1 else note.replace("and has", "and have").replace("its", "their")
     if len(rows.states) == 1:
-        return untested(f"{show(rows.tangent.measure.recorded_by)} has no other known sample beside it. {note}")
+        return untested(f"{show(rows.tangent.measure.recorded_by)} is the only known sample. {note}")
     values = {name: rows.values(value)[inside] for name, value in asked.items()}
     return replace(held.reference.check_values(values, **options), note=note)

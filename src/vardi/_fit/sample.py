@@ -62,9 +62,9 @@ class DebiasedSample(Averages):
 
     @cached_property
     def known(self) -> KnownCheck | None:
-        """What is known of the population beside what the samples say of it; None where nothing was given.
+        """What is known of the population next to what the samples say about it; None where nothing was given.
 
-        Beside learned biases these are the samples whose biases are known: a test takes no account of learning.
+        With learned biases these are the samples whose biases are known: a test takes no account of learning.
         """
         return check_known(self.held.reference or self.held)
 
@@ -85,7 +85,7 @@ class DebiasedSample(Averages):
 
     @property
     def learned(self) -> dict[Name, LearnedCheck]:
-        """How each bias was learned that was, with a table of calibration; empty where none was."""
+        """How each learned bias was learned, with a table of calibration; empty where none was."""
         return checks_of(self.names, self.held.pool.biases)
 
     def normalisers(self, level: float = 0.95) -> dict[Name, Estimate]:
@@ -95,7 +95,7 @@ class DebiasedSample(Averages):
     def log_normalisers(self, level: float = 0.95) -> dict[Name, Estimate]:
         r"""Return each :math:`\log\Omega_k` with its error, relative to the population.
 
-        The difference of two is (minus) a physicist's difference of free energies, and carries its error along.
+        The difference of two is, in physics, (minus) a difference of free energies, and carries its error along.
 
         Examples
         --------
@@ -114,7 +114,7 @@ class DebiasedSample(Averages):
         return found
 
     def log_ratio(self, name: Name, other: Name, level: float = 0.95) -> Estimate:
-        r"""Return :math:`\log(\Omega_k / \Omega_l)` with its error: to a physicist the free energy of l less that of k.
+        r"""Return :math:`\log(\Omega_k / \Omega_l)` with its error: in physics, the free energy of l minus that of k.
 
         Where too few rows join the two for a standard error, the interval is made by the profile of the likelihood: it
         holds the values of the ratio that the rows do not rule out, whatever all other normalisers are, by a likelihood
@@ -169,12 +169,12 @@ class DebiasedSample(Averages):
 
     @cached_property
     def bridge(self) -> Bridge:
-        """Where the samples are joined least firmly: the smallest cut of their overlap."""
+        """The weakest link between the samples: the smallest cut of their overlap."""
         hessian, solution = self.held.tangent.hessian, self.solution
         return bridge_of(hessian.sums.gram, hessian.sampled, self.held.groups, solution.cut, self.names)
 
     def identify(self) -> Verdict:
-        """Tell through which rows the samples are compared; kappa is measured by the debiased weights."""
+        """Say through which rows the samples are compared; kappa is measured by the debiased weights."""
         return self.bridge.within(joined(self.held))
 
     def diagnostics(self, columns: Sequence[str] | None = None) -> Diagnostics:
@@ -228,7 +228,7 @@ class DebiasedSample(Averages):
         """
         if isinstance(statistic, int | float | np.number):
             raise MismatchError(
-                f"The statistic is the number {statistic}, whose spread is none. For {statistic} draws write "
+                f"The statistic is the number {statistic}, which has no spread. For {statistic} draws write "
                 f"bootstrap(n={statistic}), or bootstrap('a column', n={statistic}).",
                 expected=("column", "expression", "array", "function"),
                 got=(statistic,),
@@ -245,7 +245,7 @@ class DebiasedSample(Averages):
         id: str | None = None,
         progress: Progress | None = None,
     ) -> Any:
-        r"""Return the weights of n replicates, with which R, Stata or svy make standard errors of anything.
+        r"""Return the weights of n replicates, from which R, Stata or svy compute standard errors of anything.
 
         .. math::
 
@@ -264,21 +264,21 @@ class DebiasedSample(Averages):
             How many replicates; for a jackknife how many groups.
         seed : int, Generator or None
             Multipliers hash the seed, the replicate and what identifies the row, never its values; so a replicate is
-            the same whatever n is (but for a jackknife), in memory and in every engine.
+            the same whatever n is (except for a jackknife), in memory and in every engine.
         kind : {"bayesian", "rows", "jackknife"}
             Exponential multipliers of mean 1 (every row stays); Poisson counts (rows drawn with replacement); or
             rows put into n random groups, each left out in one replicate.
         id : str, optional
-            The column that identifies a row. By default it is the row's place in its frame; engines other than Polars
-            have none, and need the column.
+            The column that identifies a row. By default it is the row's position in its frame; engines other than
+            Polars have no positions, and need the column.
         progress : callable, optional
             Called as ``progress(done, n)`` as replicates are done.
 
         Returns
         -------
         array or frame
-            In memory n columns ``replicate_1``, ... in pool order and in the user's library. Of lazy frames the frames
-            themselves with a column ``weight`` and these, which the engine computes as they are written.
+            In memory n columns ``replicate_1``, ... in pool order and in the user's library. For lazy frames, the
+            frames themselves with a column ``weight`` and these, which the engine computes as they are written.
 
         Examples
         --------
@@ -305,16 +305,16 @@ class DebiasedSample(Averages):
     ) -> BiasCheck:
         """Test whether the samples agree with their declared biases where they overlap.
 
-        Truncated rows (:func:`vardi.window`) are one sample: there it is tested whether their windows depend on their
-        values beyond holding them (quasi-independence), by a conditional Kendall's tau over pairs of rows that would
+        Truncated rows (:func:`vardi.window`) are one sample: the test is then whether their windows depend on their
+        values beyond containing them (quasi-independence), by a conditional Kendall's tau over pairs of rows that would
         have been seen through each other's window.
 
         Parameters
         ----------
         columns : str, sequence of str, or mapping from name to values, optional
-            Columns or expressions to compare the samples in; the numeric columns that the biases read by default.
+            Columns or expressions to compare the samples by; the numeric columns that the biases read by default.
         method : {"score", "ks", "ks-bootstrap"}
-            A score test, or the largest distance of distribution functions, by labels drawn anew or by refits.
+            A score test, or the largest distance of distribution functions, by redrawn labels or by refits.
         features : {"poly2", "cells"}
             What the score test compares: x and its square, or five cells of x.
         seed, draws : int
@@ -332,7 +332,7 @@ class DebiasedSample(Averages):
             columns = columns_to_test(self.held.pool.biases, self.numeric_columns) or self.numeric_columns
             if not columns and self.held.mixed:
                 said = listed(f"{name} is {where}" for name, where in self.held.mixed.items())
-                return untested(f"{said}, and no other column is of numbers alone. Convert it to one kind.")
+                return untested(f"{said}, and no other column is numeric. Convert it to one type.")
         named = (
             columns
             if isinstance(columns, Mapping)
@@ -341,7 +341,7 @@ class DebiasedSample(Averages):
         asked = {name: name if value is None else value for name, value in named.items()}
         found = self.held.check_biases(asked, method=method, features=features, seed=seed, draws=draws)
         if method == "score" and not found.reason:
-            warn_of_few_bridging(self.bridge, "The p-values rest", ', or draw the labels anew, as method="ks" does')
+            warn_of_few_bridging(self.bridge, "The p-values rest", ', or redraw the labels, as method="ks" does')
         return found
 
     def sensitivity(
@@ -355,9 +355,9 @@ class DebiasedSample(Averages):
     ) -> Sensitivity:
         r"""Return how far a mean moves when biases are wrong by up to a factor :math:`\Gamma`.
 
-        The true bias is then within :math:`[\omega_l / \Gamma, \Gamma \omega_l]`, in each row as it likes, and zero
+        The true bias is then within :math:`[\omega_l / \Gamma, \Gamma \omega_l]`, freely in each row, and zero
         where :math:`\omega_l` is; a constant factor drops out. So it may also depend on what no column holds, up to
-        that factor. No method can tell the factor from these data: it is yours to judge.
+        that factor. No method can infer the factor from these data: that is for you to judge.
 
         Parameters
         ----------
@@ -366,8 +366,8 @@ class DebiasedSample(Averages):
         gammas : float or increasing sequence of float
             The factors, from 1 on.
         samples : sequence of names, optional
-            The samples whose biases may be wrong; by default all, those declared everywhere included, or beside learned
-            biases those that were learned. Where only some samples have recorded the values, it is their bias as a
+            The samples whose biases may be wrong; by default all, those declared everywhere included, or, with learned
+            biases, those that were learned. Where only some samples have recorded the values, it is their bias as a
             whole.
         kind : {"free", "common"}
             Whether each bias errs on its own, or all by the same factor in the same row.
@@ -377,7 +377,7 @@ class DebiasedSample(Averages):
         Returns
         -------
         Sensitivity
-            Its range is exact for one sample, and for common errors of all; else it is attained by a search with
+            Its range is exact for one sample, and for common errors of all; otherwise it is attained by a search with
             refits, and the worst case may lie a little beyond. Above two million numbers (rows times samples) it is
             linear.
 
@@ -409,7 +409,7 @@ class DebiasedSample(Averages):
         return question.answer(Mean(functions), estimate, what, own)
 
     def bounds(self, delta: float = 0.05) -> Bounds:
-        """Return the paper's finite-sample constants for this fit, and a certificate that is of use.
+        """Return the paper's finite-sample constants for this fit, and a certificate that is useful in practice.
 
         Parameters
         ----------
@@ -432,7 +432,7 @@ class DebiasedSample(Averages):
         return parameters.test_no_bias(self.held, name)
 
     def test_parameters(self, name: Name, values: Mapping[str, float]) -> LikelihoodRatio:
-        """Test declared values of parameters; those that are not declared are estimated anew.
+        """Test declared values of parameters; those that are not declared are re-estimated.
 
         Parameters
         ----------

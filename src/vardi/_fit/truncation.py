@@ -1,7 +1,7 @@
 r"""Truncated rows of one sample, each with its window: what the pipeline asks, and the fit that it gives.
 
 Inside, each row is a sample of its own, whose bias is its window; to the user there is one sample, whose bias is the
-chance to be seen, :math:`\alpha S(x)`, with S the sum over windows that the weights are one over.
+chance of being seen, :math:`\alpha S(x)`, with S the sum over windows that the weights are one over.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class InWindows(InMemory):
         return replace(through, values=1.0 - alpha / self.through[:, None] + alpha * through.values)
 
     def log_omega_covariance(self) -> Floats:
-        """Return the variance of the log of the chance to be seen."""
+        """Return the variance of the log of the chance of being seen."""
         return self.bias_influence().covariance()
 
     @property
@@ -204,9 +204,9 @@ class InWindows(InMemory):
             ends = [name for name in bias_of(values, self.pool.frames[0].columns).columns if name in self.of_windows]
             if ends:
                 raise MismatchError(
-                    f"{ends[0]!r} is of the window of a row, and weights are those of the units' values: wide windows "
-                    "are seen more often whatever the value is, which the weights do not mend. Ask for columns of the "
-                    "units.",
+                    f"{ends[0]!r} belongs to the window of a row, but the weights are for the units' values: wide "
+                    "windows are seen more often whatever the value, which the weights do not correct. Ask for "
+                    "columns of the units.",
                     expected=self.numeric_columns,
                     got=tuple(ends),
                 )
@@ -217,7 +217,7 @@ class InWindows(InMemory):
         return _Steps(self.tangent.measure, self.values(values))
 
     def sensitivity(self, estimate: Estimate, errors: Errors) -> float:
-        """Return what an estimate moves at worst, for each unit of log Gamma in the chance to be seen."""
+        """Return what an estimate moves at worst, for each unit of log Gamma in the chance of being seen."""
         assert estimate.influence is not None
         measure = self.tangent.measure
         moved = measure.along_rows(estimate.influence.values, estimate.influence.b)[:, 0]
@@ -228,9 +228,7 @@ class InWindows(InMemory):
         if options.get("method", "score") != "score":
             raise refusal("ks tests", HOLDER)
         if self.depends:
-            return untested(
-                "the test of quasi-independence takes rows for independent, and these depend on one another."
-            )
+            return untested("the test of quasi-independence assumes independent rows, but these depend on one another.")
         bias = window_of(self.pool)
         assert bias is not None
         ends = {
@@ -269,8 +267,8 @@ class InWindows(InMemory):
         if len(outside):
             raise ImpossibleRowError(
                 f"No window holds the value of {len(outside)} of the new rows (the first is row {outside[0]}, where "
-                f"{to_text(bias.x)} is {x[outside[0]]:g}), so that nothing is known of their weight. The debiased "
-                "sample speaks for values at which some row was at risk.",
+                f"{to_text(bias.x)} is {x[outside[0]]:g}), so nothing is known of their weight. The debiased "
+                "sample represents values at which some row was at risk.",
                 sample=None,
                 rows=outside[:LISTED],
             )
@@ -290,10 +288,10 @@ def _require_alone(pool: Pool, bias: WindowBias, known: Any) -> None:
     if len(pool.names) > 1:
         name = next(name for name, one in zip(pool.names, pool.biases, strict=True) if one is bias)
         raise MismatchError(
-            f"{str(name)!r} has the bias {bias}, a window for each of its rows, and stands beside "
-            f"{show(other for other in pool.names if other != name)}. A window belongs to the row that brought it, and "
-            "rows of other samples brought none. Debias it alone; to pool both, give vardi.debias_matrix a matrix with "
-            "a column for each window and one for each other sample.",
+            f"{str(name)!r} has the bias {bias}, a window for each of its rows, but was given together with "
+            f"{show(other for other in pool.names if other != name)}. A window belongs to its own row, and rows of "
+            "other samples have none. Debias it alone; to pool both, give vardi.debias_matrix a matrix with a column "
+            "for each window and one for each other sample.",
             expected=(name,),
             got=pool.names,
         )
@@ -319,9 +317,9 @@ def _require_seen(pool: Pool, bias: WindowBias) -> None:
     if len(censored):
         raise InvalidBiasError(
             f"{len(censored)} of {number_of_rows(len(pool))} of {str(pool.names[0])!r} are censored ({text} is 0, "
-            f"first at row {censored[0]}): only a bound of {to_text(bias.x)} is known there, and weights need the "
+            f"first at row {censored[0]}): only a bound of {to_text(bias.x)} is known there, but weights need the "
             "value. Without these rows estimates would be biased. Use a survival package that takes entry times, such "
-            "as lifelines (KaplanMeierFitter().fit(durations, event_observed, entry=...)); windows do where every "
+            "as lifelines (KaplanMeierFitter().fit(durations, event_observed, entry=...)); windows are enough if every "
             "value was seen.",
             sample=str(pool.names[0]),
             rows=censored[:LISTED],
@@ -337,8 +335,8 @@ def _numbers(pool: Pool, node: Node) -> Floats:
         if any(name not in frame.columns for name in columns_of(node) for frame in pool.frames):
             raise
         raise MismatchError(
-            f"{text}, of the window of {str(pool.names[0])!r}, is no number. Values and ends of windows are numbers: "
-            "count dates from a first day, as by (dates - first).dt.days.",
+            f"{text}, of the window of {str(pool.names[0])!r}, is not a number. Values and ends of windows are "
+            "numbers: count dates from a first day, e.g. with (dates - first).dt.days.",
             expected=("numbers",),
             got=(text,),
         ) from error
@@ -346,15 +344,15 @@ def _numbers(pool: Pool, node: Node) -> Floats:
         raise MissingValuesError(
             f"{text}, of the window of {str(pool.names[0])!r}, is missing in some rows: "
             f"{', '.join(f'{name!r} ({count})' for name, count in error.columns.items())}. A value that was not seen "
-            "is censored or lost, and an end that is open is -inf or inf. Fill the ends in, and take rows without a "
-            "value out if they were lost at random.",
+            "is censored or lost, and an end that is open is -inf or inf. Fill the ends in, and remove rows without "
+            "a value if they were lost at random.",
             columns=error.columns,
         ) from error
     bad = np.flatnonzero(np.isnan(values))
     if len(bad):
         raise InvalidBiasError(
             f"{text}, of the window of {str(pool.names[0])!r}, has no value at row {bad[0]}: a logarithm, root or "
-            "quotient has none there. Correct it, or take such rows out.",
+            "quotient has none there. Correct it, or remove such rows.",
             sample=str(pool.names[0]),
             rows=bad[:LISTED],
         )
@@ -371,7 +369,7 @@ def _require_inside(
             f"{number_of_rows(len(bad))} of {str(pool.names[0])!r} {'lies' if len(bad) == 1 else 'lie'} outside "
             f"{'its' if len(bad) == 1 else 'their'} own window (the first is row {row}: {to_text(bias.x)} is "
             f"{x[row]:g}, and its window reaches from {low[row]:g} to {high[row]:g}). Such a unit was not at risk, and "
-            "could not have been seen. Correct the ends of the window, or take these rows out.",
+            "could not have been seen. Correct the ends of the window, or remove these rows.",
             sample=str(pool.names[0]),
             rows=bad[:LISTED],
         )

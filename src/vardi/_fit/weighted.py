@@ -60,7 +60,7 @@ class Weighted:
 
     @property
     def w(self) -> dict[Name, float]:
-        r"""The normalisers in the paper's scale, :math:`\max_k W_k / \lambda_k = 1`, of the sampled biases."""
+        r"""The normalisers on the paper's scale, :math:`\max_k W_k / \lambda_k = 1`, of the sampled biases."""
         sizes, u = self.held.rows.sizes, self.solution.u
         sampled = np.flatnonzero(sizes > 0)
         w = sizes[sampled] / sizes.sum() * np.exp(u[sampled].min() - u[sampled])
@@ -76,7 +76,7 @@ class Weighted:
         return self.parts.weight_sums().effective
 
     def weigh(self, rows: Table) -> Any:
-        r"""Return the weight of rows that need not be of the pool: it is a function of the row.
+        r"""Return the weight of rows that need not be in the pool: it is a function of the row.
 
         Parameters
         ----------
@@ -114,12 +114,12 @@ class Weighted:
         n : int
             How many rows.
         seed : int or Generator, optional
-            For the same draw again.
+            For a reproducible draw.
         replace : bool, optional
             Whether a row may be drawn more than once: by default yes in memory, and no in an engine, which draws the
             rows with the smallest E / pi, E exponential from a hash of seed and row. Without replacement rows are
-            drawn one after the other, so that large weights come less often than their share;
-            :class:`vardi.DebiasedResampler` has draws that keep it.
+            drawn one after the other, so rows with large weights are drawn less often than their share;
+            :class:`vardi.DebiasedResampler` has draws that preserve it.
         id : str, optional
             In an engine: the column that identifies a row, where the engine has no row number of its own.
 
@@ -141,9 +141,9 @@ class Weighted:
         Parameters
         ----------
         n : int, float or None
-            Rows of a pass; a float is a share of the rows there are, None as many as there are.
+            Rows in a pass; a float is a share of the rows, None means all of them.
         seed : int, optional
-            For the same draws again; by default a new one, kept as ``sampler.seed``.
+            For reproducible draws; by default a new one, kept as ``sampler.seed``.
         method : {"multinomial", "systematic"}
             Independent draws, or a low-variance draw in random order.
         """

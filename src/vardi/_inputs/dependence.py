@@ -111,22 +111,22 @@ def refuse_together(named: Mapping[str, str], *, counted: bool) -> None:
     if "series" in named and others:
         raise MismatchError(
             f"series= and {others[0]}= were given, but the rows of a sample either follow one another in time or were "
-            "drawn apart. Give one of them; for several runs of a simulation in one sample, make each a sample of its "
-            "own with the same bias.",
+            "drawn separately. Give one of them; for several runs of a simulation in one sample, make each a sample "
+            "of its own with the same bias.",
             expected=("series",),
             got=("series", *others),
         )
     if "series" in named and counted:
         raise MismatchError(
-            "series= and counts= were given, but a row that stands for several has no place in time. Give each row on "
-            "its own.",
+            "series= and counts= were given, but a row that stands for several has no place in time. Give each row "
+            "separately.",
             expected=("series",),
             got=("series", "counts"),
         )
     if "strata" in named and "clusters" not in named and counted:
         raise MismatchError(
             "strata= and counts= were given without clusters=, but deviations within a stratum are taken row by row, "
-            "so a row that stands for several would count as one. Give each row on its own, or name the clusters that "
+            "so a row that stands for several would count as one. Give each row separately, or name the clusters that "
             "were drawn.",
             expected=("strata",),
             got=("strata", "counts"),
@@ -161,8 +161,8 @@ def _by_sample(pool: Pool, given: Mapping[Name, Any], what: str) -> list[NDArray
         raise MismatchError(
             f"{what} is for {show(given)}, but the samples are {show(names)}.{suggest(strangers[0], names)}"
             if strangers
-            else f"{what} came by sample, but the rows of samples are mixed in one frame. Name a column, or give an "
-            "array for all rows.",
+            else f"{what} was given by sample, but the rows of samples are mixed in one frame. Name a column, or give "
+            "an array for all rows.",
             expected=names,
             got=tuple(given),
         )
@@ -188,8 +188,8 @@ def no_column(column: str, known: Sequence[str], what: str) -> MismatchError:
     """Refuse a column that some samples do not have."""
     columns = f"The columns are {show(known)}.{suggest(column, known)}" if known else "The rows have no columns."
     return MismatchError(
-        f"No column {column!r} in every sample, which {what}= names. {columns} Give a column that all samples have, or "
-        "an array.",
+        f"{what}= names column {column!r}, which not every sample has. {columns} Give a column that all samples have, "
+        "or an array.",
         expected=tuple(known),
         got=(column,),
     )
@@ -243,7 +243,7 @@ def _within_strata(clusters: Integers, cells: Integers, labels: NDArray[Any]) ->
         label = labels.tolist()[astray[0]]
         raise MismatchError(
             f"Cluster {label!r} lies in two strata, but clusters are drawn within strata. Number the clusters of each "
-            "stratum on their own, or leave strata= out.",
+            "stratum separately, or leave strata= out.",
             expected=("one stratum",),
             got=(label,),
         )
@@ -278,8 +278,8 @@ def times_of(labels: NDArray[Any]) -> Floats:
         missing = int(np.count_nonzero(np.isnan(numbers)))
     else:
         raise MismatchError(
-            f"series= holds {labels.dtype}, which has no order in time. Give numbers or dates, or series=True where "
-            "the rows of each sample stand in the order of time.",
+            f"series= holds {labels.dtype}, which has no order in time. Give numbers or dates, or series=True if "
+            "the rows of each sample are in time order.",
             expected=("numbers", "dates"),
             got=(str(labels.dtype),),
         )
@@ -293,7 +293,7 @@ def tied_times(ties: int, name: Name, time: float) -> MismatchError:
     rows = "Two rows" if ties == 1 else f"{ties + 1:,} rows"
     return MismatchError(
         f"{rows} of {str(name)!r} have the time of another row (the first is {time:g}), so their order is unknown. "
-        "Give a column that tells them apart, series=True where rows stand in their order, or make each run a sample "
+        "Give a column that tells them apart, series=True if rows are in time order, or make each run a sample "
         "of its own with the same bias.",
         expected=("different times",),
         got=(time,),
@@ -314,8 +314,8 @@ def _warn_of_gaps(pool: Pool, times: Floats, step: Floats, same: NDArray[np.bool
             warn(
                 VardiWarning(
                     f"The series of {str(pool.names[k])!r} has {said} from {before:g} to {after:g}, where the usual "
-                    f"step is {usual:g}. Rows on both sides are taken for neighbours, so that a long series with few "
-                    "gaps loses nothing; where gaps are many, make each stretch a sample of its own with the same bias."
+                    f"step is {usual:g}. Rows on either side are treated as neighbours, which does no harm in a long "
+                    "series with few gaps; if there are many, make each stretch a sample of its own with the same bias."
                 )
             )
             return
@@ -330,7 +330,7 @@ def remaining_of(names: Sequence[Name], sizes: Floats, population: Any) -> Float
     for name in by_name:
         if name not in names:
             raise MismatchError(
-                f"population= is for {str(name)!r}, which is no sample. The samples are {show(names)}."
+                f"population= is for {str(name)!r}, which is not a sample. The samples are {show(names)}."
                 f"{suggest(name, names)}",
                 expected=names,
                 got=(name,),
@@ -342,7 +342,8 @@ def remaining_of(names: Sequence[Name], sizes: Floats, population: Any) -> Float
         if isinstance(size, bool) or not isinstance(size, int | float | np.number) or not sizes[k] <= size < np.inf:
             raise MismatchError(
                 f"population= says {size!r} for {str(name)!r}, of which {number_of_rows(int(sizes[k]))} were drawn "
-                "without replacement. Give how many units this sample was drawn from: at least as many.",
+                "without replacement. Give the number of units that this sample was drawn from, which is at least as "
+                "large.",
                 expected=(sizes[k],),
                 got=(size,),
             )
@@ -358,7 +359,7 @@ def warn_of_few_clusters(names: Sequence[Name], clusters: Integers, sizes: Float
     if alone:
         warn(
             VardiWarning(
-                f"All rows of {show(alone)} are in one cluster{by}, so nothing tells how much clusters vary, and no "
+                f"All rows of {show(alone)} are in one cluster{by}, so how much clusters vary is unknown, and no "
                 "standard error is given. Give a column of smaller clusters, if rows of different ones do not depend "
                 "on one another."
             )
@@ -367,7 +368,7 @@ def warn_of_few_clusters(names: Sequence[Name], clusters: Integers, sizes: Float
         name, found = min(few.items(), key=lambda item: item[1])
         warn(
             VardiWarning(
-                f"{str(name)!r} has {found} clusters{by}, and fewer than {FEW} tell only roughly how much they vary. "
-                "Intervals are Student's with as many degrees of freedom; more clusters would help, not more rows."
+                f"{str(name)!r} has {found} clusters{by}, and fewer than {FEW} show only roughly how much they vary. "
+                "Intervals use Student's t with as many degrees of freedom; more clusters would help, not more rows."
             )
         )

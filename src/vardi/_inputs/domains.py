@@ -153,15 +153,19 @@ def require_column(name: str, columns: Sequence[Iterable[str]], mixed: Mapping[s
     """Refuse domains by a column that not all samples have, or that is of different kinds in them."""
     known = list(dict.fromkeys(one for own in columns for one in own))
     if not columns or not all(name in own for own in columns):
-        there = f"The columns are {show(known)}." if known else "The fit knows biases only: give a label for each row."
+        there = (
+            f"The columns are {show(known)}."
+            if known
+            else "The fit has only biases, no columns: give a label for each row."
+        )
         raise MismatchError(
-            f"No column {name!r} in every sample, so it tells no domains apart. {there}{suggest(name, known)}",
+            f"No column {name!r} in every sample, so it cannot define domains. {there}{suggest(name, known)}",
             expected=known,
             got=(name,),
         )
     if name in mixed:
         raise MismatchError(
-            f"{name!r} is {mixed[name]}, so equal domains have different names. Convert it to one kind.",
+            f"{name!r} is {mixed[name]}, so equal domains have different names. Convert it to one type.",
             expected=("one kind",),
             got=(mixed[name],),
         )
@@ -181,8 +185,8 @@ def require_few(by: By, count: int) -> None:
     """Refuse more domains than anyone reads, each of which has an error of its own."""
     if count > MOST_DOMAINS:
         raise TooLargeError(
-            f"{show(by.columns)} {'tells' if len(by.columns) == 1 else 'tell'} more than {MOST_DOMAINS:,} domains "
-            "apart, and each is asked for with its error. Use a column of fewer values, such as bins of this one.",
+            f"{show(by.columns)} {'defines' if len(by.columns) == 1 else 'define'} more than {MOST_DOMAINS:,} domains, "
+            "and each would get an error of its own. Use a column with fewer values, such as bins of this one.",
             bytes=8 * count,
         )
 

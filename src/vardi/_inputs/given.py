@@ -25,7 +25,7 @@ class HasError(Protocol):
 
 
 Table: TypeAlias = "ArrayLike | IntoFrame"
-"""Rows: an array, or a frame of any library that narwhals takes."""
+"""Rows: an array, or a frame of any library that narwhals supports."""
 
 Samples: TypeAlias = "Mapping[Any, Table] | Sequence[Table] | Table"
 """Rows by the name of their sample, or in order, or one frame with a column of labels."""
@@ -40,7 +40,7 @@ Counts: TypeAlias = "str | ArrayLike | Mapping[Any, ArrayLike]"
 """How many rows each row stands for: a column, an array for the pool, or one for each sample."""
 
 ByRow: TypeAlias = "str | ArrayLike | Mapping[Any, str | ArrayLike]"
-"""Something of each row: a column, an array for the pool, or one of these for each sample."""
+"""A property of each row: a column, an array for the pool, or one of these for each sample."""
 
 Population: TypeAlias = Mapping[Any, float] | float
 """How many units samples were drawn from: one number for all, or one for each."""
@@ -58,7 +58,7 @@ Functions: TypeAlias = "Function | Sequence[Function]"
 """One or several functions of rows."""
 
 Domain: TypeAlias = "str | Sequence[str] | ArrayLike"
-"""What tells domains apart: a column, several columns, or a label for each row."""
+"""What defines the domains: a column, several columns, or a label for each row."""
 
 Size: TypeAlias = "float | tuple[float, float] | HasError"
 """A number that is known, with or without its standard error."""

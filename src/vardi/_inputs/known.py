@@ -140,7 +140,7 @@ def as_known(known: Any, names: tuple[Name, ...], table: Table) -> Known:
     ----------
     known : mapping
         From the name of a sample to the mean of its bias, in the scale in which this is declared; from a column, an
-        expression in text or a :class:`~vardi.biases.Bias` to its mean, which for a condition is a share; from a column
+        expression as text or a :class:`~vardi.biases.Bias` to its mean, which for a condition is a share; from a column
         to a mapping (or a pandas Series) of its values to their shares; from a tuple of names, texts and biases, or
         within a margin of values, to an ``Estimates``. A value is a number, (value, standard error) or an ``Estimate``.
     names : tuple
@@ -157,8 +157,8 @@ def as_known(known: Any, names: tuple[Name, ...], table: Table) -> Known:
     """
     if not hasattr(known, "keys") or not hasattr(known, "items"):
         raise MismatchError(
-            f"known came as {type(known).__name__}. Give a mapping: from the name of a sample, a column or a condition "
-            "to its mean over the population, or from a column to the shares of its values.",
+            f"known was given as {type(known).__name__}. Give a mapping: from the name of a sample, a column or a "
+            "condition to its mean over the population, or from a column to the shares of its values.",
             expected=("mapping",),
             got=(type(known).__name__,),
         )
@@ -236,8 +236,8 @@ def _function(key: Any, names: tuple[Name, ...], table: Table) -> tuple[Function
     if not isinstance(key, Bias) and _is_name(key, names):
         if key in table.columns:
             raise MismatchError(
-                f"known has {label!r}, which is a sample and a column of the samples, so it does not say whether the "
-                f"mean of the sample's bias or that of the column is known. Write `{label}` in backticks for the "
+                f"known has {label!r}, which is both a sample and a column of the samples, so it is unclear whether "
+                f"the mean of the sample's bias or that of the column is known. Write `{label}` in backticks for the "
                 "column; for the sample give its bias itself as the key, or rename one of the two.",
                 expected=("a sample", "a column"),
                 got=(label,),
@@ -271,7 +271,7 @@ def _as_function(key: str | Bias) -> Bias:
     bias = where(key) if isinstance(key, str) else key
     if isinstance(bias, ParametricBias):
         raise InvalidKnownError(
-            f"known has {str(key)!r}, which has parameters, and what is known is the mean of one function. Name the "
+            f"known has {str(key)!r}, which has parameters, but a known mean is that of a single function. Name the "
             "sample whose bias it is, or fix the parameters with .at(...).",
             labels=[str(key)],
         )
@@ -297,7 +297,7 @@ def _margin(column: Any, given: Any, names: tuple[Name, ...], table: Table) -> _
     if column not in table.columns:
         sample = " It is a sample, whose known value is one number." if _is_name(column, names) else ""
         raise MismatchError(
-            f"known has shares by value for {str(column)!r}, which is no column of every sample. The columns are "
+            f"known has shares by value for {str(column)!r}, which is not a column of every sample. The columns are "
             f"{show(table.columns)}.{suggest(column, table.columns)}{sample}",
             expected=table.columns,
             got=(column,),
@@ -336,7 +336,7 @@ def _shares(column: str, given: Any) -> tuple[list[Any], Floats, Floats]:
     twice = [place for place, count in Counter(places).items() if count > 1]
     if twice:
         raise InvalidKnownError(
-            f"The margin of {column!r} lists {twice[0]!r} more than once, so its share is not known. List each "
+            f"The margin of {column!r} lists {twice[0]!r} more than once, so its share is ambiguous. List each "
             "value once.",
             labels=[f"{column} = {place}" for place in twice],
         )
@@ -348,7 +348,7 @@ def _require_every_value(column: str, places: Sequence[Any], counts: Mapping[Any
     missing = sum(count for value, count in counts.items() if is_missing(value))
     if missing:
         raise MissingValuesError(
-            f"The margin of {column!r} needs a value of every row, and {number_of_rows(missing)} of the pool have "
+            f"The margin of {column!r} needs a value in every row, but {number_of_rows(missing)} of the pool have "
             "none. Fill them in, or give them a value of their own, with its share.",
             columns={column: missing},
         )
@@ -357,7 +357,7 @@ def _require_every_value(column: str, places: Sequence[Any], counts: Mapping[Any
     if strange:
         raise InvalidKnownError(
             f"{number_of_rows(counts[strange[0]])} of the pool have {column} == {strange[0]!r}, which has no share. "
-            f"The values with a share are {show(places)}.{suggest(strange[0], places)} Give every value that there is "
+            f"The values with a share are {show(places)}.{suggest(strange[0], places)} Give every value that occurs "
             "its share.",
             labels=[f"{column} = {value}" for value in strange],
         )

@@ -22,7 +22,7 @@ def multinomial(column: str, places: Sequence[Any], shares: Floats, stderr: Floa
     if len(uncertain) == 1:
         raise InvalidKnownError(
             f"In the margin of {column!r} only {places[uncertain[0]]!r} has a standard error. The shares sum to 1, so "
-            "that with all others exact it would be exact too. Give at least one other value its error, or none.",
+            "with all others exact it would be exact too. Give at least one other value its error, or none.",
             labels=[f"{column} = {places[uncertain[0]]}"],
         )
     covariance = np.zeros((len(shares), len(shares)))
@@ -48,7 +48,7 @@ def estimates_of(given: Any, labels: Sequence[str]) -> tuple[Floats, Floats]:
     if not is_estimates(given):
         raise InvalidKnownError(
             f"known has a tuple of keys, {show(labels)}, with {_said(given)}. A tuple stands for values that were "
-            "estimated together: give the Estimates that has them all, or each key its own value.",
+            "estimated together: give the Estimates that holds them all, or each key its own value.",
             labels=labels,
         )
     values, covariance = np.asarray(given.values, np.float64), np.asarray(given.covariance, np.float64)
@@ -68,8 +68,8 @@ def value_of(given: Any, label: str) -> tuple[float, float]:
     """Return a known value and its standard error, zero where it is exact."""
     if is_estimates(given):
         raise InvalidKnownError(
-            f"The known value of {label!r} came as {len(given.values)} estimates. Give them the tuple of what they are "
-            f"estimates of as their key, ({label!r}, ...), or one of them as the value.",
+            f"The known value of {label!r} was given as {len(given.values)} estimates. Use a tuple of what they "
+            f"estimate as the key, ({label!r}, ...), or one of them as the value.",
             labels=[label],
         )
     pair: Sequence[Any] = (given, 0)
@@ -100,7 +100,7 @@ def require_range(value: float, label: str, scale: Scale) -> None:
     if scale == "share" and not 0.0 <= value <= 1.0:
         hint = f", {value / 100:g} for {value:g}%" if 1.0 < value <= 100.0 else ""
         raise InvalidKnownError(
-            f"The share of {label!r} is {value:g}, and a share lies between 0 and 1. Give it as a part of the "
+            f"The share of {label!r} is {value:g}, but a share lies between 0 and 1. Give it as a fraction of the "
             f"population{hint}.",
             labels=[label],
             allowed={label: (0.0, 1.0)},
@@ -108,7 +108,7 @@ def require_range(value: float, label: str, scale: Scale) -> None:
     if scale == "normaliser" and value < 0.0:
         raise InvalidKnownError(
             f"The known value of {label!r} is {value:g}. It is the mean of that sample's bias over the population, and "
-            "a bias is zero or more. Give the mean in the scale in which the bias is declared.",
+            "a bias is zero or more. Give the mean on the scale on which the bias is declared.",
             labels=[label],
             allowed={label: (0.0, math.inf)},
         )
@@ -117,7 +117,7 @@ def require_range(value: float, label: str, scale: Scale) -> None:
 def _no_error(labels: str) -> InvalidKnownError:
     return InvalidKnownError(
         f"The estimate known for {labels} has no standard error: its samples overlapped too little to give one. Give "
-        "(value, standard error) with an error that you trust, or the value alone where it is exact.",
+        "(value, standard error) with an error that you trust, or the value alone if it is exact.",
         labels=[labels],
     )
 

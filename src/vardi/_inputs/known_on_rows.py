@@ -277,7 +277,7 @@ def _contradiction(known: Known, seen: _Seen, combination: Floats) -> InvalidKno
     errors = "" if known.exact else ", by far more than their standard errors allow"
     return InvalidKnownError(
         f"The known values of {show(labels)} contradict one another: {terms} is {on_rows:.6g} on every row of "
-        f"the pool, and {as_known:.6g} by the values given{errors}. Correct them, or leave out one that "
+        f"the pool, but {as_known:.6g} by the values given{errors}. Correct them, or leave out one that "
         "follows from the others.",
         labels=labels,
     )
@@ -287,13 +287,13 @@ def _constant(known: Known, j: int, constant: float) -> InvalidKnownError:
     label, value, h = known.labels[j], float(known.values[j]), known.functions[j]
     if isinstance(h, ExpressionBias) and is_condition(h.node) and constant == 0.0:
         said = (
-            f"No row of the pool is in {label!r}, so nothing can carry the share {value:g} of it. Add rows from there; "
-            "or leave it out, and give what is known of the rest of the population, for which the result then speaks."
+            f"No row of the pool is in {label!r}, so no row can carry its share of {value:g}. Add such rows; or leave "
+            "it out, and give what is known of the rest of the population, which the result then represents."
         )
     else:
         said = (
-            f"{label!r} is {constant:g} on every row of the pool, so that is its mean whatever the weights, and "
-            f"{value:g} is known. Correct the value, or add rows where it is another."
+            f"{label!r} is {constant:g} on every row of the pool, so that is its mean whatever the weights, but "
+            f"{value:g} is given as known. Correct the value, or add rows where it differs."
         )
     return InvalidKnownError(said, labels=[label], allowed={label: (constant, constant)})
 
@@ -312,7 +312,7 @@ def beyond(known: Known, low: Floats, high: Floats) -> InvalidKnownError | None:
     side = f"below {low[j]:.6g}" if value < low[j] else f"above {high[j]:.6g}"
     remedy = "Correct the value." if isinstance(h, int) else f"Correct the value, or add rows {side}."
     return InvalidKnownError(
-        f"The known value of {label!r} is {value:.6g}, and on the rows of the pool it runs from {low[j]:.6g} to "
+        f"The known value of {label!r} is {value:.6g}, but on the rows of the pool it ranges from {low[j]:.6g} to "
         f"{high[j]:.6g}, so no weights on them have that mean.{more} {remedy}",
         labels=[known.labels[k] for k in places],
         allowed={known.labels[k]: (float(low[k]), float(high[k])) for k in places},
@@ -322,9 +322,9 @@ def beyond(known: Known, low: Floats, high: Floats) -> InvalidKnownError | None:
 def _not_at_once(known: Known, met: Floats, off: NDArray[np.int64]) -> InvalidKnownError:
     nearest = ", ".join(f"{met[j]:.4g} instead of {known.values[j]:.4g} for {known.labels[j]!r}" for j in off[:4])
     return InvalidKnownError(
-        f"No weights on the rows of the pool meet all known values at once: the nearest that some weights meet have "
-        f"{nearest}. The values contradict one another, or parts of the population that should overlap share no row of "
-        "the pool. Correct the values, or add rows where they are lacking.",
+        "No weights on the rows of the pool meet all known values at once: the nearest values that weights can meet "
+        f"are {nearest}. The values contradict one another, or parts of the population that should overlap share no "
+        "row of the pool. Correct the values, or add rows where they are missing.",
         labels=[known.labels[j] for j in off],
         nearest={known.labels[j]: float(met[j]) for j in off},
     )
@@ -337,7 +337,7 @@ def _nothing_left(known: Known, H: Floats, along: Floats, places: NDArray[np.int
     said = " and ".join(f"{known.values[j]:.4g} for {known.labels[j]!r}" for j in places[:4])
     return InvalidKnownError(
         f"The known values leave nothing for rows with {where}, but the pool has such rows, so no positive weights "
-        f"meet {said}. Correct the values; or take these rows out, if the population has none such.",
+        f"meet {said}. Correct the values; or remove these rows, if the population has no such units.",
         labels=[known.labels[j] for j in places],
     )
 
@@ -349,7 +349,7 @@ def _missing(known: Known, error: MissingValuesError) -> MissingValuesError:
         if isinstance(h, Bias) and not set(h.columns).isdisjoint(error.columns)
     ]
     return MissingValuesError(
-        f"The known value of {reading[0] if reading else known.labels[0]!r} needs a value of every row. {error}",
+        f"The known value of {reading[0] if reading else known.labels[0]!r} needs a value in every row. {error}",
         columns=error.columns,
     )
 
@@ -360,7 +360,7 @@ def _require_finite(known: Known, H: Floats) -> None:
         i, j = bad[0].tolist()
         raise InvalidKnownError(
             f"{known.labels[j]!r} is {H[i, j]} on {int((bad[:, 1] == j).sum())} of the rows (the first is row {i}), so "
-            "it has no mean over them. Fill in what is missing, or give what is known of a function that is finite.",
+            "it has no mean over them. Fill in what is missing, or give the known mean of a function that is finite.",
             labels=[known.labels[j]],
         )
 

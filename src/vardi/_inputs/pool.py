@@ -85,7 +85,7 @@ class Pool:
         require_memory(
             len(self) * (conditions + 16 * (len(functions) - conditions)),
             f"The values of {len(functions)} biases on {len(self):,} rows",
-            "Give lazy frames (Polars, DuckDB, Spark), of which only sums are asked; or give vardi.debias_matrix a "
+            "Give lazy frames (Polars, DuckDB, Spark), which are asked only for sums; or give vardi.debias_matrix a "
             "function that yields omega in blocks.",
         )
 
@@ -114,7 +114,7 @@ class Pool:
     def whole(self) -> Frame | None:
         """Return all rows in one frame; None where there is none, or samples are held by different libraries.
 
-        Columns that are of different kinds in different samples are left out: ``mixed`` says so.
+        Columns that are of different types in different samples are left out: ``mixed`` says so.
         """
         if len(self.frames) <= 1:
             return self.frames[0] if self.frames else None
@@ -126,7 +126,7 @@ class Pool:
 
     @property
     def mixed(self) -> dict[str, str]:
-        """Columns that are of different kinds in different samples, with where they are what."""
+        """Columns that are of different types in different samples, with where they are what."""
         return {name: kinds_in_words(kinds, self.names) for name, kinds in mixed_columns(self.frames).items()}
 
     def place(self, row: int, k: int | None = None) -> str:
@@ -298,7 +298,7 @@ def matrix_pool(omega: Any, source: Any, counts: Any, names: Iterable[Name] | No
         found = list(dict.fromkeys(labels.tolist()))
         raise MismatchError(
             f"source holds the labels {show(found)} ({labels.dtype}), but omega has {K} columns. Number the samples by "
-            f"their columns, 0 to {K - 1}; for named samples there is vardi.debias.",
+            f"their columns, 0 to {K - 1}; for named samples use vardi.debias.",
             expected=range(K),
             got=found[:10],
         )
@@ -321,7 +321,7 @@ def require_biases_for(named: Mapping[Name, Any], by_name: Mapping[Name, Any]) -
         if name not in by_name:
             raise MismatchError(
                 f"Sample {str(name)!r} has no bias. The samples are {show(named)}, the biases {show(by_name)}."
-                f"{suggest(name, by_name)} Give each sample a bias; 1 says that it was drawn without any.",
+                f"{suggest(name, by_name)} Give each sample a bias; 1 means that it was drawn without bias.",
                 expected=named,
                 got=by_name,
             )
@@ -335,7 +335,7 @@ def as_named(items: Any, what: str) -> dict[Name, Any]:
         return {str(k): item for k, item in enumerate(items)}
     remedy = "; for one frame with a column of labels, give its name as source=" if what == "samples" else ""
     raise MismatchError(
-        f"The {what} came as {type(items).__qualname__}. Give a mapping by name, or a list{remedy}.",
+        f"The {what} were given as {type(items).__qualname__}. Give a mapping by name, or a list{remedy}.",
         expected=("mapping", "list"),
         got=(type(items).__qualname__,),
     )
@@ -355,7 +355,7 @@ def as_biases(by_name: Mapping[Name, Any], names: Sequence[Name]) -> tuple[Bias,
 def no_labels(what: str) -> MismatchError:
     """Return the refusal of values that cannot tell rows apart."""
     return MismatchError(
-        f"{what} holds values that are no labels, such as lists. Convert it to text or numbers.",
+        f"{what} holds values that cannot be labels, such as lists. Convert it to text or numbers.",
         expected=("text", "numbers"),
         got=("other values",),
     )
@@ -404,7 +404,7 @@ def _counts_by_name(counts: Mapping[Name, Any], frames: Mapping[Name, Frame]) ->
     for name in counts:
         if name not in frames:
             raise MismatchError(
-                f"There are counts for {str(name)!r}, which is no sample. The samples are {show(frames)}."
+                f"There are counts for {str(name)!r}, which is not a sample. The samples are {show(frames)}."
                 f"{suggest(name, frames)}",
                 expected=frames,
                 got=(name,),

@@ -25,9 +25,9 @@ MOST_SAMPLES = 100  # of which every pair is looked at
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio, which spreads neighbours far apart
 
 REMEDY = (
-    "Errors take all rows for different units, so they would be too small, and tests too sure. Keep each unit in one "
-    "sample. Only where the samples were drawn independently of one another, and met the same unit by chance, may it "
-    "stay in both."
+    "Errors treat all rows as different units, so they would be too small, and so would p-values. Keep each unit in "
+    "one sample. Only if the samples were drawn independently of one another, and included the same unit by chance, "
+    "may it stay in both."
 )
 
 

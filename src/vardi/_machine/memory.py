@@ -30,7 +30,7 @@ def require_memory(needed: int, what: str, remedy: str) -> None:
     available = available_memory()
     if needed > available:
         raise TooLargeError(
-            f"{what} need {_shown(needed)} of memory, and {_shown(available)} is available. {remedy}", bytes=needed
+            f"{what} need {_shown(needed)} of memory, but {_shown(available)} is available. {remedy}", bytes=needed
         )
 
 

@@ -186,9 +186,9 @@ class Blocks(Dense):
             row = None if self._kept is None else self._kept.differs(place, block)
             if row is not None:
                 raise MismatchError(
-                    f"Row {row if self.matrix.rows is None else self.matrix.rows[row]} of omega is not what it was in "
-                    "the first pass over the rows. They are read several times, and must be the same each time: fix "
-                    "the seed of what makes them and leave their order alone, or write them to a file first.",
+                    f"Row {row if self.matrix.rows is None else self.matrix.rows[row]} of omega differs from the first "
+                    "pass over the rows. They are read several times, and must be the same each time: fix the "
+                    "seed of whatever generates them and keep their order, or write them to a file first.",
                     expected=("the same rows",),
                     got=("other rows",),
                 )
@@ -197,8 +197,8 @@ class Blocks(Dense):
     def _require_room(self, columns: int) -> None:
         if len(self) * columns > ANSWER:
             raise NeedsRowsError(
-                f"This asks for {columns} numbers for each of {len(self)} rows, {8e-9 * columns * len(self):.1f} GB at "
-                "once, and omega is read in blocks since it need not fit in memory. Ask for fewer states at once, or "
+                f"This needs {columns} numbers for each of {len(self)} rows, {8e-9 * columns * len(self):.1f} GB at "
+                "once, but omega is read in blocks because it may not fit in memory. Ask for fewer states at once, or "
                 "fit a part of the rows that does fit."
             )
 

@@ -101,7 +101,7 @@ def require_seen(
                 f"{level_text(group, levels[codes[unseen[0]]])} at row {unseen[0]} of the new rows "
                 f"({number_of_rows(len(unseen))} in all) is in no row of the fit, so the bias {bias} of {sample!r} has "
                 f"no parameter for it, and nothing is known of the weight. The fit has {shown}{more}. Fit with rows "
-                "that have the value, or take these rows out.",
+                "that have the value, or remove these rows.",
                 sample=None,
                 rows=unseen[:10],
             )
@@ -143,17 +143,17 @@ def in_order(
     there = sorted(np.flatnonzero(total > 0).tolist(), key=lambda place: levels[place])
     if len(there) < 2:
         raise UnidentifiedParametersError(
-            f"{group_text(group)} in the bias {bias} of {sample!r} has one value only on the rows of the "
-            f"pool ({', '.join(level_text(group, levels[place]) for place in there)}), so its parameter cannot be told "
-            "from the normaliser. Leave it out.",
+            f"{group_text(group)} in the bias {bias} of {sample!r} has one value only on the rows of the pool "
+            f"({', '.join(level_text(group, levels[place]) for place in there)}), so its parameter cannot be "
+            "distinguished from the normaliser. Leave it out.",
             sample=sample,
         )
     absent = [level_text(group, levels[place]) for place in there if not drawn[place]]
     if absent:
         raise UnidentifiedParametersError(
             f"No row of {sample!r} has {' or '.join(absent[:MOST_SHOWN])}, and other samples have such rows. So "
-            f"its parameter in {bias} is minus infinity: {sample!r} could not draw them. Say so by a "
-            "condition, such as vardi.isin(...) * vardi.cells(...), or join the value with another one.",
+            f"its parameter in {bias} is minus infinity: {sample!r} could not draw them. Declare that with "
+            "a condition, such as vardi.isin(...) * vardi.cells(...), or join the value with another one.",
             sample=sample,
             parameters=absent,
         )
@@ -214,7 +214,7 @@ def too_many_values(bias: ParametricBias, sample: str, term: Node, count: int) -
     text = to_text(term)
     return InvalidBiasError(
         f"{text!r} has {count:,} different values, and the bias {bias} of {sample!r} would have a parameter for each; "
-        f"up to {MOST_VALUES} are taken for categories. For a number write vardi.steps({text!r}, [...]) or "
+        f"up to {MOST_VALUES} are treated as categories. For a number write vardi.steps({text!r}, [...]) or "
         f"vardi.exponential_tilt({text!r}); join categories that are rare.",
         sample=sample,
     )
@@ -234,8 +234,8 @@ def no_category(
 ) -> InvalidBiasError:
     """Refuse a value that is not finite."""
     return InvalidBiasError(
-        f"{to_text(term)!r} in the bias {bias} of {sample!r} is {value} on {number_of_rows(count)}, which is no "
-        "category. Correct it, or take these rows out.",
+        f"{to_text(term)!r} in the bias {bias} of {sample!r} is {value} on {number_of_rows(count)}, which is not "
+        "a category. Correct it, or remove these rows.",
         sample=sample,
         rows=rows,
     )
@@ -245,8 +245,8 @@ def require_categories(bias: ParametricBias, sample: str, column: str, target: T
     """Refuse a column that holds no categories."""
     if target.kind(column) in (Kind.OTHER, Kind.DATE, Kind.DATETIME):
         raise MismatchError(
-            f"Column {column!r} holds {target.kind(column).value} ({target.dtype(column)}), and the bias {bias} of "
-            f"{sample!r} reads categories: texts, whole numbers or truth values. Convert it.",
+            f"Column {column!r} holds {target.kind(column).value} ({target.dtype(column)}), but the bias {bias} of "
+            f"{sample!r} reads categories: text, whole numbers or booleans. Convert it.",
             expected=("text", "numbers", "truth values"),
             got=(target.dtype(column),),
         )

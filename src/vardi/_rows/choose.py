@@ -16,6 +16,7 @@ from vardi._rows.dense import Dense
 from vardi._rows.distinct import distinct, distinct_sparse
 from vardi._rows.readers import Reader
 from vardi._rows.sparse import Sparse
+from vardi._rows.thinned import MIN_SAMPLES, Thinned
 from vardi._rows.windows import Windows, window_rows
 from vardi._types import Floats, Integers
 from vardi.errors import VardiError
@@ -74,14 +75,19 @@ def as_rows(
             found = checks.array(matrix, labels)  # all rows are like these
         except VardiError:
             found = _checked(checks, biases, source)  # which says where in the pool
-        return Dense(matrix, labels, kinds.counts(counts), inverse=kinds.inverse, **found)
+        return _dense(K)(matrix, labels, kinds.counts(counts), inverse=kinds.inverse, **found)
     found = _checked(checks, biases, source)
     if isinstance(biases, list):
         columns = biases
         if K >= MIN_SPARSE_SAMPLES and not log and sum(np.count_nonzero(column) for column in columns) < 0.1 * n * K:
             return Sparse(_sparse_columns(columns), source, counts, **found)
         biases = _matrix(columns)
-    return Dense(biases, source, counts, **found)
+    return _dense(K)(biases, source, counts, **found)
+
+
+def _dense(K: int) -> type[Dense]:
+    """Return what holds a dense matrix of K biases."""
+    return Thinned if K >= MIN_SAMPLES else Dense
 
 
 def _checked(checks: Checks, biases: Any, source: Integers) -> Found:

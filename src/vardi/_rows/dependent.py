@@ -127,7 +127,7 @@ class DependentRows(Strata):
 
 
 def _in_series(source: Integers, order: Integers, lengths: list[int] | None = None) -> Integers:
-    """Return the value of a series that each row is summed to, numbered sample by sample in the order of time."""
+    """Return the value of a series that each row is summed to, numbered sample by sample in time order."""
     unit, first = np.empty(len(source), np.int64), 0
     rows = np.lexsort((order, source))
     ends = np.cumsum(np.bincount(source))

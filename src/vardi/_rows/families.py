@@ -318,7 +318,7 @@ def model_on(bias: ParametricBias, columns: Floats, mean: Floats, deviation: Flo
     if len(flat):
         raise UnidentifiedParametersError(
             f"{slopes[flat[0]]!r} in the bias {bias} of {sample!r} is the same on all rows of the pool, so its "
-            "parameter cannot be told from the normaliser. Leave it out.",
+            "parameter cannot be distinguished from the normaliser. Leave it out.",
             sample=sample,
             parameters=[slopes[j] for j in flat],
         )
@@ -368,7 +368,7 @@ def _require(good: Any, columns: Floats, bias: ParametricBias, sample: str, need
         value = columns[bad[0]][~good[bad[0]]][0]
         raise InvalidBiasError(
             f"The bias {bias} of {sample!r} reads {value} at row {bad[0]} of the pool ({number_of_rows(len(bad))} in "
-            f"all). {need}, on the rows of every sample. Correct the column, or take these rows out.",
+            f"all). {need}, on the rows of every sample. Correct the column, or remove these rows.",
             sample=sample,
             rows=bad[:10],
         )

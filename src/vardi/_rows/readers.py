@@ -146,7 +146,7 @@ class Yielded(Reader):
         for place, block in self._blocks():
             if block.shape[1] != self.shape[1]:
                 raise MismatchError(
-                    f"The block of omega from row {place.start} on has {block.shape[1]} columns, and the first block "
+                    f"The block of omega from row {place.start} on has {block.shape[1]} columns, but the first block "
                     f"has {self.shape[1]}. Give every block a column for each bias.",
                     expected=(self.shape[1],),
                     got=block.shape,
@@ -171,8 +171,8 @@ class Yielded(Reader):
         made: Any = _noted(lambda _: self.function(), slice(0, 0))
         if not isinstance(made, Iterable):
             raise MismatchError(
-                f"The function that was given as omega returned {type(made).__qualname__}, which holds no blocks. Let "
-                "it yield arrays of successive rows, from the first row on each time it is called.",
+                f"The function that was given as omega returned {type(made).__qualname__}, which is not a series of "
+                "blocks. Let it yield arrays of successive rows, starting from the first row each time it is called.",
                 expected=("blocks",),
                 got=(type(made).__qualname__,),
             )
@@ -192,7 +192,7 @@ class Yielded(Reader):
     def _refuse(self, rows: str) -> NoReturn:
         raise MismatchError(
             f"The blocks of omega hold {rows} rows, but source has {self.length} labels. The function is called for "
-            "each pass over the rows: let it give all of them, from the first on, each time it is called.",
+            "each pass over the rows: let it give all of them, starting from the first, each time it is called.",
             expected=(self.length,),
             got=(rows,),
         )
@@ -210,7 +210,7 @@ def _noted(function: Callable[[slice], Result], place: slice) -> Result:
     try:
         return function(place)
     except Exception as error:
-        error.add_note(f"This arose where vardi read omega from row {place.start} on.")
+        error.add_note(f"This was raised while vardi was reading omega from row {place.start} on.")
         raise
 
 
@@ -229,7 +229,7 @@ def as_reader(omega: Any, n: int) -> Reader | None:
         return Stored(omega) if len(omega.shape) == 2 else None
     if isinstance(omega, Iterator):
         raise MismatchError(
-            f"omega is a {type(omega).__qualname__}, which can be gone through once, and the rows are read several "
+            f"omega is a {type(omega).__qualname__}, which can be iterated only once, but the rows are read several "
             "times. Give the function that makes it, without calling it.",
             expected=("function that yields blocks",),
             got=(type(omega).__qualname__,),

@@ -45,7 +45,7 @@ def batch_lengths(sizes: Floats, effective: Floats) -> list[int]:
 
 
 class Autocorrelation:
-    """Values of shape (N, m) in the order of time, with mean zero."""
+    """Values of shape (N, m) in time order, with mean zero."""
 
     def __init__(self, values: Floats) -> None:
         self.values = values

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from vardi._machine.threads import blocks, map_blocks
+from vardi._machine.threads import BLOCK, map_blocks, sum_blocks
 from vardi._rows.base import Rows, Scaled
 from vardi._rows.contract import Gram, Sums
 from vardi._rows.grouping import membership
@@ -30,6 +31,10 @@ class Sparse(Rows):
     """
 
     _by_column: tuple[Scaled, Any] | None = None
+    _reached: Any = None
+
+    def _recount(self) -> None:
+        self._reached = None
 
     @cached_property
     def _lengths(self) -> Integers:
@@ -75,7 +80,14 @@ class Sparse(Rows):
         filled = np.flatnonzero(np.diff(columns.indptr))
         starts, ends = columns.indptr[filled], columns.indptr[filled + 1]
 
+        width = max(columns.nnz // len(filled), 1)
+        step = max(BLOCK // width, 1)
+
         def block(part: slice) -> Floats:
+            lows = range(part.start, part.stop, step)
+            return np.concatenate([some(slice(low, min(low + step, part.stop))) for low in lows])
+
+        def some(part: slice) -> Floats:
             first = starts[part.start]
             entries = slice(first, ends[part.stop - 1])
             return np.asarray(
@@ -83,18 +95,21 @@ class Sparse(Rows):
             )
 
         sums = np.zeros(len(self.sizes))
-        sums[filled] = np.concatenate(list(map_blocks(block, len(filled), columns.nnz // len(filled))))
+        sums[filled] = np.concatenate(list(map_blocks(block, len(filled), width)))
         return sums
 
     def _gram(self, scaled: Scaled, step: Floats, S: Floats) -> Gram:
-        columns = self._columns(scaled)
         if not self._forms_gram:
-            transposed = columns.T
+            transposed = self._columns(scaled).T
             return lambda v: transposed @ (self._counted(scaled.matrix @ (v * step) / S) / S) * step
-        left = sparse.csc_array(
-            (columns.data * (1.0 / S)[columns.indices], columns.indices, columns.indptr), columns.shape
-        )
-        gram = (left.T @ self._with(scaled.matrix.data * self._spread(self._counted(1.0 / S)))).tocsr()
+        root = 1.0 / S if self.counts is None else np.sqrt(self.counts) / S
+
+        def block(rows: slice) -> Any:
+            part = _part(scaled.matrix, rows)
+            part.data = part.data * np.repeat(root[rows], self._lengths[rows])
+            return part.T @ part
+
+        gram = self._total(block).tocsr()
         gram.data *= np.repeat(step, np.diff(gram.indptr)) * step[gram.indices]
         return gram
 
@@ -137,7 +152,15 @@ class Sparse(Rows):
         """Return P b."""
         scaled = self._scale(u)
         step = np.exp(u - scaled.anchor)
-        return np.asarray((scaled.matrix @ (step * b.T).T).T / (scaled.matrix @ step)).T
+        weighted, S = np.ascontiguousarray((step * b.T).T), scaled.matrix @ step
+        mixed = np.empty((len(self), *b.shape[1:]))
+
+        def block(rows: slice) -> None:  # in place, and in threads: b may have a column for each sample
+            np.divide((_part(scaled.matrix, rows) @ weighted).T, S[rows], out=mixed[rows].T)
+
+        for _ in map_blocks(block, len(self), mixed[0].size):
+            pass
+        return mixed
 
     def project(self, u: Floats, y: Floats) -> Floats:
         """Return P' (c y)."""
@@ -151,27 +174,44 @@ class Sparse(Rows):
 
     def reach(self) -> Any:
         """Return the K x K (sparse) counts of rows of sample l (columns) that bias k (rows) could have drawn."""
-        return (membership(self.source, len(self.sizes), self.counts) @ self._positive()).T.tocsr()
+        if self._reached is None:
+            K, positive = len(self.sizes), self._positive()
+
+            def block(rows: slice) -> Any:
+                counts = None if self.counts is None else self.counts[rows]
+                return membership(self.source[rows], K, counts) @ _part(positive, rows)
+
+            self._reached = self._total(block).T.tocsr()
+            self._reached.eliminate_zeros()
+        return self._reached
 
     def overlap(self, mass: Floats) -> Any:
         """Return the K x K (sparse) masses of the rows that both biases could have drawn.
 
         Where rows are long, only of the pairs in a tree of the samples that allow most of each other's rows.
         """
-        positive = self._positive()
+        positive, K = self._positive(), len(self.sizes)
         weighted = self._with(positive.data * self._spread(mass))
         if self._forms_gram:
-            return (weighted.T @ positive).tocsr()
-        if len(self.sizes) <= MAX_DENSE_SAMPLES:
-            parts = blocks(len(self), len(self.sizes))
-            return sum(weighted[rows].toarray().T @ positive[rows].toarray() for rows in parts)
+            return self._total(lambda rows: _part(weighted, rows).T @ _part(positive, rows)).tocsr()
+        if K <= MAX_DENSE_SAMPLES:
+
+            def block(rows: slice) -> Any:
+                return _part(weighted, rows).toarray().T @ _part(positive, rows).toarray()
+
+            return sum_blocks(block, len(self), K)
         sampled = sparse.diags_array((self.sizes > 0).astype(np.float64))
         reach = sampled @ self.reach()  # a state without rows joins no samples, however many rows it allows
         tree = widest_tree(reach + reach.T)
         columns = weighted.tocsc()
-        parts = blocks(tree.nnz, positive.nnz // len(self.sizes))
-        shared = [_shared(columns, positive, tree.row[part], tree.col[part]) for part in parts]
-        return sparse.csr_array((np.concatenate(shared), (tree.row, tree.col)), shape=reach.shape)
+        shared = map_blocks(
+            lambda part: _shared(columns, positive, tree.row[part], tree.col[part]), tree.nnz, positive.nnz // K
+        )
+        return sparse.csr_array((np.concatenate(list(shared)), (tree.row, tree.col)), shape=reach.shape)
+
+    def _total(self, function: Callable[[slice], Any]) -> Any:
+        """Add up what the function gives for every block of rows."""
+        return sum_blocks(function, len(self), self.matrix.nnz // max(len(self), 1))
 
     def log_omega(self) -> Floats:
         """Return log omega as one dense matrix."""
@@ -182,7 +222,8 @@ class Sparse(Rows):
     def _anchored(self, u: Floats) -> Scaled:
         logs = self._log_data() + u[self.matrix.indices]
         offset = np.maximum.reduceat(logs, self.matrix.indptr[:-1])  # no row is empty: each has its own bias
-        return Scaled(self._with(np.exp(logs - self._spread(offset))), offset, np.where(self.sizes > 0, u, 0.0))
+        logs -= self._spread(offset)
+        return Scaled(self._with(np.exp(logs, out=logs)), offset, np.where(self.sizes > 0, u, 0.0))
 
     def _spread(self, values: Any) -> Any:
         return np.repeat(values, self._lengths)
@@ -198,6 +239,13 @@ class Sparse(Rows):
 
     def _with(self, data: Floats) -> Any:
         return sparse.csr_array((data, self.matrix.indices, self.matrix.indptr), shape=self.matrix.shape)
+
+
+def _part(matrix: Any, rows: slice) -> Any:
+    """Return some rows of a CSR array that follow one another, without a copy."""
+    first, last = matrix.indptr[rows.start], matrix.indptr[rows.stop]
+    entries = matrix.data[first:last], matrix.indices[first:last], matrix.indptr[rows.start : rows.stop + 1] - first
+    return sparse.csr_array(entries, shape=(rows.stop - rows.start, matrix.shape[1]))
 
 
 def _shared(columns: Any, matrix: Any, first: Integers, second: Integers) -> Floats:

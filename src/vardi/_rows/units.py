@@ -35,7 +35,7 @@ class Units:
     ----------
     unit, cell, sample : ndarray of int of shape (E,)
         Of each entry, numbered from 0: the unit, its stratum, its sample. A stratum lies within one sample. Units of a
-        series are numbered in the order of time.
+        series are numbered in time order.
     rows : ndarray of shape (E,)
         How many rows are counted in it.
     remaining : ndarray of shape (K,)
@@ -114,7 +114,7 @@ class Units:
 
     @cached_property
     def is_alone(self) -> bool:
-        """Whether some sample has several rows and one unit only, so that nothing tells how much units vary."""
+        """Whether some sample has several rows and only one unit, so that it is unknown how much units vary."""
         rows = np.bincount(self.sample, self.rows, minlength=len(self.remaining))
         return bool(((self.counted == 1) & (rows >= 2)).any())
 

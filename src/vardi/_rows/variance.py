@@ -43,7 +43,7 @@ class Spread:
     effective : ndarray of shape (B, m) or (B, 1)
         How many values vary on their own in each part: rows, clusters, or effective rows of a series.
     freedom : ndarray of shape (B, m) or (B, 1)
-        Degrees of freedom of what each part adds: one less; 0 where nothing tells how much it varies.
+        Degrees of freedom of what each part adds: one less; 0 where it is unknown how much it varies.
     carried : ndarray of shape (K, m)
         What each sample adds to the variance; parts are samples where rows are independent.
     values : float, optional

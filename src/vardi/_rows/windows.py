@@ -68,7 +68,7 @@ class Windows:
         if missing:
             raise MissingValuesError(
                 f"Missing values in {', '.join(f'{name} ({count})' for name, count in missing.items())}, so it is "
-                "unknown which windows show which rows. Fill them in (an open window ends at inf), or take them out.",
+                "unknown which windows show which rows. Fill them in (an open window ends at inf), or remove them.",
                 columns=missing,
             )
 
@@ -92,7 +92,7 @@ def window_rows(windows: Windows, source: Integers, counts: Floats | None, check
     """Hold windows, or refuse a row that lies outside the window of its sample."""
     if checks.log:
         raise MismatchError(
-            "Windows are 0 or 1, and log=True says that logs are given. Leave log out.",
+            "Windows are 0 or 1, but log=True says that logs are given. Leave log out.",
             expected=("log=False",),
             got=("log=True",),
         )

@@ -117,7 +117,7 @@ class Verdict:
         return textwrap.fill(self.message, WIDTH)
 
     def _repr_html_(self) -> str:
-        mark, colour = ("✓", "#1a7f37") if self.identified else ("✗", "#cf222e")
+        mark, colour = ("✓", "#2da44e") if self.identified else ("✗", "#e5534b")  # on light and on dark
         return fragment(f'<p><b style="color:{colour}">{mark}</b> {escape(self.message)}</p>')
 
     def require(self) -> Verdict:
@@ -239,7 +239,7 @@ def joined_verdict(before: Verdict, joining: Joining | None, masses: Floats | No
     shares = "; ".join(f"{show(group)} {mass:.1%}" for group, mass in shown)
     more = "; ..." if shares and len(before.groups) > 6 else ""
     message = (
-        f"The samples fall into {len(before.groups)} groups that overlap does not compare; known values join them "
+        f"The samples fall into {len(before.groups)} groups that overlap does not connect; known values join them "
         f"{how}{f': {shares}{more}' if shares else ''}."
     )
     return replace(before, identified=True, message=message)
@@ -297,8 +297,8 @@ def _agreement(names: Sequence[Name], weakest: Link | None, rows: float) -> str:
     if len(names) == 2:
         return f"'{names[0]}' and '{names[1]}' can be compared: {weakest}."
     return (
-        f"All {len(names)} samples can be compared. By rows that both biases allow, the weakest link holds by "
-        f"{number_of_rows(rows)}: {weakest}. A fit weighs these rows, and names the weakest cut."
+        f"All {len(names)} samples can be compared. Counting rows that both biases allow, the weakest link is "
+        f"{number_of_rows(rows)}: {weakest}. A fit weights these rows, and names the weakest cut."
     )
 
 
@@ -312,9 +312,9 @@ def _disagreement(graph: Any, names: Sequence[Name], labels: Integers, groups: G
         return (
             f"{_groups_text(groups)}: they overlap in one direction only. {shared} of '{inner}' could also have come "
             f"from '{outer}', but nothing that '{outer}' drew leads back, so the relative weight of the two has a "
-            f"bound and no value. Add rows of '{outer}' that '{inner}' could have drawn too, or a sample that overlaps "
-            f"both, or debias each group alone. If the share of what '{inner}' could have drawn is known, take that "
-            f"out of the bias of '{outer}', which drew nothing there, and give the share."
+            f"bound but no value. Add rows of '{outer}' that '{inner}' could have drawn too, or a sample that overlaps "
+            f"both, or debias each group alone. If the share of what '{inner}' could have drawn is known, exclude "
+            f"it from the bias of '{outer}', which drew nothing there, and give the share."
         )
     return (
         f"{_groups_text(groups)}: they share no rows that both could have drawn, so their relative weight is "

@@ -221,7 +221,7 @@ class At:
         at = self.coordinates
         try:
             above, below = self.jacobian.inertia
-        except SingularError:  # it cannot be told
+        except SingularError:  # it cannot be distinguished
             return False
         return above <= int((self.sizes > 0).sum()) - 1 + at.parameters + at.uncertain and below <= at.known
 

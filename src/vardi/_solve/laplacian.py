@@ -29,6 +29,7 @@ MAX_DENSE_SAMPLES = 3000  # samples up to which a gram that is mostly filled is 
 MAX_FACTOR_WORK = 1e10  # multiplications up to which a sparse gram is factored
 HUB = 10  # a sample with so many times the links of most: it is eliminated last
 PATIENCE = 20_000  # products with a vector after which conjugate gradients give up
+GAP_ERROR = 1e-3  # relative error of the gap where it is an iterated eigenvalue: ten times what the iteration allows
 GAP_VECTORS = 60  # vectors from which the gap is found where there is no factor
 
 
@@ -37,8 +38,8 @@ class SingularError(VardiError):
 
     def __init__(self) -> None:
         super().__init__(
-            "The equations at the solution are singular to rounding, so that no error of an estimate follows from "
-            "them: some samples overlap too little, or known values leave next to nothing to some rows. "
+            "The equations at the solution are singular to rounding, so estimates have no "
+            "errors: some samples overlap too little, or known values leave almost no weight for some rows. "
             "fit.identify() names the weakest link. Add a sample that lies across it, or debias each side alone."
         )
 
@@ -78,12 +79,12 @@ class Laplacian:
         try:
             if self.is_factored:
                 inverse = sparse_linalg.LinearOperator((K, K), matvec=self._project, dtype=np.float64)
-                values, vectors = sparse_linalg.eigsh(inverse, k=1, which="LA", v0=start, tol=1e-4)
+                values, vectors = sparse_linalg.eigsh(inverse, k=1, which="LA", v0=start, tol=GAP_ERROR / 10)
                 values = 1.0 / values
             else:
                 with single_threaded_blas():
                     values, vectors = sparse_linalg.eigsh(
-                        self._operator, k=1, which="SA", v0=start, tol=1e-4, ncv=GAP_VECTORS
+                        self._operator, k=1, which="SA", v0=start, tol=GAP_ERROR / 10, ncv=GAP_VECTORS
                     )
         except (SingularError, sparse_linalg.ArpackNoConvergence):
             return 0.0, self._components()
@@ -95,7 +96,7 @@ class Laplacian:
             inverse = self._solve_scaled(np.eye(len(self.q))) / (self.root[:, None] * self.root)
             diagonal = np.diag(inverse)
             return float((diagonal[:, None] + diagonal - inverse - inverse.T).max())
-        return float((1.0 / np.sort(self.q)[:2]).sum() / gap)
+        return float((1.0 / np.sort(self.q)[:2]).sum() / (gap * (1.0 - GAP_ERROR)))
 
     def _project(self, x: Floats) -> Floats:
         x = x.ravel()

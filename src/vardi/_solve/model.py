@@ -48,8 +48,7 @@ def solve_plain(
     ``near`` are log normalisers of some or all names, such as those of a part of the rows, from which the solution is
     not far.
     """
-    few = rows if len(rows) <= MIN_PROBED_ROWS else rows.subsample(0.0, least=PROBED_ROWS)  # what these link is linked
-    if not connected(few.reach(), few.sizes) and (few is rows or not connected(rows.reach(), rows.sizes)):
+    if not _are_linked(rows):
         return judge(rows, names)
     start = None if near is None else _start(rows, names, near)
     solution = solve(rows, tol=tol, max_iterations=max_iterations, start=start)
@@ -59,13 +58,19 @@ def solve_plain(
         return cut_verdict(judge(rows, names), solution.cut[rows.sizes > 0], solution.gap)
     if not solution.converged:
         raise ConvergenceError(
-            f"Vardi's equations hold to {solution.residual:.1e} only after {solution.iterations} iterations, and "
+            f"Vardi's equations hold only to {solution.residual:.1e} after {solution.iterations} iterations, but "
             f"{tol:.0e} was asked for (spectral gap {solution.gap:.1e}). The samples overlap too little for the "
             "rounding of the sums, or the tolerance is below it. Raise tol or max_iterations, or add a sample "
             "between those that overlap least.",
             solution=solution,
         )
     return solution
+
+
+def _are_linked(rows: Rows) -> bool:
+    """Tell whether all samples can be compared, by a few of their rows if these tell already."""
+    few = rows if len(rows) <= MIN_PROBED_ROWS else rows.subsample(0.0, least=PROBED_ROWS)  # what these link is linked
+    return connected(few.reach(), few.sizes) or (few is not rows and connected(rows.reach(), rows.sizes))
 
 
 def _start(rows: Rows, names: Sequence[Name], near: Mapping[Name, float]) -> Floats | None:
@@ -184,7 +189,7 @@ def _polished_in_engine(rows: EngineRows, few: JointFit, tol: float, max_iterati
     walk = meet(rows, few.solution.point, held, tol=tol, most=max_iterations)
     if not walk.converged:
         raise ConvergenceError(
-            f"The equations hold to {walk.at.residual:.1e} only after {walk.iterations} steps, and {tol:.0e} was asked "
+            f"The equations hold only to {walk.at.residual:.1e} after {walk.iterations} steps, but {tol:.0e} was asked "
             "for. Collect the columns you need and debias them in memory to see more.",
             solution=replace(few.solution, converged=False),
         )
@@ -303,7 +308,7 @@ def _gap(rows: Rows, u: Floats, groups: Integers) -> tuple[float, Floats]:
 
 
 def _joining(joint: Joint, v: Floats, groups: Integers, verdict: Verdict) -> Joining | None:
-    """Return how known values join groups, or refuse those whose share of the population nothing tells."""
+    """Return how known values join groups, or refuse those whose share of the population is undetermined."""
     count = int(groups.max()) + 1
     if count == 1:
         return None
@@ -325,8 +330,8 @@ def _joining(joint: Joint, v: Floats, groups: Integers, verdict: Verdict) -> Joi
     more = "" if len(loose) <= 3 else f" (there are {len(loose)} such groups)"
     raise NotIdentifiableError(
         f"Overlap leaves the samples in {count} groups, and the known values do not say how much of the population "
-        f"each of these stands for: it is open for {wanted}{more}. Give the share of what such a group can draw, by "
-        "the name of its sample or as a condition, or a mean that differs between the groups.",
+        f"each of these represents: it is undetermined for {wanted}{more}. Give the share of what such a group can "
+        "draw, by the name of its sample or as a condition, or a mean that differs between the groups.",
         groups=verdict.groups,
         verdict=verdict,
     )
@@ -344,10 +349,9 @@ def _not_met(
         return emptied
     return ConvergenceError(
         f"Weights that meet the known values ({', '.join(map(repr, known.labels))}) exist, but were not found: the "
-        "equations hold to "
-        f"{walk.at.residual:.1e} after {walk.iterations} steps. The values are far from what the samples say, so that "
-        "some rows would have next to no weight. Check them; if the selection of a sample depends on what they speak "
-        "of, declare it, as with vardi.cells(...).",
+        f"equations hold to {walk.at.residual:.1e} after {walk.iterations} steps. The values are far from what the "
+        "samples say, so some rows would have almost no weight. Check them; if the selection of a sample depends on "
+        "what they describe, declare it, e.g. with vardi.cells(...).",
         solution=_solution_or_none(joint, walk, groups),
     )
 
@@ -355,7 +359,7 @@ def _not_met(
 def _emptied(
     joint: Joint, walk: Walk, known: Known, groups: Integers, names: Sequence[Name], *, least: float
 ) -> InvalidKnownError | None:
-    """Return the error for known values that leave next to nothing for a group that only they join to the others."""
+    """Return the error for known values that leave almost nothing for a group that only they join to the others."""
     if groups.max() == 0 or not walk.at.sums.positive:
         return None
     gone = np.flatnonzero(joint.masses_of(groups, walk.v) < least)

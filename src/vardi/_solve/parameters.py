@@ -136,8 +136,8 @@ def _separated(joint: Joint, names: Sequence[Name]) -> UnidentifiedParametersErr
     samples = [names[k] for k in joint.families]
     return UnidentifiedParametersError(
         f"The columns that the biases of {show(samples)} read separate the samples: with ever larger parameters every "
-        "row is certain to be of its own sample, so no finite parameters fit best. The samples do not overlap in these "
-        "columns. Add rows where they do, or let the bias read fewer columns.",
+        "row is certain to belong to its own sample, so no finite parameters fit best. The samples do not overlap in "
+        "these columns. Add rows where they do, or let the bias read fewer columns.",
         sample=str(samples[0]) if len(samples) == 1 else "",
         parameters=[name for model in joint.families.values() for name in model.names],
         groups=[names],
@@ -152,7 +152,7 @@ def _not_told(joint: Joint, here: At, weak: Weakness, names: Sequence[Name]) -> 
     by_sample = {k: found for k, found in by_sample.items() if found}
     said = "; ".join(f"{', '.join(map(repr, found))} of {str(names[k])!r}" for k, found in by_sample.items())
     several = sum(map(len, by_sample.values())) > 1
-    they = "they cannot be told from one another, or" if several else "it cannot be told"
+    they = "they cannot be distinguished from one another, or" if several else "it cannot be distinguished"
     left = f"a share of {weak.left:.0e} of the information is left" if weak.left > 1e-12 else "no information is left"
     known = " and the known values" if here.coordinates.known else ""
     fact = f"The samples{known} do not determine {said}: {they} from the normaliser ({left})."
@@ -171,18 +171,18 @@ def _remedy(joint: Joint, here: At, k: int) -> str:
         columns = ", ".join(repr(name) for name in model.names[1:])
         if np.abs(theta[1:]).max() > STEEP:
             return (
-                "Ever larger parameters fit ever better, as where selection has a threshold, or where it is nearly "
-                "sure. Declare a threshold as a condition, use vardi.exponential_tilt"
+                "Ever larger parameters fit ever better, as happens if selection has a threshold or is nearly "
+                "certain. Declare a threshold as a condition, use vardi.exponential_tilt"
                 f"({columns}), which has no intercept, or fix the parameters with .at(...)."
             )
         return (
-            "Where selection is rare, nearly sure, or hardly depends on the columns, many logistic curves are alike up "
-            f"to a constant. Use vardi.exponential_tilt({columns}), which has no intercept, or fix the parameters with "
-            ".at(...)."
+            "Where selection is rare, nearly certain, or hardly depends on the columns, many logistic curves are "
+            f"alike up to a constant. Use vardi.exponential_tilt({columns}), which has no intercept, or fix the "
+            "parameters with .at(...)."
         )
     return (
-        "Only ratios of biases on rows that samples share tell of parameters. Add rows of a sample with a known bias "
-        "there, leave out what depends on other columns, or fix the parameters with .at(...)."
+        "Parameters are identified only by ratios of biases on rows that samples share. Add rows of a sample with a "
+        "known bias there, leave out what depends on other columns, or fix the parameters with .at(...)."
     )
 
 
@@ -190,10 +190,10 @@ def unknown_everywhere(names: Sequence[Name], verdict: Verdict | None) -> Uniden
     """Return the error that no bias is known, and nothing of the population."""
     what = f"The bias of {show(names)} has" if len(names) == 1 else f"The biases of {show(names)} all have"
     return UnidentifiedParametersError(
-        f"{what} parameters, and no sample has a known bias. Samples tell only ratios of biases, so the population "
-        "itself could be tilted and all parameters with it, and nothing would look different. Add a sample whose bias "
-        "is known (1 for a random sample, however small), give known means of the population with known=, or fix the "
-        "parameters of one bias with .at(...).",
+        f"{what} parameters, and no sample has a known bias. Samples determine only ratios of biases, so the "
+        "population itself could be tilted, and all parameters with it, without any visible difference. Add a sample "
+        "whose bias is known (1 for a random sample, however small), give known means of the population with known=, "
+        "or fix the parameters of one bias with .at(...).",
         sample=str(names[0]) if len(names) == 1 else "",
         groups=[names],
         verdict=verdict,
@@ -213,9 +213,9 @@ def warn_of_vague_parameters(joint: Joint, here: At, names: Sequence[Name]) -> N
         if error > VAGUE:
             columns = ", ".join(repr(name) for name in model.names[1:])
             said = (
-                f"The log odds of selection into {str(names[k])!r}, where columns have their means, have standard "
-                f"error {error:.1f}: the samples hardly tell which logistic curve it is, so normal intervals of its "
-                "parameters are rough. Means over the population do not suffer. vardi.exponential_tilt"
+                f"The log odds of selection into {str(names[k])!r}, at the means of the columns, have standard "
+                f"error {error:.1f}: the samples hardly determine which logistic curve it is, so normal intervals for "
+                "its parameters are rough. Population means are not affected. vardi.exponential_tilt"
                 f"({columns}) has no intercept to estimate."
             )
             warn(WeakParametersWarning(said))

@@ -1,8 +1,8 @@
 """Whether rows that each brought a window can be weighed, in the language of risk sets.
 
 At a value x the rows at risk are those that could have been seen there. Rows can be weighed where each can be reached
-from each other by steps from a row to one that its window holds; else values fall into parts of which nothing tells how
-common one is beside the other.
+from each other by steps from a row to one that its window holds; otherwise values fall into parts, and it is
+undetermined how common one is beside the other.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def one_sample(name: Any, windows: Windows, counts: Floats | None) -> Verdict:
     """Return the verdict on rows that can be weighed."""
     sizes = at_risk(windows, counts)
     message = (
-        f"{str(name)!r} is weighed by the windows of its rows: the risk sets at its values join them all, and hold "
+        f"{str(name)!r} is weighted by the windows of its rows: the risk sets at its values join them all, and hold "
         f"{sizes.min():g} to {number_of_rows(float(sizes.max()))}."
     )
     return Verdict(True, ((name,),), (name,), sparse.csr_array((1, 1)), None, np.inf, 1.0, message)
@@ -82,7 +82,7 @@ def in_risk_sets(verdict: Verdict, windows: Windows, counts: Floats | None, rows
             return replace(verdict, message=_one_way(windows, counts, group, others))
     message = (
         f"The windows of {' and '.join(number_of_rows(len(group)) for group in spans)} join them so weakly that how "
-        f"common one part is beside the other is lost in rounding. {REMEDY}"
+        f"common one part is relative to the other is lost in rounding. {REMEDY}"
     )
     return replace(verdict, message=message)
 
@@ -98,9 +98,9 @@ def _gap(windows: Windows, below: Integers, above: Integers) -> str:
     low, high = windows.x[below].max(), windows.x[above].min()
     return (
         f"Between {low:.6g} and {high:.6g} the values fall apart: no row seen from {high:.6g} on was at risk at "
-        f"{low:.6g} or below, and none seen up to {low:.6g} was at risk at {high:.6g} or above. So nothing tells how "
-        f"common values below are ({number_of_rows(len(below))}) beside those above ({number_of_rows(len(above))}). "
-        f"{REMEDY}"
+        f"{low:.6g} or below, and none seen up to {low:.6g} was at risk at {high:.6g} or above. So it is undetermined "
+        f"how common values below are ({number_of_rows(len(below))}) relative to those above "
+        f"({number_of_rows(len(above))}). {REMEDY}"
     )
 
 
@@ -114,6 +114,6 @@ def _one_way(windows: Windows, counts: Floats | None, group: Integers, others: I
     text = (
         f"{at}no window of {number_of_rows(len(group))} {spanned} holds the value of any other row, while windows of "
         f"the others hold theirs: the risk sets lead from the other {number_of_rows(len(others))} to these and not "
-        f"back, so that the likelihood leaves them no weight. {REMEDY}"
+        f"back, so the likelihood leaves them no weight. {REMEDY}"
     )
     return text[0].upper() + text[1:]

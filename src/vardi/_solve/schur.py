@@ -80,7 +80,7 @@ class Schur:
         Raises
         ------
         SingularError
-            If it cannot be told.
+            If it cannot be distinguished.
         """
         values = self._spectrum[0]
         least = RANK * float(np.abs(values).max(initial=0.0))

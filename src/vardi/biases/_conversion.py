@@ -27,7 +27,7 @@ def as_bias(obj: BiasLike) -> Bias:
     Parameters
     ----------
     obj : number, str, Bias, expression, callable or array
-        The same everywhere; an expression in text; a bias, which is returned; an expression of Polars or narwhals; a
+        The same everywhere; an expression as text; a bias, which is returned; a Polars or narwhals expression; a
         function of the rows; or values, one for each row of the pool.
 
     Examples
@@ -56,8 +56,8 @@ def as_bias(obj: BiasLike) -> Bias:
     if isinstance(obj, list | tuple | np.ndarray) or hasattr(obj, "__array__"):
         return ValuesBias(_values(obj))
     raise InvalidBiasError(
-        f"A bias cannot be a {type(obj).__name__}. Give a number, an expression in text, a Bias, an expression of "
-        "Polars or narwhals, a function of the rows, or an array of values for the pool.",
+        f"A bias cannot be a {type(obj).__name__}. Give a number, an expression as text, a Bias, a Polars or "
+        "narwhals expression, a function of the rows, or an array of values for the pool.",
         sample="",
     )
 
@@ -65,8 +65,10 @@ def as_bias(obj: BiasLike) -> Bias:
 def _values(obj: Any) -> np.ndarray:
     values = as_array(obj, "A bias")
     if values.ndim != 1:
-        raise InvalidBiasError(f"The values of a bias stand in one dimension, and these have {values.ndim}.", sample="")
+        raise InvalidBiasError(
+            f"The values of a bias must be one-dimensional, but these have {values.ndim} dimensions.", sample=""
+        )
     numbers = as_numbers(values)
     if numbers is None:
-        raise InvalidBiasError(f"The values of a bias are numbers, and these are {values.dtype}.", sample="")
+        raise InvalidBiasError(f"The values of a bias must be numbers, but these are {values.dtype}.", sample="")
     return numbers

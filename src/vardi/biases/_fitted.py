@@ -157,14 +157,14 @@ class Encoding:
             missing = _missing(column)
             if missing:
                 raise MissingValuesError(
-                    f"{self.said} {name!r}, which is missing in {missing} rows. Fill it in, take these rows out, or "
+                    f"{self.said} {name!r}, which is missing in {missing} rows. Fill it in, remove these rows, or "
                     "leave this column out.",
                     columns={name: missing},
                 )
             if levels is None:
                 numbers = as_numbers(column)
                 if numbers is None:
-                    raise InvalidBiasError(f"The column {name!r} holds {column.dtype}, and not numbers.", sample="")
+                    raise InvalidBiasError(f"The column {name!r} holds {column.dtype}, not numbers.", sample="")
                 numbers = numbers.astype(np.float64)
                 parts.append(_stepwise(numbers, self.edges[name]) if name in self.edges else numbers)
             else:

@@ -144,7 +144,7 @@ class ValuesBias(Bias):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FrameExpressionBias(Bias):
-    """A bias that is an expression of Polars or narwhals; equal only to itself, and its text does not read back.
+    """A bias that is an expression of Polars or narwhals; equal only to itself, and its text cannot be read back.
 
     Attributes
     ----------
@@ -161,7 +161,7 @@ class FrameExpressionBias(Bias):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that the bias reads, where Polars tells; narwhals does not."""
+        """The columns that the bias reads, where Polars says so; narwhals does not."""
         if not hasattr(self.expression, "meta"):
             return ()
         names = dict.fromkeys(self.expression.meta.root_names())
@@ -175,7 +175,7 @@ class FrameExpressionBias(Bias):
 
 
 def library_of(obj: object) -> str | None:
-    """Return the library that an object is an expression of; None where it is no such expression."""
+    """Return the library that an object is an expression of; None where it is not such an expression."""
     if isinstance(obj, nw.Expr):
         return "narwhals"
     polars = sys.modules.get("polars")  # who has an expression of Polars has imported it
@@ -184,7 +184,7 @@ def library_of(obj: object) -> str | None:
 
 @dataclass(frozen=True)
 class ProductBias(Bias):
-    """The product of biases of which at least one is no expression."""
+    """The product of biases at least one of which is not an expression."""
 
     factors: tuple[Bias, ...]
 
@@ -300,7 +300,7 @@ class ParametricBias(Bias):
             return [theta[name] for name in self.names]
         got = list(theta)
         raise MismatchError(
-            f"The parameters of {self} are {', '.join(map(repr, self.names))}, and here are {got}. Give a number for "
+            f"The parameters of {self} are {', '.join(map(repr, self.names))}, but {got} was given. Give a number for "
             "each.",
             expected=self.names,
             got=got,
@@ -324,8 +324,8 @@ def _product(left: Bias, right: Bias) -> Bias:
     for bias in (left, right):
         if not bias._is_factor:
             raise InvalidBiasError(
-                f"{bias} is no factor of another bias: it is that of one row, and a further factor would be that of "
-                "the rows in all windows. For both, give vardi.debias_matrix a matrix with a column for each row.",
+                f"{bias} cannot be a factor of another bias: it belongs to one row, and a further factor would apply "
+                "to the rows in all windows. For both, give vardi.debias_matrix a matrix with a column for each row.",
                 sample="",
             )
     if isinstance(left, ParametricBias) or isinstance(right, ParametricBias):
@@ -344,8 +344,8 @@ def _product(left: Bias, right: Bias) -> Bias:
 def _parametric_product(left: Bias, right: Bias) -> Bias:
     if isinstance(left, ParametricBias) and isinstance(right, ParametricBias):
         raise InvalidBiasError(
-            f"Both {left} and {right} have parameters, and a bias has one such factor. Name all columns in one family, "
-            "or write the product as a function for vardi.parametric.",
+            f"Both {left} and {right} have parameters, but a bias can have only one such factor. Name all columns in "
+            "one family, or write the product as a function for vardi.parametric.",
             sample="",
         )
     if isinstance(left, ParametricBias):
@@ -357,6 +357,6 @@ def _parametric_product(left: Bias, right: Bias) -> Bias:
 def _condition(bias: Bias, sign: str) -> Node:
     if not isinstance(bias, ExpressionBias) or is_condition(bias.node) is False:
         raise InvalidBiasError(
-            f"{sign} joins conditions, and the bias {bias} is none. Use * to multiply factors.", sample=""
+            f"{sign} joins conditions, but the bias {bias} is not one. Use * to multiply factors.", sample=""
         )
     return bias.node

@@ -1,4 +1,4 @@
-"""The biases that are known: what a person writes down of how a sample was collected."""
+"""The biases that are known: what a person writes down about how a sample was collected."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def everywhere() -> Bias:
 
 
 def where(text: str) -> Bias:
-    r"""Return the bias of an expression, :math:`\omega(z) = \mathbb{1}\{z \text{ fulfils it}\}` for a condition.
+    r"""Return the bias of an expression, :math:`\omega(z) = \mathbb{1}\{z \text{ satisfies it}\}` for a condition.
 
     Parameters
     ----------
     text : str
-        A condition or a number: column names (in backticks where they are no plain words), numbers, texts, ``True``
+        A condition or a number: column names (in backticks where they are not plain words), numbers, strings, ``True``
         and ``False``, comparisons and chains of them, ``and``, ``or``, ``not``, ``in`` and ``not in`` with a list,
         ``is missing``, ``is not missing``, ``+ - * / **`` and the functions abs, exp, log, max, min, sqrt. In
         arithmetic a condition counts as 0 or 1.
@@ -54,7 +54,7 @@ def where(text: str) -> Bias:
     ('intercept', 'age')
     """
     if not isinstance(text, str):
-        raise InvalidBiasError(f"where takes an expression in text, not {type(text).__name__}: {text!r}.", sample="")
+        raise InvalidBiasError(f"where takes an expression as text, not {type(text).__name__}: {text!r}.", sample="")
     node, family = parse_bias(text)
     known = EVERYWHERE if node is None else ExpressionBias(node)
     if isinstance(family, OfRows):
@@ -114,7 +114,7 @@ def between(column: str, low: Scalar, high: Scalar) -> Bias:
     """
     lower, upper = constant(low, "low"), constant(high, "high")
     if isinstance(lower.value, str) != isinstance(upper.value, str):
-        raise InvalidBiasError(f"The bounds {low!r} and {high!r} are not of one kind.", sample="")
+        raise InvalidBiasError(f"The bounds {low!r} and {high!r} are of different types.", sample="")
     if lower.value > upper.value:  # type: ignore[operator]
         raise InvalidBiasError(
             f"The lower bound {low!r} is above the upper bound {high!r}, so no row lies between. Swap them.", sample=""
@@ -123,7 +123,7 @@ def between(column: str, low: Scalar, high: Scalar) -> Bias:
 
 
 def isin(column: str, values: Iterable[Scalar]) -> Bias:
-    r"""Return the bias of sampling some groups only, :math:`\omega(z) = \mathbb{1}\{z_c \in V\}`.
+    r"""Return the bias of sampling only some groups, :math:`\omega(z) = \mathbb{1}\{z_c \in V\}`.
 
     Examples
     --------
@@ -132,12 +132,12 @@ def isin(column: str, values: Iterable[Scalar]) -> Bias:
     where("region in ('N', 'W')")
     """
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise InvalidBiasError(f"isin takes a list of values, and got {values!r}. Write [{values!r}].", sample="")
+        raise InvalidBiasError(f"isin takes a list of values, but got {values!r}. Write [{values!r}].", sample="")
     constants = tuple(constant(value, "a value") for value in values)
     if not constants:
-        raise InvalidBiasError(f"isin('{column}', []) holds on no row. Give at least one value.", sample="")
+        raise InvalidBiasError(f"isin('{column}', []) is true of no row. Give at least one value.", sample="")
     if len({isinstance(constant.value, str) for constant in constants}) > 1:
-        raise InvalidBiasError("The values mix numbers and texts, and a column holds one or the other.", sample="")
+        raise InvalidBiasError("The values mix numbers and strings, but a column holds one or the other.", sample="")
     return ExpressionBias(IsIn(column_named(column), constants))
 
 
@@ -190,7 +190,7 @@ def class_shift(column: str, factors: Mapping[Any, float], population: Mapping[A
 def _by_class(numbers: Any, what: str) -> dict[Any, float]:
     """Return a mapping (also a pandas Series) as a dictionary whose values are finite and not negative."""
     if not hasattr(numbers, "keys") or not len(numbers):
-        raise InvalidBiasError(f"{what} maps each class to a number, and got {numbers!r}.", sample="")
+        raise InvalidBiasError(f"{what} maps each class to a number, but got {numbers!r}.", sample="")
     found = {label: numbers[label] for label in numbers.keys()}  # noqa: SIM118, as a Series iterates over its values
     for label, value in found.items():
         if not isinstance(value, int | float | np.number) or not math.isfinite(value) or value < 0:

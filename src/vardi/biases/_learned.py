@@ -1,7 +1,7 @@
-r"""The bias of a sample that nobody knows, learned by telling its rows from those of samples whose biases are known.
+r"""The unknown bias of a sample, learned by telling its rows apart from those of samples whose biases are known.
 
-With the reference rows weighted so that they represent the population, a classifier of "the row is of the sample" has
-the odds
+With the reference rows weighted so that they represent the population, a classifier of "the row belongs to the sample"
+has the odds
 
 .. math:: \frac{p(x)}{1 - p(x)} = \frac{\omega(x)\,dP / \Omega}{dP}\cdot c = c'\,\omega(x),
 
@@ -34,9 +34,9 @@ from vardi.errors import InvalidBiasError, NotIdentifiableError, WeakOverlapWarn
 from vardi.errors._texts import cut, listed, more, width_of
 from vardi.errors._warn import warn
 
-CLIP = (0.02, 0.98)  # probabilities beyond which odds rest on next to no row of one side
+CLIP = (0.02, 0.98)  # probabilities beyond which odds rest on almost no rows of one side
 MANY_CLIPPED = 0.05  # share of a sample's rows from which clipping is warned of
-SEPARATED = 0.999  # area under the curve from which the two sides have next to no row in common
+SEPARATED = 0.999  # area under the curve from which the two sides have almost no rows in common
 MANY_COLUMNS = 30  # from which rows are taken for embeddings, which a linear classifier reads
 BINS = 10  # of the calibration table
 SHOWN = 8  # columns of the table of balance, those that are furthest off
@@ -124,12 +124,12 @@ class LearnedBias(FittedBias):
         return LearnedValues(_odds(p), self, encoding, models, sample, check, folds)
 
     def _require_rows(self, own: NDArray[np.bool_], folds: Integers, sample: str) -> None:
-        """Refuse a side that is in one fold only, or has next to no row in each."""
+        """Refuse a side that is in one fold only, or has almost no rows in each."""
         for side, rows in ((repr(sample), own), ("the known samples together", ~own)):
             found = int(rows.sum())
             if found < LEAST_ROWS * self.folds or len(np.unique(folds[rows])) < self.folds:
                 raise InvalidBiasError(
-                    f"The bias of {sample!r} is learned in {self.folds} folds of rows or whole clusters, and {side} "
+                    f"The bias of {sample!r} is learned in {self.folds} folds of rows or whole clusters, but {side} "
                     f"has too few for that: {found} rows in {len(np.unique(folds[rows]))} folds. Give fewer folds.",
                     sample=sample,
                 )
@@ -190,7 +190,7 @@ class LearnedCheck:
         How many rows of the known samples have.
     area : float
         The area under the curve: the chance that a row of the sample has a larger probability than one of the
-        population. At 0.5 the sample was drawn as if at random; near 1 it has next to no overlap with the population.
+        population. At 0.5 the sample was drawn as if at random; near 1 it hardly overlaps with the population.
     predicted, observed : tuple of float
         By bins of the probability: its mean, and the share of the rows that are the sample's, both weighted so that
         sample and population are halves.
@@ -199,8 +199,8 @@ class LearnedCheck:
     in_bins : tuple of int
         How many rows each bin has.
     balance : dict from str to (float, float)
-        By how many standard deviations the mean of each column in the sample is off that of the population: as it
-        came, and with each row weighted by one over its odds. A text has a column for each of its values.
+        By how many standard deviations the mean of each column in the sample differs from that of the population: as
+        drawn, and with each row weighted by one over its odds. A text column has one for each of its values.
     """
 
     columns: tuple[str, ...]
@@ -225,9 +225,10 @@ class LearnedCheck:
     def said_of_clipping(self) -> str:
         """How many rows were clipped, in words."""
         return (
-            f"{self.clipped} of its {self.rows} rows ({self.clipped / self.rows:.1%}) have a probability beyond "
-            f"{CLIP[0]} and {CLIP[1]}, and were clipped to these: there next to no row of the other side says what "
-            "the bias is. Add known rows like these, or leave out what the known samples could not have drawn."
+            f"{self.clipped} of its {self.rows} rows ({self.clipped / self.rows:.1%}) have a probability outside "
+            f"{CLIP[0]} to {CLIP[1]}, and were clipped to that range: almost no rows of the other side are left there "
+            "to learn the bias from. Add rows like these from a known sample, or leave out what the known samples "
+            "could not have drawn."
         )
 
     def __str__(self) -> str:
@@ -239,10 +240,10 @@ class LearnedCheck:
         ]
         bins = zip(self.predicted, self.observed, self.errors, self.in_bins, strict=True)
         lines += [f"{p:>9.3f}  {seen:>8.3f}  {error:>5.3f}  {rows:>5,}" for p, seen, error, rows in bins]
-        lines.append(f"{self.off} of {len(self.in_bins)} are more than two errors off, on rows held out")
+        lines.append(f"{self.off} of {len(self.in_bins)} are off by more than two errors, on held-out rows")
         ordered = sorted(self.balance, key=lambda name: -abs(self.balance[name][1]))
-        width = width_of("off the population", ordered[:SHOWN], 40)
-        lines.append(f"{'off the population':<{width}}  as it came  weighted   (in standard deviations)")
+        width = width_of("imbalance", ordered[:SHOWN], 40)
+        lines.append(f"{'imbalance':<{width}}    as drawn  weighted   (in standard deviations)")
         for name in ordered[:SHOWN]:
             before, after = self.balance[name]
             lines.append(f"{cut(name, width):<{width}}  {before:>+10.3f}  {after:>+8.3f}")
@@ -302,7 +303,7 @@ def learned_of(names: Iterable[Hashable], biases: Iterable[Bias]) -> dict[Hashab
 
 
 def checks_of(names: Iterable[Hashable], biases: Iterable[Bias]) -> dict[Hashable, LearnedCheck]:
-    """Return how each bias was learned that was, by sample."""
+    """Return how each learned bias was learned, by sample."""
     return {name: values.check for name, values in learned_of(names, biases).items()}
 
 
@@ -315,8 +316,8 @@ def _probabilities(models: Sequence[Any], X: Floats, sample: str) -> Floats:
     found: Floats = np.mean([np.asarray(model.predict_proba(X), np.float64)[:, 1] for model in models], axis=0)
     if not ((found >= 0) & (found <= 1)).all():
         raise InvalidBiasError(
-            f"The classifier of {sample!r} gives {found[~((found >= 0) & (found <= 1))][0]:g} for a probability. Give "
-            "one whose predict_proba is from 0 to 1.",
+            f"The classifier of {sample!r} gives {found[~((found >= 0) & (found <= 1))][0]:g} as a probability. Give "
+            "one whose predict_proba is between 0 and 1.",
             sample=sample,
         )
     return found
@@ -329,14 +330,14 @@ def _require_classifier(classifier: Any) -> None:
     name = type(classifier).__name__
     if not hasattr(classifier, "predict_proba"):
         raise InvalidBiasError(
-            f"{name} has no predict_proba, and a bias is learned from probabilities: their odds are the bias. Give a "
+            f"{name} has no predict_proba, but a bias is learned from probabilities: their odds are the bias. Give a "
             "classifier with probabilities, or wrap it in scikit-learn's CalibratedClassifierCV.",
             sample="",
         )
     if not has_fit_parameter(classifier.steps[-1][1] if hasattr(classifier, "steps") else classifier, "sample_weight"):
         raise WeightBlindError(
-            f"{name} takes no sample_weight in fit, so it would tell rows from the known samples as they came, and not "
-            "from the population. Choose a classifier that takes sample_weight.",
+            f"{name} takes no sample_weight in fit, so it would compare rows with the known samples as drawn, not "
+            "with the population. Choose a classifier that takes sample_weight.",
             estimator=name,
         )
 
@@ -344,8 +345,8 @@ def _require_classifier(classifier: Any) -> None:
 def _separated(sample: str, reference: Sequence[str], names: Sequence[str]) -> NotIdentifiableError:
     return NotIdentifiableError(
         f"By {listed(names)} the rows of {sample!r} can be told from those of {listed(map(repr, reference))} without "
-        "error, so that no known sample has rows like these, and nothing says how likely others would have entered "
-        f"{sample!r}. Leave out a column that only tells where a row comes from (a label, an id), or add a known "
+        "error, so no known sample has rows like these, and nothing says how likely others were to enter "
+        f"{sample!r}. Leave out any column that only says where a row comes from (a label, an id), or add a known "
         "sample that overlaps.",
         groups=((sample,), tuple(reference)),
     )
@@ -361,23 +362,23 @@ def _name_of(model: Any) -> str:
 def learned(
     columns: str | Sequence[str] | None = None, classifier: Any = None, folds: int = 5, random_state: int = 0
 ) -> LearnedBias:
-    r"""Return the bias of a sample that nobody knows, to be learned beside samples whose biases are known.
+    r"""Return an unknown bias, to be learned by comparing its sample with samples whose biases are known.
 
-    The sample's rows are told from those of the known samples, which are debiased first, by a probabilistic classifier
-    in which the latter have their debiased weights; the odds of a row by models that have not seen it,
+    The sample's rows are told apart from those of the known samples, which are debiased first, by a probabilistic
+    classifier in which the latter have their debiased weights; the odds of a row by models that have not seen it,
     :math:`\omega(x) = p(x) / (1 - p(x))`, are its bias up to a constant. It is assumed that given these columns the
     selection does not depend on anything else of interest, and that the known samples have rows wherever this one has.
 
-    Probabilities are clipped to 0.02 and 0.98 (a row is at most 49 times as frequent in the sample as in the
-    population, or as rare); ``fit.learned`` counts the rows that this touched, and has the calibration of the
+    Probabilities are clipped to 0.02 and 0.98 (a row is at most 49 times as frequent in the sample as in
+    the population, or as rare); ``fit.learned`` counts the rows affected, and has the calibration of the
     classifier on held-out rows and the balance of the columns. Means, ``by=`` and totals are doubly robust by default
-    (``assisted_by="auto"`` of :meth:`vardi.DebiasedSample.expectation`); all else is by the weights alone, and its
-    error, which leaves out that of the classifier, says that it is approximate.
+    (``assisted_by="auto"`` of :meth:`vardi.DebiasedSample.expectation`); everything else uses the weights alone,
+    and its error, which leaves out the classifier's, says that it is approximate.
 
     Parameters
     ----------
     columns : str or sequence of str, optional
-        Columns of numbers or texts that all samples have. None is for arrays (embeddings): all their columns.
+        Columns of numbers or text that all samples have. None means all columns of arrays (embeddings).
     classifier : scikit-learn classifier, optional
         With ``predict_proba``, and ``sample_weight`` in fit; it is cloned for each fold. By default gradient boosting
         whose probabilities are calibrated (a sigmoid), or with more than 30 columns a logistic regression of the

@@ -1,14 +1,14 @@
-r"""The bias of a sample that brings design weights of its own, which no other sample has: their regression on columns.
+r"""The bias of a sample with design weights that no other sample has: their regression on columns.
 
 A unit with features c is drawn with a chance :math:`\pi` that may depend on more than c, and its weight is
-:math:`w = 1 / \pi`. The sample has the law :math:`\pi\,dP / E_P\pi`, so that within the sample
+:math:`w = 1 / \pi`. The sample has the distribution :math:`\pi\,dP / E_P\pi`, so that within the sample
 
 .. math::
 
     E_s[w \mid c] = \frac{E_P[\pi \cdot 1/\pi \mid c]}{E_P[\pi \mid c]} = \frac{1}{E_P[\pi \mid c]},
 
-and the law of c in the sample has the bias :math:`\omega(c) = E_P[\pi \mid c] = 1 / E_s[w \mid c]`: one over a plain
-regression of the weight, and not a regression of one over the weight.
+and the distribution of c in the sample has the bias :math:`\omega(c) = E_P[\pi \mid c] = 1 / E_s[w \mid c]`: one over a
+plain regression of the weight, not a regression of its inverse.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class SmoothedBias(FittedBias):
             raise InvalidBiasError(f"{self} has no column. Name what the weight is to be regressed on.", sample="")
         if self.weight in self.names:
             raise InvalidBiasError(
-                f"{self} regresses the weight on itself, and the other samples lack it. Name columns that all samples "
+                f"{self} regresses the weight on itself, which the other samples lack. Name columns that all samples "
                 f"have; where all have {self.weight!r}, the bias is '1 / {to_text(column_named(self.weight))}'.",
                 sample="",
             )
@@ -97,21 +97,21 @@ class SmoothedBias(FittedBias):
         numbers = as_numbers(weights)
         if numbers is None:
             raise InvalidBiasError(
-                f"The weights {self.weight!r} of {sample!r} are {weights.dtype}, and not numbers.", sample=sample
+                f"The weights {self.weight!r} of {sample!r} are {weights.dtype}, not numbers.", sample=sample
             )
         y = numbers.astype(np.float64)
         missing = int(np.isnan(y).sum())
         if missing:
             raise MissingValuesError(
-                f"The weights {self.weight!r} of {sample!r} are missing in {missing} of its rows, so that nothing "
-                "tells how likely these were drawn. Fill them in, or take these rows out.",
+                f"The weights {self.weight!r} of {sample!r} are missing in {missing} of its rows, so it is unknown "
+                "how likely these were to be drawn. Fill them in, or remove these rows.",
                 columns={self.weight: missing},
             )
         bad = np.flatnonzero(~((y > 0) & (y < np.inf)))
         if len(bad):
             raise InvalidBiasError(
                 f"The weight {self.weight!r} of row {bad[0]} of {sample!r} is {y[bad[0]]:g}. A design weight is one "
-                "over the chance to be drawn: a number above zero.",
+                "over the chance of being drawn: a number above zero.",
                 sample=sample,
                 rows=bad[:10],
             )
@@ -139,7 +139,7 @@ class SmoothedBias(FittedBias):
         bad = np.flatnonzero(~((found > 0) & (found < np.inf)))
         if len(bad):
             raise InvalidBiasError(
-                f"The regression of the weight {self.weight!r} of {sample!r} predicts {found[bad[0]]:g}, and a mean "
+                f"The regression of the weight {self.weight!r} of {sample!r} predicts {found[bad[0]]:g}, but a mean "
                 "weight is above zero. Leave regressor out, or give one with a log link.",
                 sample=sample,
             )
@@ -149,15 +149,15 @@ class SmoothedBias(FittedBias):
 def smoothed(
     weight: str, columns: str | Sequence[str], regressor: Any = None, folds: int = 5, random_state: int = 0
 ) -> SmoothedBias:
-    r"""Return the bias of a sample that brings design weights which the other samples lack.
+    r"""Return the bias of a sample with design weights that the other samples lack.
 
-    A bias is asked for the rows of all samples, so that ``"1 / pw"`` needs ``pw`` on all of them. Where only the
+    A bias is evaluated on the rows of all samples, so ``"1 / pw"`` needs ``pw`` on all of them. Where only the
     sample's own rows have it, the bias is taken as a function of columns that all have:
 
     .. math:: \omega(c) = E_P[\pi \mid c] = 1 / E_s[w \mid c],
 
     one over the mean weight of the sample's rows with features c. For the rows with features c the sample holds a share
-    :math:`E_P[\pi \mid c]` of the population; and since the sample's law is :math:`\pi\,dP` up to a constant,
+    :math:`E_P[\pi \mid c]` of the population; and since the sample's distribution is :math:`\pi\,dP` up to a constant,
     :math:`E_s[1/\pi \mid c] = E_P[\pi/\pi \mid c] / E_P[\pi \mid c]`. It is exact where the other samples' biases are
     functions of c too. The mean is a regression, fitted in folds: rows of the sample get the prediction of models that
     have not seen them, other rows the mean over the models. Errors of estimates do not include that of the regression.
@@ -165,10 +165,10 @@ def smoothed(
     Parameters
     ----------
     weight : str
-        The column of weights, one over the chance to be drawn.
+        The column of weights, one over the chance of being drawn.
     columns : str or sequence of str
-        Columns of numbers or texts that all samples have; a text of the sample's own rows that is not among those is
-        taken as none of them.
+        Columns of numbers or text that all samples have; a text that the sample's own rows do not have counts
+        as none of theirs.
     regressor : scikit-learn regressor, optional
         Gradient boosting with a log link (gamma deviance) by default. It is cloned for each fold.
     folds : int

@@ -20,11 +20,11 @@ def as_array(values: Any, what: str, wanted: str = "one value for each row") -> 
     >>> as_array(np.ma.masked_all(3), "counts")
     Traceback (most recent call last):
     ...
-    vardi.errors.MismatchError: counts came as a masked array, whose mask would be lost. Fill it, e.g. with NaN.
+    vardi.errors.MismatchError: counts was given as a masked array, whose mask would be lost. Fill it, e.g. with NaN.
     """
     if isinstance(values, np.ma.MaskedArray):
         raise MismatchError(
-            f"{what} came as a masked array, whose mask would be lost. Fill it, e.g. with NaN.",
+            f"{what} was given as a masked array, whose mask would be lost. Fill it, e.g. with NaN.",
             expected=("array",),
             got=("masked array",),
         )

@@ -17,7 +17,7 @@ from vardi.errors import InvalidBiasError
 
 @dataclass(frozen=True, repr=False)
 class WindowBias(Bias):
-    """A bias that each row brings with it: it was seen because its value lay in its window; `window` makes it.
+    """A bias of each row's own: it was seen because its value lay in its window; `window` makes it.
 
     Attributes
     ----------
@@ -37,16 +37,18 @@ class WindowBias(Bias):
 
     def __post_init__(self) -> None:
         if not columns(self.x):
-            raise InvalidBiasError(f"{self} reads no column, and the value of a row is in one. Name it.", sample="")
+            raise InvalidBiasError(
+                f"{self} reads no column, but the value of a row must be in one. Name it.", sample=""
+            )
         if not self.ends:
             raise InvalidBiasError(
-                f"{self} has no end, so that every row would have been seen. Name the columns in which windows begin "
-                "or end; a sample of all there is has the bias 1.",
+                f"{self} has no end, so every row would have been seen. Name the columns in which windows begin or "
+                "end; a sample without truncation has the bias 1.",
                 sample="",
             )
         if not any(columns(end) for end in self.ends):
             raise InvalidBiasError(
-                f"{self} reads no column for its ends, so that all rows have one window, and nothing tells of what "
+                f"{self} reads no column for its ends, so all rows have the same window, and nothing is known of what "
                 "lies outside it. Declare a condition, such as vardi.between.",
                 sample="",
             )
@@ -80,15 +82,15 @@ def window(x: str, low: str | float | None, high: str | float | None, *, status:
 
     .. math:: \omega_i(z) = \mathbb{1}\{u_i \le x(z) \le v_i\}
 
-    Units outside their window left no trace. Windows are taken to say nothing of the value beyond that
+    Units outside their window left no trace. Windows are assumed to say nothing about the value beyond that
     (*quasi-independence*), which ``fit.check_biases()`` tests. The weights are those of the nonparametric likelihood of
     Turnbull (1976) and Efron and Petrosian (1999); for left truncation alone these are the product-limit estimate of
     Lynden-Bell (1971).
 
-    It is the bias of one sample alone. To the user the fit has that one sample: ``fit.names`` is ``('seen',)``, and
+    It can only be the bias of a single sample, and the fit has that one sample: ``fit.names`` is ``('seen',)``, and
     ``fit.omegas['seen']`` is the chance :math:`\alpha` that a unit of the population, with a window drawn from the
-    population of windows, is seen. With :math:`\Omega_i = F[u_i, v_i]` the chance to be seen through window i, windows
-    are seen in proportion to it, so that the population has window i in proportion to :math:`1 / \Omega_i`, and
+    population of windows, is seen. With :math:`\Omega_i = F[u_i, v_i]` the chance of being seen through window i,
+    windows are seen in proportion to it, so that the population has window i in proportion to :math:`1 / \Omega_i`, and
 
     .. math:: \hat\alpha = \sum_i \frac{1 / \Omega_i}{\sum_j 1 / \Omega_j}\,\Omega_i = n \Big/ \sum_i 1 / \Omega_i.
 
@@ -101,7 +103,7 @@ def window(x: str, low: str | float | None, high: str | float | None, *, status:
         ``high=None`` rows are truncated on the left (delayed entry), with ``low=None`` on the right.
     status : str, optional
         A column or condition that is 1 (or true) where the value was seen, and 0 where only a bound of it is known:
-        such rows are censored, which weights cannot mend, and are refused.
+        such rows are censored, which weights cannot correct, and are refused.
 
     Examples
     --------
@@ -124,7 +126,7 @@ def window(x: str, low: str | float | None, high: str | float | None, *, status:
 
 def _node(text: object, what: str) -> Node:
     if not isinstance(text, str):
-        raise InvalidBiasError(f"{what} of a window is named by a text, not by {text!r}.", sample="")
+        raise InvalidBiasError(f"{what} of a window is named by a string, not by {text!r}.", sample="")
     return parse(text)
 
 

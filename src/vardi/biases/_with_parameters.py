@@ -22,12 +22,12 @@ def logistic(*columns: str) -> ParametricBias:
 
     .. math:: \omega(z) = \frac{1}{1 + e^{-\alpha - \beta'z}}
 
-    The intercept is a parameter too: no normaliser makes up for it, since it says how near to 1 the curve comes.
+    The intercept is a parameter too: the normaliser cannot absorb it, since it decides how close to 1 the curve comes.
 
     Parameters
     ----------
     *columns : str
-        Columns, or expressions of them; a name that is no plain word stands in backticks.
+        Columns, or expressions of them; a name that is not a plain word goes in backticks.
 
     Examples
     --------
@@ -42,13 +42,13 @@ def logistic(*columns: str) -> ParametricBias:
 def exponential_tilt(*columns: str) -> ParametricBias:
     r"""Return the bias :math:`\omega(z) = e^{\theta'z}`, whose tilt :math:`\theta` is to be estimated.
 
-    It is what logistic selection is where selection is rare. There is no intercept: it would be a part of the
+    Logistic selection is like this where selection is rare. There is no intercept: it would be a part of the
     normaliser.
 
     Parameters
     ----------
     *columns : str
-        Columns, or expressions of them; a name that is no plain word stands in backticks.
+        Columns, or expressions of them; a name that is not a plain word goes in backticks.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def steps(column: str, cuts: Iterable[float]) -> ParametricBias:
     column : str
         A column or an expression.
     cuts : iterable of numbers
-        In rising order.
+        In increasing order.
 
     Examples
     --------
@@ -91,10 +91,10 @@ def steps(column: str, cuts: Iterable[float]) -> ParametricBias:
     ('30 <= age < 60', 'age >= 60')
     """
     if not isinstance(cuts, Iterable):
-        raise InvalidBiasError(f"The cuts of steps are a list of numbers, and here they are {cuts!r}.", sample="")
+        raise InvalidBiasError(f"The cuts of steps must be a list of numbers, not {cuts!r}.", sample="")
     values = [constant(cut, "a cut").value for cut in cuts]
     if any(isinstance(value, bool | str) for value in values):
-        raise InvalidBiasError(f"The cuts of steps are numbers, and here they are {values}.", sample="")
+        raise InvalidBiasError(f"The cuts of steps must be numbers, not {values}.", sample="")
     return _of_family("steps", (column,), tuple(value for value in values if isinstance(value, int | float)))
 
 
@@ -102,14 +102,14 @@ def cells(*columns: str | Sequence[str]) -> ParametricBias:
     r"""Return a bias that is log-linear in categories, :math:`\log\omega(z) = \sum_c \theta_{c, z_c}`.
 
     There is a parameter for each value of a column but the most frequent one in the pool, which the others are compared
-    with: main effects, as in raking. Which values there are is known when rows are seen, so that the bias itself names
-    columns only; the parameters of a fit are named by values, such as ``region=N``. A new row with a value that no row
+    with: main effects, as in raking. Which values there are is known only from the rows, so the bias itself names just
+    the columns; the parameters of a fit are named by values, such as ``region=N``. A new row with a value that no row
     of the fit has is refused by ``weigh``.
 
     Parameters
     ----------
     *columns : str or sequence of str
-        Columns of texts, numbers or truth values, or expressions of columns; a name that is no plain word stands in
+        Columns of text, numbers or booleans, or expressions of columns; a name that is not a plain word goes in
         backticks. A sequence of several crosses them: a parameter for each combination that rows have but the most
         frequent one.
 
@@ -128,7 +128,7 @@ def cells(*columns: str | Sequence[str]) -> ParametricBias:
     """
     groups = [(group,) if isinstance(group, str) else group for group in columns]
     if not all(isinstance(group, tuple | list) for group in groups):
-        raise InvalidBiasError(f"cells reads columns, named by texts, and not {columns}.", sample="")
+        raise InvalidBiasError(f"cells reads columns, named by strings, not {columns}.", sample="")
     return ParametricBias(Cells(tuple(_terms("cells", group) for group in groups)), EVERYWHERE)
 
 
@@ -147,7 +147,7 @@ def parametric(
         Of (rows, theta): gets the rows as they were given and an array of p numbers, and returns omega, zero or more,
         for each row. Which rows have omega = 0 must not depend on theta.
     start : array of shape (p,) or (s, p)
-        Where the search for theta starts. Where the likelihood may have several maxima give several starts.
+        Where the search for theta starts. If the likelihood may have several maxima, give several starts.
     names : iterable of str, optional
         Names of the parameters; "theta0", "theta1", ... by default.
     gradient : callable, optional
@@ -188,6 +188,6 @@ def _terms(kind: str, texts: Iterable[str]) -> tuple[Node, ...]:
     nodes = []
     for text in texts:
         if not isinstance(text, str):
-            raise InvalidBiasError(f"{kind} reads columns, named by texts, and not {text!r}.", sample="")
+            raise InvalidBiasError(f"{kind} reads columns, named by strings, not {text!r}.", sample="")
         nodes.append(parse(text))
     return tuple(nodes)

@@ -9,10 +9,9 @@ import typer
 from vardi.cli._check import check
 from vardi.cli._demo import demo
 from vardi.cli._fit import fit, report, sample
-from vardi.cli._guard import guarded
+from vardi.cli._help import Described
 from vardi.cli._init import init
-
-PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+from vardi.cli._paper import paper
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -20,7 +19,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     help="K biased samples of one population in, one debiased sample out.",
-    epilog="Start with: vardi demo",
+    epilog="\b\nTo see what it does:    vardi demo\nWith data of your own:  vardi init, then what each command says",
 )
 
 
@@ -47,21 +46,25 @@ def _main(
 
 app.command(
     "demo",
+    cls=Described,
     short_help="Debias the bundled house prices, start to end.",
     epilog=_examples("vardi demo", "vardi demo --output houses"),
 )(demo)
 app.command(
     "init",
+    cls=Described,
     short_help="Write a study file, by questions or by options.",
     epilog=_examples("vardi init", "vardi init study.toml --source a=a.csv --bias 'a=price <= 22' --source b=b.csv"),
 )(init)
 app.command(
     "check",
+    cls=Described,
     short_help="Tell whether the samples can be compared.",
     epilog=_examples("vardi check study.toml", "vardi check study.toml --json"),
 )(check)
 app.command(
     "fit",
+    cls=Described,
     short_help="Print a summary; write weights and a report.",
     epilog=_examples(
         "vardi fit study.toml",
@@ -72,25 +75,19 @@ app.command(
 )(fit)
 app.command(
     "sample",
+    cls=Described,
     short_help="Draw rows by weight.",
     epilog=_examples("vardi sample study.toml -n 1000 --seed 1 -o drawn.parquet"),
 )(sample)
-app.command("report", short_help="Write the report alone.", epilog=_examples("vardi report study.toml -o report.html"))(
-    report
-)
-
-
-@app.command(
-    "paper", context_settings=PASSED_ON, add_help_option=False, help="Repeat the tables and figures of the paper."
-)
-def _paper(context: typer.Context) -> None:
-    from vardi.cli.paper import paper
-
-    _pass_on(paper, context)
-
-
-def _pass_on(command: object, context: typer.Context) -> None:
-    """Run a command that is loaded only when it is asked for."""
-    own = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    own.command(context_settings={"help_option_names": ["-h", "--help"]})(guarded(command))  # type: ignore[type-var]
-    own(args=context.args, prog_name=context.command_path)
+app.command(
+    "report",
+    cls=Described,
+    short_help="Write the report, as a web page or a PDF.",
+    epilog=_examples("vardi report study.toml", "vardi report study.toml -o report.pdf"),
+)(report)
+app.command(
+    "paper",
+    cls=Described,
+    short_help="Repeat the tables and figures of the paper.",
+    epilog=_examples("vardi paper clusters --runs 10", "vardi paper --jobs 8 -o results"),
+)(paper)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 from math import isnan
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vardi.cli._console import progress, show, show_json, warnings_as_lines
+from vardi.cli._console import progress, show, show_json, show_next, warnings_as_lines
 from vardi.cli._guard import NO, guarded
 from vardi.cli._options import Json, Quiet, StudyFile
 from vardi.errors import ContradictedKnownWarning
@@ -60,6 +61,9 @@ def check(study: StudyFile, as_json: Json = False, quiet: Quiet = False, plan: P
         _show(opened, verdict, found, notes)
     if not passed:
         raise typer.Exit(NO)
+    if not as_json and not quiet:
+        show("")
+        show_next({"Next, the means of the population": f"vardi fit {shlex.quote(str(study))}"})
 
 
 def _show_plan(study: Study, *, as_json: bool) -> None:

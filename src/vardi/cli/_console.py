@@ -104,6 +104,13 @@ def show_files(files: dict[str, Path]) -> None:
         show_plain(f"{what:<8} {path}\n")
 
 
+def show_next(commands: dict[str, str]) -> None:
+    """Print what to go on with: a line for what each command gives, and the command alone on the next, to be pasted."""
+    for gives, command in commands.items():
+        show(f"{gives}:")
+        show_plain(f"  {''.join(letter if letter.isprintable() else '?' for letter in command)}\n")
+
+
 def show_plain(text: str) -> None:
     """Print a text as it is."""
     with _standard_output():

@@ -13,7 +13,8 @@ from typing import Annotated
 
 import typer
 
-from vardi.cli._console import show, show_plain
+from vardi.cli._console import show, show_next
+from vardi.cli._files import writing
 from vardi.cli._guard import guarded
 from vardi.cli._options import Json, Quiet
 from vardi.errors import OutputError
@@ -70,7 +71,7 @@ def _require_own(folder: Path) -> None:
     own = study.is_file() and study.read_text(encoding="utf-8", errors="replace").startswith(MARK)
     taken = [name for name in FILES if (folder / name).exists()]
     if taken and not own:
-        message = f"{folder / taken[0]} is there, and was not written by the demo. Name another folder with --output."
+        message = f"{folder / taken[0]} exists, and the demo did not write it. Name another folder with --output."
         raise OutputError(message, path=str(folder / taken[0]))
 
 
@@ -83,7 +84,8 @@ def _made_beside(folder: Path) -> Iterator[Path]:
     except OSError as error:
         raise OutputError(f"{folder} cannot be written: {error.strerror}.", path=str(folder)) from error
     try:
-        yield made
+        with writing(folder, made):
+            yield made
     finally:
         shutil.rmtree(made, ignore_errors=True)
 
@@ -97,11 +99,11 @@ def _write_inputs(folder: Path) -> None:
 
 
 def _say_next(folder: Path) -> None:
-    study, drawn = (shlex.quote(str(folder / name)) for name in ("study.toml", "drawn.csv"))
-    show("", "Open the report in a browser, read the study, and try")
-    for command in (
-        f"vardi check {study}",
-        f"vardi sample {study} -n 100 --seed 1 -o {drawn}",
-        "vardi init                 (a study of your own)",
-    ):
-        show_plain(f"  {command}\n")
+    study = folder / "study.toml"
+    show("", f"Open the report in a browser. The study is a short text to read: {study}", "")
+    show_next(
+        {
+            "To look closer at the samples": f"vardi check {shlex.quote(str(study))}",
+            "For a study of your own, from your own files": "vardi init",
+        }
+    )

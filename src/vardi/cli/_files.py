@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vardi._machine.atomic_write import require_writable, whole_file
 from vardi.errors import OutputError
-from vardi.study import Study
+
+if TYPE_CHECKING:
+    from vardi.study import Study
 
 
 def require_outputs(paths: Sequence[Path], study: Study, *, force: bool) -> None:
@@ -31,7 +35,7 @@ def _require_text(path: Path) -> None:
         str(path).encode()
     except UnicodeEncodeError:
         shown = os.fsencode(path).decode(errors="replace")
-        raise OutputError(f"{shown} is no name in UTF-8. Name another file.", path=str(path)) from None
+        raise OutputError(f"{shown} is not a name in UTF-8. Name another file.", path=str(path)) from None
 
 
 def require_free(path: Path, *, force: bool, remedy: str = "Give --force to overwrite it.") -> None:
@@ -51,3 +55,25 @@ def together(paths: Sequence[Path], *, force: bool) -> Iterator[list[Path]]:
     """Give temporary names for all outputs; they take their places when all are written."""
     with ExitStack() as stack:
         yield [stack.enter_context(whole_file(path, overwrite=force)) for path in paths]
+
+
+@contextmanager
+def writing(target: Path, temporary: Path) -> Iterator[None]:
+    """Say which output cannot be written, by its own name, whatever writes it and whatever it calls it."""
+    try:
+        yield
+    except OutputError as error:
+        raise OutputError(str(error).replace(str(temporary), str(target)), path=str(target)) from error
+    except Exception as error:
+        reason = _reason(error)
+        if reason is None:
+            raise
+        raise OutputError(f"{target} was not written: {reason}.", path=str(target)) from error
+
+
+def _reason(error: Exception) -> str | None:
+    """Return what the system says of a file, where it is what an exception is about; engines tell its number."""
+    told = re.search(r"\(os error (\d+)\)", str(error))
+    if told:
+        return os.strerror(int(told.group(1)))
+    return (error.strerror or str(error)) if isinstance(error, OSError) else None

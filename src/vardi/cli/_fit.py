@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -11,18 +13,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from vardi.cli._console import progress, show, show_files, show_json, warnings_as_lines
+from vardi.cli._console import progress, show, show_files, show_json, show_next, warnings_as_lines
 from vardi.cli._guard import guarded
 from vardi.cli._options import Force, Json, Quiet, StudyFile
 from vardi.errors import ContradictedKnownWarning
 
 if TYPE_CHECKING:
     from vardi._facts.account import Account
+    from vardi._fit.sample import DebiasedSample
     from vardi.study import OpenStudy
 
-WEIGHTS_HELP = "Write source, row, id, weight and count of every row; .parquet, .csv or .jsonl."
-REPLICATES_HELP = "Write as many columns of replicate weights too, for R, Stata or svy."
-KIND_HELP = "Of the replicates: every row with a random weight, rows drawn with replacement, or groups left out."
+WEIGHTS_HELP = "Write the weight of every row, with its source, row, id and count: .csv, .parquet or .jsonl."
+REPORT_HELP = "Write a report: .html, or .pdf where Chromium, Chrome or Edge is installed."
+REPLICATES_HELP = "Write this many columns of replicate weights too, for R, Stata or svy; 2 or more."
+KIND_HELP = (
+    "How replicates are made: bayesian (every row gets a random weight), rows (drawn with replacement) or jackknife "
+    "(groups left out)."
+)
 NONE: Mapping[str, Any] = MappingProxyType({})
 
 Kind = Literal["bayesian", "rows", "jackknife"]
@@ -41,11 +48,13 @@ class Fitted:
 def fit(
     study: StudyFile,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help=WEIGHTS_HELP)] = None,
-    report: Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write a report, .html.")] = None,
-    with_data: Annotated[bool, typer.Option("--with-data", help="All columns of the data beside the weights.")] = False,
+    report: Annotated[Path | None, typer.Option("--report", metavar="FILE", help=REPORT_HELP)] = None,
+    with_data: Annotated[
+        bool, typer.Option("--with-data", help="Write all columns of the data beside the weights.")
+    ] = False,
     replicates: Annotated[int | None, typer.Option("--replicates", min=2, metavar="N", help=REPLICATES_HELP)] = None,
-    kind: Annotated[Kind, typer.Option("--kind", help=KIND_HELP)] = "bayesian",
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the replicates.")] = 0,
+    kind: Annotated[Kind, typer.Option("--kind", metavar="KIND", help=KIND_HELP)] = "bayesian",
+    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Seed of the replicates.")] = 0,
     force: Force = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -59,6 +68,7 @@ def fit(
     fitted = run_fit(study, targets, **options, force=force, hidden=as_json or quiet)
     if as_json or not quiet:
         show_fit(fitted, targets, as_json=as_json)
+        _say_next(study, targets, hidden=as_json)
 
 
 def run_fit(
@@ -75,15 +85,14 @@ def run_fit(
     ``replicates`` are what `DebiasedSample.replicate_weights` takes; none where it is empty.
     """
     from vardi import study as studies
-    from vardi.cli._files import require_outputs, together
+    from vardi.cli._files import require_outputs, together, writing
     from vardi.cli._summary import study_account
-    from vardi.report._render import require_html
     from vardi.study._outputs import require_suffix, weights_columns, write_weights
 
     study = studies.read(path)
     require_outputs(list(targets.values()), study, force=force)
     if "report" in targets:
-        require_html(targets["report"])
+        _require_report(targets["report"])
     if "weights" in targets:
         require_suffix(targets["weights"])
     told = () if hidden else (ContradictedKnownWarning,)
@@ -97,14 +106,38 @@ def run_fit(
         account = study_account(opened, fitted)
         with together(list(targets.values()), force=force) as temporary:
             for what, place in zip(targets, temporary, strict=True):
-                stage(f"Writing {targets[what]}")
-                if what == "weights":
-                    said_so = partial(stage, "Making replicates")
-                    write_weights(opened, fitted, place, with_data=with_data, replicates=replicates, progress=said_so)
-                else:
-                    variables = list(study.variables) or None
-                    fitted.report(place, title=study.title, variables=variables, overwrite=True)
+                stage(f"Writing the {what}")
+                with writing(targets[what], place):
+                    if what == "weights":
+                        said_so = partial(stage, "Making replicates")
+                        asked: dict[str, Any] = {"with_data": with_data, "replicates": replicates, "progress": said_so}
+                        write_weights(opened, fitted, place, **asked)
+                    else:
+                        _write_report(opened, fitted, place, targets[what])
     return Fitted(opened, account, said)
+
+
+def _require_report(path: Path) -> None:
+    """Refuse a report that is neither a page nor a PDF, or one that no browser here can print."""
+    from vardi.cli._pdf import is_pdf, require_browser
+    from vardi.report._render import require_html
+
+    if is_pdf(path):
+        require_browser(path)
+    else:
+        require_html(path)
+
+
+def _write_report(opened: OpenStudy, fitted: DebiasedSample, place: Path, target: Path) -> None:
+    """Write the report of a study as a page, or as the PDF that is printed from it."""
+    from vardi.cli._pdf import is_pdf, print_page
+
+    study = opened.study
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder, "report.html") if is_pdf(target) else place
+        fitted.report(page, title=study.title, variables=list(study.variables) or None, overwrite=True)
+        if is_pdf(target):
+            print_page(page, place, target)
 
 
 def show_fit(fitted: Fitted, targets: dict[str, Path], *, as_json: bool) -> None:
@@ -120,8 +153,6 @@ def show_fit(fitted: Fitted, targets: dict[str, Path], *, as_json: bool) -> None
     show(*account_tables(opened.study.title, fitted.account), "")
     for note in opened.study.notes:
         show(note, "")
-    if not targets:
-        show("Nothing was written. -o weights.parquet writes the weights, --report report.html a report.")
     show_files(targets)
     if opened.is_lazy and not opened.study.variables:
         show(
@@ -131,6 +162,25 @@ def show_fit(fitted: Fitted, targets: dict[str, Path], *, as_json: bool) -> None
         show("A weight is that of one unit: multiply it by the column count, since rows stand for several.")
 
 
+def _say_next(study: Path, targets: dict[str, Path], *, hidden: bool) -> None:
+    """Say what to do with what was written, or how to have something written."""
+    from vardi.cli._pdf import is_pdf
+
+    if hidden:
+        return
+    if not targets:
+        named = shlex.quote(str(study))
+        show("No file was written.", "")
+        show_next(
+            {
+                "For a report to read and print": f"vardi report {named}",
+                "For the weights, to be used by other programs": f"vardi fit {named} -o weights.csv",
+            }
+        )
+    elif "report" in targets and not is_pdf(targets["report"]):
+        show("", "Open the report in a browser to read and print it.")
+
+
 def _named(weights: Path | None, report: Path | None) -> dict[str, Path]:
     return {what: path for what, path in (("weights", weights), ("report", report)) if path is not None}
 
@@ -138,29 +188,32 @@ def _named(weights: Path | None, report: Path | None) -> dict[str, Path]:
 @guarded
 def report(
     study: StudyFile,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where it goes.")] = Path(
-        "report.html"
-    ),
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help=REPORT_HELP)] = Path("report.html"),
     force: Force = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the report of a study: one HTML file that opens offline."""
+    """Write the report of a study: one page (HTML) that opens offline in any browser, or the PDF printed from it."""
     targets = _named(None, output)
     fitted = run_fit(study, targets, force=force, hidden=as_json or quiet)
     if as_json or not quiet:
         show_fit(fitted, targets, as_json=as_json)
+        _say_next(study, targets, hidden=as_json)
 
 
 @guarded
 def sample(
     study: StudyFile,
     n: Annotated[int, typer.Option("-n", min=1, metavar="N", help="How many rows to draw.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help=".parquet, .csv or .jsonl.")],
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="For the same draw again.")] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Where they go: .csv, .parquet or .jsonl.")
+    ],
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, metavar="N", help="Give one to get the same draw again.")
+    ] = None,
     once: Annotated[
         bool,
-        typer.Option("--without-replacement", help="Draw no row twice (in an engine always so)."),
+        typer.Option("--without-replacement", help="Draw no row twice. In an engine this is always so."),
     ] = False,
     force: Force = False,
     as_json: Json = False,
@@ -168,7 +221,7 @@ def sample(
 ) -> None:
     """Draw rows by weight: what a sample without bias could have been."""
     from vardi import study as studies
-    from vardi.cli._files import require_outputs, together
+    from vardi.cli._files import require_outputs, together, writing
     from vardi.study._outputs import draw, require_suffix, write_frame
 
     read = studies.read(study)
@@ -181,7 +234,7 @@ def sample(
         fitted = opened.fit()
         stage(f"Drawing {n:,} rows")
         rows = draw(opened, fitted, n, seed, replace=not once)
-        with together([output], force=force) as (temporary,):
+        with together([output], force=force) as (temporary,), writing(output, temporary):
             write_frame(rows, temporary)
     distinct = rows.select("source", "row").n_unique()
     if as_json:

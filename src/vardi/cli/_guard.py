@@ -43,7 +43,7 @@ def guarded(command: Command) -> Command:
                 raise _interrupted() from None
             if not is_engine_error(error):
                 raise
-            refusal = VardiError(f"The data cannot be computed on: {first_line(error)}")
+            refusal = VardiError(f"The data cannot be processed: {first_line(error)}")
             raise _failed(refusal, as_json=bool(options.get("as_json"))) from None
 
     return run  # type: ignore[return-value]

@@ -5,25 +5,47 @@ from __future__ import annotations
 import functools
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vardi.cli._console import show, show_plain
+from vardi.cli._console import show, show_next, show_plain
 from vardi.cli._guard import guarded
 from vardi.errors import StudyError, VardiError
+
+if TYPE_CHECKING:
+    from vardi.study import Study
 
 HEADER = """# A study for vardi: samples of one population, and how each was drawn.
 # Paths are relative to this file. Check it with: vardi check {name}
 """
 ABOUT_BIASES = """# A bias says how much likelier a unit is to be in the sample, up to a constant:
-#   bias = "1"                  drawn at random       bias = "price <= 22"     only these
-#   bias = "length"             longer seen more      bias = "region in ('N', 'W') and age > 20"
-# A column whose name is no plain word stands in backticks: "`education-num` > 9".
+#   bias = "1"               drawn at random
+#   bias = "price <= 22"     only units for which this is true
+#   bias = "length"          in proportion to a column
+#   bias = "region in ('N', 'W') and age > 20"
+# A column whose name is not a single word goes in backticks: "`education-num` > 9".
 """
+ABOUT_DATA = (
+    "Each sample has its rows in a file (.csv, .parquet or .jsonl), or in several that a pattern such as "
+    "north/*.parquet names. Paths are relative to the study."
+)
+BIASES = {  # an answer, in which x is a column -> what it says
+    "1": "every unit had the same chance to be in it",
+    "x <= 100": "only units for which this is true could be in it",
+    "x": "the chance was proportional to a column",
+}
+EXAMPLE = "price"
+
+
+def complete_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the samples that --source has named, for shell completion."""
+    names = [text.partition("=")[0] for text in ctx.params.get("source") or []]
+    return [f"{name}=" for name in names if name.startswith(incomplete)]
 
 
 @dataclass(frozen=True)
@@ -41,37 +63,47 @@ def init(
     study: Annotated[Path, typer.Argument(metavar="STUDY", help="The study file to write.")] = Path("study.toml"),
     source: Annotated[
         list[str] | None,
-        typer.Option("--source", metavar="NAME=DATA", help="A sample and its file; again for each. Asks nothing then."),
+        typer.Option("--source", metavar="NAME=DATA", help="A sample and its file. Repeat it for each sample."),
     ] = None,
     bias: Annotated[
         list[str] | None,
-        typer.Option("--bias", metavar="NAME=BIAS", help="How a sample was drawn; again for each. 1 where left out."),
+        typer.Option(
+            "--bias",
+            metavar="NAME=BIAS",
+            autocompletion=complete_names,
+            help="How a sample was drawn; 1, at random, for samples without this option.",
+        ),
     ] = None,
     variable: Annotated[
-        list[str] | None, typer.Option("--variable", metavar="COLUMN", help="What to report; again for each.")
+        list[str] | None,
+        typer.Option("--variable", metavar="COLUMN", help="A column to report. Repeat it for each column."),
     ] = None,
-    title: Annotated[str | None, typer.Option("--title", help="What the study is about.")] = None,
+    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="What the study is about.")] = None,
 ) -> None:
-    """Write a study file: asks for the samples, or takes them from --source and --bias. Overwrites nothing."""
+    """Write a study file. Asks for the samples and how they were drawn, unless --source and --bias tell.
+
+    The files are looked into, and a bias is tried on the rows. No file is overwritten.
+    """
     from vardi._machine.atomic_write import whole_file
     from vardi.cli._files import require_free
     from vardi.study import parse
 
-    require_free(study, force=False, remedy="Name another: vardi init other.toml")
+    require_free(study, force=False, remedy=f"Name another: {_another(study)}")
     if bias and not source:
-        raise StudyError("--bias says how the sample of a --source was drawn, and there is none. Give --source too.")
+        raise StudyError("--bias says how the sample of a --source was drawn, and no --source is given. Add it.")
     if source:
         sources = _given(source, bias or [])
     else:
-        title = title or typer.prompt("What is the study about", default=study.stem)
+        show(f"This asks about your samples and writes {study}. Ctrl-C stops without writing anything.", "")
+        title = title or typer.prompt("What is the study about?", default=study.stem, prompt_suffix=" ")
         sources = _ask_sources(study)
         variable = _ask_variables(study, sources, variable or [])
     text = study_text(study.name, title or study.stem, sources, variable or [])
-    parse(text, study)
+    _try(parse(text, study))
     with whole_file(study, overwrite=False) as temporary:
         temporary.write_text(text, encoding="utf-8")
-    show(f"Wrote {study} with {len(sources)} {'source' if len(sources) == 1 else 'sources'}.")
-    show_plain(f"Next: vardi check {shlex.quote(str(study))}\n")
+    show("", f"Wrote {study} with {len(sources)} {'sample' if len(sources) == 1 else 'samples'}.", "")
+    show_next({"Next, whether the samples can be compared": f"vardi check {shlex.quote(str(study))}"})
 
 
 def study_text(name: str, title: str, sources: list[Asked], variables: list[str]) -> str:
@@ -128,48 +160,91 @@ def _pairs(texts: list[str], option: str) -> dict[str, str]:
     return pairs
 
 
+def _another(study: Path) -> str:
+    """Return a command that names a study which is not there yet."""
+    free = _free_name(study.stem, [path.stem for path in study.parent.glob("*.toml")])
+    return f"vardi init {shlex.quote(str(study.with_name(f'{free}.toml')))}"
+
+
+def _try(study: Study) -> None:
+    """Compute the biases on the rows: raise what forbids or lacks some. Overlap is not looked at yet."""
+    from vardi.errors import NotIdentifiableError
+
+    with suppress(NotIdentifiableError):  # a learned bias alone; samples may follow, and vardi check says it otherwise
+        study.open().verdict()
+
+
 def _ask(question: str, problems: Callable[[str], list[str]], default: str = "", *, show_default: bool = True) -> str:
     """Return the first answer without problems; those of others are shown."""
     while True:
-        answer: str = typer.prompt(question, default=default, show_default=show_default).strip()
+        answer: str = typer.prompt(question, default, show_default=show_default, prompt_suffix=" ").strip()
         found = problems(answer)
         if not found:
             return answer
-        show(*found)
+        show("", *found, *([] if question.startswith("\n") else [""]))
 
 
 def _problems(study: Path, sources: list[Asked], variables: list[str]) -> list[str]:
-    """Return what is wrong with a study of these samples."""
+    """Return what is wrong with a study of these samples, down to rows that a bias forbids."""
     from vardi.study import parse
 
     try:
-        parse(study_text(study.name, study.stem, sources, variables), study)
+        _try(parse(study_text(study.name, study.stem, sources, variables), study))
     except StudyError as error:
         return [re.sub(r"^line \d+: ", "", problem) for problem in error.problems or [str(error)]]
+    except VardiError as error:
+        return [str(error)]
     return []
 
 
 def _ask_sources(study: Path) -> list[Asked]:
     sources: list[Asked] = []
-    show("", "Each sample has its data: a .csv, .parquet or .jsonl file, or a pattern such as north/*.parquet.")
+    show("", ABOUT_DATA, *_files_there(study.parent))
     while True:
-        least = " (empty to finish)" if sources else ""
-        wrong_data = functools.partial(_wrong_data, study, sources)
-        data = _ask(f"\nData of sample {len(sources) + 1}{least}", wrong_data, show_default=False)
+        ordinal = len(sources) + 1
+        question = f"\nFile of sample {ordinal}{', or Enter if there are no more' if sources else ''}:"
+        data = _unquoted(_ask(question, functools.partial(_wrong_data, study, sources), show_default=False))
         if not data:
             return sources
         columns = _columns(data, study)
-        show(f"Columns: {', '.join(columns)}")
+        show(f"Its columns: {', '.join(columns)}")
         default = _free_name(Path(data).stem, [one.name for one in sources])
-        name = _ask("Its name", functools.partial(_wrong_name, study, sources, data), default)
-        question = f"How was {name} drawn? A condition, a column, or 1 for at random"
-        bias = _ask(question, functools.partial(_wrong_bias, study, sources, Asked(name, data, "1"), columns), "1")
-        sources.append(Asked(name, data, bias))
+        name = _ask("What to call it?", functools.partial(_wrong_name, study, sources, data), default)
+        if not sources:
+            show_plain(_about_biases(columns))
+        asked = Asked(name, data, "1")
+        bias = _ask(f"How was {name} drawn?", functools.partial(_wrong_bias, study, sources, asked), "1")
+        sources.append(replace(asked, bias=bias))
 
 
-def _wrong_data(study: Path, sources: list[Asked], data: str) -> list[str]:
-    if not data and sources:
+def _files_there(folder: Path) -> list[str]:
+    """Return a line with the data files of a folder, or none where there are none."""
+    from vardi.study._data import listed_files
+
+    listed = listed_files(folder)
+    return [f"In this folder: {listed}"] if listed else []
+
+
+def _about_biases(columns: Mapping[str, Any]) -> str:
+    """Return what an answer about a bias may be, with a column of the sample in it."""
+    from vardi.study._columns import ticked
+
+    column = next((ticked(name) for name, kind in columns.items() if kind.is_numeric()), EXAMPLE)
+    answers = {answer.replace("x", column): says for answer, says in BIASES.items()}
+    width = max(map(len, answers))
+    lines = "".join(f"  {answer:<{width}}   {says}\n" for answer, says in answers.items())
+    return f"\nSay how it was drawn with a number, a condition or a column:\n{lines}"
+
+
+def _unquoted(path: str) -> str:
+    """Return a path without the quotes that a terminal puts around a file dropped into it."""
+    return path[1:-1] if len(path) > 1 and path[0] == path[-1] and path[0] in "'\"" else path
+
+
+def _wrong_data(study: Path, sources: list[Asked], answer: str) -> list[str]:
+    if not answer and sources:
         return []
+    data = _unquoted(answer)
     try:
         _columns(data, study)
     except VardiError as error:
@@ -184,14 +259,7 @@ def _wrong_name(study: Path, sources: list[Asked], data: str, name: str) -> list
     return _problems(study, [*sources, Asked(name, data, "1")], [])
 
 
-def _wrong_bias(study: Path, sources: list[Asked], asked: Asked, columns: list[str], bias: str) -> list[str]:
-    from vardi.biases import as_bias
-    from vardi.biases._expressions.compile import require_columns
-
-    try:
-        require_columns(as_bias(bias).columns, columns)
-    except VardiError as error:
-        return [str(error)]
+def _wrong_bias(study: Path, sources: list[Asked], asked: Asked, bias: str) -> list[str]:
     return _problems(study, [*sources, replace(asked, bias=bias)], [])
 
 
@@ -201,8 +269,8 @@ def _ask_variables(study: Path, sources: list[Asked], given: list[str]) -> list[
     if given and not found:
         return given
     show(*found)
-    question = "\nWhat to report, by commas (empty for the first columns of numbers)"
-    return _listed(_ask(question, lambda answer: _problems(study, sources, _listed(answer)), show_default=False))
+    show("", "Which columns to report? Separate them by commas; Enter takes the first that hold numbers.")
+    return _listed(_ask("Report:", lambda answer: _problems(study, sources, _listed(answer)), show_default=False))
 
 
 def _listed(answer: str) -> list[str]:
@@ -214,9 +282,10 @@ def _free_name(stem: str, names: list[str]) -> str:
     return next(name for name in (base, *(f"{base}_{k}" for k in range(2, 1000))) if name not in names)
 
 
-def _columns(data: str, study: Path) -> list[str]:
+def _columns(data: str, study: Path) -> Mapping[str, Any]:
+    """Return the columns of some files, with their types."""
     from vardi.study._data import FORMATS, Data, RefusedPath, find_files
-    from vardi.study._engines import schema
+    from vardi.study._engines import require_header, schema
 
     try:
         files = find_files(data, study.parent)
@@ -224,5 +293,10 @@ def _columns(data: str, study: Path) -> list[str]:
         raise StudyError(str(refusal)) from None
     kind = FORMATS[files[0].suffix.lower()]
     if kind == "duckdb":
-        raise StudyError("A database needs its table named: write the study by hand, see the documentation.")
-    return list(schema(Data(None, tuple(files), kind), "polars"))
+        raise StudyError(
+            f"{files[0].name} is a database, and its table must be named: write the study by hand, with data = ... and "
+            "table = ..."
+        )
+    found = Data(None, tuple(files), kind)
+    require_header(found)
+    return schema(found, "polars")

@@ -22,6 +22,6 @@ def complete_study(incomplete: str) -> list[str]:
 StudyFile = Annotated[
     Path, typer.Argument(metavar="STUDY", help="The study file (TOML).", autocompletion=complete_study)
 ]
-Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite outputs that are there already.")]
+Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite existing outputs.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables; errors too.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")]

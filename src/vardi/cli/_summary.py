@@ -55,7 +55,9 @@ def account_tables(title: str, found: Account) -> list[RenderableType]:
     for table in tables:
         parts += [Text(), table] if table.row_count else []
     if found.more_variables:
-        tables[-1].add_row(f"... and {found.more_variables} more")
+        tables[
+            -1
+        ].caption = f"... and {found.more_variables} more: name columns to report in the study, variables = [...]"
     wrong = found.known_check is not None and found.known_check.contradicted
     said = f"The weights meet known values that the samples contradict. {DETAILS_OF_KNOWN}"
     for note in found.bias_notes if found.unasked else found.notes:
@@ -135,6 +137,7 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
 def _table(*columns: str, rows: Iterable[Sequence[str]], most: int = SHOWN) -> Table:
     """Return a table of the first rows; columns whose heading ends in > hold numbers, which are not broken."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.caption_justify, table.caption_style = "left", ""
     for column in columns:
         if column.endswith(">"):
             table.add_column(column[:-1], justify="right", no_wrap=True)
@@ -144,5 +147,5 @@ def _table(*columns: str, rows: Iterable[Sequence[str]], most: int = SHOWN) -> T
     for row in every[:most]:
         table.add_row(*map(Text, row))
     for line in more(every, most):
-        table.add_row(line)
+        table.caption = f"{line}; --json lists all"
     return table

@@ -1,4 +1,4 @@
-"""Designs whose biases are sizes: the longer a unit, the likelier it is drawn."""
+"""Designs whose biases are sizes: the longer a unit, the more likely it is to be drawn."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def boston(backend: Backend = "pandas") -> Any:
     -----
     scikit-learn withdrew this table in 1.2, and for a good reason: B = 1000 (Bk - 0.63)^2, with Bk the proportion of
     Black residents, was built on the assumption that racial self-segregation raises house prices. It is here only so
-    that the paper's experiment can be repeated. Do not take it for a model of house prices.
+    that the paper's experiment can be repeated. Do not use it as a model of house prices.
 
     The source is Harrison and Rubinfeld (1978), in the copy of StatLib; ``SOURCES.md`` in the data folder of this
     package has the terms and checksums.

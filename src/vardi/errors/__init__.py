@@ -1,4 +1,4 @@
-"""One class for each way it can fail. Each says fact, reason and remedy, and carries the data a program needs."""
+"""One class for each kind of failure. Each states fact, reason and remedy, and carries the data a program needs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ExpressionError(VardiError):
 
 
 class InvalidBiasError(VardiError):
-    """A bias with a negative, NaN or infinite value, or one that cannot be used where it stands.
+    """A bias with a negative, NaN or infinite value, or one that cannot be used where it is given.
 
     Attributes
     ----------
@@ -101,9 +101,9 @@ class UnidentifiedParametersError(NotIdentifiableError):
     Attributes
     ----------
     sample : str
-        Name of the sample with the bias; empty where it is a matter of several.
+        Name of the sample with the bias; empty where several are involved.
     parameters : tuple of str
-        The parameters that cannot be told from one another, or from a normaliser.
+        The parameters that cannot be distinguished from one another, or from a normaliser.
     """
 
     def __init__(
@@ -182,16 +182,16 @@ class InvalidCountsError(VardiError):
 
 
 class InvalidKnownError(VardiError):
-    """Known values that are none, that no weights on the rows can meet, or that contradict one another.
+    """Known values that are invalid, that no weights on the rows can meet, or that contradict one another.
 
     Attributes
     ----------
     labels : tuple of str
-        How the values that are to blame are called.
+        The names of the values to blame.
     allowed : dict of str to (float, float)
         The least and the largest value that the rows allow, where that is what is wrong.
     nearest : dict of str to float
-        Values near those given that some weights on the rows meet, where the given ones cannot be met all at once.
+        Values near those given that some weights on the rows meet, where the given ones cannot all be met at once.
     """
 
     def __init__(
@@ -241,7 +241,7 @@ class EngineError(VardiError):
 
 
 class WeightBlindError(VardiError):
-    """A learner that takes no ``sample_weight``, so that it would learn from the biased pool.
+    """A learner that takes no ``sample_weight``, so it would learn from the biased pool.
 
     Attributes
     ----------
@@ -269,7 +269,7 @@ class ConvergenceError(VardiError):
 
 
 class OutputError(VardiError):
-    """A file that cannot be written where it was asked for, or that is there already.
+    """A file that cannot be written where it was asked for, or that already exists.
 
     Attributes
     ----------
@@ -283,7 +283,7 @@ class OutputError(VardiError):
 
 
 class StudyError(VardiError):
-    """A study file that cannot be run; all that is wrong with it is said at once.
+    """A study file that cannot be run; everything wrong with it is reported at once.
 
     Attributes
     ----------
@@ -305,11 +305,11 @@ class WeakOverlapWarning(VardiWarning):
 
 
 class WeightBlindWarning(VardiWarning):
-    """Steps of a pipeline that take no ``sample_weight``, so that they learn from the biased pool."""
+    """Steps of a pipeline that take no ``sample_weight``, so they learn from the biased pool."""
 
 
 class WeakParametersWarning(VardiWarning):
-    """The samples say little of a parameter of a bias."""
+    """The samples say little about a parameter of a bias."""
 
 
 class ContradictedKnownWarning(VardiWarning):
@@ -317,11 +317,11 @@ class ContradictedKnownWarning(VardiWarning):
 
 
 class KnownOfAllWarning(VardiWarning):
-    """What is known of the population is met by the weights of all samples, and some of these are asked alone."""
+    """Only the weights of all samples meet what is known of the population, but an estimate uses some of them alone."""
 
 
 class SharedUnitsWarning(VardiWarning):
-    """The same units stand in two samples, by equal rows or by equal ids.
+    """The same units are in two samples, by equal rows or by equal ids.
 
     Attributes
     ----------

@@ -22,8 +22,8 @@ from vardi.errors._texts import LISTED, number_of_rows, show, suggest
 
 MOST = 1e150  # rows in all, of which the square is a float
 FROM_SOME = (
-    "Means, totals and distributions are made from the samples that have a column: ask fit.expectation, fit.total or "
-    "fit.cdf, or give a column that all have."
+    "Means, totals and distributions can be estimated from just the samples that have a column: use fit.expectation, "
+    "fit.total or fit.cdf, or give a column that all samples have."
 )
 WHOLE = 1e-9  # how far a count may be from a whole number, relative to it
 
@@ -31,7 +31,7 @@ WHOLE = 1e-9  # how far a count may be from a whole number, relative to it
 def needs_rows(what: str) -> NeedsRowsError:
     """Refuse something that an engine cannot be asked for."""
     return NeedsRowsError(
-        f"{what} needs rows in memory, and these are in their engine. Collect the columns you need and debias them."
+        f"{what} needs rows in memory, but these are in their engine. Collect the columns you need and debias them."
     )
 
 
@@ -43,8 +43,8 @@ def empty_pool() -> EmptySampleError:
 def empty_samples(names: Sequence[object]) -> EmptySampleError:
     """Refuse samples without rows."""
     return EmptySampleError(
-        f"No rows in {show(names)}. Leave an empty sample out of the samples; its bias may stay, and its normaliser is "
-        "estimated all the same.",
+        f"No rows in {show(names)}. Leave an empty sample out of the samples; its bias may stay, and its normaliser "
+        "is still estimated.",
         samples=map(str, names),
     )
 
@@ -52,8 +52,8 @@ def empty_samples(names: Sequence[object]) -> EmptySampleError:
 def untold_parameters(names: Sequence[object], bias: Any) -> UnidentifiedParametersError:
     """Refuse biases with parameters, the first of which is given, that no sample was drawn with."""
     return UnidentifiedParametersError(
-        f"No sample was drawn with the bias of {show(names)}, {bias}, so nothing tells its parameters. Give its rows, "
-        "fix the parameters with .at(...), or leave it out.",
+        f"No sample was drawn with the bias of {show(names)}, {bias}, so its parameters cannot be estimated. Give its "
+        "rows, fix the parameters with .at(...), or leave it out.",
         sample=str(names[0]),
         parameters=bias.names,
     )
@@ -62,8 +62,8 @@ def untold_parameters(names: Sequence[object], bias: Any) -> UnidentifiedParamet
 def missing_labels(column: str, count: int) -> MissingValuesError:
     """Refuse rows of which it is unknown which sample they belong to."""
     return MissingValuesError(
-        f"No label in {column!r} for {number_of_rows(count)}, so it is unknown which sample they belong to. Fill the "
-        "labels, or take these rows out.",
+        f"No label in {column!r} for {number_of_rows(count)}, so it is unknown which sample they belong to. Fill in "
+        "the labels, or remove these rows.",
         columns={column: count},
     )
 
@@ -82,7 +82,7 @@ def unknown_label(label: Any, column: str, found: Iterable[Any], names: Iterable
 def missing_counts(column: str, count: int) -> MissingValuesError:
     """Refuse rows of which it is unknown how many they stand for."""
     return MissingValuesError(
-        f"The counts in {column!r} are missing in {number_of_rows(count)}. Fill them in, or take these rows out.",
+        f"The counts in {column!r} are missing in {number_of_rows(count)}. Fill them in, or remove these rows.",
         columns={column: count},
     )
 
@@ -90,7 +90,7 @@ def missing_counts(column: str, count: int) -> MissingValuesError:
 def counts_of_a_kind(kind: object) -> MismatchError:
     """Refuse counts that are no numbers."""
     return MismatchError(
-        f"counts holds {kind}, and counts are numbers. Give how many rows each row stands for.",
+        f"counts holds {kind}, but counts are numbers. Give the number of rows that each row stands for.",
         expected=("numbers",),
         got=(str(kind),),
     )
@@ -106,8 +106,8 @@ def invalid_counts(fact: str, rows: Iterable[int] = ()) -> InvalidCountsError:
 def too_many(total: float) -> InvalidCountsError:
     """Refuse counts whose squares are no numbers."""
     return InvalidCountsError(
-        f"The counts add up to {total:.3g}, and squares of that are beyond floating point. A count says how many rows "
-        "were drawn that a row stands for: give those.",
+        f"The counts add up to {total:.3g}, whose square overflows floating point. A count is the number of drawn "
+        "rows that a row stands for: give those.",
         rows=(),
     )
 
@@ -115,10 +115,10 @@ def too_many(total: float) -> InvalidCountsError:
 def counts_in_part(fact: str, rows: Iterable[int] = ()) -> InvalidCountsError:
     """Refuse counts that are not whole; the fact says which."""
     return InvalidCountsError(
-        f"{fact}, which is not a whole number. A count says how many rows were drawn that a row stands for, and errors "
-        "are those of so many rows. Design weights, which say how many units of the population a row speaks for, are "
-        "no counts: the chance to be drawn is one over them, so give their sample the bias '1 / weight', with weight "
-        "the column that holds them for the rows of every sample, and leave counts out.",
+        f"{fact}, which is not a whole number. A count is the number of drawn rows that a row stands for, and errors "
+        "are computed for that many rows. Design weights, which say how many units of the population a row "
+        "represents, are not counts: the chance of being drawn is one over them, so give their sample the bias '1 / "
+        "weight', where weight is a column that holds them for the rows of every sample, and leave counts out.",
         rows=rows,
     )
 
@@ -157,7 +157,7 @@ def unknown_bias(
         first = f" (the first is row {rows[0]})" if len(rows) else ""
         return InvalidBiasError(
             f"The {called} {bias}{of_sample} compares NaN on {number_of_rows(unknown)}{first}: a logarithm, root, "
-            "power or quotient has no value there. Exclude such rows by a condition.",
+            "power or quotient has no value there. Exclude such rows with a condition.",
             sample="" if sample is None else str(sample),
             rows=rows[:LISTED],
         )
@@ -177,7 +177,7 @@ def invalid_bias(
     kind = "log omega below infinity" if log else "a finite number, zero or more"
     return InvalidBiasError(
         f"The bias of {str(sample)!r} is {value} at {where}. A bias says how much likelier a unit is to be drawn, so "
-        f"it must be {kind}. Correct the bias, or take these rows out.",
+        f"it must be {kind}. Correct the bias, or remove these rows.",
         sample=str(sample),
         rows=rows,
     )
@@ -188,7 +188,7 @@ def impossible_rows(sample: object, count: float, first: str = "", rows: Iterabl
     return ImpossibleRowError(
         f"Sample {str(sample)!r} holds {number_of_rows(count)} that its own bias forbids{first}. A unit with bias 0 "
         "cannot have been drawn, so the declared bias is wrong, or these rows belong to another sample. Correct the "
-        "bias, or take them out.",
+        "bias, or remove them.",
         sample=str(sample),
         rows=rows,
     )
@@ -204,8 +204,8 @@ def not_finite(count: int, name: str | None, lacking: Sequence[object] = (), whe
     if lacking:
         remedy = f"{_nothing_in(lacking)} {FROM_SOME}"
     return MissingValuesError(
-        f"{count} of the values {of_name}are missing or infinite{f' ({where})' if where else ''}, so nothing can be "
-        f"said of the population from them. {remedy}",
+        f"{count} of the values {of_name}are missing or infinite{f' ({where})' if where else ''}, so they say "
+        f"nothing about the population. {remedy}",
         columns={"values" if name is None else name: count},
     )
 
@@ -232,9 +232,9 @@ def missing_groups(count: int) -> MissingValuesError:
 def spanning_group(group: object, one: object, other: object) -> MismatchError:
     """Refuse a group with rows in two samples."""
     return MismatchError(
-        f"Group {group!r} has rows in {str(one)!r} and in {str(other)!r}, but samples were drawn apart from one "
-        "another, and groups are drawn within them. Number the groups of each sample on their own, or leave out those "
-        "that were drawn twice.",
+        f"Group {group!r} has rows in {str(one)!r} and in {str(other)!r}, but samples are drawn independently, "
+        "and groups within them. Number the groups of each sample separately, or leave out those that "
+        "were drawn twice.",
         expected=(str(one),),
         got=(str(one), str(other)),
     )
@@ -243,7 +243,7 @@ def spanning_group(group: object, one: object, other: object) -> MismatchError:
 def column_of_some(column: str, has: Sequence[object], lacks: Sequence[object]) -> MismatchError:
     """Refuse a column that some samples have and others lack."""
     return MismatchError(
-        f"Column {column!r} is in {show(has)}, but not in {show(lacks)}, and this is asked of the rows of all "
+        f"Column {column!r} is in {show(has)}, but not in {show(lacks)}, and this needs the rows of all "
         f"samples. {FROM_SOME}",
         expected=(column,),
         got=tuple(map(str, lacks)),
@@ -255,8 +255,8 @@ def not_covered(names: Sequence[object], which: str, sample: str | None, rows: S
     they = "it" if len(names) == 1 else "they"
     return ImpossibleRowError(
         f"{show(names)} could not have drawn all rows of the pool: not {which}. So what {they} recorded "
-        "speaks for a part of the population only. Add a sample that covers the rest and recorded it too, or "
-        "debias the part alone: its rows of all samples, with the biases as they are.",
+        "represents only part of the population. Add a sample that covers the rest and also recorded it, "
+        "or debias that part alone: its rows in all samples, with the same biases.",
         sample=sample,
         rows=rows[:LISTED],
     )
@@ -270,9 +270,9 @@ def bias_of_some(
     offered = f", such as vardi.smoothed({column!r}, {columns})" if shared else f": vardi.smoothed({column!r}, columns)"
     return MismatchError(
         f"The bias of {str(sample)!r}, {bias}, reads column {column!r}, which {show(lacks)} "
-        f"{'lacks' if len(lacks) == 1 else 'lack'}. A bias is asked for the rows of all samples: how likely would "
-        f"{str(sample)!r} have drawn those of {show(lacks)}? So it is a function of columns that all have. If "
-        f"{column!r} is a design weight, regress it on columns that all samples have{offered}.",
+        f"{'lacks' if len(lacks) == 1 else 'lack'}. A bias is evaluated on the rows of all samples: how likely was "
+        f"{str(sample)!r} to draw those of {show(lacks)}? So it must be a function of columns that all samples have. "
+        f"If {column!r} is a design weight, regress it on columns that all samples have{offered}.",
         expected=(column,),
         got=tuple(map(str, lacks)),
     )
@@ -285,7 +285,7 @@ def learned_of_some(
     remedy = f"Name columns that all samples have: {show(shared)}." if shared else "The samples have none in common."
     return MismatchError(
         f"The bias of {str(sample)!r}, {bias}, is learned from column {column!r}, which {show(lacks)} "
-        f"{'lacks' if len(lacks) == 1 else 'lack'}, so that its rows cannot be compared with those. {remedy}",
+        f"{'lacks' if len(lacks) == 1 else 'lack'}, so its rows cannot be compared with theirs. {remedy}",
         expected=(column,),
         got=tuple(map(str, lacks)),
     )
@@ -310,6 +310,4 @@ def no_rows_to_regress(sample: object, bias: object) -> InvalidBiasError:
 
 
 def _nothing_in(lacking: Sequence[object]) -> str:
-    return (
-        f"{show(lacking)} {'has' if len(lacking) == 1 else 'have'} none at all, so that a mean over the rest is biased."
-    )
+    return f"{show(lacking)} {'has' if len(lacking) == 1 else 'have'} none at all, so a mean over the rest is biased."

@@ -23,6 +23,15 @@ def outcome(pvalue: float) -> Outcome:
     return "contradicted" if pvalue < CONTRADICTED else "doubtful" if pvalue < DOUBTFUL else "not contradicted"
 
 
+def to_digits(value: float, digits: int) -> str:
+    """Return a number to some digits; one from ten thousand up to 1e9 whole, in groups of thousands.
+
+    >>> to_digits(0.0123456, 4), to_digits(118488.4, 4), to_digits(-2.5e12, 4)
+    ('0.01235', '118,488', '-2.5e+12')
+    """
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.{digits}g}"
+
+
 def listed(parts: Iterable[str], most: int = LISTED) -> str:
     """Return the first of some texts and how many more there are; ``none`` where there are none.
 
@@ -100,7 +109,7 @@ def suggest(name: object, names: Iterable[object]) -> str:
     >>> suggest("agnecy", ["agency", "national"]), suggest("medv", ["RM", "MEDV"])
     (" Did you mean 'agency'?", " Did you mean 'MEDV'?")
     >>> suggest(1, ["1", "2"])
-    ' One is a number and the other a text: make them the same.'
+    ' One is a number and the other a string: make them the same.'
     """
     others = list(names)
     twin = next((other for other in others if str(other) == str(name) and other != name), None)
@@ -113,5 +122,5 @@ def suggest(name: object, names: Iterable[object]) -> str:
 
 def _kind(name: object) -> str:
     if isinstance(name, str):
-        return "a text"
+        return "a string"
     return "a number" if isinstance(name, int | float) and not isinstance(name, bool) else type(name).__name__

@@ -137,7 +137,7 @@ def _complete(
         rows = number_of_rows(int((asked & ~complete).sum()))
         raise MissingValuesError(
             f"{rows} have missing or infinite values: {said}. Fill them in, or write missing='drop' to leave "
-            "these rows out; the model is then of the part of the population that has all.",
+            "these rows out; the model then describes the part of the population that has them all.",
             columns=counts,
         )
     if not complete.any():
@@ -217,7 +217,7 @@ def _answering(formula: str, known: Sequence[str]) -> Iterator[None]:
                 got=(formula,),
             ) from error
         raise MismatchError(
-            f"The formula {formula!r} has {name[1]!r}, which is no column of every sample. The columns are "
+            f"The formula {formula!r} has {name[1]!r}, which is not a column of every sample. The columns are "
             f"{show(dict.fromkeys(known))}.{suggest(name[1], known)}",
             expected=known,
             got=(name[1],),
@@ -243,8 +243,8 @@ def _require_finite(features: Any) -> None:
     if bad:
         said = ", ".join(f"{name!r} ({count})" for name, count in bad.items())
         raise MissingValuesError(
-            f"Terms of the formula are infinite or no numbers on some rows: {said}. Write terms that are finite on all "
-            "rows.",
+            f"Terms of the formula are infinite or not numbers on some rows: {said}. Write terms that are finite on "
+            "all rows.",
             columns=bad,
         )
 
@@ -329,7 +329,7 @@ def _matrix(columns: Sequence[NDArray[Any]], names: Sequence[str]) -> Floats:
     for column, name in zip(columns, names, strict=True):
         if column.dtype.kind not in "fiub":
             raise MismatchError(
-                f"Feature {name!r} holds {column.dtype}, and a linear model needs numbers. Encode it as numbers, "
+                f"Feature {name!r} holds {column.dtype}, but a linear model needs numbers. Encode it as numbers, "
                 f"one column for each category, or write a formula, such as 'y ~ {name}', which does.",
                 expected=("numbers",),
                 got=(str(column.dtype),),

@@ -124,8 +124,8 @@ class Equations:
                 step = step / 2
             theta, gradient = theta + step, there
         raise VardiError(
-            "The model has no finite solution on these rows: a combination of features tells the outcomes apart "
-            "without error. Leave that feature out, or add a penalty (a finite C, a larger alpha)."
+            "The model has no finite solution on these rows: a combination of features separates the outcomes "
+            "perfectly. Leave that feature out, or add a penalty (a finite C, a larger alpha)."
         )
 
 
@@ -149,7 +149,7 @@ def _real(model: Any, y: NDArray[Any]) -> Floats:
         return y.astype(np.float64)
     except (TypeError, ValueError):
         raise MismatchError(
-            f"y holds {y.dtype}, and {type(model).__name__} needs numbers. Give the outcome as numbers.",
+            f"y holds {y.dtype}, but {type(model).__name__} needs numbers. Give the outcome as numbers.",
             expected=("numbers",),
             got=(str(y.dtype),),
         ) from None
@@ -159,7 +159,7 @@ def _second_class(model: Any, y: NDArray[Any]) -> Floats:
     strange = ~np.isin(y, model.classes_)
     if strange.any():
         raise MismatchError(
-            f"y holds {y[strange].tolist()[0]!r}, which is none of the model's classes.",
+            f"y holds {y[strange].tolist()[0]!r}, which is not one of the model's classes.",
             expected=model.classes_.tolist(),
             got=np.unique(y[strange].astype(str))[:10].tolist(),
         )
@@ -168,7 +168,7 @@ def _second_class(model: Any, y: NDArray[Any]) -> Floats:
 
 def _no_constraint(model: Any) -> str | None:
     if model.positive:
-        return "coefficients that are held positive have no normal law at the edge. Use positive=False."
+        return "coefficients that are held positive are not normally distributed at the boundary. Use positive=False."
     if np.ndim(getattr(model, "alpha", 0.0)):
         return "alpha is an array. Give one number."
     return None
@@ -177,7 +177,7 @@ def _no_constraint(model: Any) -> str | None:
 def _smooth_logistic(model: Any) -> str | None:
     penalty = _logistic_penalty(model)
     if penalty not in ("l2", None):
-        return f"an {penalty} penalty has corners, where coefficients have no normal law. Use l1_ratio=0, or C=np.inf."
+        return f"an {penalty} penalty has corners, where coefficients are not normal. Use l1_ratio=0, or C=np.inf."
     if model.class_weight is not None:
         return "class_weight changes the population that the weights stand for. Use class_weight=None."
     if model.solver == "liblinear" and model.fit_intercept and penalty is not None:

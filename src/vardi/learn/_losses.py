@@ -42,14 +42,14 @@ class Loss:
         method = next((name for name in self.methods if hasattr(model, name)), None)
         if method is None:
             raise MismatchError(
-                f"The loss {self.name!r} asks for {' or '.join(self.methods)}, which {type(model).__name__} does not "
+                f"The loss {self.name!r} needs {' or '.join(self.methods)}, which {type(model).__name__} does not "
                 f"have. Give another scoring: {_listed()}.",
                 expected=self.methods,
                 got=(type(model).__name__,),
             )
         if method not in ("score_samples", "transform") and y is None:
             raise MismatchError(
-                f"The loss {self.name!r} compares predictions with y, and y is None. Give y, or "
+                f"The loss {self.name!r} compares predictions with y, but y is None. Give y, or "
                 "scoring='negative_log_likelihood' for a density, 'distortion' for clusters.",
                 expected=("y",),
                 got=(None,),
@@ -125,7 +125,7 @@ def _of_labels(name: str, share: Callable[[Floats, Floats, Floats], tuple[Floats
     def of(y: NDArray[Any], label: NDArray[Any], _: Any) -> Any:
         if y.ndim != 2:
             raise MismatchError(
-                f"scoring={name!r} compares the labels of a row with those predicted, and y has one value for each "
+                f"scoring={name!r} compares the labels of a row with those predicted, but y has one value for each "
                 "row. Give y a column of zeros and ones for each label, or scoring='accuracy'.",
                 expected=("n", "labels"),
                 got=y.shape,
@@ -186,8 +186,8 @@ def as_loss(scoring: Any, estimator: Any) -> Loss:
         name = getattr(scoring, "__name__", type(scoring).__name__)
         return Loss(name, ("predict",), lambda y, prediction, _: scoring(y, prediction))
     raise MismatchError(
-        f"scoring came as {type(scoring).__name__}. Give {_listed()}, or a function (y_true, y_pred) that returns a "
-        "loss for each row.",
+        f"scoring was given as {type(scoring).__name__}. Give {_listed()}, or a function (y_true, y_pred) that "
+        "returns a loss for each row.",
         expected=LOSSES,
         got=(type(scoring).__name__,),
     )
@@ -225,7 +225,7 @@ def _suited(estimator: Any) -> str:
     if hasattr(estimator, "score_samples"):
         return "negative_log_likelihood"
     raise MismatchError(
-        f"{type(estimator).__name__} is no classifier, no regressor and no density, so there is no default loss. "
+        f"{type(estimator).__name__} is not a classifier, a regressor or a density, so there is no default loss. "
         f"Give scoring: {_listed()}.",
         expected=LOSSES,
         got=(None,),

@@ -1,4 +1,4 @@
-"""The repetition test: whether a learner takes a row of weight 2 for the row twice."""
+"""The repetition test: whether a learner treats a row of weight 2 as the row twice."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class WeightUse:
         The learner.
     finding : {"exact", "approximate", "ignored", "absent", "undecided"}
         Weighting rows is repeating them; nearly so; changes nothing; fit takes no ``sample_weight``; or not even
-        repeating rows changed anything, so other rows are needed to tell.
+        repeating rows changed anything, so other rows are needed to decide.
     difference : float
         Largest difference of outputs between the weighted fit and the fit of repeated rows, as a part of the largest
         difference that repeating rows made; NaN where there is none.
@@ -55,10 +55,10 @@ class WeightUse:
         share = f"(difference {self.difference:.2g} of their effect)"
         said = {
             "exact": "uses weights exactly: a row of weight 2 is the row twice",
-            "approximate": f"uses weights {'approximately' if self.difference < 1 else 'in a way of its own'} {share}",
+            "approximate": f"uses weights {'approximately' if self.difference < 1 else 'in its own way'} {share}",
             "ignored": "ignores weights: it takes sample_weight, and the fit does not change",
             "absent": "takes no sample_weight",
-            "undecided": "does the same when rows are repeated, so weights cannot be judged by these rows; give others",
+            "undecided": "gives the same fit when rows are repeated, so these rows cannot show what weights do",
         }[self.finding]
         steps = f"; learning without weights: {', '.join(self.blind_steps)}" if self.blind_steps else ""
         return f"{self.estimator} {said}{steps}"
@@ -67,9 +67,9 @@ class WeightUse:
 def check_weight_use(estimator: Any, X: Any = None, y: Any = None, *, seed: int = 0) -> WeightUse:
     """Test whether weights 0, 1, 2 and 3 do what leaving a row out or repeating it does.
 
-    The estimator is fitted three times: to all rows with weights, to rows repeated so often, and to all rows without
-    weights. It is used exactly if the first two agree to 1e-6 of what distinguishes the last two. An estimator that
-    draws (rows, orders, starts) or stops early agrees with repeated rows only approximately.
+    The estimator is fitted three times: to all rows with weights, to rows repeated as often, and to all rows without
+    weights. Weights are used exactly if the first two agree to 1e-6 of what distinguishes the last two. An estimator
+    that draws (rows, orders, starts) or stops early agrees with repeated rows only approximately.
 
     Parameters
     ----------

@@ -81,8 +81,8 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         What is known of the population, as for :func:`vardi.debias`.
     clusters, series : str, optional
         The column of X with the cluster of each row, or with its time, as for :func:`vardi.debias`: errors of
-        ``debiased_`` know it, and the inner estimator does not see the column. Labels that stand apart from X go to
-        ``fit``.
+        ``debiased_`` account for it, and the inner estimator does not see the column. Labels that are separate from X
+        go to ``fit``.
     target : str, optional
         Name by which the biases read y. By default that of the series, else ``"y"``.
     resample : bool
@@ -173,9 +173,9 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         y : array, series or frame, optional
             Their targets. Samples without any (all missing) still help the weights of the others.
         source : array of labels, optional
-            The sample of each row: a key of the biases. None where there is one sample only.
+            The sample of each row: a key of the biases. None where there is only one sample.
         clusters, series : array of labels or times, optional
-            The cluster of each row, or its time within its sample (True: rows stand in order), where no column of X
+            The cluster of each row, or its time within its sample (True: rows are in order), where no column of X
             is named for it.
         **params
             Further parameters of the inner estimator's fit. ``sample_weight`` is refused: the weights are those of
@@ -206,7 +206,8 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         own = getattr(self, what)
         if own is not None and given is not None:
             raise MismatchError(
-                f"{what} was given to fit, and the estimator names the column {own!r} for it. Give one of them.",
+                f"{what} was given to fit, but the estimator already names the column {own!r} for it. Give one of "
+                "them.",
                 expected=(own,),
                 got=("labels",),
             )
@@ -259,7 +260,7 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
     inverse_transform = _delegate("inverse_transform", "Undo the transform")
 
     def get_metadata_routing(self) -> Any:
-        """Return who asks for what: ``source`` for itself, further metadata for the inner estimator."""
+        """Return the metadata requests: ``source`` for itself, further metadata for the inner estimator."""
         router = MetadataRouter(owner=self).add_self_request(self)
         inner = self.estimator
         if get_config()["enable_metadata_routing"]:  # its weights come from here, so it asks nobody else for them
@@ -316,8 +317,8 @@ def _refuse_weights(params: Mapping[str, Any]) -> None:
 def _refuse_column(source: Any) -> None:
     if isinstance(source, str):
         raise MismatchError(
-            f"source is the text {source!r}. The labels are no feature, so they stand apart from X: give an array "
-            f"with the label of each row, such as X[{source!r}], and leave that column out of X.",
+            f"source is the string {source!r}. The labels are not a feature, so they are separate from X: give an "
+            f"array with the label of each row, such as X[{source!r}], and leave that column out of X.",
             expected=("array of labels",),
             got=(source,),
         )

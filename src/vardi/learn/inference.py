@@ -39,7 +39,7 @@ class ModelInference:
     coefficients : ndarray of shape (p,)
         In the order of the names.
     covariance : ndarray of shape (p, p)
-        Their covariance; NaN where too few rows speak of them to give one.
+        Their covariance; NaN where they rest on too few rows to give one.
     level : float
         Nominal coverage of the intervals.
     model_ : estimator
@@ -135,7 +135,7 @@ class ModelInference:
 def inference(
     fit: Averages, model: Any, X: Any, y: Any = None, level: float = 0.95, *, missing: Missing = "refuse"
 ) -> ModelInference:
-    r"""Return the coefficients of a weighted regression with errors that know the weights were estimated.
+    r"""Return the coefficients of a weighted regression with errors that account for the estimation of the weights.
 
     The coefficients solve :math:`\sum_i \pi_i \psi_i(\theta) = 0`, the penalty's gradient included in :math:`\psi`.
     With :math:`r_i` the weights, :math:`p_i` the shares of the samples in row i and H the Hessian of the dual,
@@ -250,8 +250,8 @@ def _with_intercept(model: Any, intercept: bool | None, *, given: bool) -> Any:
     if intercept or given:
         has, model_has = ("an", "none") if intercept else ("no", "one")
         raise MismatchError(
-            f"The formula has {has} intercept, and the model {model_has}. Write '0 + ...' on the right of the formula "
-            "for a model without, and leave fit_intercept of the model as it is by default.",
+            f"The formula has {has} intercept, but the model {model_has}. Write '0 + ...' on the right of the formula "
+            "for a model without one, and leave the model's fit_intercept at its default.",
             expected=(f"fit_intercept={intercept}",),
             got=(f"fit_intercept={model.fit_intercept}",),
         )
@@ -284,7 +284,7 @@ def _coefficients(model: Any, p: int) -> Floats:
     coef = np.asarray(model.coef_, np.float64)
     if coef.ndim == 2 and len(coef) > 1:
         raise VardiError(
-            f"The model has {len(coef)} outcomes or classes, and standard errors are for one outcome, or for two "
+            f"The model has {len(coef)} outcomes or classes, but standard errors are for one outcome, or for two "
             "classes. Fit one at a time."
         )
     coef = coef.ravel()

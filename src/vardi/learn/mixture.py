@@ -141,7 +141,7 @@ class GaussianMixture(mixture.GaussianMixture):  # type: ignore[misc]
         distinct, w = _distinct(rows, weights, at_least)
         if len(distinct) < min(at_least, len(rows)):
             raise VardiError(
-                f"Of {len(rows)} rows {len(distinct)} have a weight above 0, and {self.n_components} components need "
+                f"Of {len(rows)} rows {len(distinct)} have a weight above 0, but {self.n_components} components need "
                 f"{at_least} or more. Ask for fewer components, or give more rows a weight."
             )
         self._w = w.astype(distinct.dtype)
@@ -174,11 +174,11 @@ class GaussianMixture(mixture.GaussianMixture):  # type: ignore[misc]
         .. math:: \mathrm{BIC} = -2\,n\,\ell + q \log n,
 
         with :math:`\ell` the debiased mean log-likelihood (:meth:`score`), q the number of free parameters and n the
-        ``size``. Weighted rows say less than as many plain ones: the variance of a weighted mean is about that of
-        :math:`n_\mathrm{eff} = (\sum_i w_i)^2 / \sum_i w_i^2` rows (Kish), and by as much does :math:`\ell` flatter the
-        model on the rows it was fitted to, :math:`q / n_\mathrm{eff}` instead of :math:`q / n`. Counting all rows would
-        weigh the likelihood too much against the penalty, and choose too many components. Without weights n is the
-        number of rows, and this is scikit-learn's.
+        ``size``. Weighted rows carry less information than as many plain ones: the variance of a weighted mean is about
+        that of :math:`n_\mathrm{eff} = (\sum_i w_i)^2 / \sum_i w_i^2` rows (Kish), and :math:`\ell` flatters the model
+        accordingly on the rows it was fitted to, :math:`q / n_\mathrm{eff}` instead of :math:`q / n`. Counting all rows
+        would weigh the likelihood too much against the penalty, and choose too many components. Without weights n is
+        the number of rows, and this is scikit-learn's.
 
         Parameters
         ----------
@@ -319,7 +319,7 @@ def _checked(sample_weight: Any, n: int) -> Floats:
     except (TypeError, ValueError):
         kind = np.asarray(sample_weight).dtype
         raise MismatchError(
-            f"sample_weight holds {kind}, and weights are numbers. Give one number for each row, such as fit.weights.",
+            f"sample_weight holds {kind}, but weights are numbers. Give one number for each row, such as fit.weights.",
             expected=("numbers",),
             got=(str(kind),),
         ) from None

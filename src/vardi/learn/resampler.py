@@ -29,9 +29,9 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
     known : mapping, optional
         What is known of the population, as for :func:`vardi.debias`.
     size : int, float or None
-        Rows to draw; a float is a share of the rows there are. None draws as many as there are, or without replacement
-        as many as can be. More rows than the effective size :math:`1 / \sum_i \pi_i^2` repeat what is known: they
-        steady the draw, and add no information.
+        Rows to draw; a float is a share of the rows. None draws as many as there are, or without replacement as
+        many as possible. More rows than the effective size :math:`1 / \sum_i \pi_i^2` repeat what is known: they
+        stabilise the draw, but add no information.
     replace : bool
         Whether a row may be drawn more than once. If not, row i is drawn with probability ``size`` :math:`\pi_i`, which
         bounds the size by :math:`1 / \max_i \pi_i`: nothing beyond it would be unbiased.
@@ -43,7 +43,7 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
     target : str, optional
         Name by which the biases read y. By default that of the series, else ``"y"``.
     random_state : int, RandomState, Generator or None
-        For the same draw again.
+        For a reproducible draw.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
         y : array, series or frame, optional
             Their targets. Samples without any (all missing) still help the weights of the others, which are drawn.
         source : array of labels, or str
-            The sample of each row, or the column of X that says so. None where there is one sample only.
+            The sample of each row, or the column of X that says so. None where there is only one sample.
 
         Returns
         -------

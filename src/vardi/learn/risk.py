@@ -70,11 +70,11 @@ def debiased_risk(
         As for :func:`vardi.debias`; they read the columns of X, and y by its name. By default those of the estimator,
         if it has any.
     known : mapping, optional
-        What is known of the population, as for :func:`vardi.debias`. By default what the estimator
-        knows, with its biases.
+        What is known of the population, as for :func:`vardi.debias`. By default the estimator's
+        own, with its biases.
     clusters, series : array, str or True, optional
-        Rows that depend on one another, as for :func:`vardi.debias`: the error knows it, and folds hold out whole
-        clusters, or stretches of a series. A column of X that is named is not seen by the estimator.
+        Rows that depend on one another, as for :func:`vardi.debias`: the error accounts for it, and folds hold out
+        whole clusters, or stretches of a series. A column of X that is named is not seen by the estimator.
     scoring : str or callable, optional
         ``"squared_error"`` (regressors, by default), ``"absolute_error"``, ``"poisson_deviance"``, ``"zero_one"``
         (classifiers, by default), ``"log_loss"``, ``"brier"``, ``"negative_log_likelihood"`` (densities, by default),
@@ -82,7 +82,7 @@ def debiased_risk(
         for each row. Also scikit-learn's names of means over rows, with scikit-learn's sign: ``"accuracy"``,
         ``"top_k_accuracy"``, ``"neg_log_loss"``, ``"neg_brier_score"``, ``"neg_mean_squared_error"`` and the other
         ``"neg_mean_..."``, and for sets of labels ``"precision_samples"``, ``"recall_samples"``, ``"f1_samples"`` and
-        ``"jaccard_samples"``. Others, such as ``"roc_auc"`` and ``"r2"``, are no mean over rows:
+        ``"jaccard_samples"``. Others, such as ``"roc_auc"`` and ``"r2"``, are not means over rows:
         :func:`debiased_scorer` takes them.
     cv : int, splitter or iterable of (train, test)
         Folds within each sample, and for classifiers within each class of it; or a splitter, which gets these groups
@@ -91,7 +91,7 @@ def debiased_risk(
     target : str, optional
         Name by which the biases read y. By default that of the series, else ``"y"``.
     random_state : int, RandomState, Generator or None
-        For the same folds again.
+        For reproducible folds.
     level : float
         Coverage of the interval.
     shares
@@ -192,7 +192,7 @@ def _folds(
     if isinstance(cv, int | np.integer):
         if not 2 <= cv <= n:
             raise MismatchError(
-                f"cv is {cv}, and {n} rows can be split into 2 to {n} folds.", expected=(2, n), got=(cv,)
+                f"cv is {cv}, but {n} rows can be split into 2 to {n} folds.", expected=(2, n), got=(cv,)
             )
         fold = dealt_out(fit.held.pool.source, fit.held.dependence, strata, int(cv), rng)
         pairs: Any = ((np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(int(cv)))
@@ -315,7 +315,7 @@ class DebiasedScorer:
         biases = {name: bias for name, bias in named.items() if self.fit.sizes[name] > 0}
         try:
             if not biases:
-                raise MismatchError("The fit knows biases only as a matrix.", expected=("biases",), got=("matrix",))
+                raise MismatchError("The fit has its biases only as a matrix.", expected=("biases",), got=("matrix",))
             read: dict[Name, Any] = self.fit.held.known_functions()
             rows: Any = joined(X, y, self.target, {**biases, **read})
             return np.asarray(self.fit.weigh(rows))

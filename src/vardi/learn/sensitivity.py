@@ -46,7 +46,7 @@ def coefficient_sensitivity(
 ) -> Sensitivity:
     r"""Return how far a coefficient moves when biases are wrong by up to a factor :math:`\Gamma`.
 
-    The model is fitted anew to the weights of every set of biases that the search tries. It reaches a local optimum,
+    The model is refitted to the weights of every set of biases that the search tries. It reaches a local optimum,
     so the range is attained, never sharp; above two million numbers (rows times samples) it is linear.
 
     Parameters

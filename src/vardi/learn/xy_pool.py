@@ -46,7 +46,7 @@ def debias_rows(
     if biases is None and source is not None:
         raise MismatchError(
             "source tells samples apart, but there are no biases, so nothing is known of how they were drawn. Give "
-            "biases= by label; 1 says that a sample was drawn without any.",
+            "biases= by label; 1 means that a sample was drawn without bias.",
             expected=("biases",),
             got=(None,),
         )
@@ -103,18 +103,18 @@ def _require_readable(column: str, who: str, own: tuple[str, ...], targets: Mapp
         return
     columns = ", ".join(own[:20]) + (", ..." if len(own) > 20 else "")
     if column in own:
-        text = "that is a column of X and the name of y. Give y another name with target=, or rename the column."
+        text = "which is both a column of X and the name of y. Give y another name with target=, or rename the column."
     elif targets:
         text = (
-            f"that is neither a column of X ({columns}) nor the name of y ({', '.join(targets)})."
+            f"which is neither a column of X ({columns}) nor the name of y ({', '.join(targets)})."
             f"{suggest(column, [*own, *targets])} Add the column to X; if it is the target, say target={column!r}."
         )
     else:
         text = (
-            f"that is no column of X ({columns}), and y is None.{suggest(column, own)} Add the column to X; if it is "
-            "the target, give y."
+            f"which is not a column of X ({columns}), and y is None.{suggest(column, own)} Add the column to X; if it "
+            "is the target, give y."
         )
-    raise MismatchError(f"{who} reads {column!r}, and {text}", expected=(*own, *targets), got=(column,))
+    raise MismatchError(f"{who} reads {column!r}, {text}", expected=(*own, *targets), got=(column,))
 
 
 def _targets(y: Any, target: str | None) -> dict[str, NDArray[Any]]:

@@ -1,4 +1,4 @@
-"""Whether a free energy has settled: its estimates from ever more of the frames, forward and backward in time."""
+"""Whether a free energy has converged: its estimates from more and more of the frames, forward and backward in time."""
 
 from __future__ import annotations
 
@@ -69,16 +69,16 @@ def convergence(
     *,
     level: float = 0.95,
 ) -> Convergence:
-    r"""Estimate a difference of free energies from ever more of the frames, forward and backward in time.
+    r"""Estimate a difference of free energies from more and more of the frames, forward and backward in time.
 
-    Each part is solved from the solution of all frames on, and checked like any other fit. Where a simulation had not
-    settled at first, the forward estimates drift towards the backward ones (Yang et al. 2004).
+    Each part is solved starting from the solution for all frames, and checked like any other fit. Where a simulation
+    had not equilibrated at first, the forward estimates drift towards the backward ones (Yang et al. 2004).
 
     Parameters
     ----------
     fit : DebiasedSample or MBAR
-        A fit whose rows are in memory. Frames are in the order of time within each state: in that of ``series=`` where
-        that was given, and else as they stand.
+        A fit whose rows are in memory. Frames are in time order within each state: by ``series=`` where that
+        was given, and otherwise as they are.
     states : two names, optional
         k and l of :math:`f_l - f_k`; the first and the last state that has frames by default.
     fractions : increasing sequence of float
@@ -137,7 +137,7 @@ def _fractions(fractions: Any) -> list[float]:
     parts = np.ravel(np.asarray(fractions, np.float64)).tolist()
     if not parts or sorted(set(parts)) != parts or not 0.0 < parts[0] <= parts[-1] <= 1.0:
         raise MismatchError(
-            f"The fractions are {parts}, and parts of the frames grow from above 0 to 1. Give increasing numbers, such "
+            f"The fractions are {parts}, but they must increase from above 0 to 1. Give increasing numbers, such "
             "as [0.25, 0.5, 0.75, 1].",
             expected=("increasing, up to 1",),
             got=tuple(parts),
@@ -151,7 +151,7 @@ def _states(fit: DebiasedSample, states: Sequence[Name] | None) -> tuple[Name, N
         states = (there[0], there[-1])
     if isinstance(states, str) or len(states) != 2 or states[0] == states[1]:
         raise MismatchError(
-            f"states= is {states!r}, and a difference is one of two states. Give two names, of {fit.names}.",
+            f"states= is {states!r}, but a difference is between two states. Give two names out of {fit.names}.",
             expected=fit.names,
             got=(states,),
         )

@@ -1,10 +1,10 @@
-r"""Frames in time: how many of them are worth an independent one, and from which on a simulation has settled.
+r"""Frames in time: how many are worth an independent one, and from which on a simulation is in equilibrium.
 
 .. math:: g = 1 + 2 \sum_{t \ge 1} \rho_t
 
 is the statistical inefficiency of a series, summed up to the first pair of autocorrelations that is not positive (Geyer
-1992). A simulation that has settled at frame t leaves N - t frames, worth (N - t) / g(t) independent ones; the best
-start to keep is the one that leaves most of these (Chodera 2016).
+1992). A simulation that is in equilibrium from frame t on leaves N - t frames, worth (N - t) / g(t) independent ones;
+the best start to keep is the one that leaves most of these (Chodera 2016).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def statistical_inefficiency(values: Any) -> float:
     Parameters
     ----------
     values : array of shape (N,)
-        What was recorded, one number for each frame in the order of time.
+        What was recorded, one number for each frame, in time order.
 
     Returns
     -------
@@ -57,7 +57,7 @@ def statistical_inefficiency(values: Any) -> float:
 
 
 def inefficiencies(fit: DebiasedSample) -> dict[Name, float]:
-    r"""Return the statistical inefficiency of each state's frames, as the errors of the free energies count it.
+    r"""Return the statistical inefficiency of each state's frames, as it enters the errors of the free energies.
 
     It is that of the influence values: what a frame adds to a free energy, not what was recorded of it. Each free
     energy, taken from the mean of all, has one of its own for each state; the largest is given, so that
@@ -82,8 +82,8 @@ def inefficiencies(fit: DebiasedSample) -> dict[Name, float]:
     worth = _differences(fit).spread(joint=False).effective_in_time
     if not worth[0]:
         raise MismatchError(
-            "The fit was made without series=, so its errors take frames for independent, and there is no statistical "
-            "inefficiency. Give series=True where frames stand in the order of time.",
+            "The fit was made without series=, so its errors treat frames as independent, and there is no "
+            "statistical inefficiency. Give series=True if frames are in time order.",
             expected=("series",),
             got=(None,),
         )
@@ -153,7 +153,7 @@ def equilibration(values: Any, source: Any = None) -> Equilibration:
     Parameters
     ----------
     values : array of shape (N,)
-        What was recorded, in the order of time within each simulation: the reduced potential of the state that was
+        What was recorded, in time order within each simulation: the reduced potential of the state that was
         simulated, dH/dlambda, or the coordinate of an umbrella.
     source : array of shape (N,), optional
         The simulation of each frame; one by default.
@@ -239,8 +239,8 @@ def _series(values: Any) -> Floats:
             else f"has no number at frame {int(np.flatnonzero(~np.isfinite(array))[0])}"
         )
         raise MismatchError(
-            f"The series {fact}, and a time series has one number for each frame. Give an array of shape (N,) without "
-            "missing values, in the order of time.",
+            f"The series {fact}, but a time series has one number for each frame. Give an array of shape (N,) "
+            "without missing values, in time order.",
             expected=("(N,)",),
             got=(array.shape,),
         )

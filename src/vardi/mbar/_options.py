@@ -21,7 +21,7 @@ def note_solver_options(
     """Refuse options that are no options, and note in the log that those of another solver change nothing."""
     if initial_f_k is not None and np.shape(initial_f_k) != (K,):
         raise MismatchError(
-            f"initial_f_k has shape {np.shape(initial_f_k)}, and there are {K} states. Leave it out: the solver finds "
+            f"initial_f_k has shape {np.shape(initial_f_k)}, but there are {K} states. Leave it out: the solver finds "
             "its own start.",
             expected=(K,),
             got=np.shape(initial_f_k),
@@ -53,7 +53,8 @@ def as_bootstraps(n_bootstraps: Any) -> int:
     n = 0 if n_bootstraps is None else n_bootstraps
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0 or n == 1:
         raise MismatchError(
-            f"n_bootstraps is {n_bootstraps!r}, and it counts refits. Give 0 for none, or 2 or more; 200 is usual.",
+            f"n_bootstraps is {n_bootstraps!r}, but it is a number of refits. Give 0 for none, or 2 or more; 200 is "
+            "usual.",
             expected=(0, "2 or more"),
             got=(n_bootstraps,),
         )
@@ -71,7 +72,7 @@ def uncertainty(method: str | None, n_bootstraps: int) -> str:
         )
     if method == "bootstrap" and not n_bootstraps:
         raise MismatchError(
-            "uncertainty_method is 'bootstrap', and no refits were asked for. Write MBAR(u_kn, N_k, n_bootstraps=200).",
+            "uncertainty_method is 'bootstrap', but no refits were asked for. Write MBAR(u_kn, N_k, n_bootstraps=200).",
             expected=("n_bootstraps",),
             got=(0,),
         )

@@ -32,7 +32,7 @@ def by_state(u: Any, N_k: Integers, what: str = "u_kn") -> Floats:
     n = int(N_k.sum())
     if u.ndim != 2 or u.shape[1] != n:
         raise MismatchError(
-            f"{what} has shape {u.shape}, and N_k counts {n} rows. Give a column for each row, in all states: an array "
+            f"{what} has shape {u.shape}, but N_k counts {n} rows. Give a column for each row, in all states: an array "
             f"of shape (states, {n}).",
             expected=("states", n),
             got=u.shape,
@@ -50,7 +50,7 @@ def by_row(values: Any, N_k: Integers, what: str) -> Floats:
         values = values[0]
     if values.shape != (n,):
         raise MismatchError(
-            f"{what} has shape {values.shape}, and N_k counts {n} rows. Give a number for each of them.",
+            f"{what} has shape {values.shape}, but N_k counts {n} rows. Give a number for each of them.",
             expected=(n,),
             got=values.shape,
         )
@@ -61,7 +61,7 @@ def _unpadded(values: Floats, N_k: Integers, what: str) -> Floats:
     """Return the first N_k numbers of each sample one after the other, for values of shape (K, L, N_max)."""
     if len(values) != len(N_k) or values.shape[2] < N_k.max(initial=0):
         raise MismatchError(
-            f"{what} has shape {values.shape}, and N_k counts up to {N_k.max(initial=0)} rows in each of {len(N_k)} "
+            f"{what} has shape {values.shape}, but N_k counts up to {N_k.max(initial=0)} rows in each of {len(N_k)} "
             "samples. Give an array of shape (samples, states, rows), padded where samples are shorter.",
             expected=(len(N_k), "states", int(N_k.max(initial=0))),
             got=values.shape,
@@ -80,7 +80,7 @@ def as_source(x_kindices: Any, N_k: Integers) -> Integers:
     if not np.array_equal(counts, N_k):
         found = f"has {counts.tolist()} rows of each state" if inside else f"is no list of states 0 to {len(N_k) - 1}"
         raise MismatchError(
-            f"x_kindices {found}, and N_k counts {N_k.tolist()}. Give the state that each row was drawn in.",
+            f"x_kindices {found}, but N_k counts {N_k.tolist()}. Give the state that each row was drawn in.",
             expected=tuple(N_k.tolist()),
             got=tuple(counts.tolist()),
         )
@@ -93,7 +93,7 @@ def require_potentials(u_kn: Floats) -> None:
     if bad.any():
         k, row = np.argwhere(bad)[0]
         raise InvalidBiasError(
-            f"The reduced potential of row {row} in state {k} is {u_kn[k, row]}, and exp(-u) is to be a finite weight. "
+            f"The reduced potential of row {row} in state {k} is {u_kn[k, row]}, but exp(-u) must be a finite weight. "
             "Give numbers, or inf where a state forbids a row.",
             sample=str(k),
             rows=np.flatnonzero(bad[k])[:10],

@@ -31,7 +31,7 @@ def as_points(x: Any, dims: int, what: str) -> Floats:
     points = points.reshape(-1, 1) if dims == 1 and points.ndim <= 1 else np.atleast_2d(points)
     if points.ndim != 2 or points.shape[1] != dims:
         raise MismatchError(
-            f"{what} has shape {np.shape(x)}, and the surface has {dims} dimension{'' if dims == 1 else 's'}. Give a "
+            f"{what} has shape {np.shape(x)}, but the surface has {dims} dimension{'' if dims == 1 else 's'}. Give a "
             f"point in each row: an array of shape (points, {dims}).",
             expected=("points", dims),
             got=np.shape(x),
@@ -61,7 +61,7 @@ class Histogram:
         _require_known(given, ("bin_edges", "period"), "histogram_parameters")
         if "bin_edges" not in given:
             raise MismatchError(
-                "histogram_parameters has no bin_edges, and a histogram needs them. Give the edges in each dimension, "
+                "histogram_parameters has no bin_edges, but a histogram needs them. Give the edges in each dimension, "
                 'as in {"bin_edges": numpy.linspace(0, 1, 21)}.',
                 expected=("bin_edges",),
                 got=tuple(given),
@@ -72,15 +72,15 @@ class Histogram:
         for one, period in zip(edges, periods, strict=True):
             if one.ndim != 1 or len(one) < 2 or not (np.diff(one) > 0).all():
                 raise MismatchError(
-                    f"Edges of bins are {np.array2string(one, threshold=6)}, and they are to increase. Give two or "
+                    f"The bin edges are {np.array2string(one, threshold=6)}, but they must increase. Give two or "
                     "more in each dimension, from low to high.",
                     expected=("increasing",),
                     got=one.shape,
                 )
             if period is not None and not np.isclose(one[-1] - one[0], period, rtol=1e-9):
                 raise MismatchError(
-                    f"The bins go from {one[0]:g} to {one[-1]:g}, and the period is {period:g}. Let them cover it "
-                    "once.",
+                    f"The bins go from {one[0]:g} to {one[-1]:g}, but the period is {period:g}. Let them cover it "
+                    "exactly once.",
                     expected=(period,),
                     got=(float(one[-1] - one[0]),),
                 )
@@ -169,8 +169,8 @@ class Kernel:
         narrow = min((period for period in periods if period is not None), default=np.inf)
         if width * WIDEST > narrow:
             raise MismatchError(
-                f"The bandwidth {width:g} is more than a sixth of the period {narrow:g}, so that a kernel reaches "
-                "round to itself. Give a smaller one.",
+                f"The bandwidth {width:g} is more than a sixth of the period {narrow:g}, so a kernel would "
+                "overlap itself. Give a smaller one.",
                 expected=(narrow / WIDEST,),
                 got=(width,),
             )
@@ -232,7 +232,7 @@ def _periods(given: Any, dims: int) -> tuple[float | None, ...]:
     periods = tuple(given) if isinstance(given, Sequence | np.ndarray) else (given,) * dims
     if len(periods) != dims or not all(one is None or (isfinite(one) and one > 0) for one in periods):
         raise MismatchError(
-            f"period is {given!r}, and there {'is 1 dimension' if dims == 1 else f'are {dims} dimensions'}. Give the "
+            f"period is {given!r}, but there {'is 1 dimension' if dims == 1 else f'are {dims} dimensions'}. Give the "
             "period of each, None where it has none.",
             expected=(dims,),
             got=(given,),
@@ -244,7 +244,7 @@ def _require_known(given: Mapping[str, Any], known: tuple[str, ...], what: str) 
     for name in given:
         if name not in known:
             raise MismatchError(
-                f"{what} has {name!r}, which is no parameter of it. Give {', '.join(known)}.",
+                f"{what} has {name!r}, which is not one of its parameters. Give {', '.join(known)}.",
                 expected=known,
                 got=tuple(given),
             )

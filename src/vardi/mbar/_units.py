@@ -43,7 +43,7 @@ def factor(unit: Any) -> float:
     """Return how many of a unit of energy there are in a kJ/mol (or in a kT), or refuse what is no unit."""
     if unit not in get_args(Unit):
         raise MismatchError(
-            f"There is no unit {unit!r} here.{suggest(unit, get_args(Unit))} Give one of {', '.join(get_args(Unit))}.",
+            f"There is no unit {unit!r}.{suggest(unit, get_args(Unit))} Give one of {', '.join(get_args(Unit))}.",
             expected=get_args(Unit),
             got=(unit,),
         )
@@ -53,7 +53,7 @@ def factor(unit: Any) -> float:
 def _require_temperature(temperature: Any) -> None:
     if not isinstance(temperature, int | float) or not 0.0 < temperature < math.inf:
         raise MismatchError(
-            f"The temperature is {temperature!r}, and kT is the energy of a positive one. Give it in kelvin.",
+            f"The temperature is {temperature!r}, but it must be positive. Give it in kelvin.",
             expected=("above 0",),
             got=(temperature,),
         )

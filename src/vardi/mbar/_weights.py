@@ -105,7 +105,7 @@ class StateWeights:
             return -(np.log(total) + top)[:, 0], w
 
     def theta(self, *, weights_known: bool = False) -> Floats:
-        """Return the covariance of the log normalisers, relative to the law of all rows together."""
+        """Return the covariance of the log normalisers, relative to the distribution of all rows together."""
         if self.depends and not weights_known:
             return self.covariance(self.W)
         centred = self.gram - 1.0 / len(self.source)

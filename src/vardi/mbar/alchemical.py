@@ -25,12 +25,12 @@ class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     maximum_iterations, relative_tolerance, initial_f_k, method, verbose
-        Options of pymbar's solvers, which change nothing here: Newton's method starts by itself.
+        Options of pymbar's solvers, which change nothing here: Newton's method finds its own start.
     n_bootstraps : int
         Refits from whose spread errors are made; with 0 they are analytical.
     series : bool
-        Whether rows are frames in time, in the order of the first level of the index, so that errors count their
-        autocorrelation: then rows need not be subsampled.
+        Whether rows are frames in time, in the order of the first level of the index, so that errors account for
+        their autocorrelation: then rows need not be subsampled.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
     delta_h_, d_delta_h_, delta_sT_, d_delta_sT_ : pandas.DataFrame or None
         The same of enthalpies and of entropies times temperature, where ``fit`` was asked for them.
     theta_ : pandas.DataFrame
-        Covariance of the log normalisers, relative to the law of all rows together.
+        Covariance of the log normalisers, relative to the distribution of all rows together.
     states_ : list
         The states: columns of ``u_nk``.
     overlap_matrix : ndarray
@@ -154,7 +154,7 @@ class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
 
     @property
     def theta_(self) -> pd.DataFrame | None:
-        """Covariance of the log normalisers, relative to the law of all rows together."""
+        """Covariance of the log normalisers, relative to the distribution of all rows together."""
         return self._result("Theta")
 
     @property
@@ -182,7 +182,7 @@ def _states_of(u_nk: Any) -> tuple[Integers, Integers]:
     missing = [state for state in drawn.tolist() if state not in place]
     if missing:
         raise MismatchError(
-            f"Rows of u_nk were drawn in state {missing[0]}, and no column has the potential in it. Add that column, "
+            f"Rows of u_nk were drawn in state {missing[0]}, but no column has the potential in it. Add that column, "
             "or leave out its rows.",
             expected=tuple(place),
             got=tuple(missing),

@@ -1,4 +1,4 @@
-"""Free energy surfaces along coordinates of the rows, by the names that pymbar has for them."""
+"""Free energy surfaces along coordinates of the rows, under pymbar's names."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class FES:
     u_kn, N_k
         As for :class:`MBAR`.
     verbose, timings
-        Of no use; taken for scripts that were written for pymbar.
+        Ignored; accepted for scripts that were written for pymbar.
     mbar_options : dict, optional
         More arguments of :class:`MBAR`, such as ``series=True`` for frames in time.
 
@@ -79,8 +79,8 @@ class FES:
         Parameters
         ----------
         fit : DebiasedSample
-            The fit of arrays, frames, lazy frames or blocks. Its population is the state that is asked: declare biases
-            relative to it.
+            The fit of arrays, frames, lazy frames or blocks. Its population is the state whose surface is made: declare
+            biases relative to it.
 
         Examples
         --------
@@ -109,12 +109,12 @@ class FES:
         n_bootstraps: int = 0,
         seed: int = -1,
     ) -> None:
-        """Say which surface is meant; :meth:`get_fes` gives its values.
+        """Define the surface; :meth:`get_fes` gives its values.
 
         Parameters
         ----------
         u_n : array of shape (n,) or None
-            Reduced potential of each row in the state whose surface is asked; None for the population of a fit.
+            Reduced potential of each row in the state whose surface is wanted; None for the population of a fit.
         x_n : array of shape (n,) or (n, D), str, or list of str
             The coordinate of each row, as numbers or as expressions in each dimension; of a named coordinate with a
             period all values lie within one.
@@ -124,8 +124,8 @@ class FES:
             ``bin_edges``: the edges of the bins, in each dimension; ``period`` of each dimension, which the bins then
             cover once, None for those without.
         kde_parameters : dict
-            ``bandwidth``, ``kernel`` ("gaussian", "tophat" or "epanechnikov") and ``period``. What tells scikit-learn
-            how to search is taken, and of no use.
+            ``bandwidth``, ``kernel`` ("gaussian", "tophat" or "epanechnikov") and ``period``. scikit-learn's search
+            options are accepted and ignored.
         spline_parameters
             Refused: use kernels.
         n_bootstraps : int
@@ -161,7 +161,7 @@ class FES:
         if not np.isfinite(x).all():
             row = int(np.flatnonzero(~np.isfinite(x).all(axis=1))[0])
             raise MismatchError(
-                f"x_n is {x[row]} in row {row}, and every row has a place on the surface. Give finite numbers.",
+                f"x_n is {x[row]} in row {row}, but every row needs a place on the surface. Give finite numbers.",
                 expected=("finite numbers",),
                 got=(float(x[row][~np.isfinite(x[row])][0]),),
             )
@@ -173,7 +173,7 @@ class FES:
             return
         bins = "" if dims is None else f" and bins in {dims} dimension{'' if dims == 1 else 's'}"
         raise MismatchError(
-            f"x_n has shape {shape}, and there are {len(self.fit)} rows{bins}. Give the coordinate of each row, in "
+            f"x_n has shape {shape}, but there are {len(self.fit)} rows{bins}. Give the coordinate of each row, in "
             "each dimension.",
             expected=(len(self.fit), dims),
             got=shape,
@@ -184,15 +184,15 @@ class FES:
         if self.mbar is None:
             if u_n is not None:
                 raise MismatchError(
-                    "u_n is the potential of a state, and a fit has its population alone. Give None, and declare the "
-                    "biases of the fit relative to the state that is asked.",
+                    "u_n is the potential of a state, but a fit has only its population. Give None, and declare the "
+                    "biases of the fit relative to the state of interest.",
                     expected=(None,),
                     got=(type(u_n).__name__,),
                 )
             return InPopulation(self.fit)
         if u_n is None:
             raise MismatchError(
-                "u_n is None, and a surface is one of a state. Give the reduced potential of each row there.",
+                "u_n is None, but a surface belongs to a state. Give the reduced potential of each row there.",
                 expected=(self.mbar.N,),
                 got=(None,),
             )
@@ -257,7 +257,7 @@ class FES:
             )
         if reference_point == "from-specified" and fes_reference is None:
             raise MismatchError(
-                "reference_point is 'from-specified', and no point was. Give it as fes_reference.",
+                "reference_point is 'from-specified', but no point was given. Give it as fes_reference.",
                 expected=("fes_reference",),
                 got=(None,),
             )
@@ -269,7 +269,7 @@ class FES:
             )
         if uncertainty_method == "bootstrap" and not self._n_bootstraps:
             raise MismatchError(
-                "uncertainty_method is 'bootstrap', and no refits were asked for. Write generate_fes(..., "
+                "uncertainty_method is 'bootstrap', but no refits were asked for. Write generate_fes(..., "
                 "n_bootstraps=200).",
                 expected=("n_bootstraps",),
                 got=(0,),

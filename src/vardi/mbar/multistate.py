@@ -1,4 +1,4 @@
-"""Free energies and expectations of thermodynamic states, by the names that pymbar has for them."""
+"""Free energies and expectations of thermodynamic states, under pymbar's names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class MBAR:
     .. math:: e^{-f_k} = \sum_n \frac{e^{-u_k(x_n)}}{\sum_l N_l e^{f_l - u_l(x_n)}}.
 
     Methods, arguments and keys of results are those of ``pymbar.MBAR`` 4, so that a script runs with its import
-    changed. Results agree with pymbar's but where its are not what their documentation says: ``covariances`` are
+    changed. Results agree with pymbar's except where pymbar's differ from its documentation: ``covariances`` are
     covariances of the estimates themselves, ``compute_covariance_of_sums`` counts each pair once, and errors of
     perturbed free energies by bootstrap are those of differences. Where samples do not overlap enough to be compared it
     raises :class:`~vardi.errors.NotIdentifiableError`.
@@ -101,7 +101,7 @@ class MBAR:
         self.K, self.N = self.u_kn.shape
         if len(self.N_k) != self.K:
             raise MismatchError(
-                f"u_kn has {self.K} states, and N_k counts the rows of {len(self.N_k)}. Give 0 rows for a state that "
+                f"u_kn has {self.K} states, but N_k counts the rows of {len(self.N_k)}. Give 0 rows for a state that "
                 "was not simulated.",
                 expected=(len(self.N_k),),
                 got=(self.K,),
@@ -194,14 +194,15 @@ class MBAR:
             MBAR's asymptotic covariance, for which pymbar has the first two names, and which here is solved for without
             a decomposition; the same as if free energies were known, which is too small; or the spread of refits.
         warning_cutoff : float
-            Of no use: no variance is negative.
+            Ignored: no variance is negative.
         return_theta : bool
-            Whether the covariance of the log normalisers is given, relative to the law of all rows together.
+            Whether the covariance of the log normalisers is given, relative to the distribution of all rows together.
 
         Returns
         -------
         dict
-            ``Delta_f[i, j]``, which is :math:`f_j - f_i`; ``dDelta_f``, its standard error; ``Theta`` if it is asked.
+            ``Delta_f[i, j]``, which is :math:`f_j - f_i`; ``dDelta_f``, its standard error; ``Theta`` if it is asked
+            for.
         """
         method = uncertainty(uncertainty_method, self.n_bootstraps)
         found: Results = {"Delta_f": differences(self.f_k)}
@@ -260,7 +261,7 @@ class MBAR:
         A_n : array of shape (n,), or of shape (K, n) where it depends on the state
             The observable of each row.
         u_kn : array of shape (L, n), optional
-            Reduced potentials of the states that are asked; by default those of the fit.
+            Reduced potentials of the states to evaluate; by default those of the fit.
         output : {"averages", "differences"}
             Means, or their differences between states.
         state_dependent : bool
@@ -273,7 +274,7 @@ class MBAR:
         Returns
         -------
         dict
-            ``mu`` and ``sigma``, of shape (L,) or, as differences j minus i, (L, L); ``Theta`` if it is asked.
+            ``mu`` and ``sigma``, of shape (L,) or, as differences j minus i, (L, L); ``Theta`` if it is asked for.
         """
         if output not in ("averages", "differences"):
             raise MismatchError(
@@ -286,7 +287,7 @@ class MBAR:
             A = by_state(A_n, self.N_k, "A_n")
             if len(A) != len(u_ln):
                 raise MismatchError(
-                    f"A_n has {len(A)} rows, and {len(u_ln)} states are asked. Give one for each state, or "
+                    f"A_n has {len(A)} rows, but {len(u_ln)} states are asked for. Give one for each state, or "
                     "state_dependent=False.",
                     expected=(len(u_ln),),
                     got=(len(A),),
@@ -362,7 +363,7 @@ class MBAR:
         u_ln : array of shape (L, n)
             Reduced potentials of states.
         state_map : array of int of shape (2, S) or (S,)
-            The state of each mean, and beneath it the observable; or states alone, of which free energies are asked.
+            The state of each mean, and beneath it the observable; or states alone, for their free energies.
         uncertainty_method, warning_cutoff
             As for :meth:`compute_expectations`.
         return_theta : bool
@@ -404,7 +405,7 @@ class MBAR:
         Parameters
         ----------
         u_kn : array of shape (L, n), optional
-            Reduced potentials of the states that are asked; by default those of the fit.
+            Reduced potentials of the states to evaluate; by default those of the fit.
         uncertainty_method, verbose, warning_cutoff
             As for :meth:`compute_free_energy_differences`.
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import math
 import signal
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import astuple, dataclass
 from importlib.metadata import version
 from multiprocessing import current_process
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any, TypeAlias
 from zlib import crc32
 
@@ -105,9 +106,27 @@ def _run_missing(
     jobs = jobs if can_start() else 1  # joblib looks after its processes in a thread
     parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="1.5*n_jobs")
     tasks = (joblib.delayed(_run_one)(experiment, run, paths[run], settings) for run in missing)
-    with closing(_generator(parallel(tasks))) as finished:
+    with deaf_to_interruptions():
+        results = parallel(tasks)
+    with closing(_generator(results)) as finished:
         for done, _ in enumerate(finished, start=1):
             report(experiment.name, len(paths) - len(missing) + done, len(paths))
+
+
+@contextmanager
+def deaf_to_interruptions() -> Iterator[None]:
+    """Start processes that Ctrl-C does not reach, even while they load: it is their parent that ends them.
+
+    What a process ignores, those that it starts ignore too. Only the main thread can set it.
+    """
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _generator(results: Any) -> Generator[None]:
@@ -116,7 +135,7 @@ def _generator(results: Any) -> Generator[None]:
 
 
 def _run_one(experiment: Experiment, run: int, path: Path, settings: Settings) -> None:
-    if current_process().name != "MainProcess":  # Ctrl-C reaches workers too, and it is their parent that ends them
+    if current_process().name != "MainProcess":  # on Windows, where processes inherit no signals
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     with threadpool_limits(limits=1):
         scores = experiment.run(seeds_of(experiment.name, run, settings.seed), settings.trees)

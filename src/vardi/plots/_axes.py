@@ -1,20 +1,93 @@
-"""What every picture has: axes to draw on, and colours with a meaning."""
+"""What every picture has: axes to draw on, colours with a meaning, and names that find room."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-BEFORE, AFTER = "#9a6700", "#0b5cad"  # the pool, the population
-LINK = "#8c959f"
-THRESHOLD = "#cf222e"
+
+@dataclass(frozen=True)
+class Palette:
+    """A colour for each meaning: the pool, the population, links and threads, a threshold, and what is plain."""
+
+    before: str
+    after: str
+    link: str
+    threshold: str
+    ink: str
 
 
-def axes_of(ax: Any) -> tuple[Any, Any]:
-    """Return the axes that were given, or new ones, and their figure."""
+LIGHT = Palette("#9a6700", "#0b5cad", "#8c959f", "#cf222e", "black")
+DARK = Palette("#e3b341", "#58a6ff", "#8c959f", "#ff7b72", "white")
+BEFORE, AFTER = LIGHT.before, LIGHT.after
+LINE = 0.15
+"""Inches that a line of small text takes."""
+LETTERS = 20
+"""Letters of a name that are written along an axis."""
+
+
+def axes_of(ax: Any, size: tuple[float, float] | None = None) -> tuple[Any, Any]:
+    """Return the axes that were given, or new ones, in a figure of so many inches, and their figure."""
     if ax is None:
         try:
             from matplotlib import pyplot
         except ImportError as error:
             raise ImportError("Plots need matplotlib: pip install 'vardi[plot]'") from error
-        _, ax = pyplot.subplots(layout="constrained")
+        _, ax = pyplot.subplots(layout="constrained", figsize=size)
     return ax, ax.figure
+
+
+def palette_of(ax: Any) -> Palette:
+    """Return the colours that can be seen on the background of some axes."""
+    return DARK if is_dark(ax) else LIGHT
+
+
+def is_dark(ax: Any) -> bool:
+    """Tell whether the background of axes is dark."""
+    return brightness(background_of(ax)) < 0.5
+
+
+def background_of(ax: Any) -> tuple[float, ...]:
+    """Return the colour behind axes: their own, or that of their figure where they let it through."""
+    from matplotlib.colors import to_rgba
+
+    faces = [to_rgba(ax.get_facecolor()), to_rgba(ax.figure.get_facecolor())]
+    return next((face for face in faces if face[3] > 0), (1.0, 1.0, 1.0, 1.0))
+
+
+def brightness(colour: tuple[float, ...]) -> float:
+    """Return how bright a colour is, from 0 to 1."""
+    return 0.2126 * colour[0] + 0.7152 * colour[1] + 0.0722 * colour[2]
+
+
+def shortened(name: object, letters: int = LETTERS) -> str:
+    """Return a name that fits along an axis: of a long one the beginning and the end, which tells names apart.
+
+    >>> shortened("survey of the northern region 12"), shortened("agency")
+    ('survey of the …gion 12', 'agency')
+    """
+    text = str(name)
+    end = letters // 3
+    return text if len(text) <= letters + 1 else f"{text[: letters - end]}…{text[-end - 1 :]}"
+
+
+def spread(count: int, inches: float) -> range:
+    """Return which of some names, evenly spread, find room along a line of so many inches: all of them where they can.
+
+    >>> list(spread(4, 5.0)), list(spread(60, 3.0))
+    ([0, 1, 2, 3], [0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30, 33, 36, 39, 42, 45, 48, 51, 54, 57])
+    """
+    room = max(int(inches / LINE), 1)
+    return range(0, count, -(-count // room) or 1)
+
+
+def inches_of(ax: Any) -> tuple[float, float]:
+    """Return the width and the height of axes."""
+    box = ax.get_window_extent()
+    return box.width / ax.figure.dpi, box.height / ax.figure.dpi
+
+
+def labels(names: Sequence[object], places: Sequence[int]) -> list[str]:
+    """Return some of the names as they are written along an axis."""
+    return [shortened(names[place]) for place in places]

@@ -11,13 +11,13 @@ import numpy as np
 from vardi._estimate.estimates import Estimate
 from vardi._inputs.pool import Name
 from vardi._types import Floats
-from vardi.plots._axes import AFTER, BEFORE, LINK, axes_of
+from vardi.plots._axes import axes_of, inches_of, labels, palette_of, shortened, spread
 
 if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
     from vardi.mbar import Convergence
 
-TICKS = 30  # names along an axis
+UPRIGHT = 60  # letters of all names along an axis that need not be turned
 
 
 @dataclass
@@ -58,20 +58,29 @@ class StatesDisplay:
 
     def plot(self, *, ax: Any = None) -> Self:
         """Draw on the given axes, or on new ones."""
-        self.ax_, self.figure_ = axes_of(ax)
+        self.ax_, self.figure_ = axes_of(ax, (10.0, 4.8) if len(self.steps) > 30 else None)
+        colours = palette_of(self.ax_)
         places = np.arange(len(self.steps))
         values = np.array([step.value for step in self.steps])
-        self.ax_.bar(places, values, color=AFTER, alpha=0.35, width=0.8)
-        self.ax_.errorbar(places, values, yerr=_beyond(self.steps), fmt="none", ecolor=AFTER, capsize=3)
-        self.ax_.axhline(0.0, color="black", lw=1)
-        shown = range(0, len(places), -(-len(places) // TICKS))
-        labels = [f"{self.names[k]} → {self.names[k + 1]}" for k in shown]
-        crowded = len(labels) > 6 or max(map(len, labels), default=0) > 12
-        self.ax_.set_xticks(shown, labels, rotation=90 if crowded else 0, fontsize=8 if crowded else None)
-        total = float(values.sum())
+        self.ax_.bar(places, values, color=colours.after, alpha=0.35, width=0.8)
+        self.ax_.errorbar(places, values, yerr=_beyond(self.steps), fmt="none", ecolor=colours.after, capsize=3)
+        self.ax_.axhline(0.0, color=colours.ink, lw=1)
+        self.ax_.set_xlim(-max(0.6, 1.5 - 0.3 * len(places)), len(places) - 1 + max(0.6, 1.5 - 0.3 * len(places)))
+        self._ticks()
+        first, last, total = shortened(self.names[0]), shortened(self.names[-1]), float(values.sum())
         self.ax_.set(ylabel=f"free energy of a step ({self.unit})")
-        self.ax_.set_title(f"From {self.names[0]} to {self.names[-1]}: {total:.3g} {self.unit} in all")
+        self.ax_.set_title(f"From {first} to {last}: {total:.3g} {self.unit} in all")
         return self
+
+    def _ticks(self) -> None:
+        """Write the two states of each step, or where room is short the one that it leads to."""
+        whole = [f"{k} → {l}" for k, l in pairwise(self.names)]
+        if sum(map(len, whole)) <= UPRIGHT:
+            self.ax_.set_xticks(range(len(whole)), whole)
+            return
+        shown = spread(len(whole), inches_of(self.ax_)[0])
+        self.ax_.set_xticks(shown, labels(self.names[1:], shown), rotation=90, fontsize=8)
+        self.ax_.set_xlabel("to this state, from the one before it")
 
 
 @dataclass
@@ -89,12 +98,12 @@ class ConvergenceDisplay:
     def plot(self, *, kT: float = 1.0, unit: str = "kT", ax: Any = None) -> Self:
         """Draw on the given axes, or on new ones; energies times kT, which is in the unit."""
         self.ax_, self.figure_ = axes_of(ax)
-        found = self.convergence
+        found, colours = self.convergence, palette_of(self.ax_)
         last = found.forward[-1] * kT
-        self.ax_.axhspan(*last.interval, color=LINK, alpha=0.25, lw=0, label="all frames, 95%")
+        self.ax_.axhspan(*last.interval, color=colours.link, alpha=0.25, lw=0, label="all frames, 95%")
         for label, colour, marker, given in (
-            ("forward", AFTER, "o", found.forward),
-            ("backward", BEFORE, "s", found.backward),
+            ("forward", colours.after, "o", found.forward),
+            ("backward", colours.before, "s", found.backward),
         ):
             estimates = tuple(one * kT for one in given)
             values = [one.value for one in estimates]

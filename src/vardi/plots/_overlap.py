@@ -9,15 +9,29 @@ import numpy as np
 
 from vardi._inputs.pool import Name
 from vardi._types import Floats
-from vardi.plots._axes import AFTER, LINK, axes_of
+from vardi.plots._axes import (
+    LINE,
+    axes_of,
+    background_of,
+    brightness,
+    inches_of,
+    is_dark,
+    labels,
+    palette_of,
+    shortened,
+    spread,
+)
 
 if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
 
 LABELLED = 12  # samples up to which a heat map has all its numbers written in
 NUMBERED = 25  # samples up to which it has those that are not 0
-TICKS = 30  # names along an axis
 SHORT = 4  # letters of a name that need not be turned
+AROUND = 8  # samples up to which names stand upright around a graph
+COUNTED = 15  # links up to which their rows are written on them
+LETTER = 0.6 / 72  # inches of a letter, at most, for each point of its size
+WIDEST = 10.0  # inches of a figure that grows with the samples
 
 
 @dataclass
@@ -52,62 +66,112 @@ class OverlapDisplay:
     def plot(self, kind: str = "heatmap", *, ax: Any = None) -> Self:
         """Draw on the given axes, or on new ones."""
         if kind not in ("heatmap", "graph"):
-            raise ValueError(f"kind is {kind!r}; it is 'heatmap' or 'graph'")
-        self.ax_, self.figure_ = axes_of(ax)
+            raise ValueError(f"kind is {kind!r}. Give 'heatmap' or 'graph'.")
+        self.ax_, self.figure_ = axes_of(ax, self._size(kind))
         if kind == "heatmap":
             self._heatmap()
         else:
             self._graph()
         return self
 
-    def _heatmap(self) -> None:
+    def _size(self, kind: str) -> tuple[float, float] | None:
+        """Return the inches of a figure in which the names find room, up to some width; None for the usual ones."""
         K = len(self.names)
-        image = self.ax_.imshow(self.overlap, cmap="Blues", vmin=0.0, vmax=1.0)
-        shown = range(0, K, -(-K // TICKS))
-        upright = K > LABELLED or max(len(str(name)) for name in self.names) <= SHORT
-        turned = {} if upright else {"rotation": 45, "ha": "right"}
-        self.ax_.set_xticks(shown, [str(self.names[k]) for k in shown], **turned)
-        self.ax_.set_yticks(shown, [str(self.names[k]) for k in shown])
-        if K > LABELLED:
-            self.ax_.tick_params(labelsize=8 if K <= NUMBERED else 7, rotation=90, axis="x")
-            self.ax_.tick_params(labelsize=8 if K <= NUMBERED else 7, axis="y")
-        if K <= NUMBERED:
-            self._numbers()
-        self.ax_.set(title="Overlap of the samples", xlabel="could have come from", ylabel="rows of")
-        self.figure_.colorbar(image, ax=self.ax_, label="mean probability")
+        if (K <= LABELLED) if kind == "heatmap" else (K <= AROUND):
+            return None
+        side = min(max(LINE * K + 2.5, 6.0), WIDEST)
+        return (1.15 * side, side) if kind == "heatmap" else (side, side)
 
-    def _numbers(self) -> None:
+    def _heatmap(self) -> None:
+        """Draw a square for each pair; the colours go up to the largest number, and of many tell small ones apart."""
+        from matplotlib.colors import PowerNorm
+
+        K = len(self.names)
+        scale = PowerNorm(1.0 if K <= LABELLED else 0.5, vmin=0.0, vmax=float(self.overlap.max()))
+        image = self.ax_.imshow(self.overlap, cmap="Blues_r" if is_dark(self.ax_) else "Blues", norm=scale)
+        shown = spread(K, min(inches_of(self.ax_)))
+        upright = K <= LABELLED and max(len(str(name)) for name in self.names) <= SHORT
+        turned = {} if upright else {"rotation": 90} if K > LABELLED else {"rotation": 45, "ha": "right"}
+        small = {} if K <= LABELLED else {"fontsize": 8 if K <= NUMBERED else 7}
+        self.ax_.set_xticks(shown, labels(self.names, shown), **turned, **small)
+        self.ax_.set_yticks(shown, labels(self.names, shown), **small)
+        if K <= NUMBERED:
+            self._numbers(image)
+        self.ax_.set(title="Overlap of the samples", xlabel="could have come from", ylabel="rows of")
+        self.figure_.colorbar(image, ax=self.ax_, label="mean probability", shrink=0.8)
+
+    def _numbers(self, image: Any) -> None:
         """Write the numbers in; where there are many, those that do not round to 0, and no digit before the point."""
         K = len(self.names)
         for (k, l), value in np.ndenumerate(self.overlap):
             text = f"{value:.2f}" if K <= LABELLED else f"{value:.2f}".lstrip("0").replace(".00", "")
-            shade, size = "white" if value > 0.5 else "black", None if K <= LABELLED else 130 / K
+            shade = "black" if brightness(image.cmap(image.norm(value))) > 0.5 else "white"
+            size = None if K <= LABELLED else 130 / K
             self.ax_.text(l, k, text, ha="center", va="center", color=shade, fontsize=size)
 
     def _graph(self) -> None:
+        """Draw the samples on a circle, their names outside of it, and a line for each two that share rows."""
+        from matplotlib.collections import PatchCollection
+        from matplotlib.patches import Circle
+
         K = len(self.names)
         angles = (np.pi if K == 2 else np.pi / 2) - 2 * np.pi * np.arange(K) / K
-        x, y = np.cos(angles), np.sin(angles)
-        both = self.shared + self.shared.T
-        for k in range(K):
-            for l in range(k + 1, K):
-                if both[k, l]:
-                    one_way = not (self.shared[k, l] and self.shared[l, k])
-                    width = 1.0 + 5.0 * both[k, l] / (self.sizes[k] + self.sizes[l])
-                    self.ax_.plot([x[k], x[l]], [y[k], y[l]], "--" if one_way else "-", lw=width, color=LINK, zorder=1)
-                    label = f"{both[k, l]:,.0f}"
-                    box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.85}
-                    place = (0.62 * x[k] + 0.38 * x[l], 0.62 * y[k] + 0.38 * y[l])  # off the middle, where lines cross
-                    self.ax_.annotate(label, place, ha="center", va="center", fontsize=8, bbox=box, zorder=2)
-        self.ax_.scatter(x, y, s=200 + 1200 * self.sizes / self.sizes.max(), color=AFTER, zorder=3)
-        for k, name in enumerate(self.names):
-            self.ax_.annotate(
-                f"{name}\n{self.sizes[k]:,.0f} rows",
-                (x[k], y[k]),
-                xytext=(1.62 * x[k], 1.42 * y[k]),
-                ha="center",
-                va="center",
-            )
-        self.ax_.set(xlim=(-2.1, 2.1), ylim=(-1.7, 1.7), title="Rows that two samples share (dashed: one way)")
-        self.ax_.set_aspect("equal")
+        places = np.column_stack([np.cos(angles), np.sin(angles)])
+        apart = 2 * np.sin(np.pi / max(K, 2))  # from a sample to the next
+        radii = min(0.2, 0.32 * apart) * np.sqrt(0.15 + 0.85 * self.sizes / self.sizes.max())
+        links = self._links(places)
+        circles = [Circle(place, radius) for place, radius in zip(places, radii, strict=True)]
+        self.ax_.add_collection(PatchCollection(circles, color=palette_of(self.ax_).after, zorder=3))
+        self._names(angles, places, radii)
+        many = "wider: more of their rows; " if links > COUNTED else ""
+        self.ax_.set_title(f"Rows that two samples share\n({many}dashed: one way)", fontsize="medium")
         self.ax_.axis("off")
+
+    def _links(self, places: Floats) -> int:
+        """Draw the lines, those of the fewest rows first, and return how many there are."""
+        from matplotlib.collections import LineCollection
+
+        first, second = np.nonzero(np.triu(self.shared + self.shared.T, 1))
+        both = self.shared[first, second] + self.shared[second, first]
+        share = both / (self.sizes[first] + self.sizes[second])
+        one_way = (self.shared[first, second] == 0) | (self.shared[second, first] == 0)
+        few = len(both) <= COUNTED
+        widths = (1.0 + 5.0 * share) if few else (0.3 + 4.0 * share) * min(1.0, 15 / len(self.names))
+        alphas = np.ones(len(both)) if few else 0.2 + 0.7 * share / max(share.max(), 1e-300)
+        order = np.argsort(share)
+        for dashed, style in ((False, "-"), (True, "--")):
+            own = order[one_way[order] == dashed]
+            if not len(own):
+                continue
+            ends = list(np.stack([places[first[own]], places[second[own]]], axis=1))
+            colour = palette_of(self.ax_).link
+            lines = LineCollection(ends, linewidths=widths[own], alpha=alphas[own], colors=colour, linestyles=style)
+            self.ax_.add_collection(lines)
+        if few:
+            box = {"facecolor": background_of(self.ax_), "edgecolor": "none", "pad": 1.0, "alpha": 0.85}
+            for k, l, rows in zip(first, second, both, strict=True):
+                near = 0.5 if l - k in (1, len(places) - 1) else 0.73  # those of neighbours cross no other
+                place = near * places[k] + (1 - near) * places[l]
+                self.ax_.annotate(f"{rows:,.0f}", place, ha="center", va="center", fontsize=8, bbox=box, zorder=2)
+        return len(both)
+
+    def _names(self, angles: Floats, places: Floats, radii: Floats) -> None:
+        """Write the names outside the circle, those of many turned outwards, and leave them room."""
+        K = len(self.names)
+        is_few = K <= AROUND
+        size = 10 if is_few else 8 if K <= NUMBERED else 7
+        form = "{}\n{:,.0f} rows" if is_few else "{} ({:,.0f})"
+        texts = [form.format(shortened(name), rows) for name, rows in zip(self.names, self.sizes, strict=True)]
+        long = max(len(line) for text in texts for line in text.split("\n")) * LETTER * size
+        width, height = (side / 2 for side in inches_of(self.ax_))
+        outside = 1.05 + radii.max()  # then an inch is so much of the radius:
+        inch = outside / max(min(width - long, height - (3 * LINE if is_few else long)), min(width, height) / 4)
+        self.ax_.set(xlim=(-width * inch, width * inch), ylim=(-height * inch, height * inch), aspect="equal")
+        for k in spread(K, 2 * np.pi / inch):
+            x, y = places[k] * (1.05 + radii[k])
+            side = "left" if x > 0.1 else "right" if x < -0.1 else "center"
+            turned: dict[str, Any] = {"ha": side, "va": "bottom" if y > 0.5 else "top" if y < -0.5 else "center"}
+            if not is_few:
+                degrees = np.degrees(angles[k]) + (0.0 if x >= 0 else 180.0)
+                turned = {"ha": "left" if x >= 0 else "right", "va": "center", "rotation": degrees}
+            self.ax_.text(x, y, texts[k], fontsize=size, rotation_mode="anchor", **turned)

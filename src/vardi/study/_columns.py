@@ -30,7 +30,7 @@ from vardi.biases._expressions.nodes import Column, Node, is_condition
 from vardi.biases._fitted import FittedBias
 from vardi.errors import ExpressionError, InvalidBiasError, MismatchError, suggest
 from vardi.study._data import Data, Engine
-from vardi.study._engines import COUNTS, LABEL, ROW, first_text, require_rows, schema
+from vardi.study._engines import COUNTS, LABEL, ROW, first_text, require_header, require_rows, schema
 from vardi.study._locate import Key
 from vardi.study._problems import Problems
 from vardi.study.schema import DEPENDS, OLD_KEYS, Biases, shown
@@ -85,19 +85,21 @@ class Columns:
                     near = suggest(column, found)
                     self.problems.add(key, f"{data} has no column {column!r}.{near} It has: {listed}.")
                 elif column is not None and what == "counts" and not found[column].is_numeric():
-                    self.problems.add(key, f"The counts {column!r} of {data} are {found[column]}, and not numbers.")
+                    self.problems.add(
+                        key, f"The counts {column!r} of {data} are {_kind_text(found[column])}, not numbers."
+                    )
 
     def variables(self, document: dict[str, Any]) -> tuple[str, ...]:
         """Return the variables to report."""
         given = document.get("variables", [])
         key = ("variables",)
         if not isinstance(given, list) or not all(isinstance(name, str) and name.strip() for name in given):
-            self.problems.add(key, "variables is a list of columns and expressions in text.")
+            self.problems.add(key, "variables must be a list of texts: columns and expressions.")
             return ()
         for name in given:
             self._require_number(key, name)
         if len(set(given)) < len(given):
-            self.problems.add(key, "A variable is there twice.")
+            self.problems.add(key, "A variable is listed twice.")
         return tuple(given)
 
     def depends(self, document: dict[str, Any], samples: Sequence[str]) -> dict[str, Any]:
@@ -108,7 +110,7 @@ class Columns:
             if column is None:
                 continue
             if not isinstance(column, str) or not column:
-                self.problems.add((what,), f"{what} is the name of a column, and here it is {shown(column)}.")
+                self.problems.add((what,), f"{what} must be the name of a column, not {shown(column)}.")
                 continue
             for data, own in self.schemas.items():
                 if column not in own:
@@ -146,6 +148,7 @@ class Columns:
             if engine == "polars" and data.format == "duckdb":
                 continue
             with self.problems.noting((*key, "data")):
+                require_header(data)
                 require_rows(data, engine)
                 found = schema(data, engine)
                 self.schemas[data] = found
@@ -155,7 +158,7 @@ class Columns:
                 for ours in (ROW, COUNTS, LABEL):
                     if ours in found:
                         self.problems.add(
-                            (*key, "data"), f"The column {ours!r} of {data} has a name of ours. Rename it."
+                            (*key, "data"), f"The column {ours!r} of {data} has a name that vardi reserves. Rename it."
                         )
 
     def _require_names(self, key: Key, data: Data, engine: Engine) -> None:
@@ -180,7 +183,9 @@ class Columns:
         """Note columns that are not there, and comparisons of a column with another kind of value."""
         before = len(self.problems)
         for column in bias.columns:
-            self._require_column(key, what, column, is_weight=f"/ {_ticked(column)}" in str(bias))
+            text, name = str(bias), ticked(column)
+            kinds = {"is_weight": f"/ {name}" in text, "is_compared": f"== {name}" in text or f"!= {name}" in text}
+            self._require_column(key, what, column, **kinds)
         if len(self.problems) == before:
             self._require_kinds(key, what, bias, self.schemas)
         return len(self.problems) == before
@@ -206,19 +211,22 @@ class Columns:
             remedy = "A bias says how much likelier a unit is to be drawn: a number above zero; 1 is at random."
             self.problems.add(key, f"The bias of {name!r} is {value:g} everywhere. {remedy}")
 
-    def _require_column(self, key: Key, what: str, column: str, *, is_weight: bool = False) -> None:
+    def _require_column(
+        self, key: Key, what: str, column: str, *, is_weight: bool = False, is_compared: bool = False
+    ) -> None:
         lacking = [data for data, found in self.schemas.items() if column not in found]
         if not lacking:
             return
         names = dict.fromkeys(name for found in self.schemas.values() for name in found)
         if len(lacking) == len(self.schemas):
             listed = ", ".join(list(names)[:20]) + (", ..." if len(names) > 20 else "")
-            hint = f"which no file has.{suggest(column, names)} The columns are: {listed}."
+            quoted = f" A text to compare with goes in quotes: {column!r}." if is_compared else ""
+            hint = f"which no file has.{quoted or suggest(column, names)} The columns are: {listed}."
         else:
             near = suggest(column, self.schemas[lacking[0]])
             hint = f"which {lacking[0]} lacks.{near} It is computed on the rows of every sample."
             if is_weight:
-                own = f"smoothed({_ticked(column)}, columns that all have)"
+                own = f"smoothed({ticked(column)}, columns that all have)"
                 hint += f" A design weight that only its own sample has is {own}."
         self.problems.add(key, f"{what} reads column {column!r}, {hint}")
 
@@ -238,8 +246,9 @@ class Columns:
             return
         wrong = [kind for kind in kinds if not (kind.is_numeric() or kind == nw.Boolean)]
         if wrong:
-            remedy = f"Only numbers have a mean: write a condition, such as {_ticked(name)} == 'a value'."
-            self.problems.add(key, f"The variable {name!r} is {wrong[0]}. {remedy}{self._said_of_texts([name])}")
+            remedy = f"Only numbers have a mean: write a condition, such as {ticked(name)} == 'a value'."
+            what = f"The variable {name!r} holds {_kind_text(wrong[0])}"
+            self.problems.add(key, f"{what}. {remedy}{self._said_of_texts([name])}")
 
     def _require_somewhere(self, key: Key, what: str, bias: Bias) -> None:
         """Note columns that no one sample has together, and comparisons with another kind of value where one has."""
@@ -280,7 +289,9 @@ class Columns:
         if value is None:
             return ""
         remedy = "Correct it; a missing value is an empty cell or NA."
-        return f"The column {name!r} of {data} is read as text, since it holds {value!r}, which is no number. {remedy}"
+        return (
+            f"The column {name!r} of {data} is read as text, since it holds {value!r}, which is not a number. {remedy}"
+        )
 
     def _known(self, key: Key, name: str, value: Any, names: Mapping[str, Any]) -> Any:
         """Return one known value, or one margin with its values as the column has them."""
@@ -301,8 +312,10 @@ class Columns:
     def _require_sample(self, key: Key, name: str, value: float) -> None:
         """Note a known value of a sample that could as well be that of a column, or that no bias has."""
         if self.schemas and all(name in found for found in self.schemas.values()):
-            remedy = f"Write {_ticked_always(name)} in backticks for the column, or rename one of the two."
-            self.problems.add(key, f"{name!r} is a sample and a column, so it does not say which is known. {remedy}")
+            remedy = f"Write {_always_ticked(name)} in backticks for the column, or rename one of the two."
+            self.problems.add(
+                key, f"{name!r} is a sample and a column, so it is unclear which of them is known. {remedy}"
+            )
         if value < 0:
             remedy = "and a bias is zero or more."
             self.problems.add(key, f"The known value of {name!r} is {value:g}. It is the mean of its bias, {remedy}")
@@ -314,7 +327,7 @@ class Columns:
             wrong = [kind for kind in kinds if not (kind.is_numeric() or kind == nw.Boolean)]
             if wrong:
                 remedy = f"which has no mean. Give the share of each value in [known.{_toml_key(name)}]."
-                self.problems.add(key, f"{what} is that of a column of {wrong[0]}, {remedy}")
+                self.problems.add(key, f"{what} is that of a column of {_kind_text(wrong[0])}, {remedy}")
             return None
         bias = self._parsed(key, what, name)
         if isinstance(bias, ParametricBias):
@@ -399,9 +412,15 @@ def _toml_key(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
 
 
-def _ticked(name: str) -> str:
-    return str(where(_ticked_always(name)))
+def _kind_text(kind: Any) -> str:
+    """Return what a column holds, as a person would call it."""
+    return "texts" if kind == nw.String else "dates" if kind in (nw.Date, nw.Datetime) else f"values of type {kind}"
 
 
-def _ticked_always(name: str) -> str:
+def ticked(name: str) -> str:
+    """Return a column as an expression names it: in backticks where its name needs them."""
+    return str(where(_always_ticked(name)))
+
+
+def _always_ticked(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"

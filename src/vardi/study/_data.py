@@ -22,8 +22,11 @@ FORMATS: dict[str, Format] = {
     ".duckdb": "duckdb",
     ".db": "duckdb",
 }
+SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 ENGINES = ("auto", "memory", "polars", "duckdb")
 READABLE = "a .csv, .parquet, .jsonl or .ndjson file, or a .duckdb or .db database with its table"
+MOST_LISTED = 12
+"""Files of a folder that are named."""
 MEMORY_SHARE = 8
 """Rows are read into memory where the files are smaller than the available memory over this."""
 
@@ -88,7 +91,7 @@ beside the study.
         for path in found:
             _require_data_file(path)
     except PermissionError as error:
-        raise RefusedPath(f"{error.filename} may not be read by you. Change its permissions.") from error
+        raise RefusedPath(f"{error.filename} is not readable for you. Change its permissions.") from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise RefusedPath(f"{text!r} cannot be read: {reason}.") from error
@@ -114,6 +117,17 @@ def identity(path: Path) -> tuple[int, int]:
 def is_pattern(text: str) -> bool:
     """Tell whether an engine would take a path for a pattern."""
     return any(letter in text for letter in "*?[")
+
+
+def data_files(folder: Path) -> list[Path]:
+    """Return the files of a folder that are of a kind which is read, by name."""
+    return sorted(path for path in folder.iterdir() if path.suffix.lower() in FORMATS and path.is_file())
+
+
+def listed_files(folder: Path) -> str:
+    """Return the names of the data files of a folder, the first of many; an empty text where there are none."""
+    names = [path.name for path in data_files(folder)]
+    return ", ".join(names[:MOST_LISTED]) + (", ..." if len(names) > MOST_LISTED else "")
 
 
 def suggest_file(path: Path, others: Iterable[Path]) -> str:
@@ -145,15 +159,18 @@ def _require_data_file(path: Path) -> None:
     if not path.exists():
         raise RefusedPath(f"There is no file {path}.{_nearest(path)}")
     if not path.is_file():
-        what = "a folder" if path.is_dir() else "no regular file"
+        what = "a folder" if path.is_dir() else "not a regular file"
         raise RefusedPath(f"{path} is {what}. Name {READABLE}; a pattern such as *.csv takes several files.")
     for suffix in {path.suffix.lower(), path.resolve().suffix.lower()}:  # a link must not lead to another kind of file
         if suffix not in FORMATS:
-            raise RefusedPath(f"{path} is not a kind of file that is read. Name {READABLE}.")
+            remedy = "Save its sheet as CSV UTF-8" if suffix in SPREADSHEETS else f"Name {READABLE}"
+            raise RefusedPath(f"{path} is not a kind of file that is read. {remedy}.")
     path.open("rb").close()  # says now whether it may be read
 
 
 def _nearest(path: Path) -> str:
     if not path.parent.is_dir():
         return f" There is no folder {path.parent} either."
-    return suggest_file(path, sorted(entry for entry in path.parent.iterdir() if entry.suffix.lower() in FORMATS))
+    listed = listed_files(path.parent)
+    there = f" Its folder has: {listed}." if listed else " Its folder has no data files."
+    return suggest_file(path, data_files(path.parent)) or there

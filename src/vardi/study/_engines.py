@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -33,11 +34,14 @@ _MISSING = ["NA"]  # beside the empty cell: what R writes
 _DIGITS, _CODE = "^[0-9]+$", "^0[0-9]+$"
 _NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
 _CHUNK = 1 << 20
+NOT_UTF8 = "it is not a text in UTF-8. Save it as CSV UTF-8."
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}  # where a CSV has commas
 _REASONS = {
     "more fields than defined": "a row has more cells than the header.",
     "when sniffing file": "a row has more or fewer cells than the header, or a quote is not closed.",
-    "invalid utf-8": "it is not a text in UTF-8.",
-    "not utf-8 encoded": "it is not a text in UTF-8.",
+    "invalid utf-8": NOT_UTF8,
+    "not utf-8 encoded": NOT_UTF8,
+    "empty CSV": "it is empty.",
     'could not parse `"': "a quote is not closed, or stands inside a cell.",
     "unterminated quote": "a quote is not closed.",
 }
@@ -132,6 +136,21 @@ def require_rows(data: Data, engine: Engine) -> None:
     if not len(first):
         remedy = "Leave the sample out; a bias without rows goes into [states.NAME]."
         raise StudyError(f"{data} has no rows below its header. {remedy}")
+
+
+def require_header(data: Data) -> None:
+    """Refuse a CSV whose first line is not in UTF-8, or has other separators than commas, as spreadsheets may write."""
+    for path in data.files if data.format == "csv" else ():
+        with path.open("rb") as file:
+            first = file.readline(_CHUNK)
+        try:
+            line = codecs.getincrementaldecoder("utf-8")().decode(first)
+        except UnicodeDecodeError:
+            raise StudyError(f"{path.name} cannot be read as csv: {NOT_UTF8}") from None
+        found = next((sign for sign in _SEPARATORS if "," not in line and sign in line), None)
+        if found is not None:
+            remedy = "Save it with commas; a name of a column that has such a sign needs another."
+            raise StudyError(f"The cells of {path.name} are separated by {_SEPARATORS[found]}. {remedy}")
 
 
 def with_codes(data: Sequence[Data], engine: Engine) -> list[Data]:

@@ -79,14 +79,14 @@ def parse(text: str, path: Path) -> Study:
     if long_key:
         line = text.count("\n", 0, long_key.start()) + 1
         raise study_error(
-            path.name, [f"line {line}: A key has more than {MAX_PARTS} parts, and a study has none such."]
+            path.name, [f"line {line}: A key has more than {MAX_PARTS} parts, and no study needs that many."]
         )
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise study_error(path.name, [_syntax(str(error), text)]) from error
     except ValueError as error:  # a whole number of thousands of digits
-        raise study_error(path.name, [f"It does not read as TOML: {first_line(error)}"]) from error
+        raise study_error(path.name, [f"It is not valid TOML: {first_line(error)}"]) from error
     except RecursionError as error:
         raise study_error(path.name, ["line 1: It is nested too deeply to be read."]) from error
     problems = Problems(path.name, key_lines(text))
@@ -120,7 +120,7 @@ def _text(path: Path) -> str:
         remedy = suggest_file(path, others) or " Write one with: vardi init"
         raise StudyError(f"There is no study {path}.{remedy}") from None
     except UnicodeDecodeError:
-        raise StudyError(f"{path} is not a text in UTF-8, so it is no study.") from None
+        raise StudyError(f"{path} is not a text in UTF-8, so it is not a study.") from None
     except StudyError:
         raise
     except (OSError, ValueError) as error:
@@ -140,7 +140,7 @@ def _syntax(message: str, text: str) -> str:
     twice = re.match(r"Cannot declare \((.*?),?\) twice|Cannot overwrite a value", said)
     if twice:
         name = ".".join(part.strip("'\" ") for part in (twice.group(1) or "").split(","))
-        said = f"[{name}] is there twice. Give each source a name of its own" if name else "A key is there twice"
+        said = f"[{name}] is declared twice. Give each source a name of its own" if name else "A key is given twice"
     return f"line {line}: {said}." if line else f"{said} (at the end of the file)."
 
 

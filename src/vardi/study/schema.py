@@ -44,7 +44,7 @@ class Declared:
             self.problems.add(("biases",), message)
         tables = self._tables("sources")
         if not tables:
-            message = "There is no sample. Give each a table [sources.NAME] with data and bias."
+            message = "There are no samples. Give each a table [sources.NAME] with data and bias."
             self.problems.add(("sources",), message)
         places: dict[Data, Key] = {}
         biases: Biases = {}
@@ -139,12 +139,12 @@ class Declared:
         value = table.get(name)
         if value is None or (isinstance(value, kind) and value != ""):
             return value
-        self.problems.add((*key, name), f"{name} is {wanted}, and here it is {shown(value)}.")
+        self.problems.add((*key, name), f"{name} must be {wanted}, not {shown(value)}.")
         return None
 
     def _bias(self, key: Key, value: Any, name: str) -> str | float | None:
         if value is None:
-            message = f"{name!r} has no bias. Say how its rows were drawn; bias = 1 says without any bias."
+            message = f"{name!r} has no bias. Say how its rows were drawn; bias = 1 means at random."
             self.problems.add(key, message)
             return None
         if isinstance(value, str) or (isinstance(value, int | float) and not isinstance(value, bool)):
@@ -162,7 +162,7 @@ class Declared:
             self.problems.add(key, f"{own} has no data. Name its file: data = ...")
             return None
         if not isinstance(paths, list) or not paths or not all(isinstance(path, str) for path in paths):
-            self.problems.add((*key, "data"), f"data is a path or a list of paths, and here it is {shown(given)}.")
+            self.problems.add((*key, "data"), f"data must be a path or a list of paths, not {shown(given)}.")
             return None
         files: list[Path] = []
         for path in paths:
@@ -194,7 +194,9 @@ class Declared:
     def _is_table_right(self, key: Key, data: Data) -> bool:
         problem = None
         if data.format != "duckdb":
-            problem = f"table is for databases, and {data.files[0].name} is none." if data.table is not None else None
+            problem = (
+                f"table is for databases, and {data.files[0].name} is not one." if data.table is not None else None
+            )
         elif data.table is None:
             problem = f"{data.files[0].name} is a database, so a table must be named: table = ..."
         elif len(data.files) > 1:

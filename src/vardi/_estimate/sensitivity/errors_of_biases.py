@@ -51,7 +51,7 @@ def as_errors(held: Any, samples: Any, kind: str) -> Errors:
     """Return the errors that are meant, or say what is wrong with them."""
     if kind not in ("free", "common"):
         raise MismatchError(
-            f"kind is {kind!r}. It is 'free', where each bias errs on its own, or 'common', where all err alike.",
+            f"kind is {kind!r}. Give 'free', where each bias errs on its own, or 'common', where all err alike.",
             expected=("free", "common"),
             got=(kind,),
         )
@@ -63,7 +63,7 @@ def as_errors(held: Any, samples: Any, kind: str) -> Errors:
         wanted = [samples] if isinstance(samples, str) else list(samples)
     unknown = [name for name in wanted if name not in sampled]
     if unknown or not wanted:
-        reason = f"No sample {unknown[0]!r} whose bias has a part in the weights" if wanted else "No sample was named"
+        reason = f"No sample {unknown[0]!r} whose bias enters the weights" if wanted else "No sample was named"
         raise MismatchError(
             f"{reason}. The samples are {show(sampled)}.{suggest(unknown[0], sampled) if unknown else ''} Name those "
             "whose biases may be wrong, or leave samples out for all.",

@@ -77,15 +77,19 @@ class Question:
         note = ""
         numbers = len(self.held) * len(errors.wrong)
         if not self.held.in_memory:
-            note = "Refits need rows in memory, and these are in their engine."
+            note = "Refits need rows in memory, but these are in their engine."
         elif self.held.joint is not None:
-            note = "With known values or parameters, which would be fitted anew, the range is known to first order."
+            note = (
+                "With known values or parameters, which would have to be refitted, the range is known to first order."
+            )
         elif isinstance(target, Mean) and errors.reweighs:
             worst = Reweighed(tangent, target)
         elif numbers <= REFITTED:
             worst = Search(tangent, target, errors)
         else:
-            note = f"Rows times samples are {numbers:,}, and biases are refitted up to {REFITTED:,}; take fewer rows."
+            note = (
+                f"Rows times samples are {numbers:,}, but biases are refitted only up to {REFITTED:,}; take fewer rows."
+            )
         return self._told(worst, End(estimate.value, phi), steepest, beside, estimate, name, note)
 
     def _told(

@@ -121,7 +121,7 @@ class Sensitivity:
         if value is None:
             if self.threshold is None:
                 raise MismatchError(
-                    "No value was given whose tipping point is asked for. Give one here, or as threshold= before.",
+                    "No value was given to find the tipping point of. Give one here, or earlier as threshold=.",
                     expected=("a number",),
                     got=(None,),
                 )
@@ -182,6 +182,8 @@ def require_number(value: float) -> float:
     """Return a value to be reached, or refuse what is none."""
     if not isinstance(value, int | float | np.number) or not math.isfinite(value):
         raise MismatchError(
-            f"{value!r} is no value that an estimate could reach. Give a number.", expected=("a number",), got=(value,)
+            f"{value!r} is not a value that an estimate could reach. Give a number.",
+            expected=("a number",),
+            got=(value,),
         )
     return float(value)

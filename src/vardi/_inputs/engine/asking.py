@@ -72,13 +72,13 @@ def _is_of_java(error: Exception) -> bool:
 def _remedy(error: Exception) -> str:
     said = f"{type(error).__name__} {_first_line(error) if _is_of_java(error) else error}".lower()
     if "sparkcontext" in said or "py4jnetwork" in said or "connection refused" in said:
-        return "The Spark session has ended: start one, make the frames anew in it, and debias again."
+        return "The Spark session has ended: start one, recreate the frames in it, and debias again."
     if "memory" in said:
         return "Give the engine more memory or a directory to spill to, or let it stream."
     if isinstance(error, FileNotFoundError) or "no such file" in said or "no files found" in said:
         return "Check that the file is where the frame says, and stays there while the fit is used."
     if "connection" in said and ("closed" in said or "connect" in type(error).__name__.lower()):
-        return "Keep the connection open as long as the fit is used, and make the frame anew."
+        return "Keep the connection open as long as the fit is used, and recreate the frame."
     if "parquet" in said or "magic bytes" in said:
-        return "Check that the file is whole and of the format that it is read as."
+        return "Check that the file is complete and in the format it is read as."
     return "Collect the first rows of the frame in its engine to see more; the engine's own error is the cause of this."

@@ -109,8 +109,8 @@ def features_of(bias: ParametricBias, sample: str) -> tuple[ExpressionBias, ...]
     family = bias.family
     if isinstance(family, FunctionFamily):
         raise NeedsRowsError(
-            f"The bias of {sample!r}, {bias}, is a function of rows and parameters, and to call it needs rows in "
-            "memory: these are in their engine. Collect the columns you need, or declare a family such as "
+            f"The bias of {sample!r}, {bias}, is a function of rows and parameters, which can only be called on rows "
+            "in memory, but these are in their engine. Collect the columns you need, or declare a family such as "
             "vardi.logistic."
         )
     if isinstance(family, Cells):
@@ -192,7 +192,7 @@ def _computable(part: Bias, bias: Bias, name: str) -> Bias:
         raise needs_rows(f"The bias of {name!r}, {bias},")
     if not is_computable(part):
         raise InvalidBiasError(
-            f"The bias of {name!r} is {bias}, which an engine cannot compute. Give an expression in text, or "
+            f"The bias of {name!r} is {bias}, which an engine cannot compute. Give an expression as text, or "
             "collect the frame first.",
             sample=name,
         )
@@ -202,7 +202,7 @@ def _computable(part: Bias, bias: Bias, name: str) -> Bias:
 def _computable_function(function: Bias) -> Bias:
     if not is_computable(function):
         raise InvalidBiasError(
-            f"The mean of {function} is known, which an engine cannot compute. Give a condition or an expression in "
+            f"The mean of {function} is known, which an engine cannot compute. Give a condition or an expression as "
             "text, or collect the frame first.",
             sample=str(function),
         )

@@ -88,7 +88,7 @@ def as_engine_dependence(
     refuse_together(named, counted=any(part.counted for part in pool.parts))
     if strata is not None and clusters is None:
         raise MismatchError(
-            "strata= without clusters= would take the deviations of every row within its stratum, and the rows are "
+            "strata= without clusters= needs the deviation of every row within its stratum, but the rows are "
             "lazy frames. Collect the columns you need, or name the column that identifies a row as clusters=.",
             expected=("clusters",),
             got=("strata",),
@@ -117,7 +117,8 @@ def _column(what: str, given: Any) -> str:
         else "Name the column that holds it."
     )
     raise MismatchError(
-        f"{what} came as {given if given is True else type(given).__name__}, but the rows are lazy frames. {remedy}",
+        f"{what} was given as {given if given is True else type(given).__name__}, but the rows are lazy frames. "
+        f"{remedy}",
         expected=("column",),
         got=(type(given).__name__,),
     )
@@ -165,8 +166,8 @@ def _look(pool: LazyPool, columns: Mapping[str, str]) -> None:
 def too_many_clusters(column: str, found: int) -> TooLargeError:
     """Refuse clusters whose sums would not fit in memory."""
     return TooLargeError(
-        f"{column!r} has {found:,} clusters, and sums of each would have to be held at once. Leave clusters= out where "
-        "rows do not depend on one another; else use a column of larger clusters.",
+        f"{column!r} has {found:,} clusters, and a sum for each would have to be held at once. Leave clusters= out if "
+        "rows do not depend on one another; otherwise use a column of larger clusters.",
         bytes=8 * found,
     )
 

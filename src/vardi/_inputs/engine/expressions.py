@@ -83,7 +83,7 @@ def on_frame(
     """
     for bias in biases:
         if not is_computable(bias):
-            raise InvalidBiasError(f"An engine cannot compute {bias}. Give an expression in text.", sample=sample or "")
+            raise InvalidBiasError(f"An engine cannot compute {bias}. Give an expression as text.", sample=sample or "")
     if all(isinstance(bias, ExpressionBias) for bias in biases):
         return [], tuple(bias for bias in biases if isinstance(bias, ExpressionBias))
     source = _Source(frame, schema_of(frame, sample), collected(frame.head(PROBED_ROWS), sample), sample)

@@ -69,7 +69,8 @@ def open_frames(samples: Any, biases: Any, *, source: Any, counts: Any) -> OpenF
     for what, given in (("source", source), ("counts", counts)):
         if given is not None and not isinstance(given, str):
             raise MismatchError(
-                f"{what} came as {type(given).__name__}, but the rows are lazy frames. Name the column that holds it.",
+                f"{what} was given as {type(given).__name__}, but the rows are lazy frames. Name the column that "
+                "holds it.",
                 expected=("column",),
                 got=(type(given).__name__,),
             )
@@ -218,7 +219,7 @@ def _opened(native: Any, label: str | None, codes: dict[Any, int], counts: str |
     """Return a frame as it came, or refuse one whose columns do not serve."""
     if isinstance(native, np.ndarray):
         raise MismatchError(
-            "A NumPy array cannot stand beside lazy frames, which have names and types of columns. Make it a frame.",
+            "A NumPy array cannot be combined with lazy frames, whose columns have names and types. Make it a frame.",
             expected=("frame",),
             got=("ndarray",),
         )
@@ -228,7 +229,9 @@ def _opened(native: Any, label: str | None, codes: dict[Any, int], counts: str |
     schema = schema_of(frame, sample)
     require_read_as_names(schema, frame.implementation)
     if any(column.startswith(PREFIX) for column in schema):
-        raise MismatchError(f"Columns that begin with {PREFIX!r} are ours. Rename them.", expected=(), got=schema)
+        raise MismatchError(
+            f"Column names that begin with {PREFIX!r} are reserved by vardi. Rename them.", expected=(), got=schema
+        )
     return Part(frame, label, codes, counts is not None, name=sample)
 
 
@@ -374,13 +377,13 @@ def _require_values(mine: Survey, declared: Declared, code: int) -> None:
             name, bias = declared.names[owners[column]], declared.biases[owners[column]]
             raise InvalidBiasError(
                 f"The bias {bias} of {name!r} reads {holds}, which is {value} at {rows}. A bias needs finite numbers, "
-                "and a power a column above zero, on the rows of every sample. Correct the column, or take these rows "
-                "out.",
+                "and a power a column above zero, on the rows of every sample. Correct the column, or remove these "
+                "rows.",
                 sample=name,
             )
         raise InvalidBiasError(
             f"{holds}, whose mean is known, is {value} at {rows}, and no weights can meet that. Correct the column, or "
-            "take these rows out.",
+            "remove these rows.",
             sample=str(holds),
         )
 

@@ -22,8 +22,8 @@ def concat(frames: Sequence[Frame]) -> Frame:
     kinds = {_library(frame) for frame in frames}
     if len(kinds) > 1:
         raise MismatchError(
-            f"The samples are of different libraries, {' and '.join(sorted(kinds))}, and cannot be put into one frame. "
-            "Convert them to one library.",
+            f"The samples come from different libraries, {' and '.join(sorted(kinds))}, so they cannot be put into "
+            "one frame. Convert them to one library.",
             expected=(_library(frames[0]),),
             got=sorted(kinds),
         )
@@ -99,8 +99,8 @@ def _require_64_bits(name: str, dtypes: set[Any], frames: Sequence[NarwhalsFrame
             if low is not None and (low < -(2**63) or high >= 2**63):
                 found = sorted(map(str, dtypes))
                 raise MismatchError(
-                    f"Column '{name}' is {' in one sample and '.join(found)} in another, and holds numbers that take "
-                    "more than 64 bits with a sign. Convert it to one dtype, e.g. to text where it is an id.",
+                    f"Column '{name}' is {' in one sample and '.join(found)} in another, and holds numbers that do not "
+                    "fit in a signed 64-bit integer. Convert it to one dtype, e.g. to text where it is an id.",
                     expected=(found[0],),
                     got=found,
                 )

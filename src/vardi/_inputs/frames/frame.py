@@ -22,7 +22,7 @@ from vardi.errors import InvalidBiasError, MismatchError, VardiError, number_of_
 MAX_NUMPY_ROWS = 10_000
 """Up to so many rows NumPy is done before another library has begun; pandas computes with NumPy anyway."""
 
-ACCEPTED = "a NumPy array, or a frame of pandas, Polars, PyArrow or another library that narwhals takes"
+ACCEPTED = "a NumPy array, or a frame of pandas, Polars, PyArrow or another library that narwhals supports"
 
 
 def as_frame(rows: Any) -> Frame:
@@ -58,8 +58,8 @@ def as_frame(rows: Any) -> Frame:
         return NarwhalsFrame(rows, data)
     if isinstance(data, nw.LazyFrame):
         raise MismatchError(
-            f"Rows came as a lazy frame ({type(rows).__module__}.{type(rows).__qualname__}), and this needs rows in "
-            "memory. Collect it first.",
+            f"Rows were given as a lazy frame ({type(rows).__module__}.{type(rows).__qualname__}), but this needs "
+            "rows in memory. Collect it first.",
             expected=(ACCEPTED,),
             got=(type(rows).__qualname__,),
         )
@@ -194,7 +194,7 @@ class Frame(ABC):
             raise InvalidBiasError(
                 f"The bias {bias}{of_sample} failed: {str(error).strip().splitlines()[0].rstrip('.')}. It is called "
                 f"once with all rows (a {type(self.native).__qualname__}), not row by row. Return one number for each "
-                "row, as by numpy.where in place of if, and numpy.maximum in place of max.",
+                "row, e.g. with numpy.where instead of if, and numpy.maximum instead of max.",
                 sample=sample or "",
             ) from error
         if _is_reordered(returned, self.native):
@@ -217,7 +217,7 @@ class Frame(ABC):
         numbers = as_numbers(result)
         if numbers is None:
             raise InvalidBiasError(
-                f"The bias {bias}{of_sample} returned {result.dtype}, which are no numbers. "
+                f"The bias {bias}{of_sample} returned {result.dtype}, which is not a numeric type. "
                 "It must return one number for each row.",
                 sample=sample or "",
             )
@@ -231,7 +231,8 @@ class NumpyFrame(Frame):
         self.native = native = as_array(native, "Rows")
         if native.ndim not in (1, 2) or (native.dtype.names and native.ndim != 1):
             raise MismatchError(
-                f"Rows came as an array of {native.ndim} dimensions. Give one (a column) or two (rows by columns).",
+                f"Rows were given as an array of {native.ndim} dimensions. Give one (a column) or two (rows by "
+                "columns).",
                 expected=(1, 2),
                 got=(native.ndim,),
             )
@@ -383,8 +384,7 @@ def _same_name(names: Sequence[Any]) -> MismatchError:
     texts = [str(name) for name in names]
     twice = sorted({name for name in texts if texts.count(name) > 1})
     return MismatchError(
-        f"More than one column is named {', '.join(map(repr, twice))}, so the name does not say which is meant. "
-        "Rename them.",
+        f"More than one column is named {', '.join(map(repr, twice))}, so the name is ambiguous. Rename them.",
         expected=sorted(set(texts)),
         got=texts,
     )

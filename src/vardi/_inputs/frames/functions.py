@@ -13,7 +13,7 @@ from vardi.biases import Bias, FrameExpressionBias, as_bias, where
 from vardi.biases._kinds import library_of
 
 Function = str | nw.Expr
-"""A column, an expression in text, or one of narwhals; one of Polars passes for it."""
+"""A column, an expression as text, or a narwhals or Polars expression."""
 
 
 def is_function(values: Any) -> TypeGuard[Function]:

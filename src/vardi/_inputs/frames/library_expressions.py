@@ -102,7 +102,7 @@ def require_one_column(bias: FrameExpressionBias, found: Mapping[str, nw.dtypes.
     dtype = next(iter(found.values()))
     if not (dtype.is_numeric() or dtype == nw.Boolean):
         raise MismatchError(
-            f"The expression {bias}{_of(sample)} gives {dtype}, and a number or a condition is needed. Compare it with "
+            f"The expression {bias}{_of(sample)} gives {dtype}, but a number or a condition is needed. Compare it with "
             "something.",
             expected=("number", "condition"),
             got=(str(dtype),),
@@ -169,8 +169,9 @@ def require_by_row(
         if not np.isclose(number, found[place], rtol=1e-9, atol=0.0, equal_nan=True):
             raise InvalidBiasError(
                 f"The expression {bias}{_of(sample)} is {number:g} on row {place} alone and {found[place]:g} among "
-                "the others, so it depends on which rows there are. A bias, and what an expectation is taken of, is a "
-                "function of the row: compute means, ranks and differences of rows first, and put the numbers in.",
+                "the others, so it depends on which rows are present. A bias, like anything whose mean is taken, is "
+                "a function of the row alone: compute means, ranks and differences between rows first, and insert "
+                "the numbers.",
                 sample=sample or "",
                 rows=(place,),
             )
@@ -247,8 +248,8 @@ def _eager_library() -> EagerLibrary:
             continue
         return name
     raise ImportError(
-        "An expression of narwhals on NumPy arrays is computed by Polars, pandas or PyArrow, and none of them is "
-        "installed: pip install 'vardi[frames]'. Or write the expression in text."
+        "A narwhals expression on NumPy arrays is computed by Polars, pandas or PyArrow, but none of them is "
+        "installed: pip install 'vardi[frames]'. Or write the expression as text."
     )
 
 

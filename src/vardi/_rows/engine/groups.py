@@ -137,8 +137,8 @@ def _by_column(parts: Sequence[Part], column: str) -> list[Change]:
     found = sum(int(part.aggregates({"n": nw.col(column).n_unique()})["n"]) for part in parts)
     if found > MAX_GROUPS:
         raise TooLargeError(
-            f"{column!r} has {found:,} groups, and sums of each would have to be held at once. Leave groups= out where "
-            "rows do not depend on one another; else use a column of larger groups.",
+            f"{column!r} has {found:,} groups, and a sum for each would have to be held at once. Leave groups= out if "
+            "rows do not depend on one another; otherwise use a column of larger groups.",
             bytes=8 * found,
         )
     return [lambda frame: frame.with_columns(**{GROUP: nw.col(column)})] * len(parts)

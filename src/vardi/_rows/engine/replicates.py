@@ -61,9 +61,9 @@ class EngineReplicates:
         if lengths is not None:
             clusters, parts = UNIT, tuple(_in_batches(at, part, lengths) for part in at.parts)
         elif clusters is None and any(part.counted for part in at.parts):
-            raise needs_rows(f"{WHAT}, where rows stand for several of their like,")
+            raise needs_rows(f"{WHAT}, where rows have counts,")
         elif clusters and len(parts) > 1 and not all(p.schema[clusters].is_integer() for p in parts):
-            raise needs_rows(f"{WHAT} of clusters in several frames that are no whole numbers")
+            raise needs_rows(f"{WHAT} of clusters in several frames that are not whole numbers")
         parts = tuple(_with_hash(part, place, n, seed, identity, clusters) for place, part in enumerate(parts))
         self.at = EngineMoments(replace(at.model, parts=parts), at.point.v)
         self.law = Multipliers(kind, n, seed, at.sizes if clusters is None else self._units(clusters))

@@ -60,8 +60,8 @@ class Cells:
             raise InvalidBiasError("cells has no column. Name what the bias depends on.", sample="")
         if len(set(terms)) < len(terms):
             raise InvalidBiasError(
-                f"A column stands twice in {self}, so its parameters cannot be told apart. Name it once: crossed "
-                "columns have parameters for each of them alone already.",
+                f"A column appears twice in {self}, so its parameters cannot be told apart. Name it once: crossed "
+                "columns already have parameters for each of them alone.",
                 sample="",
             )
         if any(not columns(term) for term in terms):
@@ -116,9 +116,10 @@ class Cells:
             got = list(theta)
             near = suggest(got[0], keys) if got and isinstance(theta, Mapping) else ""
             raise MismatchError(
-                f"The parameters of {self} belong to values that only rows tell, and here are {got}. Give each column "
-                f"its values with the logs of their factors, {{{', '.join(f'{key!r}: {{...}}' for key in keys)}}}, "
-                f"or fix those of a fit: fit.estimated_biases.{near}",
+                f"The parameters of {self} belong to values that only the rows determine, but {got} was given. Give "
+                "each column its values with the logs of their factors, "
+                f"{{{', '.join(f'{key!r}: {{...}}' for key in keys)}}}, or fix those of a fit: "
+                f"fit.estimated_biases.{near}",
                 expected=keys,
                 got=got,
             )
@@ -154,7 +155,7 @@ def _as_level(value: Any, group: tuple[Node, ...]) -> Level:
     level = tuple(one.item() if isinstance(one, np.generic) else one for one in _tuple(value))
     if len(level) != len(group) or not all(isinstance(one, bool | int | float | str) for one in level):
         raise MismatchError(
-            f"{value!r} is no value of {group_text(group)}. Give a text, a number or a truth value for each column.",
+            f"{value!r} is not a value of {group_text(group)}. Give a string, a number or a boolean for each column.",
             expected=map(to_text, group),
             got=level,
         )

@@ -286,7 +286,7 @@ class _Builder:
     def mismatch(self, term: _Term, reason: str, remedy: str) -> MismatchError:
         """Return the error for a term of a kind that cannot stand where it does."""
         if term.kind is Kind.OTHER:
-            remedy = "Convert the column to numbers, texts, booleans or dates."
+            remedy = "Convert the column to numbers, text, booleans or dates."
         if not isinstance(term.node, Column):
             message = f"{to_text(term.node)} is {term.kind.value}, and {reason}. {remedy}"
             return MismatchError(message, expected=(term.kind.value,), got=(reason,))
@@ -301,7 +301,7 @@ class _Builder:
 
 def _comparison_remedy(kind: Kind) -> str:
     return {
-        Kind.TEXT: "Compare it with a text in quotes, or convert the column.",
+        Kind.TEXT: "Compare it with a string in quotes, or convert the column.",
         Kind.DATE: "Compare it with a date such as '2024-01-31'.",
         Kind.DATETIME: "Compare it with a time such as '2024-01-31' or '2024-01-31T12:30:00'.",
     }.get(kind, "Compare it with a number, or convert the column.")

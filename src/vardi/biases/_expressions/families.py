@@ -56,10 +56,10 @@ class Family:
         if not self.terms:
             raise InvalidBiasError(f"{self.kind} has no column. Name what the bias depends on.", sample="")
         if self.kind in ("power", "steps") and len(self.terms) > 1:
-            raise InvalidBiasError(f"{self.kind} reads one column, and here are {len(self.terms)}.", sample="")
+            raise InvalidBiasError(f"{self.kind} reads one column, but {len(self.terms)} were given.", sample="")
         if len(set(self.terms)) < len(self.terms):
             raise InvalidBiasError(
-                f"A column stands twice in {self}, so its parameters cannot be told apart. Name it once.", sample=""
+                f"A column appears twice in {self}, so its parameters cannot be told apart. Name it once.", sample=""
             )
         if any(not columns(term) for term in self.terms):
             raise InvalidBiasError(f"A term of {self} reads no column, so it is the same for all rows.", sample="")
@@ -71,7 +71,7 @@ class Family:
             raise InvalidBiasError("steps has no cuts. Give at least one number, such as [30, 60].", sample="")
         if not all(math.isfinite(cut) for cut in self.cuts) or any(low >= high for low, high in pairwise(self.cuts)):
             raise InvalidBiasError(
-                f"The cuts {list(self.cuts)} of steps are not finite numbers that rise. Put them in order.", sample=""
+                f"The cuts {list(self.cuts)} of steps are not finite, increasing numbers. Put them in order.", sample=""
             )
 
     @property
@@ -123,7 +123,7 @@ def factor(value: float) -> float:
         return math.exp(value)
     except OverflowError:
         raise InvalidBiasError(
-            f"A parameter is {value:g}, and its exponential is beyond floating point. Parameters are logs of factors.",
+            f"A parameter is {value:g}, whose exponential overflows floating point. Parameters are logs of factors.",
             sample="",
         ) from None
 

@@ -30,7 +30,7 @@ class Constant:
         if isinstance(self.value, int) and self.value not in INTEGERS:
             raise InvalidBiasError("An integer is too large for 64 bits. Write it as a float, e.g. 1e20.", sample="")
         if isinstance(self.value, str) and any("\ud800" <= letter <= "\udfff" for letter in self.value):
-            raise InvalidBiasError(f"The text {self.value!r} holds half a character (a surrogate).", sample="")
+            raise InvalidBiasError(f"The string {self.value!r} holds half a character (a lone surrogate).", sample="")
 
 
 @dataclass(frozen=True, slots=True)

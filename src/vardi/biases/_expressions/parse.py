@@ -37,7 +37,7 @@ MAX_LENGTH = 100_000
 MAX_DEPTH = 50
 MAX_DIGITS = 400
 ALLOWED = (
-    "An expression has numbers, texts, True, False, column names, comparisons, and, or, not, in (...), "
+    "An expression may contain numbers, strings, True, False, column names, comparisons, and, or, not, in (...), "
     f"is missing, + - * / ** and the functions {', '.join(sorted(FUNCTIONS))}."
 )
 
@@ -85,14 +85,14 @@ def parse_bias(text: str) -> tuple[Node | None, Family | Cells | OfRows | None]:
 
 def _require_length(text: str) -> None:
     if len(text) > MAX_LENGTH:
-        message = f"The expression has {len(text):,} characters, and at most {MAX_LENGTH:,} are read. Split it up."
+        message = f"The expression has {len(text):,} characters, but at most {MAX_LENGTH:,} are allowed. Split it up."
         raise ExpressionError(message, text=_printable(text[:60]) + "...", offset=60)
     if not text.strip():
         raise ExpressionError("The expression is empty. For a sample without bias write 1.", text="", offset=0)
     if text.lstrip().startswith("<") and text.rstrip().endswith(">"):
         raise ExpressionError(
-            "This is how a function, an array or an expression of Polars or narwhals is shown, and it does not read "
-            "back. Write the bias in text, such as price <= 22.",
+            "This is how a function, an array or a Polars or narwhals expression is displayed, and it cannot be read "
+            "back. Write the bias as text, such as price <= 22.",
             text=_printable(text),
             offset=text.index("<"),
         )
@@ -119,9 +119,9 @@ _HINTS = {
     "!": "To negate a condition, use not.",
     "^": "For a power, use **.",
     "`": "A column name in backticks is not closed.",
-    "'": "A text is not closed.",
-    '"': "A text is not closed.",
-    ".": "Attributes cannot be read; a column name with a dot stands in backticks.",
+    "'": "A string is not closed.",
+    '"': "A string is not closed.",
+    ".": "Attributes cannot be read; put a column name with a dot in backticks.",
 }
 _ESCAPE = re.compile(r"\\(?:(['\"\\nrt])|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
 _LETTERS = {"n": "\n", "r": "\r", "t": "\t"}
@@ -154,7 +154,7 @@ class _Reader:
         if len(families) > 1:
             both = all(self._written(family.func) in WITH_PARAMETERS for family in families)  # type: ignore[attr-defined]
             what = "with parameters" if both else f"such as {self._written(families[0])}"
-            raise self._refusal(f"A bias has one factor {what}, and here is a second.", families[1])
+            raise self._refusal(f"A bias can have only one factor {what}, and this is a second.", families[1])
         node: Node | None = None
         for factor in factors:
             if factor is not families[0]:
@@ -175,8 +175,8 @@ class _Reader:
             hint = " Write and, or, not, in, is in lower case." if upper else ""
             pairs = re.findall(r"(?=\b([^\W\d]\w*) +([^\W\d]\w*))", source)
             names = [" ".join(pair) for pair in pairs if WORDS.isdisjoint(pair)]
-            hint += f" A name of several words stands in backticks: `{names[0]}`." if names else ""
-            reason = f"This does not read as an expression: {error.msg}.{hint}"
+            hint += f" Put a name of several words in backticks: `{names[0]}`." if names else ""
+            reason = f"This cannot be read as an expression: {error.msg}.{hint}"
             raise self._refusal(reason, min(self.lead + max((error.offset or 1) - 1, 0), len(self.text))) from None
         except (RecursionError, MemoryError, ValueError):
             raise self._refusal("The expression is too long or too deeply nested. Split it up.", 0) from None
@@ -185,7 +185,7 @@ class _Reader:
         node = self._node(tree, 0)
         if is_text(node):
             raise self._refusal(
-                "A bias is a number or a condition, and this is a text. Compare it with a column.", tree
+                "A bias is a number or a condition, but this is a string. Compare it with a column.", tree
             )
         return node
 
@@ -207,7 +207,7 @@ class _Reader:
                     "A number is followed by a letter. Numbers are decimal, such as 12, 0.5 or 1e-3.", start
                 )
             elif kind == "number" and len(part) > MAX_DIGITS:
-                raise self._refusal(f"A number has {len(part):,} digits, and at most {MAX_DIGITS} are read.", start)
+                raise self._refusal(f"A number has {len(part):,} digits, but at most {MAX_DIGITS} are allowed.", start)
             elif kind == "sign" and part not in _SIGNS:
                 hint = _HINTS.get(part, ALLOWED)
                 raise self._refusal(f"{part!r} is not in the language of biases. {hint}", start)
@@ -258,6 +258,8 @@ class _Reader:
                 return self._comparison(tree, depth)
             case ast.Call(ast.Name(), arguments, []):
                 return self._call(tree, arguments, depth)
+            case ast.Tuple() if grouped := re.search(r"\d{1,3}(,\d{3})+(?!\d)", self.text):
+                raise self._refusal(f"A number has no commas: write {grouped.group().replace(',', '')}.", tree)
             case _:
                 raise self._refusal(f"{_describe(tree)} is not in the language of biases. {ALLOWED}", tree)
 
@@ -269,7 +271,9 @@ class _Reader:
         if isinstance(tree.value, str):
             span = self.spans.get(self._start(tree))
             if span is None or span.end != self._end(tree):
-                raise self._refusal("A text stands in one pair of quotes, without a prefix. Is a comma missing?", tree)
+                raise self._refusal(
+                    "A string is written in one pair of quotes, without a prefix. Is a comma missing?", tree
+                )
             return self._checked(span.value, tree)
         if not isinstance(tree.value, bool | int | float):
             raise self._refusal(f"A constant of type {type(tree.value).__name__} is not allowed. {ALLOWED}", tree)
@@ -288,10 +292,10 @@ class _Reader:
             return Column(span.value)
         name = self.text[start:end]  # as it is written: the tree has it normalised
         if "`" in name:
-            raise self._refusal("A column name in backticks needs a space around it.", tree)
+            raise self._refusal("A column name in backticks needs spaces around it.", tree)
         if name == "missing":
             raise self._refusal(
-                "missing stands after is: write column is missing. A column of that name stands in backticks.", tree
+                "missing goes after is: write column is missing. Put a column of that name in backticks.", tree
             )
         return Column(name)
 
@@ -299,14 +303,14 @@ class _Reader:
         node = self._node(tree, depth + 1)
         if is_condition(node) is False:
             raise self._refusal(
-                f"and, or, not join conditions, and {_short(node)} is none. Compare it with something.", tree
+                f"and, or, not join conditions, but {_short(node)} is not one. Compare it with something.", tree
             )
         return node
 
     def _number(self, tree: ast.expr, depth: int) -> Node:
         node = self._node(tree, depth + 1)
         if is_text(node):
-            raise self._refusal(f"The text {_short(node)} stands where a number is needed.", tree)
+            raise self._refusal(f"The string {_short(node)} is used where a number is needed.", tree)
         return node
 
     def _arithmetic(self, tree: ast.BinOp, depth: int) -> Node:
@@ -327,7 +331,9 @@ class _Reader:
         places = [tree.left, *tree.comparators]
         for op in tree.ops:
             if type(op) not in _COMPARISONS:
-                raise self._refusal("in and is do not stand in a chain of comparisons. Join the parts with and.", tree)
+                raise self._refusal(
+                    "in and is cannot be part of a chain of comparisons. Join the parts with and.", tree
+                )
         for place in places:
             if self._written(place) in ("missing", "None"):
                 other = self._written(next((other for other in places if other is not place), place))
@@ -343,7 +349,7 @@ class _Reader:
         others = [node for node in nodes if not is_text(node) and not isinstance(node, Column)]
         if texts and others:
             raise self._refusal(
-                f"The text {_short(texts[0])} cannot be compared with the number {_short(others[0])}.", tree
+                f"The string {_short(texts[0])} cannot be compared with the number {_short(others[0])}.", tree
             )
 
     def _values(self, tree: ast.expr, depth: int) -> tuple[Constant, ...]:
@@ -355,35 +361,37 @@ class _Reader:
         for element in tree.elts:
             value = self._node(element, depth + 1) if not isinstance(element, ast.Starred) else None
             if not isinstance(value, Constant):
-                raise self._refusal("The list after in holds constants only.", element)
+                raise self._refusal("The list after in may hold only constants.", element)
             values.append(value)
         return tuple(values)
 
     def _is_missing(self, left: ast.expr, right: ast.expr) -> IsMissing:
         if self._written(right) != "missing":
             name = self._written(left)
-            raise self._refusal(f"is stands before missing only: write {name} is missing, or == to compare.", right)
+            raise self._refusal(
+                f"is can only be followed by missing: write {name} is missing, or == to compare.", right
+            )
         if not isinstance(left, ast.Name):
-            raise self._refusal("Only a column can be asked whether it is missing.", left)
+            raise self._refusal("Only a column can be tested for missing values.", left)
         return IsMissing(self._column(left))
 
     def _call(self, tree: ast.Call, arguments: list[ast.expr], depth: int) -> Call:
         name = self._written(tree.func)
         if name in WITH_PARAMETERS or name in OF_ROWS:
             what = "has parameters that are yet to be estimated" if name in WITH_PARAMETERS else "is a bias of its own"
-            raise self._refusal(f"{name}(...) {what}, so it stands alone or as a factor and nowhere else.", tree.func)
+            raise self._refusal(f"{name}(...) {what}, so it can only stand alone or be a factor.", tree.func)
         if name not in FUNCTIONS:
             known = ", ".join(sorted(FUNCTIONS))
             families = ", ".join(sorted(WITH_PARAMETERS))
             raise self._refusal(
-                f"There is no function {name}; there are {known}, and of biases with parameters {families}."
+                f"There is no function {name}. The functions are {known}, and the biases with parameters {families}."
                 f"{suggest(name, (*FUNCTIONS, *WITH_PARAMETERS))}",
                 tree.func,
             )
         least = FUNCTIONS[name]
         if len(arguments) < least or (least == 1 and len(arguments) > 1):
             wanted = "one argument" if least == 1 else "two or more arguments"
-            raise self._refusal(f"{name} takes {wanted}, and here it has {len(arguments)}.", tree.func)
+            raise self._refusal(f"{name} takes {wanted}, but {len(arguments)} were given.", tree.func)
         return Call(name, tuple(self._number(argument, depth) for argument in arguments))
 
     def _is_family(self, tree: ast.expr) -> bool:
@@ -416,10 +424,10 @@ class _Reader:
 
     def _cuts(self, tree: ast.expr) -> tuple[float, ...]:
         if not isinstance(tree, ast.Tuple | ast.List):
-            raise self._refusal("The cuts of steps are a list of numbers, such as [30, 60].", tree)
+            raise self._refusal("The cuts of steps must be a list of numbers, such as [30, 60].", tree)
         cuts = [node.value if isinstance(node := self._number(cut, 1), Constant) else None for cut in tree.elts]
         if any(cut is None or isinstance(cut, bool | str) for cut in cuts):
-            raise self._refusal("The cuts of steps are numbers.", tree)
+            raise self._refusal("The cuts of steps must be numbers.", tree)
         return tuple(cut for cut in cuts if isinstance(cut, int | float))
 
     def _start(self, tree: ast.expr) -> int:

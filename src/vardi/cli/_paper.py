@@ -11,9 +11,9 @@ import typer
 
 from vardi.cli import INTERRUPTED
 from vardi.cli._console import complain, console, show, show_json
+from vardi.cli._guard import guarded
 from vardi.cli._options import Json, Quiet
 from vardi.errors import suggest
-from vardi.paper import NAMES, reproduce
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from vardi.paper import Agreement, Entry, Reproduction, Table
 
+NAMES = ("boston", "adult", "age", "norm", "first-component", "clusters", "lengths", "rates", "figures")
+"""Those of `vardi.paper`, which takes a second to load."""
 NARROW = 120
 """Columns of a terminal below which the spread of printed tables is left out."""
 LONGEST_METHOD = 12
@@ -39,33 +41,48 @@ def _complete(incomplete: str) -> list[str]:
     return [name for name in NAMES if name.startswith(incomplete)]
 
 
+@guarded
 def paper(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME]...", callback=_known, autocompletion=_complete, help=f"Of {', '.join(NAMES)}; none: all."
+            metavar="NAME",
+            callback=_known,
+            autocompletion=_complete,
+            show_default=False,
+            help=f"What to repeat: {', '.join(NAMES)}. All of them if none is named.",
         ),
     ] = None,
-    runs: Annotated[int, typer.Option(min=1, help="Runs of each experiment; the paper has 100.")] = 100,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes; they change the time, never the numbers.")] = 2,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all runs.")] = 0,
-    trees: Annotated[int, typer.Option(min=1, help="The largest forest; cells of larger ones are left out.")] = 1000,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the results.")] = Path("vardi-paper"),
+    runs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="How often each experiment is run; 100 times in the paper.")
+    ] = 100,
+    jobs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Processes to use. The numbers do not depend on it.")
+    ] = 2,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of all runs.")] = 0,
+    trees: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Size of the largest forest; cells of larger ones are left out.")
+    ] = 1000,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the results go.")] = Path(
+        "vardi-paper"
+    ),
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Repeat the experiments of "Statistical Learning from Biased Training Samples", beside the printed numbers.
+    """Repeat the experiments of "Statistical Learning from Biased Training Samples" beside the printed numbers.
 
     Tables (CSV), figures (SVG and PNG) and a page (index.html) are written to the output folder. Finished runs are kept
-    there too: after an interruption the same command goes on where it stopped, and ends in the same numbers.
+    there too: after an interruption, the same command resumes where it stopped and gives the same numbers.
     """
     try:
+        from vardi.paper import reproduce
+
         with _bars(hidden=as_json or quiet) as progress:
             result = reproduce(
                 names or (), output=output, runs=runs, jobs=jobs, seed=seed, trees=trees, progress=progress
             )
     except KeyboardInterrupt:
-        complain("interrupted", f"finished runs are kept in {output}; the same command goes on from there.", "bold red")
+        complain("interrupted", f"finished runs are kept in {output}; the same command resumes there.", "bold red")
         raise typer.Exit(INTERRUPTED) from None
     if as_json:
         show_json(_json(result))

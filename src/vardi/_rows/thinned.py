@@ -1,0 +1,153 @@
+r"""Rows of many samples, each of which only a few could have drawn: sums go over these alone.
+
+Of hundreds of samples in a dense matrix most biases say next to nothing of a row: :math:`p_{ik}` is :math:`10^{-40}`,
+and its exp costs as much as any other. At a dual point those entries are kept that are no less than :math:`e^{-T}`
+times that of the row's own sample. All others together are, with n rows and K samples, at most :math:`nKe^{-T}` rows,
+and T is such that this is less than a sixteenth of the last place of the smallest sample. They are beyond every digit
+that a sum over all entries has, and stay so while u moves by a few units. What is kept is a sparse matrix.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from vardi._machine.threads import BLOCK, map_blocks
+from vardi._rows.base import MODERATE
+from vardi._rows.contract import Sums
+from vardi._rows.dense import Dense
+from vardi._rows.grouping import membership
+from vardi._rows.sparse import Sparse
+from vardi._rows.start import mean_log_start
+from vardi._types import Floats, Integers
+
+MIN_SAMPLES = 100  # samples from which it is worth a look which entries count
+MAX_SHARE = 0.04  # of all entries, up to which those that count are kept: solving them takes six times their memory
+PROBED = 256  # rows by which this share is estimated
+SLACK = 8.0  # how far u may move, as a range, until it is asked again which entries count
+
+
+class Counting(Sparse):
+    """The entries that count: so few of all that their gram costs less than a dense one, however long rows are."""
+
+    @property
+    def _forms_gram(self) -> bool:
+        return True
+
+
+class Thinned(Dense):
+    """A dense matrix, of which the entries that count are held beside it: while they are few, sums go over them."""
+
+    _kept: tuple[Floats, Counting] | None = None
+
+    def counting(self, u: Floats) -> Counting | None:
+        """Return the entries that count at u; None where these are many, or leave some samples without a link."""
+        sampled = self.sizes > 0
+        if self._kept is not None and np.ptp(u[sampled] - self._kept[0][sampled]) <= SLACK:
+            return self._kept[1]
+        self._kept = None
+        few = np.unique(np.linspace(0, len(self) - 1, PROBED).astype(np.intp))
+        if np.mean(self._counts(u, few, self.matrix[few])) <= MAX_SHARE:
+            found = self._thinned(u)
+            links = found.reach()[sampled][:, sampled]
+            if csgraph.connected_components(links, directed=False, return_labels=False) == 1:
+                self._kept = u.copy(), found
+        return None if self._kept is None else self._kept[1]
+
+    @property
+    def reading_dominates(self) -> bool:
+        """Whether reading the rows costs more than forming their gram."""
+        return self._kept is None and super().reading_dominates
+
+    @property
+    def additions(self) -> int:
+        """How many numbers a sum over the rows adds one after the other; one more for all that do not count."""
+        return super().additions if self._kept is None else self._kept[1].additions + 1
+
+    @property
+    def exponents(self) -> float:
+        """What scaling rounds."""
+        return super().exponents if self._kept is None else self._kept[1].exponents
+
+    def _recount(self) -> None:
+        super()._recount()
+        self._kept = None
+
+    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
+        """Return log_mass, shares and gram at u."""
+        few = self.counting(u)
+        sums = super().sums if few is None else few.sums
+        return sums(u, gram=gram, objective=objective)
+
+    def row_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
+        """Return S_i(u) for every row."""
+        few = self.counting(u)
+        return super().row_mass(u) if few is None else few.row_mass(u)
+
+    def weights(self, u: Floats) -> tuple[Floats, float]:
+        """Return the weights 1 / S_i, scaled to mean 1 over the counted rows, and the log of that scale."""
+        few = self.counting(u)
+        return super().weights(u) if few is None else few.weights(u)
+
+    def mix(self, u: Floats, b: Floats) -> Floats:
+        """Return P b."""
+        few = self.counting(u)
+        return super().mix(u, b) if few is None else few.mix(u, b)
+
+    def project(self, u: Floats, y: Floats) -> Floats:
+        """Return P' (c y)."""
+        few = self.counting(u)
+        return super().project(u, y) if few is None else few.project(u, y)
+
+    def start(self) -> Floats:
+        """Return a first u: from each sample alone where few entries count there, and else from pairs."""
+        return super().start() if self.counting(self._alone) is None else self._alone
+
+    def subsample(self, fraction: float, *, least: int) -> Any:
+        """Return evenly spaced rows of every sample that stand for all of it; their entries that count, if few do."""
+        few = self.counting(self._alone if self._kept is None else self._kept[0])
+        return super().subsample(fraction, least=least) if few is None else few.subsample(fraction, least=least)
+
+    @cached_property
+    def _own(self) -> Floats:
+        """What each row has under the bias of its own sample."""
+        return np.asarray(self.matrix[np.arange(len(self)), self.source], np.float64)
+
+    @property
+    def _alone(self) -> Floats:
+        """The first u that each sample gives alone."""
+        logs = self._log(self._own)
+        return mean_log_start(membership(self.source, len(self.sizes), self.counts) @ logs, self.sizes)
+
+    def _counts(self, u: Floats, rows: Any, values: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return which entries of some rows count at u."""
+        sizes = self.sizes[self.sizes > 0]
+        T = SLACK - np.log(np.finfo(float).eps / 16 * sizes.min() / sizes.sum() / len(self.sizes))
+        own, level = self._own[rows], u[self.source[rows]] - T
+        if self.moderate and not self.log and np.abs(u[self.sizes > 0]).max() < MODERATE:
+            return np.asarray(values * np.exp(u) >= (own * np.exp(level))[:, None])
+        return np.asarray(self._log(values) + u >= (self._log(own) + level)[:, None])
+
+    def _thinned(self, u: Floats) -> Counting:
+        K = len(self.sizes)
+        step = max(BLOCK // K, 1)
+
+        def block(rows: slice) -> list[tuple[Integers, Integers, Floats]]:
+            return [part(slice(low, min(low + step, rows.stop))) for low in range(rows.start, rows.stop, step)]
+
+        def part(rows: slice) -> tuple[Integers, Integers, Floats]:
+            values = self.matrix[rows]
+            row, column = np.divmod(np.flatnonzero(self._counts(u, rows, values)), K)
+            return np.bincount(row, minlength=len(values)), column.astype(np.int32), values[row, column]
+
+        parts = [one for found in map_blocks(block, len(self), K) for one in found]
+        lengths, columns, values = (np.concatenate(these) for these in zip(*parts, strict=True))
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        narrow = indptr.astype(np.int32 if indptr[-1] < 2**31 else np.int64)  # SciPy has both indices as the wider one
+        matrix = sparse.csr_array((values.astype(np.float64, copy=False), columns, narrow), shape=(len(self), K))
+        return Counting(matrix, self.source, self.counts, log=self.log, moderate=self.moderate and not self.log)

@@ -1,0 +1,47 @@
+"""Errors of normalisers from the gram of the solution: the same as from a number for each row and bias."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from oracle import design
+
+import vardi
+from vardi._fit.memory import InMemory
+from vardi._fit.normalisers import log_normalisers
+
+
+def answers(fit: vardi.DebiasedSample) -> tuple:
+    """Return the covariance of log normalisers, their influence values, and the estimates."""
+    return fit.held.log_omega_covariance(), fit.held.bias_influence().values, log_normalisers(fit.held, 0.95)
+
+
+@pytest.mark.parametrize("form", ["dense", "counts", "collapsed"])
+@pytest.mark.parametrize("kind", ["indicator", "tilt", "power"])
+def test_it_is_the_same_by_the_gram_and_by_rows(kind, form, monkeypatch):
+    drawn = design(kind, 5, 300, 1)
+    omega, source, counts = drawn.omega, drawn.source, None
+    if form == "counts":
+        counts = np.random.default_rng(0).integers(1, 5, len(source))
+    if form == "collapsed":
+        monkeypatch.setattr("vardi._rows.choose.MAX_UNCOLLAPSED_NUMBERS", 0)
+        omega, source = np.repeat(omega, 3, axis=0), np.repeat(source, 3)
+    fit = vardi.debias_matrix(omega, source, counts=counts)
+    assert fit.held._has_own_states
+    covariance, influence, estimates = answers(fit)
+    monkeypatch.setattr(InMemory, "_has_own_states", False)
+    by_rows = answers(fit)
+    assert_allclose(covariance, by_rows[0], rtol=1e-9, atol=1e-13)
+    assert_allclose(influence, by_rows[1], rtol=1e-9, atol=1e-10)
+    for ours, theirs in zip(estimates, by_rows[2], strict=True):
+        assert ours.stderr == pytest.approx(theirs.stderr, rel=1e-9, nan_ok=True)
+        assert ours.df == pytest.approx(theirs.df, rel=1e-6)
+
+
+def test_a_state_without_rows_is_weighed_row_by_row():
+    drawn = design("tilt", 5, 300, 1)
+    kept = drawn.source > 0
+    fit = vardi.debias_matrix(drawn.omega[kept], drawn.source[kept])
+    assert not fit.held._has_own_states
+    assert np.isfinite(fit.held.log_omega_covariance()).all()
