@@ -21,7 +21,8 @@ def pytest_collection_modifyitems(items):
     """Mark the tests of slow engines, and begin with those of Spark: a process that has grown cannot start it."""
     items.sort(key=lambda item: not _needs_spark(item.nodeid))
     for item in items:
-        if _needs_spark(item.nodeid) or (item.nodeid.startswith("tests/engines/") and "ibis" in item.nodeid):
+        in_engine = item.nodeid.startswith("tests/engines/")
+        if _needs_spark(item.nodeid) or (in_engine and ("ibis" in item.nodeid or "dask" in item.nodeid)):
             item.add_marker(pytest.mark.spark)
 
 

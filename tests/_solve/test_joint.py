@@ -74,7 +74,7 @@ def require_derivatives(joint, v, free):
     held = hold(joint.sizes, np.zeros(len(joint.sizes), bool))
 
     def at(point):
-        return At.of(joint, point, held)
+        return At.of(joint, point, held, objective=True)
 
     here = at(v)
     assert here.sums.positive
@@ -153,9 +153,9 @@ def test_only_differences_of_normalisers_matter():
     joint = joint_of(two_panels(), BIASES, KNOWN["a tilt with parameters"])
     at = joint.coordinates
     v = np.concatenate([[0.1, -0.2, 0.3], [0.2, -0.1, 0.3, 0.1], [0.03, -0.02], [0.5]])
-    here = At.of(joint, v, 0)
+    here = At.of(joint, v, 0, objective=True)
     for shift in (-3.0, 0.7, 20.0):
-        there = At.of(joint, joint.rescaled(v, shift), 0)
+        there = At.of(joint, joint.rescaled(v, shift), 0, objective=True)
         assert there.objective == pytest.approx(here.objective, rel=1e-12)
         np.testing.assert_allclose(joint.weights(there.v)[0], joint.weights(v)[0], rtol=1e-11)
         np.testing.assert_allclose(there.gradient[at.theta], here.gradient[at.theta], rtol=1e-9, atol=1e-9)
@@ -289,7 +289,7 @@ def test_a_point_without_gradient_that_is_no_minimum_is_no_solution():
     joint = joint_of(samples, {"reference": 1, "panel": vardi.logistic("x")}, None)
     intercept = 2.0
     v = np.array([0.0, -np.log(expit(intercept)), intercept, 0.0])
-    here = At.of(joint, v, 0)
+    here = At.of(joint, v, 0, objective=True)
     np.testing.assert_allclose(here.gradient, 0.0, atol=1e-12)
     assert here.jacobian.inertia[1] > 0
     assert not here.holds

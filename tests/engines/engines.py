@@ -56,7 +56,8 @@ class Mixed(Engine):
 LOCAL = ("numpy", "pandas", "polars", "polars-lazy", "polars-streaming", "pyarrow", "duckdb", "ibis", "mixed")
 SPARK = ("spark", "mixed-spark")
 ENGINES = (*LOCAL, *SPARK)
-LAZY = tuple(name for name in ENGINES if name not in ("numpy", "pandas", "polars", "pyarrow"))
+DASK = ("dask",)  # so slow to ask that it is compared with memory in its fits and in a few of its answers only
+LAZY = tuple(name for name in (*ENGINES, *DASK) if name not in ("numpy", "pandas", "polars", "pyarrow"))
 ONE_FRAME = tuple(name for name in ENGINES if not name.startswith("mixed"))
 
 
@@ -71,6 +72,7 @@ def local_engine(name: str) -> Engine:
         "pyarrow": lambda table: table,
         "duckdb": lambda table: duckdb_connection().from_arrow(table),
         "ibis": as_ibis,
+        "dask": as_dask,
     }
     if name == "mixed":
         places = tuple(local_engine(place) for place in ("duckdb", "pandas", "polars-lazy", "ibis", "pyarrow"))
@@ -121,6 +123,14 @@ def as_ibis(table: pa.Table) -> Any:
     """Return a table of Ibis on its DuckDB."""
     ibis = pytest.importorskip("ibis", reason="Ibis' tests need it: pip install 'vardi[ibis]'")
     return ibis.memtable(table)
+
+
+def as_dask(table: pa.Table) -> Any:
+    """Return a frame of Dask in two partitions, computed in the thread that asks."""
+    frames = pytest.importorskip("dask.dataframe", reason="Dask's tests need it: pip install 'vardi[dask]'")
+    dask = pytest.importorskip("dask")
+    dask.config.set(scheduler="synchronous")
+    return frames.from_pandas(table.to_pandas(date_as_object=False), npartitions=2)
 
 
 def collected(native: Any) -> dict[str, list[Any]]:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from cases import CASES
-from engines import ENGINES, ONE_FRAME, collected, local_engine
+from engines import DASK, ENGINES, ONE_FRAME, collected, local_engine
 from numpy.testing import assert_allclose
 
 import vardi
@@ -19,7 +19,7 @@ from vardi._rows.engine.lazy_rows import LazyRows
 pytestmark = pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")  # of small samples; tested elsewhere
 
 NUMPY = local_engine("numpy")
-# On a cluster a query of a few rows costs as much as one of many, and Ibis takes long to write one: there every
+# On a cluster a query of a few rows costs as much as one of many, and Ibis and Dask take long to write one: there every
 # question is asked of one small fit (test_questions.py), and estimates of these problems by `make slow`, which sets
 # VARDI_EVERY_PAIR.
 EVERY_PAIR = "VARDI_EVERY_PAIR" in os.environ
@@ -28,12 +28,14 @@ FITTED = {
     "spark": ("houses", "census", "weighted_raking"),
     "mixed-spark": ("houses",),
     "ibis": ("houses", *ONE_OF_EACH_PART),
+    "dask": ("houses", "lengths"),
 }
 ESTIMATED = {
     "spark": (),
     "mixed-spark": (),
     "mixed": ("lengths",),
     "ibis": (),
+    "dask": (),
     "polars-streaming": ("houses", "selected"),
     # Read into the arrays that "numpy" has, as the fits of all problems show; estimates are then of these arrays.
     "pandas": ("houses", "weighted_raking"),
@@ -46,7 +48,7 @@ def pairs(only: dict[str, tuple[str, ...]]) -> pytest.MarkDecorator:
     """Parametrise by engines and problems; engines that are named there with the problems that are named only."""
     found = [
         pytest.param(engine, case, id=f"{engine}-{case}")
-        for engine in ENGINES
+        for engine in (*ENGINES, *DASK)
         for case in (CASES if EVERY_PAIR else only.get(engine, CASES))
         if not (CASES[case].labelled and engine.startswith("mixed"))
     ]
@@ -241,3 +243,9 @@ def test_numbers_are_compared_to_the_last_digit(engine):
     wanted = (20 / 300, sum(range(1, 21)) / 300)
     assert_allclose(fit.expectations([equal, below]).values, wanted, rtol=1e-12)
     assert_allclose(fit.cdf("x")(ordered[100:120]).values, np.arange(101, 121) / 300, rtol=1e-12)
+
+
+@pytest.mark.parametrize("engine", DASK, indirect=True)
+def test_means_where_estimates_are_slow_to_ask(engine, fitted, reference):
+    for text in ("x", "min(x, k)"):
+        same(fitted("lengths", engine).expectation(text), reference("lengths").expectation(text))

@@ -54,7 +54,7 @@ def no_bias(joint: Joint, v: Floats, k: int, sample: str) -> LikelihoodRatio:
             expected=("logistic", "exponential_tilt", "power", "steps", "cells"),
             got=("function",),
         )
-    best = At.of(joint, v, held_of(joint))
+    best = At.of(joint, v, held_of(joint), objective=True)
     if model.tilt is not model:
         first = [np.zeros(len(model.tilt.names)) if j == k else theta[joint.places[j]] for j in joint.families]
         joint, theta = joint.with_tilts([k]), np.concatenate(first)
@@ -88,7 +88,7 @@ def declared(joint: Joint, v: Floats, k: int, values: Mapping[str, float], sampl
     basis[others, np.arange(len(others))] = 1.0
     basis[place, len(others) :] = inside
     theta[place] += np.linalg.pinv(constraint) @ (numbers - constraint @ theta[place])
-    best = At.of(joint, v, held_of(joint))
+    best = At.of(joint, v, held_of(joint), objective=True)
     return _ratio(best, _maximum(joint, _moved(joint, v, theta), basis, sample), len(fixed))
 
 

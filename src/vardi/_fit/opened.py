@@ -167,7 +167,8 @@ def _rows(pool: LazyPool, found: DistinctRows, *, is_all: bool) -> Any:
     if is_all:
         return few
     few = few.standing_for(pool.sizes)
-    return LazyRows(pool.parts, len(pool.names), pool.sizes, pool.reach, few, lambda: _start(few))
+    constants = pool.declared.constants
+    return LazyRows(pool.parts, len(pool.names), pool.sizes, pool.reach, few, lambda: _start(few), constants)
 
 
 def _start(few: Dense) -> Floats:

@@ -72,6 +72,8 @@ class Joint:
         What is known of the population, on the same rows.
     """
 
+    reading_dominates = False
+
     def __init__(self, base: Rows, families: Mapping[int, Model], known: KnownColumns) -> None:
         self.base, self.families, self.known = base, dict(families), known
         self.sizes, self.source, self.counts, self.inverse = base.sizes, base.source, base.counts, base.inverse
@@ -131,9 +133,9 @@ class Joint:
         groups[sampled] = csgraph.connected_components(links, directed=False)[1]
         return groups
 
-    def joint_sums(self, v: Floats) -> JointSums:
-        """Return all sums at v."""
-        return self.at(v).sums()
+    def joint_sums(self, v: Floats, *, objective: bool = True) -> JointSums:
+        """Return all sums at v; without the objective ``log_mass`` is NaN."""
+        return self.at(v).sums(objective=objective)
 
     def project(self, v: Floats, y: Floats) -> Floats:
         """Return sum_i c_i y_i x_i for y of shape (n, m)."""
@@ -339,8 +341,8 @@ class At:
         K = self.joint.coordinates.samples
         return self.rows.mix(self.u, b[:K]) * self.ratio[:, None] + self.scores @ b[K:]
 
-    def sums(self) -> JointSums:
-        """Return all sums."""
+    def sums(self, *, objective: bool = True) -> JointSums:
+        """Return all sums; without the objective ``log_mass`` is NaN."""
         joint, at = self.joint, self.joint.coordinates
         d, K = len(at), at.samples
         if not self.positive:
@@ -349,8 +351,10 @@ class At:
         counts = np.ones(len(joint)) if joint.counts is None else joint.counts
         r, Z = self.scale / self.s, self.beside
         inverse = float(counts @ r)
-        log_own = sum((self._own_logs(k) for k in joint.families), start=0.0)
-        log_mass = -float(counts @ self.log_weights) - log_own
+        log_mass = np.nan
+        if objective:
+            log_own = sum((self._own_logs(k) for k in joint.families), start=0.0)
+            log_mass = -float(counts @ self.log_weights) - log_own
         x = np.concatenate([self.rows.project(self.u, self.ratio), counts @ Z])
         corner = self.rows.with_counts(counts * self.ratio**2).sums(self.u, objective=False).gram
         beside = np.vstack([self.rows.project(self.u, Z * self.ratio[:, None]), (Z * counts[:, None]).T @ Z])

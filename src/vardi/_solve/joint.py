@@ -32,6 +32,7 @@ REACH = 10.0  # largest change of a difference of u in one step
 FAR = 40.0  # parameters of such columns from which the search is lost
 SCORE, ENOUGH = 1e-9, 1e-5  # of the gradient, in standard errors of it: what is sought, and what will do
 SETTLED = 1e-6  # length of the last step
+EXACT = 1e-13  # length of the step from which no further one is worth its pass, where passes are cheap
 STUCK = 10  # steps that do not halve the gradient after which known values are approached by stops
 PATIENCE = 5  # steps without progress after which only rounding is left
 CLOSE = 1.0 / 1024  # share of the way to the known values below which a step is not worth another
@@ -43,8 +44,10 @@ class JointRows(Protocol):
     sizes: Floats
 
     @property
+    def reading_dominates(self) -> bool: ...
+    @property
     def coordinates(self) -> Coordinates: ...
-    def joint_sums(self, v: Floats) -> JointSums: ...
+    def joint_sums(self, v: Floats, *, objective: bool = True) -> JointSums: ...
     def with_values(self, means: Floats) -> Self: ...
     @property
     def means(self) -> Floats: ...
@@ -130,9 +133,9 @@ class At:
     held: int
 
     @classmethod
-    def of(cls, rows: JointRows, v: Floats, held: int) -> At:
-        """Ask the rows."""
-        return cls(v, rows.joint_sums(v), rows.sizes, rows.coordinates, held)
+    def of(cls, rows: JointRows, v: Floats, held: int, *, objective: bool = False) -> At:
+        """Ask the rows, for the objective only where it is needed."""
+        return cls(v, rows.joint_sums(v, objective=objective), rows.sizes, rows.coordinates, held)
 
     @cached_property
     def n(self) -> float:
@@ -150,7 +153,7 @@ class At:
 
     @cached_property
     def objective(self) -> float:
-        """The likelihood, up to a constant."""
+        """The likelihood, up to a constant, where it was asked for."""
         at, sampled = self.coordinates, self.sizes > 0
         moved = self.v[at.epsilon]
         return float(self.sums.log_mass - self.sizes[sampled] @ self.v[at.u][sampled] + moved @ moved / 2)
@@ -292,7 +295,7 @@ def descend(
 
     A step is Newton's where the Hessian is positive, and else that of scoring, which always falls.
     """
-    at, here = rows.coordinates, At.of(rows, v, held)
+    at, here = rows.coordinates, At.of(rows, v, held, objective=True)
     basis = np.eye(at.parameters) if basis is None else basis
     samples = np.delete(np.arange(at.samples), np.append(np.flatnonzero(rows.sizes == 0), held))
     into = np.zeros((len(at), len(samples) + basis.shape[1]))
@@ -348,7 +351,7 @@ def _fall(rows: JointRows, here: At, direction: Floats, slope: float) -> At | No
     apart = float(np.ptp(direction[at.u][rows.sizes > 0]))
     length = min(1.0, LEAP / max(leap, LEAP), REACH / max(apart, REACH))
     for _ in range(HALVINGS):
-        after = At.of(rows, here.v + length * direction, here.held)
+        after = At.of(rows, here.v + length * direction, here.held, objective=True)
         fall = here.objective - after.objective
         if fall >= 1e-4 * length * slope or (slope < 1e-11 * here.n and fall > -1e-13 * here.n):
             return after
@@ -362,6 +365,7 @@ def stationary(
     """Find where the gradient vanishes, by Newton steps that make it smaller; S stays above zero on every row."""
     here = At.of(rows, v, held)
     best, idle = np.inf, 0
+    exact = tol if rows.reading_dominates else EXACT
     for iterations in range(most + 1):
         delta = _step(here)
         length = float(np.abs(delta * here.scale).max() / np.sqrt(here.n))
@@ -369,7 +373,7 @@ def stationary(
             return Walk(here, False, iterations, np.inf)
         best, idle = (here.residual, 0) if here.residual < best / 2 else (best, idle + 1)
         solved = here.residual <= tol and length <= SETTLED
-        if solved and (here.residual <= 1e-14 or length <= 1e-13 or idle > 1):
+        if solved and (here.residual <= 1e-14 or length <= exact or idle > 1):
             return Walk(here, here.holds, iterations, length)
         after = None if iterations == most or idle > STUCK else _smaller(rows, here, delta)
         if after is None:

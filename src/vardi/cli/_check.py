@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 from math import isnan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,14 +18,17 @@ from vardi.errors import ContradictedKnownWarning
 if TYPE_CHECKING:
     from vardi._facts.account import Account
     from vardi._solve.identify import Verdict
-    from vardi.study import OpenStudy
+    from vardi.study import OpenStudy, Study
 
+Plan = Annotated[
+    bool, typer.Option("--plan", help="Only tell which queries a fit would ask and what they read. No row is read.")
+]
 YES, NOT, UNTOLD = ("✓ ", "bold green"), ("✗ ", "bold red"), ("– ", "bold")
 SIGNS = {"good": YES, "bad": NOT, "doubt": ("! ", "bold yellow"), "fact": UNTOLD}
 
 
 @guarded
-def check(study: StudyFile, as_json: Json = False, quiet: Quiet = False) -> None:
+def check(study: StudyFile, as_json: Json = False, quiet: Quiet = False, plan: Plan = False) -> None:
     """Check a study before it is used: files, biases, overlap, and whether the samples agree with their biases.
 
     The exit code is 0 where all is well, 1 where the data say no, 2 where the study is wrong.
@@ -33,6 +36,9 @@ def check(study: StudyFile, as_json: Json = False, quiet: Quiet = False) -> None
     from vardi import study as studies
     from vardi.cli._summary import study_account
 
+    if plan:
+        _show_plan(studies.read(study), as_json=as_json)
+        return
     with warnings_as_lines(told=(ContradictedKnownWarning,)) as said, progress(hidden=as_json or quiet) as stage:
         read = studies.read(study)
         stage("Reading the data" if read.engine == "memory" else f"Opening the data with {read.engine}")
@@ -58,6 +64,20 @@ def check(study: StudyFile, as_json: Json = False, quiet: Quiet = False) -> None
     if not as_json and not quiet:
         show("")
         show_next({"Next, the means of the population": f"vardi fit {shlex.quote(str(study))}"})
+
+
+def _show_plan(study: Study, *, as_json: bool) -> None:
+    """Tell what a fit would ask, and read no row."""
+    from rich.text import Text
+
+    from vardi.cli._plan import plan_json, plan_lines
+    from vardi.study import plan
+
+    found = plan(study)
+    if as_json:
+        show_json({"study": str(study.path), "title": study.title, **plan_json(found)})
+    else:
+        show(Text(study.title, "bold"), *plan_lines(found))
 
 
 def _json(opened: OpenStudy, verdict: Verdict, found: Account | None) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Study files: what was collected, how, and what to report, in TOML. They are checked whole and can only be read."""
 
 from vardi.study._data import Data
+from vardi.study._plan import Plan, Query, plan
 from vardi.study._read import parse, read
 from vardi.study._study import OpenStudy, Study
 
-__all__ = ["Data", "OpenStudy", "Study", "parse", "read"]
+__all__ = ["Data", "OpenStudy", "Plan", "Query", "Study", "parse", "plan", "read"]

@@ -15,7 +15,7 @@ from vardi._inputs.frames.library_expressions import unknown_expression
 from vardi.biases import Bias, ExpressionBias, FunctionFamily, ParametricBias, WindowBias
 from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.compile import Compiled, NarwhalsTarget, compile_node
-from vardi.biases._expressions.nodes import Call
+from vardi.biases._expressions.nodes import Call, Constant
 from vardi.biases._fitted import FittedBias
 from vardi.errors import InvalidBiasError, MissingValuesError, NeedsRowsError
 from vardi.errors._refusals import needs_rows
@@ -71,6 +71,21 @@ class Declared:
                 start = end
         return found
 
+    @cached_property
+    def constants(self) -> dict[int, float]:
+        """The biases without parameters that are one number on all rows."""
+        values = {k: constant_of(bias) for k, bias in enumerate(self.biases)}
+        return {k: value for k, value in values.items() if value is not None}
+
+    def ranged(self, *, alone: bool) -> frozenset[str]:
+        """Return the columns whose range matters, beside features and functions.
+
+        Those are the biases whose mean is known and, of a sample that is alone, its own, which may be the same on all
+        rows.
+        """
+        known = {OMEGA.format(function) for function in self.functions if isinstance(function, int)}
+        return frozenset(known | {OMEGA.format(k) for k in range(len(self.biases) if alone else 0)})
+
     @property
     def function_columns(self) -> tuple[str, ...]:
         """The column of each function; that of the bias where it is one."""
@@ -105,6 +120,12 @@ def features_of(bias: ParametricBias, sample: str) -> tuple[ExpressionBias, ...]
     if family.kind == "power":
         return (ExpressionBias(Call("log", family.terms)),)
     return tuple(ExpressionBias(term) for term in family.terms)
+
+
+def constant_of(bias: Bias) -> float | None:
+    """Return the number that a bias is on all rows; None where it reads them."""
+    node = bias.node if isinstance(bias, ExpressionBias) else None
+    return float(node.value) if isinstance(node, Constant) and not isinstance(node.value, str) else None
 
 
 def compiled_bias(bias: ExpressionBias, target: NarwhalsTarget, missing: Sequence[str] | Mapping[str, int]) -> Compiled:

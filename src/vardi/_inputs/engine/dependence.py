@@ -18,7 +18,7 @@ from vardi._inputs.dependence import (
     tied_times,
     warn_of_few_clusters,
 )
-from vardi._inputs.engine.part import PREFIX, Change, Part
+from vardi._inputs.engine.part import PREFIX, Aggregate, Asked, Change, Part
 from vardi._inputs.engine.pool import LazyPool
 from vardi._types import Floats
 from vardi.errors import MismatchError, TooLargeError
@@ -142,9 +142,9 @@ def _look(pool: LazyPool, columns: Mapping[str, str]) -> None:
     counts = {what: np.zeros(K) for what in columns}
     rows, missing = np.zeros(K), dict.fromkeys(columns, 0)
     for part in pool.parts:
-        asked = {"rows": nw.len()}
+        asked: dict[str, Asked] = {"rows": nw.len()}
         for place, column in enumerate(columns.values()):
-            asked |= {f"u{place}": nw.col(column).n_unique(), f"m{place}": _missing(part, column).sum()}
+            asked |= {f"u{place}": nw.col(column).n_unique(), f"m{place}": Aggregate(_missing(part, column))}
         for code, row in part.by_sample(asked):
             rows[code] += row["rows"]
             for place, what in enumerate(columns):

@@ -20,6 +20,27 @@ OMEGA = "__vardi_omega_{}"
 FEATURE = "__vardi_feature_{}"
 FUNCTION = "__vardi_function_{}"
 COUNT = "__vardi_count"
+ASKED = "__vardi_asked_{}"
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregate:
+    """An aggregate of an expression within groups, for which it is made a column first: Dask aggregates no others.
+
+    Attributes
+    ----------
+    of : nw.Expr
+        The expression.
+    how : str
+        The method of narwhals that aggregates it.
+    """
+
+    of: nw.Expr
+    how: str = "sum"
+
+
+#: What is asked within groups: an aggregate of a column, or one of an expression.
+Asked: TypeAlias = nw.Expr | Aggregate
 
 # columns that a study puts on its frames: the place of a row, how many it stands for, and the label of its sample
 ROW, COUNTS, LABEL = "__row__", "__counts__", "__source__"
@@ -120,18 +141,18 @@ class Part:
         return nw.when(nw.col(self.label) == labels[0]).then(term).otherwise(nw.lit(0.0))
 
     def by_sample(
-        self, expressions: dict[str, nw.Expr], *changes: Change | None, key: str | Sequence[str] = ()
+        self, expressions: Mapping[str, Asked], *changes: Change | None, key: str | Sequence[str] = ()
     ) -> list[tuple[int, dict[str, Any]]]:
-        """Ask for aggregates within samples: the position of each sample, and its numbers.
+        """Ask for aggregates of columns and of expressions within samples: the position of each, and its numbers.
 
         With a key, within the groups of each sample that have one value of that column, or of several, which are then
         among the numbers. What stands in many sums is better a column of its own, put there by the changes, which are
         made first, in their order: engines compute it once, and queries stay short.
         """
-        named = [expression.alias(name) for name, expression in expressions.items()]
+        columns, named = as_columns(expressions)
 
         def query(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-            changed = _changed(frame, changes)
+            changed = _changed(frame, [*changes, with_columns(columns)])
             by = [*([] if self.label is None else [self.label]), *([key] if isinstance(key, str) else key)]
             return changed.group_by(*by).agg(*named) if by else changed.select(*named)
 
@@ -149,6 +170,19 @@ class Part:
         """Ask for aggregates over all rows of the part, in one query."""
         named = [expression.alias(name) for name, expression in expressions.items()]
         return self.ask(lambda frame: _changed(frame, changes).select(*named)).rows(named=True)[0]
+
+
+def as_columns(expressions: Mapping[str, Asked]) -> tuple[dict[str, nw.Expr], list[nw.Expr]]:
+    """Return columns for what is aggregated, and the aggregates of them by name."""
+    columns: dict[str, nw.Expr] = {}
+    named: list[nw.Expr] = []
+    for place, (name, asked) in enumerate(expressions.items()):
+        if isinstance(asked, Aggregate):
+            columns[ASKED.format(place)] = asked.of
+            named.append(getattr(nw.col(ASKED.format(place)), asked.how)().alias(name))
+        else:
+            named.append(asked.alias(name))
+    return columns, named
 
 
 def _changed(frame: nw.LazyFrame[Any], changes: Sequence[Change | None]) -> nw.LazyFrame[Any]:

@@ -14,7 +14,7 @@ from vardi._inputs.engine.columns import Declared, as_floats, compiled_bias, exp
 from vardi._inputs.engine.distinct import DistinctRows
 from vardi._inputs.engine.expressions import on_frame
 from vardi._inputs.engine.memory import most_cells
-from vardi._inputs.engine.part import COUNT, PREFIX, Change, Part
+from vardi._inputs.engine.part import COUNT, PREFIX, Aggregate, Change, Part
 from vardi._inputs.engine.survey import COUNTED, Draft, Survey, in_part, survey
 from vardi._inputs.engine.table import EngineTable
 from vardi._inputs.frames.names import require_read_as_names
@@ -125,7 +125,8 @@ class OpenFrames:
         columns = {part.name: tuple(schema_of(part.frame, part.name)) for part in self.parts}
         require_shared_columns(self.biases, self.names, columns)
         limit = most_cells(len(declared.columns))
-        found = [_surveyed(part, declared, self.counts, limit) for part in self.parts]
+        alone = len(self.names) == 1 or (len(self.parts) == 1 and self.parts[0].label is None)
+        found = [_surveyed(part, declared, self.counts, limit, declared.ranged(alone=alone)) for part in self.parts]
         parts = tuple(part for part, _ in found)
         pool = LazyPool(self.names, self.biases, (), np.empty(0, np.int64), None, None, parts, declared, self)
         return _checked(pool, [one for _, one in found])
@@ -148,7 +149,7 @@ class LazyPool(Pool):
     reach : ndarray of shape (K, K)
         Counts of rows of sample l (columns) that bias k (rows) could have drawn.
     lows, highs : ndarray of shape (c,)
-        Smallest and largest value of each column that was declared.
+        Smallest and largest value of each column that was declared; of most biases bounds, and their scale.
     distinct : DistinctRows or None
         The distinct rows, where the checks have brought them already.
     dropped : tuple of Part
@@ -208,7 +209,7 @@ class LazyPool(Pool):
         for part in self.parts:
             columns = [(nw.col(column), bound) for column, bound in bounds]
             signs = [sign for column, bound in columns for sign in (column < bound, column == bound, column > bound)]
-            asked = {str(j): part.times_count(sign.cast(nw.Float64)).sum() for j, sign in enumerate(signs)}
+            asked = {str(j): Aggregate(part.times_count(sign.cast(nw.Float64))) for j, sign in enumerate(signs)}
             for code, row in part.by_sample(asked):
                 found[:, code] += [row[name] or 0.0 for name in asked]
         return found.reshape(len(bounds), 3, -1)
@@ -234,7 +235,9 @@ def _opened(native: Any, label: str | None, codes: dict[Any, int], counts: str |
     return Part(frame, label, codes, counts is not None, name=sample)
 
 
-def _surveyed(bare: Part, declared: Declared, counts: str | None, limit: int) -> tuple[Part, Survey]:
+def _surveyed(
+    bare: Part, declared: Declared, counts: str | None, limit: int, ranged: frozenset[str]
+) -> tuple[Part, Survey]:
     """Return a frame with the columns of the fit and what one query tells of it, or refuse it."""
     changes, found_biases = on_frame(bare.frame, tuple(declared.columns.values()), bare.name)
     columns = dict(zip(declared.columns, found_biases, strict=True))
@@ -247,15 +250,14 @@ def _surveyed(bare: Part, declared: Declared, counts: str | None, limit: int) ->
     if counts is not None and not (schema[counts].is_numeric() or schema[counts] == nw.Boolean):
         raise counts_of_a_kind(schema[counts])
     target = NarwhalsTarget(schema)
-    states = len(declared.biases)
-    draft = _draft(bare, columns, states, target, counts, {}, needed)
+    draft = _draft(bare, columns, len(declared.biases), ranged, target, counts, {}, needed)
     found = survey(draft, limit)
     if found.doubtful.any():
         missing = missing_values(bare, target, needed)
         _require_labels_and_counts(missing, label, counts)
         for bias in columns.values():
             expression(bare, bias, target, missing, bare.name)
-        draft = _draft(bare, columns, states, target, counts, missing, ())
+        draft = _draft(bare, columns, draft.states, ranged, target, counts, missing, ())
         found = survey(draft, limit)
     _require_known_labels(found.labels, label, bare.codes)
     if counts is not None and (found.status > COUNTED).any():
@@ -273,6 +275,7 @@ def _draft(
     bare: Part,
     held: dict[str, ExpressionBias],
     states: int,
+    ranged: frozenset[str],
     target: NarwhalsTarget,
     counts: str | None,
     missing: Mapping[str, int],
@@ -289,7 +292,7 @@ def _draft(
         columns[COUNT] = nw.col(counts).cast(nw.Float64)
     with answering(bare.name):
         part = replace(bare, frame=bare.frame.with_columns(**columns))
-    return Draft(part, target, held, states, tuple(missing), tuple(certain))
+    return Draft(part, target, held, states, ranged, tuple(missing), tuple(certain))
 
 
 def _present(column: str, target: NarwhalsTarget) -> nw.Expr:

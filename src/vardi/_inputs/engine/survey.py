@@ -9,7 +9,7 @@ the caller asks more, to say what.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -18,7 +18,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.engine.columns import compiled_bias
+from vardi._inputs.engine.columns import compiled_bias, constant_of
 from vardi._inputs.engine.part import COUNT, PREFIX, Part
 from vardi._types import Floats, Integers
 from vardi.biases import ExpressionBias
@@ -28,6 +28,7 @@ from vardi.biases._expressions.targets import Kind
 from vardi.errors._refusals import WHOLE
 
 CODE = "__vardi_code_{}"
+DOUBTFUL = f"{PREFIX}doubtful"
 BITS = 30  # truth values in one integer
 FLAGS = 3  # truth values before those of the conditions
 COUNTED = 1  # the status of a count above zero
@@ -47,6 +48,8 @@ class Draft:
         What the fit reads: each column of ours with what it holds, the biases first.
     states : int
         How many biases there are.
+    ranged : frozenset of str
+        Columns whose smallest and largest value are asked for, beside those that are no bias.
     missing : tuple of str
         Columns that are known to have missing values, with which the biases were compiled.
     certain : tuple of nw.Expr
@@ -57,6 +60,7 @@ class Draft:
     target: NarwhalsTarget
     columns: dict[str, ExpressionBias]
     states: int
+    ranged: frozenset[str]
     missing: tuple[str, ...]
     certain: tuple[nw.Expr, ...]
 
@@ -76,7 +80,8 @@ class Survey:
     counts, rows : ndarray
         How many rows the rows of each group stand for, and how many they are.
     low, high : ndarray of shape (groups, columns)
-        Smallest and largest value of each column; NaN where one is NaN.
+        Smallest and largest value of each column, NaN where one is NaN; or 0 and the sum of a bias that is finite and
+        not below zero on any row.
     reach : ndarray of shape (groups, K)
         How many rows of each group each bias could have drawn.
     cells : bool
@@ -113,21 +118,25 @@ def survey(draft: Draft, limit: int) -> Survey:
     """Ask for the groups of a frame: its distinct rows, where biases are conditions and there are few enough."""
     conditions = _conditions(draft)
     found = None if conditions is None else _cells(draft, conditions, limit)
-    return _ranges(draft) if found is None else found
+    found = _numbers(draft, draft.ranged) if found is None else found
+    found = _numbers(draft, frozenset(draft.columns)) if found is None else found
+    assert found is not None
+    return found
 
 
 def _conditions(draft: Draft) -> tuple[Node, ...] | None:
     """Return the conditions that all columns are made of, each once; None where one reads numbers as well."""
     found: dict[Node, None] = {}
     for bias in draft.columns.values():
-        below = _conditions_in(bias.node, draft.target)
+        below = conditions_in(bias.node, draft.target)
         if below is None:
             return None
         found |= dict.fromkeys(below)
     return tuple(found)
 
 
-def _conditions_in(node: Node, target: NarwhalsTarget) -> tuple[Node, ...] | None:
+def conditions_in(node: Node, target: NarwhalsTarget) -> tuple[Node, ...] | None:
+    """Return the conditions that an expression is made of; None where it reads numbers as well."""
     if isinstance(node, Constant):
         return ()
     if is_condition(node) or (isinstance(node, Column) and target.kind(node.name) is Kind.CONDITION):
@@ -136,7 +145,7 @@ def _conditions_in(node: Node, target: NarwhalsTarget) -> tuple[Node, ...] | Non
         return None
     found: list[Node] = []
     for child in children(node):
-        below = _conditions_in(child, target)
+        below = conditions_in(child, target)
         if below is None:
             return None
         found += below
@@ -163,24 +172,61 @@ def _cells(draft: Draft, conditions: Sequence[Node], limit: int) -> Survey | Non
     return Survey(*asked.flags, asked.counts, asked.rows, matrix, matrix, reach, cells=True)
 
 
-def _ranges(draft: Draft) -> Survey:
-    """Group by labels and flags only, and ask for the range of each column."""
-    queries = {}
+def _numbers(draft: Draft, ranged: frozenset[str]) -> Survey | None:
+    """Group by labels only, and ask for the range of columns that are named or no bias, and for sums of the others.
+
+    Sums cost less than extremes. A number w is finite and not below zero where abs(w) - w is zero, and nothing cancels
+    in a sum of these; None where such a sum says that some bias is not, or a sum of biases is beyond any number.
+    """
+    biases = list(draft.columns)[: draft.states]
+    values = {name: constant_of(draft.columns[name]) for name in biases}
+    constants = {name: value for name, value in values.items() if value is not None}
+    summed = [name for name in biases if name not in (*constants, *ranged)]
+    asked = _ask(draft, [], _number_queries(draft, constants, summed), None)
+    if summed and not asked.is_doubtful:
+        below, told = asked.floats(f"{PREFIX}below"), asked.floats(f"{PREFIX}told")
+        totals = np.array([asked.floats(f"{PREFIX}sum_{name}") for name in summed])
+        if below.any() or (told != asked.rows).any() or not np.isfinite(totals).all():
+            return None
+    low, high, reach = {}, {}, {}
+    for name in draft.columns:
+        if name in constants:
+            low[name] = high[name] = np.full(len(asked.rows), constants[name])
+        elif name in summed:
+            low[name], high[name] = np.zeros(len(asked.rows)), asked.floats(f"{PREFIX}sum_{name}")
+        else:
+            nan = asked.floats(f"{PREFIX}nan_{name}") > 0
+            ends = (asked.floats(f"{PREFIX}{what}_{name}") for what in ("low", "high"))
+            low[name], high[name] = (np.where(nan, np.nan, end) for end in ends)
+    for name in biases:
+        reach[name] = (
+            asked.counts * (constants[name] > 0) if name in constants else asked.floats(f"{PREFIX}reach_{name}")
+        )
+    lows, highs, reached = (np.column_stack(list(found.values())) for found in (low, high, reach))
+    return Survey(*asked.flags, asked.counts, asked.rows, lows, highs, reached, cells=False)
+
+
+def _number_queries(
+    draft: Draft, constants: Collection[str], summed: Collection[str]
+) -> dict[str, tuple[nw.Expr, str]]:
+    """Return what is asked of columns, each as an expression and how it is aggregated."""
+    queries: dict[str, tuple[nw.Expr, str]] = {}
     for j, name in enumerate(draft.columns):
         column = nw.col(name)
-        queries[f"{PREFIX}low_{j}"] = (column, "min")
-        queries[f"{PREFIX}high_{j}"] = (column, "max")
-        queries[f"{PREFIX}nan_{j}"] = (NarwhalsTarget.is_nan(column).cast(nw.Int64), "sum")
+        if name in constants:
+            continue
+        if name in summed:
+            queries[f"{PREFIX}sum_{name}"] = (column, "sum")
+        else:
+            queries[f"{PREFIX}low_{name}"] = (column, "min")
+            queries[f"{PREFIX}high_{name}"] = (column, "max")
+            queries[f"{PREFIX}nan_{name}"] = (NarwhalsTarget.is_nan(column).cast(nw.Int64), "sum")
         if j < draft.states:
-            queries[f"{PREFIX}reach_{j}"] = (draft.part.times_count((column > 0).cast(nw.Float64)), "sum")
-    asked = _ask(draft, [], queries, None)
-    of_columns, of_states = range(len(draft.columns)), range(draft.states)
-    nan, low, high, reach = (
-        np.column_stack([asked.floats(f"{PREFIX}{what}_{j}") for j in (of_states if what == "reach" else of_columns)])
-        for what in ("nan", "low", "high", "reach")
-    )
-    low, high = (np.where(nan > 0, np.nan, end) for end in (low, high))
-    return Survey(*asked.flags, asked.counts, asked.rows, low, high, reach, cells=False)
+            queries[f"{PREFIX}reach_{name}"] = (draft.part.times_count((column > 0).cast(nw.Float64)), "sum")
+    if summed:
+        below = reduce(operator.add, (nw.col(name).abs() - nw.col(name) for name in summed))
+        queries |= {f"{PREFIX}below": (below, "sum"), f"{PREFIX}told": (below, "count")}
+    return queries
 
 
 @dataclass(frozen=True)
@@ -209,16 +255,28 @@ class _Answer:
         certain, above, refused = self.bits[:FLAGS]
         return self.labels, ~certain, above + 2 * refused
 
+    @property
+    def is_doubtful(self) -> bool:
+        return not bool(self.bits[0].all())
+
 
 def _ask(
     draft: Draft, conditions: Sequence[nw.Expr], queries: dict[str, tuple[nw.Expr, str]], limit: int | None
 ) -> _Answer:
-    """Group the rows by label, flags and conditions, and ask for sums and extremes of expressions."""
+    """Group the rows by label, flags and conditions, and ask for sums and extremes of expressions.
+
+    Where nothing but doubt is flagged, doubtful rows are counted: to group by one key costs less than by two.
+    """
     part, count = draft.part, nw.col(COUNT)
     certain = reduce(operator.and_, draft.certain) if draft.certain else True
     status = [count > 0, (count < 0) | (count == float("inf")) | in_part(count)] if part.counted else [True, False]
     bits = [certain, *status, *conditions]
     packs = [range(start, min(start + BITS, len(bits))) for start in range(0, len(bits), BITS)]
+    if not (part.counted or conditions):
+        packs = []
+        if not isinstance(certain, bool):
+            doubtful = nw.when(certain).then(nw.lit(0, nw.Int64)).otherwise(nw.lit(1, nw.Int64))
+            queries = queries | {DOUBTFUL: (doubtful, "sum")}
     codes = {CODE.format(j): _code([bits[place] for place in pack]) for j, pack in enumerate(packs)}
     columns = {name: expression for name, (expression, _) in queries.items()}  # pandas aggregates no more than columns
     aggregates = [
@@ -227,11 +285,12 @@ def _ask(
     ]
     if part.counted:
         aggregates.append(count.sum().alias(f"{PREFIX}n"))
+    keys = [*([] if part.label is None else [part.label]), *codes]
 
     def query(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        keys = [*([] if part.label is None else [part.label]), *codes]
-        grouped = frame.with_columns(**codes, **columns).group_by(*keys).agg(*aggregates)
-        return grouped if limit is None else grouped.head(limit + 1)
+        wide = frame.with_columns(**codes, **columns)
+        found = wide.group_by(*keys).agg(*aggregates) if keys else wide.select(*aggregates)
+        return found if limit is None else found.head(limit + 1)
 
     answer = part.ask(query)
     labels = [None] * len(answer) if part.label is None else answer.get_column(part.label).to_list()
@@ -239,6 +298,10 @@ def _ask(
     for name, pack in zip(codes, packs, strict=True):
         code = answer.get_column(name).to_numpy().astype(np.int64)
         decoded += [(code >> (place - pack.start)) % 2 == 1 for place in pack]
+    if not packs:
+        sure = np.ones(len(answer), bool)
+        doubted = answer.get_column(DOUBTFUL).to_numpy() > 0 if DOUBTFUL in answer.columns else ~sure
+        decoded = [~doubted, sure, ~sure]
     return _Answer(answer, labels, decoded, part.counted)
 
 

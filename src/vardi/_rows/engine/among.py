@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.part import PREFIX, Part
+from vardi._inputs.engine.part import PREFIX, Aggregate, Part
 from vardi._rows.contract import Means
 from vardi._rows.engine.functions import EngineFunction, EngineValues
 from vardi._rows.engine.model import EngineModel
@@ -88,7 +88,7 @@ class EngineAmong(EngineMoments):
         found: dict[str, int] = {}
         for part in self._pool.parts:
             labels = {code: str(part.name if label is None else label) for label, code in part.codes.items()}
-            asked = {"rows": nw.when(share > 0.0).then(nw.lit(0)).otherwise(nw.lit(1)).sum()}
+            asked = {"rows": Aggregate(nw.when(share > 0.0).then(nw.lit(0)).otherwise(nw.lit(1)))}
             found |= {labels[code]: int(row["rows"]) for code, row in part.by_sample(asked, self._pool.point)}
         return {name: count for name, count in found.items() if count}
 

@@ -21,7 +21,7 @@ from vardi._inputs.domains import (
     require_few,
     require_labelled,
 )
-from vardi._inputs.engine.part import PREFIX, Change, Part, with_columns
+from vardi._inputs.engine.part import PREFIX, Aggregate, Asked, Change, Part, as_columns, with_columns
 from vardi._rows.domains import DomainSums
 from vardi._rows.engine.functions import EngineFunction, zero_elsewhere
 from vardi._rows.engine.moments import EngineMoments, is_endless
@@ -72,15 +72,15 @@ class EngineDomains:
         low, high = np.full(len(self.keys), np.inf), np.full(len(self.keys), -np.inf)
         for part in self.at.parts:
             y, r = nw.col(VALUE), self.at.point.weight
-            asked = {
+            asked: dict[str, Asked] = {
                 "rows": part.rows,
-                "mass": part.times_count(r).sum(),
-                "total": part.times_count(r * y).sum(),
-                "squares": part.times_count(r * r).sum(),
-                "events": part.times_count((y != 0.0).cast(nw.Float64)).sum(),
-                "event_squares": part.times_count((y != 0.0).cast(nw.Float64) * r * r).sum(),
-                "strays": (y * (1.0 - y)).abs().sum(),
-                "endless": is_endless(y).sum(),
+                "mass": Aggregate(part.times_count(r)),
+                "total": Aggregate(part.times_count(r * y)),
+                "squares": Aggregate(part.times_count(r * r)),
+                "events": Aggregate(part.times_count((y != 0.0).cast(nw.Float64))),
+                "event_squares": Aggregate(part.times_count((y != 0.0).cast(nw.Float64) * r * r)),
+                "strays": Aggregate((y * (1.0 - y)).abs()),
+                "endless": Aggregate(is_endless(y)),
                 "largest": r.max(),
                 "low": y.min(),
                 "high": y.max(),
@@ -129,10 +129,10 @@ class EngineDomains:
             y, m = nw.col(VALUE), nw.col(MASS)
             columns = with_columns({MASS: part.times_count(at.point.weight)})
             terms = {"m": m, **{f"m_{i}": m * one for i, one in enumerate(x)}}
-            asked = {name: term.sum() for name, term in terms.items()}
-            asked |= {f"y{name}": (term * y).sum() for name, term in terms.items()}
-            asked |= {"first": (m * at.point.weight * y).sum(), "second": (m * at.point.weight * y * y).sum()}
-            for j, row in self._asked(part, asked, self._value(part, centre), columns):
+            asked = terms | {f"y{name}": term * y for name, term in terms.items()}
+            asked |= {"first": m * at.point.weight * y, "second": m * at.point.weight * y * y}
+            summed = {name: Aggregate(term) for name, term in asked.items()}
+            for j, row in self._asked(part, summed, self._value(part, centre), columns):
                 plain[j] += [row[name] for name in terms]
                 with_y[j] += [row[f"y{name}"] for name in terms]
                 squares[j] += [row["first"], row["second"]]
@@ -149,7 +149,7 @@ class EngineDomains:
         return np.maximum(of_y + mu**2 * (found.of_base(found.squares) - found.squares), 0.0)
 
     def _asked(
-        self, part: Part, asked: Mapping[str, nw.Expr], *changes: Change | None
+        self, part: Part, asked: Mapping[str, Asked], *changes: Change | None
     ) -> list[tuple[int, dict[str, Any]]]:
         """Ask for aggregates by domain: the place of each, and its numbers."""
         found = _by_domain(part, self.by.columns, asked, self.at.point, *changes)
@@ -214,7 +214,7 @@ def missing_by_domain(parts: Sequence[Part], by: By, keys: Sequence[Key], column
     found = dict.fromkeys(keys, 0.0)
     for part in parts:
         asked = {
-            name: NarwhalsTarget(part.schema).is_missing(name).cast(nw.Int64).sum()
+            name: Aggregate(NarwhalsTarget(part.schema).is_missing(name).cast(nw.Int64))
             for name in columns
             if name in part.schema
         }
@@ -233,15 +233,15 @@ def is_in(columns: Sequence[str], key: Key) -> nw.Expr | None:
 
 
 def _by_domain(
-    part: Part, columns: Sequence[str], asked: Mapping[str, nw.Expr], *changes: Change | None
+    part: Part, columns: Sequence[str], asked: Mapping[str, Asked], *changes: Change | None
 ) -> list[tuple[Key, dict[str, Any]]]:
     """Ask for aggregates by domain, of at most one domain more than there may be."""
-    named = {f"{PREFIX}{name}": expression for name, expression in asked.items()}
+    put, named = as_columns({f"{PREFIX}{name}": expression for name, expression in asked.items()})
 
     def query(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        for change in changes:
+        for change in (*changes, with_columns(put)):
             frame = frame if change is None else change(frame)
-        grouped = frame.group_by(*columns).agg(*(one.alias(name) for name, one in named.items()))
+        grouped = frame.group_by(*columns).agg(*named)
         return grouped.head(MOST_DOMAINS + 1)
 
     rows = part.ask(query).rows(named=True)

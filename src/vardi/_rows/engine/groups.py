@@ -9,7 +9,7 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.dependence import UNIT
-from vardi._inputs.engine.part import PREFIX, Change, Part
+from vardi._inputs.engine.part import PREFIX, Aggregate, Change, Part
 from vardi._inputs.pool import Name
 from vardi._rows.contract import JointSums, Moments
 from vardi._rows.engine.functions import EngineFunction
@@ -99,8 +99,8 @@ def sums_in_groups(
     for part, change in zip(at.parts, changes, strict=True):
         likelihood, counted = rows.terms(at.point, part, objective=False, own=True)
         moments, values = at.terms(part, functions, np.zeros(len(functions)))
-        asked = {str(place): term.sum() for place, term in enumerate([*likelihood.values(), *moments])}
-        for code, row in part.by_sample(asked | {"rows": part.rows}, at.point, counted, values, change, key=GROUP):
+        asked = {str(place): Aggregate(term) for place, term in enumerate([*likelihood.values(), *moments])}
+        for code, row in part.by_sample({**asked, "rows": part.rows}, at.point, counted, values, change, key=GROUP):
             sums = [float(row[place]) for place in asked]
             own = dict(zip(likelihood, sums, strict=False))
             found.append(_Group(code, row[GROUP], float(row["rows"]), own, sums[len(likelihood) :]))

@@ -11,7 +11,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.engine.part import Change, Part, with_columns
+from vardi._inputs.engine.part import Aggregate, Change, Part, with_columns
 from vardi._rows.contract import Coordinates, JointSums
 from vardi._rows.dense import Dense
 from vardi._rows.engine.lazy_rows import LazyRows
@@ -85,6 +85,8 @@ class EngineRows:
         Counts of rows of sample l (columns) that bias k (rows) could have drawn.
     """
 
+    reading_dominates = True
+
     def __init__(self, model: EngineModel, few: Callable[[], Joint], reach: Floats | None = None) -> None:
         self.model, self._few, self._reach = model, few, reach
         self.sizes = model.sizes
@@ -139,7 +141,7 @@ class EngineRows:
         """Return the share of the weight that each group of samples carries at a point, by a query for each part."""
         point, masses = EnginePoint(self.model, v), np.zeros(int(groups.max()) + 1)
         for part in self.model.parts:
-            for code, row in part.by_sample({"mass": part.times_count(point.weight).sum()}, point):
+            for code, row in part.by_sample({"mass": Aggregate(part.times_count(point.weight))}, point):
                 masses[groups[code]] += row["mass"]
         return masses / masses.sum()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,9 @@ from vardi._inputs.engine.part import OMEGA, PREFIX, Change, Part
 from vardi._rows.base import additions
 from vardi._rows.contract import Sums
 from vardi._rows.dense import Dense
-from vardi._types import Floats
+from vardi._types import Floats, Integers
 
+S, R, P = f"{PREFIX}S", f"{PREFIX}r", f"{PREFIX}p_{{}}"
 GRAMS = 100  # products of p whose sums come along with every pass
 TAYLOR = 1e-14  # relative error of sums up to which they are worked out from those of a point nearby
 
@@ -33,8 +34,8 @@ class Point:
         The point; -inf for states that were not sampled.
     log_mass, shares, gram
         As in :class:`~vardi._rows.contract.Sums`; the gram may be that of an earlier point.
-    inverse : float
-        sum_i c_i / S_i, what the weights at u add up to.
+    inverse : float or None
+        sum_i c_i / S_i, what the weights at u add up to, where it was asked for.
     inverse_shares : ndarray of shape (K,)
         sum_i c_i p_i / S_i, minus the derivative of ``inverse``.
     age : float
@@ -45,7 +46,7 @@ class Point:
     log_mass: float | None
     shares: Floats
     gram: Floats
-    inverse: float
+    inverse: float | None
     inverse_shares: Floats
     age: float
 
@@ -70,12 +71,31 @@ class Point:
         return Sums(log_mass, self.shares + change, self.gram if gram else None)
 
     def inverse_at(self, u: Floats) -> float:
-        """Return sum_i c_i / S_i at u."""
+        """Return sum_i c_i / S_i at u, where it was asked for at the point."""
+        assert self.inverse is not None
         return self.inverse - float(self.inverse_shares @ self.moved(u))
 
 
 class LazyRows:
-    """Several parts as one pool, behind what Newton's method and the verdict ask of rows."""
+    """Several parts as one pool, behind what Newton's method and the verdict ask of rows.
+
+    Parameters
+    ----------
+    parts : sequence of Part
+        The frames.
+    K : int
+        How many biases there are.
+    sizes : ndarray of shape (K,)
+        How many rows the rows of each sample stand for.
+    reach : ndarray of shape (K, K)
+        Counts of rows of sample l (columns) that bias k (rows) could have drawn.
+    few : Dense
+        A small part of the rows, in memory.
+    start : callable
+        Returns a first u.
+    constants : mapping from int to float, optional
+        Biases that are one number on all rows. That of a sample tells what the weights add up to.
+    """
 
     log = False
     reading_dominates = True
@@ -91,9 +111,12 @@ class LazyRows:
         reach: Floats,
         few: Dense,
         start: Callable[[], Floats],
+        constants: Mapping[int, float] | None = None,
     ) -> None:
         self.parts, self.K, self.sizes = parts, K, sizes
         self._reach, self._few, self._start = reach, few, start
+        even = [(k, value) for k, value in (constants or {}).items() if value > 0 and sizes[k] > 0]
+        self._even = max(even, key=lambda one: sizes[one[0]], default=None)
         self._point: Point | None = None
 
     def __len__(self) -> int:
@@ -108,11 +131,12 @@ class LazyRows:
         """Return log_mass, shares and gram at u: a pass over the rows, unless the last one was as good as there."""
         point = self._point
         if point is None or not point.reaches(u) or (gram and point.age) or (objective and point.log_mass is None):
-            point = self._point = self._pass(u, gram=gram, objective=objective)
+            scale = point is not None and self._even is None  # the first point is hardly ever the last
+            point = self._point = self._pass(u, gram=gram, objective=objective, scale=scale)
         return point.sums(u, gram=gram or not point.age)
 
-    def _pass(self, u: Floats, *, gram: bool, objective: bool) -> Point:
-        """Ask each part for 1 + 2 (K - 1) sums, and for K (K - 1) / 2 more if they are few or asked for.
+    def _pass(self, u: Floats, *, gram: bool, objective: bool, scale: bool) -> Point:
+        """Ask each part for K - 1 sums, and for K (K - 1) / 2 more if they are few or asked for; with a scale for K.
 
         The p of a row sum to 1, so that what the largest sample has in a sum follows from the others.
         """
@@ -122,41 +146,55 @@ class LazyRows:
         K = len(asked)
         fresh = gram or K * (K + 1) // 2 <= GRAMS or self._point is None
         rows, columns = np.triu_indices(K) if fresh else (np.empty(0, np.int64), np.empty(0, np.int64))
-        total = np.zeros(1 + 2 * K + len(rows) + objective)
+        total = np.zeros(K + len(rows) + scale * (1 + K) + objective)
         for part in self.parts:
-            S, p = nw.col(f"{PREFIX}S"), [nw.col(f"{PREFIX}p_{k}") for k in asked]
+            p = [nw.col(P.format(k)) for k in asked]
             counted = [part.times_count(one) for one in p]
-            terms = [part.count / S, *counted, *(one / S for one in counted)]
-            terms += [counted[a] * p[b] for a, b in zip(rows, columns, strict=True)]
-            terms += [part.times_count(S.log())] if objective else []
+            terms = [*counted, *(counted[a] * p[b] for a, b in zip(rows, columns, strict=True))]
+            terms += [part.times_count(nw.col(R)), *(one * nw.col(R) for one in counted)] if scale else []
+            terms += [part.times_count(nw.col(S).log())] if objective else []
             total += part.sums(terms, probabilities(u))
-        inverse, log_mass = float(total[0]), float(total[-1]) if objective else None
-        shares, inverse_shares = np.zeros(self.K), np.zeros(self.K)
-        shares[asked], inverse_shares[asked] = total[1 : 1 + K], total[1 + K : 1 + 2 * K]
-        shares[largest], inverse_shares[largest] = self.sizes.sum() - shares.sum(), inverse - inverse_shares.sum()
+        shares, products, scales, logs = np.split(total, np.cumsum([K, len(rows), scale * (1 + K)]))
+        log_mass, inverse = float(logs[0]) if objective else None, float(scales[0]) if scale else None
+        shares = self._with_largest(shares, asked, largest, self.sizes.sum())
+        inverse_shares = (
+            np.zeros(self.K) if inverse is None else self._with_largest(scales[1:], asked, largest, inverse)
+        )
         if not fresh and self._point is not None:
             age = self._point.age + float(np.abs(self._point.moved(u)).max())
             return Point(u, log_mass, shares, self._point.gram, inverse, inverse_shares, age)
         squares = np.zeros((self.K, self.K))
-        squares[asked[rows], asked[columns]] = squares[asked[columns], asked[rows]] = total[1 + 2 * K :][: len(rows)]
+        squares[asked[rows], asked[columns]] = squares[asked[columns], asked[rows]] = products
         squares[largest] = squares[:, largest] = shares - squares.sum(axis=1)
         squares[largest, largest] = shares[largest] - squares[largest, asked].sum()
         return Point(u, log_mass, shares, squares, inverse, inverse_shares, 0.0)
+
+    def _with_largest(self, found: Floats, asked: Integers, largest: Any, total: float) -> Floats:
+        """Return sums of all states, of which those of the samples add up to a total."""
+        sums = np.zeros(self.K)
+        sums[asked] = found
+        sums[largest] = total - found.sum()
+        return sums
 
     def log_means(self, u: Floats) -> Floats:
         """Return log sum_i c_i omega_ik / S_i(u) for every k."""
         total = np.zeros(self.K)
         for part in self.parts:
-            r = part.count / nw.col(f"{PREFIX}S")
+            r = part.times_count(nw.col(R))
             total += part.sums([nw.col(OMEGA.format(k)) * r for k in range(self.K)], probabilities(u))
         with np.errstate(divide="ignore"):
             return np.log(total)
 
     def weights(self, u: Floats) -> tuple[Floats, float]:
         """Return no weights, which stay in the engine, and the log of the scale at which they have mean 1."""
-        if self._point is None or not self._point.reaches(u):
-            self._point = self._pass(u, gram=True, objective=False)
-        return np.empty(0), float(np.log(self._point.inverse_at(u) / self.sizes.sum()))
+        if self._even is not None:  # p_k = e^{u_k} omega_k / S of a bias that is one number
+            k, value = self._even
+            inverse = self.sums(u, gram=False, objective=False).shares[k] / (value * np.exp(u[k]))
+        else:
+            if self._point is None or self._point.inverse is None or not self._point.reaches(u):
+                self._point = self._pass(u, gram=True, objective=False, scale=True)
+            inverse = self._point.inverse_at(u)
+        return np.empty(0), float(np.log(inverse / self.sizes.sum()))
 
     def reach(self) -> Floats:
         """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
@@ -167,7 +205,7 @@ class LazyRows:
         upper = np.triu_indices(self.K)
         total = np.zeros(len(upper[0]))
         for part in self.parts:
-            one = part.count if u is None else part.count / nw.col(f"{PREFIX}S")
+            one = part.count if u is None else part.times_count(nw.col(R))
             positive = [(nw.col(OMEGA.format(k)) > 0).cast(nw.Float64) for k in range(self.K)]
             terms = [positive[a] * positive[b] * one for a, b in zip(*upper, strict=True)]
             total += part.sums(terms, None if u is None else probabilities(u))
@@ -189,9 +227,12 @@ class LazyRows:
 
 
 def probabilities(u: Floats) -> Change:
-    """Return what adds S = sum_l e^{u_l} omega_l and p_k = e^{u_k} omega_k / S of the sampled biases to a frame."""
+    """Return what adds S = sum_l e^{u_l} omega_l, 1 / S and p_k = e^{u_k} omega_k / S of the sampled biases to a frame.
+
+    Each is a column that is read in many sums, and computed once.
+    """
     sampled = np.flatnonzero(np.isfinite(u))
     terms = {k: nw.col(OMEGA.format(k)) * float(np.exp(u[k])) for k in sampled}
-    S = sum(list(terms.values())[1:], start=terms[sampled[0]])
-    p = [(term / nw.col(f"{PREFIX}S")).alias(f"{PREFIX}p_{k}") for k, term in terms.items()]
-    return lambda frame: frame.with_columns(S.alias(f"{PREFIX}S")).with_columns(*p)
+    mass = sum(list(terms.values())[1:], start=terms[sampled[0]])
+    p = {P.format(k): term * nw.col(R) for k, term in terms.items()}
+    return lambda frame: frame.with_columns(**{S: mass}).with_columns(**{R: 1.0 / nw.col(S)}).with_columns(**p)

@@ -19,7 +19,7 @@ from itertools import combinations
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.part import PREFIX, Change, Part, with_columns
+from vardi._inputs.engine.part import PREFIX, Aggregate, Asked, Change, Part, with_columns
 from vardi._rows.contract import Coordinates, Deviations, Evenness, Means, Moments
 from vardi._rows.engine.functions import ONE, ZERO, EngineFunction, EngineValues
 from vardi._rows.engine.model import EngineModel
@@ -196,7 +196,7 @@ class EngineMoments:
             logs = nw.when(size > least).then(size).otherwise(nw.lit(least)).log()
             placed = with_columns({LOG: logs})
             binned = with_columns({PLACE: (nw.col(LOG) / BIN).floor().cast(nw.Int64)})
-            asked = {"rows": part.rows, "logs": part.times_count(nw.col(LOG)).sum()}
+            asked: dict[str, Asked] = {"rows": part.rows, "logs": Aggregate(part.times_count(nw.col(LOG)))}
             for _, row in part.by_sample(asked, self.point, change, placed, binned, key=PLACE):
                 found[row[PLACE]] = found.get(row[PLACE], np.zeros(2)) + np.array([row["rows"], row["logs"]], float)
         sums = np.array(list(found.values()))
@@ -315,10 +315,12 @@ class EngineMoments:
         for part in self.parts:
             change = self.with_deviations(part, influence, centres)
             d = [nw.col(DEVIATION.format(j)) for j in range(m)]
-            queries = {f"t_{j}": part.times_count(one).sum() for j, one in enumerate(d)}
-            queries |= {f"p_{i}_{j}": part.times_count(d[i] * d[j]).sum() for i, j in upper}
-            queries |= {f"c_{j}": part.times_count(one * one * one).sum() for j, one in enumerate(d)}
-            queries |= {f"f_{j}": part.times_count(one * one * one * one).sum() for j, one in enumerate(d)}
+            terms = {f"t_{j}": one for j, one in enumerate(d)}
+            terms |= {f"p_{i}_{j}": d[i] * d[j] for i, j in upper}
+            terms |= {f"c_{j}": one * one * one for j, one in enumerate(d)}
+            terms |= {f"f_{j}": one * one * one * one for j, one in enumerate(d)}
+            queries: dict[str, Asked]
+            queries = {name: Aggregate(part.times_count(term)) for name, term in terms.items()}
             queries |= {f"low_{j}": one.min() for j, one in enumerate(d)}
             queries |= {f"high_{j}": one.max() for j, one in enumerate(d)}
             for code, row in part.by_sample(queries, self.point, change):

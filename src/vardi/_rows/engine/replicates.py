@@ -15,7 +15,7 @@ import numpy as np
 
 from vardi._inputs.engine.asking import answering
 from vardi._inputs.engine.dependence import SERIES_APART, UNIT
-from vardi._inputs.engine.part import PREFIX, Part, with_columns
+from vardi._inputs.engine.part import PREFIX, Aggregate, Asked, Part, with_columns
 from vardi._rows.engine.hashing import LEFT, RIGHT, hashed
 from vardi._rows.engine.joint import largest
 from vardi._rows.engine.moments import EngineMoments, total
@@ -85,10 +85,10 @@ class EngineReplicates:
         for part in at.parts:
             scores, places = self._scores(part)
             times = {TIMES.format(r): part.times_count(self._times(part, r)) for r in replicates}
-            asked = {ALL: part.rows, **{name: nw.col(name).sum() for name in times}}
+            asked: dict[str, Asked] = {ALL: part.rows, **{name: nw.col(name).sum() for name in times}}
             for j, score in enumerate(scores, 1):
-                asked[f"{ALL} {j}"] = part.times_count(nw.col(score)).sum()
-                asked |= {f"{name} {j}": (nw.col(name) * nw.col(score)).sum() for name in times}
+                asked[f"{ALL} {j}"] = Aggregate(part.times_count(nw.col(score)))
+                asked |= {f"{name} {j}": Aggregate(nw.col(name) * nw.col(score)) for name in times}
             for code, row in part.by_sample(asked, at.point, with_columns(scores), with_columns(times)):
                 for i, name in enumerate(times):
                     factors[i, code] = at.sizes[code] / row[name] if row[name] else 0.0

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
@@ -22,8 +21,8 @@ ROWS = 200_000  # rows of all samples together
 NUMBERS = 4_000_000  # and numbers in them
 FIRST = 2_000  # rows of a sample of which none was drawn
 ENDS = 2  # rows at an end of a known function that no row drawn reaches
-SPREAD = 2.0**30  # how finely the logs of values are cut
-DIGITS = f"{PREFIX}digits"
+FINE = 2.0**30  # how finely the logs of values are cut
+MIXTURE, SPREAD = f"{PREFIX}mixture", f"{PREFIX}spread"
 
 
 @dataclass(frozen=True)
@@ -54,18 +53,12 @@ def thinned(pool: LazyPool) -> Thinned:
     wanted = min(ROWS, NUMBERS // len(columns)) / sampled.sum()
     with np.errstate(divide="ignore"):
         shares = np.where(sampled, np.minimum(wanted / pool.lengths, 1.0), 0.0)
-    digits = _digits(pool)
+    mixture = _mixture(pool)
 
     def drawn(part: Part) -> Change | None:
-        if all(shares[code] >= 1 for code in part.codes.values()):
-            return None
-        below = {code: nw.col(DIGITS) < float(shares[code]) for code in part.codes.values()}
-        if part.label is None:
-            chosen = below[part.codes[None]]
-        else:
-            of_label = nw.col(part.label)
-            chosen = reduce(operator.or_, ((of_label == label) & below[code] for label, code in part.codes.items()))
-        return lambda frame: frame.with_columns(digits.alias(DIGITS)).filter(chosen)
+        thresholds = {label: float(shares[code]) for label, code in part.codes.items()}
+        most = max(thresholds.values())
+        return None if min(thresholds.values()) >= 1 else partial(_thinned, mixture, most, _by_label(part, thresholds))
 
     found = distinct_rows(pool.parts, columns, 2 * ROWS, drawn)
     matrices, sources, counts = [np.empty((0, len(columns)))], [np.empty(0, np.int64)], [np.empty(0)]
@@ -109,8 +102,32 @@ def _at_end(name: str, end: float, columns: list[str], frame: nw.LazyFrame[Any])
     return frame.filter(nw.col(name) == literal(end)).select(*columns).head(ENDS)
 
 
-def _digits(pool: LazyPool) -> nw.Expr:
-    """Return a number from 0 to 1 for each row that depends on its values, and looks random where they vary."""
+def _thinned(mixture: nw.Expr, most: float, threshold: nw.Expr | None, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return the rows whose digits are below the threshold of their label; below the largest where all have that.
+
+    Each step of the hash is a column of its own. DuckDB writes a column that a condition reads into the condition, as
+    often as it is read there: so the digits are compared once on all rows, and once more on the few that are left.
+    """
+    digits = nw.col(SPREAD) - nw.col(SPREAD).floor()  # below 1, so that a share of 1 draws all
+    spread = frame.with_columns(**{MIXTURE: mixture}).with_columns(**{SPREAD: nw.col(MIXTURE).log() * FINE})
+    few = spread.filter(digits < most)
+    return few if threshold is None else few.filter(digits < threshold)
+
+
+def _by_label(part: Part, thresholds: dict[Any, float]) -> nw.Expr | None:
+    """Return the threshold of each row; None where all rows have the same."""
+    *others, (_, otherwise) = thresholds.items()
+    if all(threshold == otherwise for _, threshold in others):
+        return None
+    assert part.label is not None
+    found: nw.Expr = nw.lit(otherwise)
+    for label, threshold in others:
+        found = nw.when(nw.col(part.label) == label).then(nw.lit(threshold)).otherwise(found)
+    return found
+
+
+def _mixture(pool: LazyPool) -> nw.Expr:
+    """Return a number above zero for each row that depends on all of its values, each on a scale of its own."""
     total: Any = None
     for j, (name, low, high) in enumerate(zip(pool.declared.columns, pool.lows, pool.highs, strict=True)):
         factor = 1.0 + np.sqrt(j + 2.0)  # no sum of biases is constant
@@ -121,5 +138,4 @@ def _digits(pool: LazyPool) -> nw.Expr:
         else:
             continue
         total = term if total is None else total + term
-    spread = total.log() * SPREAD
-    return spread - spread.floor()  # below 1, so that a share of 1 draws all
+    return total

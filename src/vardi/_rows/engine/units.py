@@ -10,7 +10,7 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.dependence import CELL, UNIT
-from vardi._inputs.engine.part import Change
+from vardi._inputs.engine.part import Aggregate, Asked, Change
 from vardi._rows.contract import Evenness
 from vardi._rows.grouping import membership
 from vardi._rows.series import rows_a_value
@@ -57,7 +57,8 @@ def sums_over_units(
     keys = (*dependence.keys, *([] if key is None else [key]))
     found: list[tuple[int, Any, Any, Any, float, list[float]]] = []
     for part, change in zip(at.parts, changes, strict=True):
-        asked = {name: part.times_count(nw.col(name)).sum() for name in names} | {"rows": part.rows}
+        asked: dict[str, Asked] = {name: Aggregate(part.times_count(nw.col(name))) for name in names}
+        asked["rows"] = part.rows
         put = dependence.units(part, _lengths(at))
         for code, row in part.by_sample(asked, at.point, change, put, key=keys):
             sums = [float(row[name]) for name in names]
@@ -80,7 +81,7 @@ def evenness_over_clusters(at: EngineMoments, column: str, inside: Any) -> Evenn
     mass: dict[Any, float] = {}
     for part in at.parts:
         weight = at.point.weight if inside is None else inside(part) * at.point.weight
-        asked = {"mass": part.times_count(weight).sum()}
+        asked = {"mass": Aggregate(part.times_count(weight))}
         for _, row in part.by_sample(asked, at.point, _named(column), key=(UNIT,)):
             mass[row[UNIT]] = mass.get(row[UNIT], 0.0) + float(row["mass"])
     masses = np.array(list(mass.values()))

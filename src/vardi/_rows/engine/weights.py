@@ -10,7 +10,7 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.asking import answering, schema_of
-from vardi._inputs.engine.part import PREFIX, Part, with_columns
+from vardi._inputs.engine.part import PREFIX, Aggregate, Asked, Part, with_columns
 from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.model import omega_column
 from vardi._rows.engine.moments import EngineMoments
@@ -51,9 +51,9 @@ def weights_by_sample(at: EngineMoments) -> WeightSums:
     mass, squares, largest = np.zeros(K), np.zeros(K), np.full(K, -np.inf)
     r = at.point.weight
     for part in at.parts:
-        asked = {
-            "mass": part.times_count(r).sum(),
-            "squares": part.times_count(r * r).sum(),
+        asked: dict[str, Asked] = {
+            "mass": Aggregate(part.times_count(r)),
+            "squares": Aggregate(part.times_count(r * r)),
             "largest": r.max(),
         }
         for code, row in part.by_sample(asked, at.point):

@@ -119,6 +119,11 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+def _power(base: Any, exponent: Any) -> Any:
+    """Return a power: a square as a product, as NumPy computes it; to others a power of 2 is as dear as any."""
+    return base * base if isinstance(exponent, float) and exponent == 2.0 else base**exponent
+
+
 def _both(*masks: Any | None) -> Any | None:
     """Return where all masks hold; None holds everywhere."""
     present = [mask for mask in masks if mask is not None]
@@ -162,7 +167,7 @@ class _Builder:
                     total = self._apply(node, _OPERATORS[sign], total, self._number(part))
                 return total
             case Power(base, exponent):
-                return self._apply(node, operator.pow, self._number(base), self._number(exponent))
+                return self._apply(node, _power, self._number(base), self._number(exponent))
             case Negative(operand):
                 term = self._number(operand)
                 return replace(term, node=node, value=term.value * -1.0)  # narwhals has had a sign since 2.1 only

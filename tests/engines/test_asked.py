@@ -1,0 +1,101 @@
+"""How much an engine is asked: sums that follow from others are not, and what is asked still tells all."""
+
+from __future__ import annotations
+
+import narwhals as nw
+import numpy as np
+import polars as pl
+import pytest
+from numpy.testing import assert_allclose
+
+import vardi
+from vardi._rows.engine import subsample
+
+duckdb = pytest.importorskip("duckdb")
+
+ENGINES = {"polars": lambda frame: frame.lazy(), "duckdb": lambda frame: duckdb.from_arrow(frame.to_arrow())}
+EVEN = {"a": "1", "b": "x", "c": "x ** 2"}
+UNEVEN = {"a": "x + 1", "b": "x", "c": "x ** 2"}
+K = 3
+
+
+def drawn(biases, n=400):
+    """Rows of samples with such biases, by a label."""
+    rng = np.random.default_rng(0)
+    x = rng.gamma(2.0, 1.0, 20_000)
+    frame = pl.DataFrame({"x": x})
+    found = []
+    for name, bias in biases.items():
+        omega = {"1": np.ones(len(x)), "x": x, "x ** 2": x**2, "x + 1": x + 1}[bias]
+        rows = frame[rng.choice(len(x), n, p=omega / omega.sum())]
+        found.append(rows.with_columns(pl.lit(name).alias("label")))
+    return pl.concat(found)
+
+
+@pytest.fixture
+def queries(monkeypatch):
+    """The frames that are collected, with the shapes of the answers."""
+    found = []
+    collect = nw.LazyFrame.collect
+
+    def kept(self, *arguments, **options):
+        answer = collect(self, *arguments, **options)
+        found.append((self, answer.shape))
+        return answer
+
+    monkeypatch.setattr(nw.LazyFrame, "collect", kept)
+    monkeypatch.setattr(subsample, "ROWS", 300)
+    return found
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request):
+    return ENGINES[request.param]
+
+
+@pytest.mark.parametrize(
+    ("biases", "first", "later"),
+    [
+        (EVEN, 5, 5),  # K - 1 shares and K (K - 1) / 2 products; a bias that is 1 tells the scale of the weights
+        (UNEVEN, 5, 5 + K),  # after the first point, the scale and how it moves
+    ],
+    ids=["one bias is 1", "none is"],
+)
+def test_a_pass_asks_for_what_does_not_follow(engine, queries, biases, first, later):
+    rows = drawn(biases)
+    fit = vardi.debias(engine(rows), biases, source="label")
+    sums = [shape[1] for _, shape in queries if shape[0] == 1]
+    assert sums[0] == first
+    assert set(sums[1:]) == {later}
+    expected = vardi.debias(rows, biases, source="label")
+    assert_allclose(fit.solution.u, expected.solution.u, rtol=0, atol=1e-11)
+    assert_allclose(list(fit.omegas.values()), list(expected.omegas.values()), rtol=1e-11)
+    assert fit.solution.residual < 1e-10
+    assert fit.solution.certificate < 1e-8
+
+
+def test_the_hash_that_thins_is_not_written_for_each_label(queries):
+    """DuckDB writes a column into the condition that reads it, and computes it there as often as it stands."""
+    counts = []
+    for names in ("abc", "abcdefgh"):
+        biases = {name: EVEN.get(name, "x") for name in names}
+        queries.clear()
+        vardi.debias(ENGINES["duckdb"](drawn(biases)), biases, source="label")
+        thinned = next(frame for frame, shape in queries if shape[0] > 100)
+        counts.append(thinned.to_native().explain().count("floor"))
+    assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("value", [-1e-300, -1.0, float("nan"), float("inf")])
+def test_one_unsound_value_is_found_by_sums(engine, value):
+    frame = pl.DataFrame({"x": [1.0, 2.0, value, 4.0] * 3, "y": np.arange(12.0), "label": ["a", "b"] * 6})
+    with pytest.raises((vardi.InvalidBiasError, vardi.MissingValuesError), match="b"):
+        vardi.debias(engine(frame), {"a": "1", "b": "x + 0 * y"}, source="label")
+
+
+def test_biases_whose_sum_is_beyond_any_number(engine):
+    x = np.random.default_rng(0).uniform(0.2, 1.0, 600)
+    frame = pl.DataFrame({"x": x, "label": ["a", "b"] * 300})
+    plain = vardi.debias(engine(frame), {"a": "1", "b": "x"}, source="label")
+    large = vardi.debias(engine(frame), {"a": "1", "b": "x * 1e308"}, source="label")
+    assert_allclose(large.omegas["b"] / 1e308, plain.omegas["b"], rtol=1e-9)

@@ -1,0 +1,110 @@
+"""The plan of a fit: what it says is asked is what is asked, and it reads no row."""
+
+from __future__ import annotations
+
+import json
+
+import narwhals as nw
+import numpy as np
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from vardi import study as studies
+from vardi._rows.engine import subsample
+from vardi.cli._app import app
+
+NUMBERS = {"plain": "1", "seen": "x", "square": "x ** 2"}
+CONDITIONS = {"plain": "1", "seen": "x > 0", "square": "x <= 90 or y > 0"}
+KNOWN = '[known]\n"x > 2" = 0.57\n'
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Return what writes a study of one table with a column of labels."""
+    rng = np.random.default_rng(0)
+    n = 900
+    label = np.repeat(["plain", "seen", "square"], n // 3)
+    x = np.where(label == "plain", 0.5, 1.2) + rng.gamma(2.0, 1.0, n)
+    frame = pl.DataFrame({"source": label, "x": x, "y": rng.normal(size=n), "text": ["long" * 20] * n})
+    frame.write_parquet(tmp_path / "pool.parquet")
+    frame.write_csv(tmp_path / "pool.csv")
+
+    def write(biases, engine, data="pool.parquet", more=""):
+        lines = [f'title = "Three"\nengine = "{engine}"\nvariables = ["y"]\n[pool]\ndata = "{data}"\nsource = "source"']
+        lines += ["[biases]", *(f'{name} = "{bias}"' for name, bias in biases.items()), more]
+        path = tmp_path / "study.toml"
+        path.write_text("\n".join(lines))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def answers(monkeypatch):
+    """The shapes of all answers that engines give."""
+    found = []
+    collect = nw.LazyFrame.collect
+
+    def kept(self, *arguments, **options):
+        answer = collect(self, *arguments, **options)
+        found.append(answer.shape)
+        return answer
+
+    monkeypatch.setattr(nw.LazyFrame, "collect", kept)
+    return found
+
+
+@pytest.mark.parametrize("engine", ["polars", "duckdb"])
+@pytest.mark.parametrize(("biases", "more"), [(NUMBERS, ""), (CONDITIONS, ""), (NUMBERS, KNOWN)])
+def test_a_fit_asks_what_was_planned(written, answers, monkeypatch, engine, biases, more):
+    monkeypatch.setattr(subsample, "ROWS", 300)
+    monkeypatch.setattr("vardi.study._plan.ROWS", 300)
+    study = studies.read(written(biases, engine, more=more))
+    answers.clear()
+    planned = studies.plan(study)
+    assert not answers  # no row is read
+    assert planned.rows == 900
+    opened = study.open()
+    answers.clear()
+    opened.fit()
+    queries = [query for query in planned.queries if "means" not in query.what]
+    least, most = (sum(query.passes[end] for query in queries) for end in (0, 1))
+    assert least <= len(answers) <= most
+    crossed = sum(rows * columns for rows, columns in answers)
+    assert crossed <= sum(query.passes[1] * query.numbers for query in queries)
+
+
+def test_the_sums_of_a_step_are_told_to_the_number(written, answers, monkeypatch):
+    monkeypatch.setattr(subsample, "ROWS", 300)
+    study = studies.read(written(NUMBERS, "polars"))
+    study.open().fit()
+    solve = next(query for query in studies.plan(study).queries if query.what == "solve")
+    assert solve.numbers == 5  # two shares and three products of three samples
+    assert answers[-1] == (1, solve.numbers)
+    assert solve.columns == ("x",)
+
+
+def test_a_pass_reads_the_columns_it_needs(written):
+    whole = studies.plan(studies.read(written(NUMBERS, "memory"))).queries[0]
+    check = studies.plan(studies.read(written(NUMBERS, "polars"))).queries[0]
+    assert whole.columns == ("source", "x", "y", "text")
+    assert check.columns == ("x", "source")
+    assert 0 < check.size < whole.size
+
+
+def test_text_files_are_read_whole_in_every_pass(written, tmp_path):
+    planned = studies.plan(studies.read(written(CONDITIONS, "polars", "pool.csv")))
+    assert planned.rows is None
+    assert {query.size for query in planned.queries} == {(tmp_path / "pool.csv").stat().st_size}
+    assert planned.queries[0].what == "see that every line is whole"
+
+
+def test_the_command_shows_it(written):
+    path = written(NUMBERS, "duckdb")
+    shown = CliRunner().invoke(app, ["check", str(path), "--plan"])
+    assert shown.exit_code == 0
+    assert "900 rows, left in place and asked by duckdb: 7 to 9 passes over the rows" in " ".join(shown.output.split())
+    told = json.loads(CliRunner().invoke(app, ["check", str(path), "--plan", "--json"]).output)
+    assert told["passes"] == [7, 9]
+    assert [query["what"] for query in told["queries"]][:3] == ["check", "draw some rows to start from", "solve"]
