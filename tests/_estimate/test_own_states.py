@@ -45,3 +45,20 @@ def test_a_state_without_rows_is_weighed_row_by_row():
     fit = vardi.debias_matrix(drawn.omega[kept], drawn.source[kept])
     assert fit.held._own_states is None
     assert np.isfinite(fit.held.log_omega_covariance()).all()
+
+
+def test_a_constant_bias_has_a_known_normaliser():
+    """A difference of sums would leave their rounding, of either sign, where the variance is 0."""
+    drawn = design("tilt", 5, 3000, 1)
+    omega, source = drawn.omega.copy(), drawn.source
+    for size in (0.0, 1e-6):
+        omega[:, 2] = 1.0 + size * np.sin(np.arange(len(source)))
+        fit = vardi.debias_matrix(omega, source)
+        assert fit.held._has_own_states
+        found = fit.held.log_omega_covariance()
+        with pytest.MonkeyPatch.context() as by_rows:
+            by_rows.setattr(InMemory, "_has_own_states", False)
+            expected = fit.held.log_omega_covariance()
+        assert found[2, 2] >= 0
+        assert_allclose(np.diag(found), np.diag(expected), rtol=1e-6, atol=1e-28)
+        assert_allclose(found[2], expected[2], rtol=1e-6, atol=1e-17)
