@@ -343,6 +343,40 @@ def test_source_of_the_wrong_length():
         "source has shape (3,), but the pool has 4 rows",
         call=lambda: vardi.debias_matrix(np.ones((4, 1)), [0] * 3),
     )
+    refused(
+        vardi.MismatchError,
+        "Of sizes of samples one after the other: np.repeat(np.arange(len(sizes)), sizes).",
+        call=lambda: vardi.debias_matrix(np.ones((4, 2)), [3, 1]),
+    )
+
+
+@pytest.mark.parametrize("values", [None, 3, {"a": X}])
+def test_values_that_are_not_one_for_each_row(values):
+    fit = vardi.debias({"a": X}, {"a": 1})
+    said = f"The values were given as {type(values).__name__}, which has no value for each row."
+    for asked in (fit.expectation, fit.expectations, fit.cdf):
+        refused(vardi.MismatchError, said, call=lambda asked=asked: asked(values))
+    remedy = "Give a list of columns or expressions" if isinstance(values, dict) else "Name a column"
+    refused(vardi.MismatchError, remedy, call=lambda: fit.expectations(values))
+
+
+def test_a_path_is_not_read():
+    refused(
+        vardi.MismatchError,
+        "Rows cannot be a str. Read the file first, as by pandas.read_csv.",
+        call=lambda: vardi.debias({"a": "a.csv"}, {"a": 1}),
+    )
+
+
+def test_a_sample_that_lacks_the_column_of_its_own_bias():
+    error = refused(
+        vardi.MismatchError,
+        "Add the column to 'a', or write the bias in columns that all samples have.",
+        call=lambda: vardi.debias(
+            {"a": pd.DataFrame({"x": X}), "b": pd.DataFrame({"x": X, "y": X})}, {"a": "y <= 3", "b": 1}
+        ),
+    )
+    assert "how likely was" not in str(error)
 
 
 def test_source_that_names_no_column():

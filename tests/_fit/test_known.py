@@ -578,7 +578,7 @@ def test_names_that_match_nothing():
     refused(
         vardi.MismatchError,
         {"reigon == 'N'": 0.2},
-        "known has \"reigon == 'N'\", which reads the column 'reigon'",
+        "known has \"reigon == 'N'\", which reads 'reigon'",
         "The samples are 'N', 'S', 'W', the columns 'region', 'sex', 'income', 'age'",
         "Did you mean 'region'?",
     )

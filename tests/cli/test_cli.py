@@ -292,7 +292,7 @@ def test_a_device_is_no_file(folder, force):
     [
         (["-o", "agency.csv", "--force"], "agency.csv is read by the study, and is not overwritten."),
         (["-o", "a.csv", "--report", "a.csv"], "a.csv is named for two outputs."),
-        (["-o", "weights.xlsx"], "does not say what kind of file to write. End its name in .parquet, .csv, .jsonl."),
+        (["-o", "weights.xlsx"], "does not say what kind of file to write. End its name in .parquet, .csv or .jsonl."),
         (["-o", "nowhere/weights.csv"], "there is no folder nowhere."),
         (["-o", "."], "is a folder."),
     ],
@@ -594,7 +594,7 @@ WRONG = {
     "code in an expression": (
         LOW.replace('"x <= 5"', "'''open(\"owned\", \"w\") or x'''") + HIGH,
         2,
-        "There is no function open; there are abs",
+        "There is no function open. The functions",
     ),
     "unwritable output": (LOW + HIGH, 3, "cannot be written: "),
 }
@@ -777,7 +777,7 @@ def test_init_without_questions_and_never_over_a_study(folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--source", "agency.csv"], "--source 'agency.csv' is not of the form NAME=VALUE."),
+        (["--source", "agency.csv"], "not of the form NAME=VALUE. Give it as in: --source agency=agency.csv"),
         (["--source", "a=agency.csv", "--source", "a=national.csv"], "--source names 'a' twice."),
         (["--source", "a=agency.csv", "--bias", "b=1"], "--bias b=... names no source. The sources are a."),
         (["--source", "a=agency.csv", "--bias", "a=MEDW"], "Did you mean 'MEDV'?"),
@@ -807,6 +807,17 @@ def test_only_near_names_are_suggested(folder):
     result = run("check", "abcde.toml")
     assert result.stderr == "error: There is no study abcde.toml. Write one with: vardi init\n"
     assert run("check", ".").stderr == "error: . is a folder. Name the study file in it.\n"
+    result = run("check", "agency.csv")
+    assert result.exit_code == 2
+    said = " ".join(result.stderr.split())
+    assert said.startswith("error: agency.csv holds data, and a study is a TOML file")
+    assert said.endswith("Write one with: vardi init --source agency=agency.csv")
+
+
+def test_data_are_written_beside_weights_only(folder):
+    result = run("fit", "study.toml", "--with-data")
+    assert result.exit_code == 2
+    assert "--with-data is written beside the weights." in result.stderr
 
 
 def test_init_that_is_left_writes_nothing(folder):

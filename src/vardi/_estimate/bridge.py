@@ -17,6 +17,7 @@ from vardi._types import Floats, Integers
 from vardi.errors._texts import count, show
 
 MOST = 500  # samples up to which the smallest cut is sought; beyond, it is the cut of an eigenvector
+NAMED = 3  # samples of a side up to which each of them is named
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,16 @@ class Bridge:
         about = "about " if self.approximate else ""
         rows = round(self.rows, 1)
         bridging = "1 row bridges" if rows == 1 else f"{count(rows)} rows bridge"
-        return f"{about}{bridging} {show(self.cut[0], 3)} and {show(self.cut[1], 3)}"
+        return f"{about}{bridging} {self._sides}"
+
+    @property
+    def _sides(self) -> str:
+        """The samples on either side by name, and of many only how many there are."""
+        smaller, larger = sorted(self.cut, key=len)
+        if len(larger) <= NAMED:
+            return f"{show(self.cut[0])} and {show(self.cut[1])}"
+        first = show(smaller) if len(smaller) <= NAMED else f"{len(smaller)} samples ({show(smaller, NAMED)})"
+        return f"{first} and {len(larger)} other samples"
 
     def within(self, verdict: Verdict) -> Verdict:
         """Return a verdict whose weakest link is the one across the cut, with the cut in its words."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -25,16 +26,24 @@ PAIRS = 5e7  # of truncated rows, from which their comparison does too
 
 @dataclass(frozen=True)
 class CheckRow:
-    """The check of one sample: its p-value (NaN where untestable), and the share of its rows that no test sees."""
+    """The check of one sample.
+
+    Attributes
+    ----------
+    name : str
+        The sample.
+    pvalue : float
+        Of this sample alone; NaN where it cannot be tested.
+    untested : float
+        The share of its rows that no test sees.
+    outcome : str
+        What the p-value says, among as many as there are.
+    """
 
     name: str
     pvalue: float
     untested: float
-
-    @property
-    def outcome(self) -> Outcome:
-        """What the p-value says."""
-        return outcome(self.pvalue)
+    outcome: Outcome
 
 
 @dataclass(frozen=True)
@@ -80,7 +89,11 @@ def check_of(fit: Fit, variables: Mapping[str, Any] | None) -> Check:
         check = fit.check_biases(dict(list(columns.items())[:feasible]))
     except NeedsRowsError:
         return Check("fact", "The declared biases were not checked: that needs rows in memory.")
-    rows = tuple(CheckRow(str(name), check.by_sample[name], check.untested[name]) for name in check.worst_first)
+    adjusted = _adjusted([check.by_sample[name] for name in check.worst_first])
+    rows = tuple(
+        CheckRow(str(name), check.by_sample[name], check.untested[name], outcome(p))
+        for name, p in zip(check.worst_first, adjusted, strict=True)
+    )
     if check.reason:
         return Check("fact", f"The declared biases cannot be tested: {check.reason}", rows=rows, found=check)
     test = "Score test" if check.method != METHOD else "Test of quasi-independence"
@@ -110,6 +123,23 @@ def _feasible(fit: Fit, columns: int) -> int:
         return columns if columns * min(len(fit), MOST_ROWS) ** 2 <= PAIRS else 0
     K = sum(rows > 0 for rows in fit.sizes.values())
     return next((m for m in range(columns, 0, -1) if 2 * m**2 * len(fit) * K**2 <= WORK), 0)
+
+
+def _adjusted(ordered: Sequence[float]) -> list[float]:
+    """Return p-values, the smallest first, adjusted for their number (Holm 1979); two samples are but one test.
+
+    >>> _adjusted([0.004, 0.03, 0.5, float("nan")])
+    [0.012, 0.06, 0.5, nan]
+    >>> _adjusted([0.004, 0.004])
+    [0.004, 0.004]
+    """
+    if len(ordered) == 2:
+        return list(ordered)
+    tests, largest, adjusted = sum(p == p for p in ordered), 0.0, []
+    for place, p in enumerate(ordered):
+        largest = max(largest, min((tests - place) * p, 1.0)) if p == p else math.nan
+        adjusted.append(largest)
+    return adjusted
 
 
 def _equals(p: float) -> str:

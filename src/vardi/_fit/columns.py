@@ -47,7 +47,7 @@ class ColumnsInMemory(Held):
             if is_function(values):
                 columns = (*columns, *bias_of(values, every).columns)
             else:
-                lacking |= self._all_missing([as_array(in_order(values, frames, "The series of values"), "The values")])
+                lacking |= self._all_missing([self._given(values, "The series of values")])
         for name in dict.fromkeys(columns):
             if name in every:
                 lacking |= self._all_missing(
@@ -77,8 +77,7 @@ class ColumnsInMemory(Held):
         """Return several columns, expressions or arrays as numbers of shape (n, m)."""
         if isinstance(values, list | tuple) and any(is_function(part) for part in values):
             return np.column_stack([self.values(part) for part in values])
-        array = as_array(in_order(values, self.pool.frames, "The frame of values"), "The matrix of values")
-        numbers = _numbers(array)
+        numbers = _numbers(self._given(values, "The frame of values"))
         if numbers.ndim != 2 or len(numbers) != len(self) or not numbers.shape[1]:
             raise MismatchError(
                 f"The values have shape {numbers.shape}, but the pool has {len(self)} rows. Give a matrix with a row "
@@ -102,7 +101,7 @@ class ColumnsInMemory(Held):
                 )
             array = np.concatenate(pieces)
         else:
-            array = as_array(in_order(values, self.pool.frames, "The series of values"), "The series of values")
+            array = self._given(values, "The series of values")
         array = _numbers(array)
         if array.shape != (len(self),):
             raise MismatchError(
@@ -111,6 +110,20 @@ class ColumnsInMemory(Held):
                 got=array.shape,
             )
         return self.in_fit(array, name_of(values) if is_function(values) else None)
+
+    def _given(self, values: Any, what: str) -> NDArray[Any]:
+        """Return values that were given as an array, in the order of the pool, or refuse what has none for each row."""
+        array = as_array(in_order(values, self.pool.frames, what), what)
+        if array.ndim:
+            return array
+        remedy = "Name a column, write an expression, or give an array with a value for each row of the pool."
+        if isinstance(values, Mapping):
+            remedy = "Give a list of columns or expressions, or a frame or matrix with a row for each row of the pool."
+        raise MismatchError(
+            f"The values were given as {type(values).__name__}, which has no value for each row. {remedy}",
+            expected=("column", "expression", "array"),
+            got=(type(values).__name__,),
+        )
 
     def _evaluated(self, function: Any) -> list[NDArray[Any]]:
         """Return a function on each frame, 0 on the rows of samples that are not asked."""

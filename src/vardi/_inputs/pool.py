@@ -467,8 +467,10 @@ def _counts_of_column(name: str, frames: Sequence[Frame]) -> NDArray[Any]:
 
 def _require_length(what: str, values: NDArray[Any], n: int, unit: str) -> None:
     if values.shape != (n,):
+        sizes = unit == "label" and values.ndim == 1 and values.dtype.kind in "iu" and values.sum() == n
+        repeated = " Of sizes of samples one after the other: np.repeat(np.arange(len(sizes)), sizes)." if sizes else ""
         raise MismatchError(
-            f"{what} has shape {values.shape}, but the pool has {n} rows. Give one {unit} for each row.",
+            f"{what} has shape {values.shape}, but the pool has {n} rows. Give one {unit} for each row.{repeated}",
             expected=(n,),
             got=values.shape,
         )

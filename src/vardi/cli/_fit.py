@@ -64,6 +64,8 @@ def fit(
     targets = _named(output, report)
     if replicates and output is None:
         raise typer.BadParameter("--replicates are written beside the weights. Name their file: -o weights.parquet")
+    if with_data and output is None:
+        raise typer.BadParameter("--with-data is written beside the weights. Name their file: -o weights.parquet")
     asked = {"n": replicates, "kind": kind, "seed": seed} if replicates else {}
     options: dict[str, Any] = {"with_data": with_data, "replicates": asked}
     fitted = run_fit(study, targets, **options, force=force, hidden=as_json or quiet)

@@ -153,7 +153,10 @@ def _pairs(texts: list[str], option: str) -> dict[str, str]:
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or not name.strip() or not value.strip():
-            raise StudyError(f"{option} {text!r} is not of the form NAME=VALUE.")
+            example = "--bias 'agency=price <= 22'"
+            if option == "--source":
+                example = "--source agency=agency.csv" if sign else f"--source {_free_name(Path(text).stem, [])}={text}"
+            raise StudyError(f"{option} {text!r} is not of the form NAME=VALUE. Give it as in: {example}")
         if name in pairs:
             raise StudyError(f"{option} names {name!r} twice. Give each source a name of its own.")
         pairs[name] = value

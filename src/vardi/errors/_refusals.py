@@ -268,11 +268,15 @@ def bias_of_some(
     """Refuse a bias that reads a column which some samples lack."""
     columns = f"[{', '.join(map(repr, shared[:3]))}{', ...' if len(shared) > 3 else ''}]"
     offered = f", such as vardi.smoothed({column!r}, {columns})" if shared else f": vardi.smoothed({column!r}, columns)"
+    others = [name for name in lacks if name != sample]
+    asked = f": how likely was {str(sample)!r} to draw those of {show(others)}?" if others else "."
+    remedy = f"If {column!r} is a design weight, regress it on columns that all samples have{offered}."
+    if len(others) < len(lacks):  # a sample without its own design weights has nothing to regress
+        remedy = f"Add the column to {show(lacks)}, or write the bias in columns that all samples have."
     return MismatchError(
         f"The bias of {str(sample)!r}, {bias}, reads column {column!r}, which {show(lacks)} "
-        f"{'lacks' if len(lacks) == 1 else 'lack'}. A bias is evaluated on the rows of all samples: how likely was "
-        f"{str(sample)!r} to draw those of {show(lacks)}? So it must be a function of columns that all samples have. "
-        f"If {column!r} is a design weight, regress it on columns that all samples have{offered}.",
+        f"{'lacks' if len(lacks) == 1 else 'lack'}. A bias is evaluated on the rows of all samples{asked} So it must "
+        f"be a function of columns that all samples have. {remedy}",
         expected=(column,),
         got=tuple(map(str, lacks)),
     )

@@ -77,7 +77,7 @@ def _bridge(trust: Trust, overlap: Overlap) -> Iterator[Advice]:
 def _tail(trust: Trust) -> Iterator[Advice]:
     if trust.tail_index > HEAVY:
         yield Advice(
-            "A sample that draws the rows that weigh most more often.",
+            "A sample that draws the rows of largest weight more often.",
             f"Influence values have tail index {trust.tail_index:.2f}; from 0.5 on no number of rows gives a finite "
             "variance.",
         )

@@ -32,7 +32,8 @@ def _standouts(found: Account) -> Iterator[tuple[SampleFacts, str]]:
             yield (named[row.name], f"its declared bias is contradicted, p {pvalue(row.pvalue)}")
     sampled = found.sampled
     least = min(sampled, key=lambda sample: sample.rows)
-    yield (least, f"fewest rows: {count(least.rows)}")
+    if least.rows < max(sample.rows for sample in sampled):
+        yield (least, f"fewest rows: {count(least.rows)}")
     uneven = min(sampled, key=lambda sample: sample.effective / sample.rows)
     worth = share(uneven.effective / uneven.rows)
     yield (uneven, f"most uneven weights: its rows are worth {worth} of as many equal ones")

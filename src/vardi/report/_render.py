@@ -51,7 +51,7 @@ def to_html(report: Report) -> str:
             script=script,
             policy=_policy(style, script),
             graph=None if many else _graph.graph(report.overlap),
-            heat_map=_graph.heat_map(report.overlap) if many else None,
+            heat_map=_graph.heat_map(report.overlap) if many and not report.overlap.complete else None,
             pairs=_bars.pairs(report.samples),
             shares=_bars.shares(report.groups) if report.groups else None,
             dumbbells=_bars.dumbbells(report.means),

@@ -114,7 +114,7 @@ def unknowns(check: Check, *, estimated: bool, depends: str) -> tuple[str, ...]:
         "the errors are too small."
         if depends
         else "Rows are taken to be drawn independently within each sample. Rows of one household, street or time "
-        "series depend on one another, and then the errors are too small: bootstrap(groups=...) draws whole groups.",
+        "series depend on one another, and then the errors are too small: declare that by clusters= or series=.",
         "The biases are taken as known. The errors do not include any doubt about their form."
         if not estimated
         else "The forms of the biases are taken as known. The errors include those of the estimated parameters, and no "

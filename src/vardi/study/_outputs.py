@@ -25,7 +25,7 @@ BATCH = 100_000
 def require_suffix(path: Path) -> None:
     """Refuse an output whose name does not say what kind of file it is."""
     if path.suffix.lower() not in SUFFIXES:
-        kinds = ", ".join(SUFFIXES[:-1])
+        kinds = f"{', '.join(SUFFIXES[:-2])} or {SUFFIXES[-2]}"
         raise OutputError(f"{path} does not say what kind of file to write. End its name in {kinds}.", path=str(path))
 
 

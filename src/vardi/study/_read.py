@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vardi.errors import StudyError
 from vardi.study._columns import Columns
-from vardi.study._data import choose_engine, suggest_file
+from vardi.study._data import FORMATS, choose_engine, suggest_file
 from vardi.study._engines import first_line, with_codes
 from vardi.study._locate import key_lines
 from vardi.study._problems import Problems, study_error
@@ -70,6 +70,11 @@ def read(path: str | os.PathLike[str]) -> Study:
     >>> folder.cleanup()
     """
     path = Path(path)
+    if path.suffix.lower() in FORMATS and path.is_file():
+        raise StudyError(
+            f"{path} holds data, and a study is a TOML file that names data and says how they were drawn. Write one "
+            f"with: vardi init --source {path.stem}={path}"
+        )
     return parse(_text(path), path)
 
 

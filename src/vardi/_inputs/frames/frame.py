@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -64,8 +65,9 @@ def as_frame(rows: Any) -> Frame:
             expected=(ACCEPTED,),
             got=(type(rows).__qualname__,),
         )
+    read = "Read the file first, as by pandas.read_csv. " if isinstance(rows, str | os.PathLike) else ""
     raise MismatchError(
-        f"Rows cannot be a {type(rows).__qualname__}. Give {ACCEPTED}.",
+        f"Rows cannot be a {type(rows).__qualname__}. {read}Give {ACCEPTED}.",
         expected=(ACCEPTED,),
         got=(type(rows).__qualname__,),
     )
