@@ -119,7 +119,7 @@ class InMemory(ColumnsInMemory):
             rows = np.flatnonzero(measure.rows.spread(measure.uncovered))
             raise self._not_covered(rows if self.kept is None else np.flatnonzero(self.kept)[rows], states)
         held = copy.copy(whole)
-        for name in ("weights", "probabilities", "masses", "inside", "tangent"):
+        for name in ("weights", "probabilities", "masses", "inside", "tangent", "_own_states"):
             held.__dict__.pop(name, None)  # what they were for all samples
         held.whole, held.states, held.row_weights = whole, states, measure.row_weights
         held.log_omegas = whole.log_omegas

@@ -258,8 +258,8 @@ def _function(key: Any, names: tuple[Name, ...], table: Table) -> tuple[Function
     strange = [name for name in bias.columns if name not in table.columns]
     if strange:
         raise MismatchError(
-            f"known has {label!r}{'' if label == strange[0] else f', which reads {strange[0]!r}'}: neither a sample nor "
-            f"a column of every sample. The samples are {show(names)}, the columns {show(table.columns)}."
+            f"known has {label!r}{'' if label == strange[0] else f', which reads {strange[0]!r}'}: neither a sample "
+            f"nor a column of every sample. The samples are {show(names)}, the columns {show(table.columns)}."
             f"{suggest(strange[0], [*names, *table.columns])} {FORMS}",
             expected=(*names, *table.columns),
             got=(label,),
