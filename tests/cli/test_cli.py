@@ -594,7 +594,7 @@ WRONG = {
     "code in an expression": (
         LOW.replace('"x <= 5"', "'''open(\"owned\", \"w\") or x'''") + HIGH,
         2,
-        "There is no function open; there are abs",
+        "There is no function open. The functions",
     ),
     "unwritable output": (LOW + HIGH, 3, "cannot be written: "),
 }
