@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 JOBS ?= 2
+# Each job has a core: where each starts as many threads of OpenMP as there are cores, these wait for one another.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 # Shared out by tests/conftest.py, which begins with Spark.
 PARALLEL := -n $(JOBS) --dist loadscope --no-loadscope-reorder
 
@@ -28,16 +30,16 @@ demo: $(VENV)/.cli  ## debias the two-sample house-price case: weights and a rep
 	$(BIN)/vardi demo --output demo
 
 test: $(VENV)/.test $(VENV)/.docs  ## tests and doctests
-	$(BIN)/python -m pytest $(PARALLEL) -m 'not spark and not peers'
+	$(PYTEST) $(PARALLEL) -m 'not spark and not peers'
 
 spark: $(VENV)/.test  ## on a Spark cluster of two workers, and in Ibis: every question, lost workers, refusals
-	$(BIN)/python -m pytest -m spark tests/engines
+	$(PYTEST) -m spark tests/engines
 
 peers: $(VENV)/.peers  ## against the peers, and their own suites with vardi in their place
-	$(BIN)/python -m pytest $(PARALLEL) -m peers tests
+	$(PYTEST) $(PARALLEL) -m peers tests
 
 quick: $(VENV)/.test  ## the tests of the core, in under a minute
-	$(BIN)/python -m pytest $(PARALLEL) -m 'not long and not spark' tests/_inputs tests/biases tests/_rows tests/_solve tests/_estimate
+	$(PYTEST) $(PARALLEL) -m 'not long and not spark' tests/_inputs tests/biases tests/_rows tests/_solve tests/_estimate
 
 # A floor: 82% (lines and branches) is what the short tests of a dozen folders reach without the others.
 coverage: $(VENV)/.test $(VENV)/.docs  ## the same, with the lines that no test runs
@@ -48,7 +50,7 @@ minimum: pyproject.toml  ## the same, with every dependency at its lower bound
 	$(PYTHON) -m venv $(VENV)-minimum
 	$(VENV)-minimum/bin/python $(PIP) uv
 	$(VENV)-minimum/bin/uv pip install --quiet --python $(VENV)-minimum --resolution lowest-direct --editable '.[test]'
-	$(VENV)-minimum/bin/python -m pytest $(PARALLEL) -m 'not peers' -o filterwarnings=default tests src README.md
+	OMP_NUM_THREADS=1 $(VENV)-minimum/bin/python -m pytest $(PARALLEL) -m 'not peers' -o filterwarnings=default tests src README.md
 
 slow: $(VENV)/.test  ## statistical claims and large designs, by simulation; every question in every engine
 	$(BIN)/python -m pytest tests/slow -s --timeout 0

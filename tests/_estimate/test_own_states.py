@@ -28,10 +28,10 @@ def test_it_is_the_same_by_the_gram_and_by_rows(kind, form, monkeypatch):
         monkeypatch.setattr("vardi._rows.choose.MAX_UNCOLLAPSED_NUMBERS", 0)
         omega, source = np.repeat(omega, 3, axis=0), np.repeat(source, 3)
     fit = vardi.debias_matrix(omega, source, counts=counts)
-    assert fit.held._has_own_states
+    assert fit.held._own_states is not None
     covariance, influence, estimates = answers(fit)
-    monkeypatch.setattr(InMemory, "_has_own_states", False)
-    by_rows = answers(fit)
+    monkeypatch.setattr(InMemory, "_own_states", None)
+    by_rows = answers(vardi.debias_matrix(omega, source, counts=counts))
     assert_allclose(covariance, by_rows[0], rtol=1e-9, atol=1e-13)
     assert_allclose(influence, by_rows[1], rtol=1e-9, atol=1e-10)
     for ours, theirs in zip(estimates, by_rows[2], strict=True):
@@ -43,5 +43,22 @@ def test_a_state_without_rows_is_weighed_row_by_row():
     drawn = design("tilt", 5, 300, 1)
     kept = drawn.source > 0
     fit = vardi.debias_matrix(drawn.omega[kept], drawn.source[kept])
-    assert not fit.held._has_own_states
+    assert fit.held._own_states is None
     assert np.isfinite(fit.held.log_omega_covariance()).all()
+
+
+def test_a_constant_bias_has_a_known_normaliser():
+    """A difference of sums would leave their rounding, of either sign, where the variance is 0."""
+    drawn = design("tilt", 5, 3000, 1)
+    omega, source = drawn.omega.copy(), drawn.source
+    for size in (0.0, 1e-6):
+        omega[:, 2] = 1.0 + size * np.sin(np.arange(len(source)))
+        fit = vardi.debias_matrix(omega, source)
+        assert fit.held._has_own_states
+        found = fit.held.log_omega_covariance()
+        with pytest.MonkeyPatch.context() as by_rows:
+            by_rows.setattr(InMemory, "_has_own_states", False)
+            expected = fit.held.log_omega_covariance()
+        assert found[2, 2] >= 0
+        assert_allclose(np.diag(found), np.diag(expected), rtol=1e-6, atol=1e-28)
+        assert_allclose(found[2], expected[2], rtol=1e-6, atol=1e-17)

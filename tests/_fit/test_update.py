@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import vardi
+from vardi._solve.model import _start
 
 EQUAL = 1e-10
 
@@ -93,6 +94,16 @@ def test_it_starts_from_the_solution(monkeypatch):
     vardi.debias_matrix(joined, np.append(design.source, np.full(50, 3)), log=True)
     assert warm < len(passes)
     assert warm <= 5
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_a_new_sample_starts_as_the_others_weigh_their_rows(log):
+    design = vardi.datasets.harmonic_oscillators(states=5, rows_per_state=2000, seed=0)
+    omega = design.omega if log else np.exp(design.omega)
+    fit = vardi.debias_matrix(omega, design.source, log=log)
+    told = {name: value for name, value in zip(fit.names, fit.held.log_omegas, strict=True) if name != "2"}
+    found = _start(fit.held.rows, fit.names, told)
+    assert np.ptp(found - fit.solution.u) < 0.2  # a few standard errors of what four samples say of the fifth
 
 
 @pytest.mark.parametrize("form", ["pandas", "polars", "labelled", "labelled, by sample", "array of labels"])

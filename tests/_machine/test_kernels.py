@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 
 import extended
 import mpmath
@@ -102,11 +103,15 @@ def test_the_blas_forms_grams_of_many_samples():
     assert kernels.kernels(1_000_000, 64).gram is not kernels.NUMPY.gram
 
 
-@pytest.mark.parametrize("reason", ["not installed", "told not to"])
-def test_numpy_is_enough(reason, monkeypatch):
+@pytest.mark.parametrize("reason", ["not installed", "too old for this NumPy", "told not to"])
+def test_numpy_is_enough(reason, monkeypatch, tmp_path):
     kernels._compiled.cache_clear()
     if reason == "not installed":
         monkeypatch.setattr(kernels, "find_spec", lambda name: None)
+    elif reason == "too old for this NumPy":
+        (tmp_path / "numba.py").write_text("raise ImportError('Numba needs NumPy 2.2 or less')")
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, "numba")
     else:
         monkeypatch.setattr("numba.config.DISABLE_JIT", 1)
     try:

@@ -134,6 +134,15 @@ def test_projections_that_tie(rows, monkeypatch):
     check(distinct(source, matrix), source, matrix)
 
 
+def test_zeros_of_either_sign_are_one_kind(rows):
+    """Two kinds of equal rows would leave one of them without rows, and sums over it divided by their number."""
+    source, matrix = rows
+    signed = np.where((matrix == 0) & (np.random.default_rng(2).random((len(matrix), 1)) < 0.5), -0.0, matrix)
+    check(distinct(source, signed), source, matrix)
+    signed[np.arange(len(matrix)), source] = 1.0
+    assert np.isfinite(vardi.debias_matrix(signed, source).expectation(np.arange(len(matrix)) % 7.0).stderr)
+
+
 def test_not_worth_it():
     rng = np.random.default_rng(0)
     assert distinct(np.zeros(10_000, int), rng.random((10_000, 2))) is None

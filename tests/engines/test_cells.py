@@ -123,8 +123,10 @@ class TestRefusals:
         refused(self.table, vardi.cells("gap"), vardi.MissingValuesError, r"missing values in 'gap' \(60\)", column)
 
     def test_what_is_not_finite(self):
-        refused(self.table, vardi.cells("1 / (x - 1.5)"), vardi.InvalidBiasError, "is inf on 60 rows, which is no cat")
-        refused(self.table, vardi.cells("log(x - 3)"), vardi.InvalidBiasError, "is nan on 120 rows, which is no cat")
+        refused(
+            self.table, vardi.cells("1 / (x - 1.5)"), vardi.InvalidBiasError, "is inf on 60 rows, which is not a cat"
+        )
+        refused(self.table, vardi.cells("log(x - 3)"), vardi.InvalidBiasError, "is nan on 120 rows, which is not a cat")
         column = ("endless", pa.array([1.0, 2.0, np.inf, 1.0] * 60))
         refused(self.table, vardi.cells("endless"), vardi.InvalidBiasError, "is inf on 60 rows", column)
 

@@ -307,4 +307,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(["report.Report", "report.compute", "report.to_html"], (_PRINTED, _REPORTED)),
     **dict.fromkeys(["study.read", "study.parse"], (_ANY_STUDY, _A_STUDY)),
     **dict.fromkeys(["study.Study", "study.OpenStudy", "study.Data"], (_A_STUDY,)),
+    **dict.fromkeys(
+        ["study.plan", "study.Plan", "study.Query"], ("study/test_plan.py::test_a_fit_asks_what_was_planned",)
+    ),
 }

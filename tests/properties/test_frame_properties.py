@@ -220,7 +220,7 @@ def test_whole_numbers_that_would_turn_into_others_are_refused(library):
     first = make({"v": V, "id": np.full(N, 2**64 - 1, np.uint64)})
     second = make({"v": V, "id": np.arange(N, dtype=np.int64)})
     fit = vardi.debias({"p": first, "q": second}, {"p": 1, "q": "v"})
-    with pytest.raises(vardi.MismatchError, match=r"'id' is Int64 in one sample and UInt64 .*64 bits.*to text"):
+    with pytest.raises(vardi.MismatchError, match=r"'id' is Int64 in one sample and UInt64 .*64-bit.*to text"):
         fit.sample(3, 0)
     assert fit.summary()
     small = make({"v": V, "id": np.arange(N, dtype=np.uint64)})

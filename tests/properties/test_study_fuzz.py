@@ -269,7 +269,7 @@ def test_a_long_key_is_refused_with_its_line(folder):
 
 
 def test_a_number_that_python_refuses_is_an_error_of_the_study(folder):
-    with pytest.raises(vardi.StudyError, match="does not read as TOML"):
+    with pytest.raises(vardi.StudyError, match="It is not valid TOML"):
         parse("x = " + "9" * 5_000, folder / "study.toml")
 
 

@@ -1,6 +1,7 @@
 """The report: what it says is computed as values, and laid out with every text escaped."""
 
 import dataclasses
+import datetime
 import hashlib
 import math
 import re
@@ -15,6 +16,7 @@ import pytest
 import vardi
 from vardi._facts.columns import Column
 from vardi._facts.distributions import Bins, Distribution, distributions
+from vardi._facts.fingerprint import fingerprint
 from vardi._facts.weights import weights_of
 from vardi.report import _graph as graphs
 from vardi.report import compute, to_html
@@ -498,6 +500,11 @@ def test_the_hash_is_of_the_rows_and_of_nothing_else(strata):
     assert compute(strata).fingerprint.digest == by_library[0].digest
     frames["low"].iloc[0, 1] += 1e-9
     assert compute(vardi.debias(frames, design.biases)).fingerprint.digest != by_library[0].digest
+    day = datetime.datetime(2026, 3, 1)
+    others = pd.DataFrame({"x": [1.0, 2.0], "text": ["a", None], "day": [day.date()] * 2, "time": [day] * 2})
+    others["time"] = others["time"].astype("datetime64[ns]")
+    pools = (vardi.debias({"a": make(others)}, {"a": "x"}).held.pool for make in (lambda one: one, pl.from_pandas))
+    assert len({fingerprint(pool, ["text", "day", "time"]) for pool in pools}) == 1
     lazy = vardi.debias({name: pl.from_pandas(frame).lazy() for name, frame in frames.items()}, design.biases)
     assert "The rows have no hash here" in to_html(compute(lazy))
 

@@ -318,7 +318,7 @@ def test_all_problems_are_said_at_once_with_line_and_suggestion(folder):
         ('[sources.a]\ndata = "agency.csv"\nbias = true', "is an expression in text or a number, not true or false"),
         ('[sources.a]\ndata = "agency.csv"\nbias = nan', "The bias of 'a':"),
         ("[sources.a]\ndata = 3\nbias = 1", "data must be a path or a list of paths, not 3."),
-        ("[sources.a]\ndata = []\nbias = 1", "data is a path or a list of paths"),
+        ("[sources.a]\ndata = []\nbias = 1", "data must be a path or a list of paths"),
         ('[sources.a]\ndata = ""\nbias = 1', "The path is empty. Name a file."),
         ('[sources.a]\ndata = "nothing/*.csv"\nbias = 1', "No file matches nothing/*.csv"),
         ('[sources.a]\ndata = "."\nbias = 1', "is a folder."),
@@ -362,7 +362,7 @@ def test_all_problems_are_said_at_once_with_line_and_suggestion(folder):
         (AGENCY + "[known]\nagency = -1\n", "line 5: The known value of 'agency' is -1. It is the mean of its bias"),
         (
             AGENCY.replace("agency]", "RM]") + "[known]\nRM = 0.5\n",
-            "'RM' is a sample and a column, so it does not say which",
+            "'RM' is a sample and a column, so it is unclear which",
         ),
         (
             AGENCY + "[shares]\nagency = 0.5\n'RM > 6' = 0.2\n[shares.CHAS]\n0 = 0.93\n1 = 0.07\n",

@@ -16,6 +16,8 @@ from scipy import sparse
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._types import Floats
 
+CLOSE = 1e-6  # of sums of squares: below it, their difference has lost too many digits
+
 
 class OwnStates:
     r"""The functions :math:`\omega_k / \Omega_k`, with mean 1, of a solution in which every bias has a sample.
@@ -41,22 +43,36 @@ class OwnStates:
         return np.asarray(self.tangent.rows.project(self.tangent.u, self.tangent.row_weights))
 
     @cached_property
-    def _moved(self) -> tuple[Floats, Floats]:
-        r"""What the functions are against the shares, :math:`a = \sum_i c_i p_i (t_i - r_i)'`, and b = H^+ a."""
-        a = self._gram * self.factors - self._against_weights[:, None]
-        return a, self.tangent.hessian.solve(a)
+    def _sums(self) -> tuple[Floats, Floats]:
+        r"""The sums :math:`\sum_i c_i g_i g_i'` of g = t - r, and :math:`a = \sum_i c_i p_i g_i'`.
+
+        Of a bias that is nearly constant g is small, and a difference of sums has no digits of it: g itself is summed.
+        """
+        rows, u, r, factors = self.tangent.rows, self.tangent.u, self.tangent.row_weights, self.factors
+        counted, across = r if rows.counts is None else r * rows.counts, factors * self._against_weights
+        own, total = factors[:, None] * self._gram * factors, float(counted @ r)
+        squares = own - across[:, None] - across + total
+        a = self._gram * factors - self._against_weights[:, None]
+        for k in np.flatnonzero(np.diag(squares) <= CLOSE * (np.diag(own) + total)).tolist():
+            g = rows.mix(u, np.where(np.arange(len(u)) == k, factors, 0.0)) - r
+            a[:, k] = rows.project(u, g)
+            squares[k] = squares[:, k] = factors * a[:, k] - counted @ g
+            squares[k, k] = float(g @ (g if rows.counts is None else g * rows.counts))
+        return squares, a
+
+    @cached_property
+    def _b(self) -> Floats:
+        """H^+ a: what the functions are moved by."""
+        return self.tangent.hessian.solve(self._sums[1])
 
     def covariance(self) -> Floats:
         r"""Return that of the log normalisers, :math:`\sum_i \pi_i^2 g_i g_i' + a'H^+a / n`."""
-        rows, r, across = self.tangent.rows, self.tangent.row_weights, self.factors * self._against_weights
-        total = float(r @ (r if rows.counts is None else r * rows.counts))
-        squares = self.factors[:, None] * self._gram * self.factors - across[:, None] - across + total
-        a, b = self._moved
-        return np.asarray((squares + a.T @ b) / self.tangent.n**2)
+        squares, a = self._sums
+        return np.asarray((squares + a.T @ self._b) / self.tangent.n**2)
 
     def influence(self) -> Influence:
         r"""Return that on each :math:`\log\Omega_k`: :math:`\phi_i = t_i - r_i + b'p_i`, a mean under p less r."""
-        b, measure = self._moved[1], self.tangent.measure
+        b, measure = self._b, self.tangent.measure
         values = measure.mix(np.diag(self.factors) + b)
         values -= measure.weights[:, None]
         return Influence(measure.whole, values, b, approximate=self.tangent.approximate)

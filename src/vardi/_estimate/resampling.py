@@ -136,8 +136,11 @@ class Plan:
             some = lengths > 0  # states without rows have none
             factors[some] = self.rows.sizes[some] / np.add.reduceat(gathered, (np.cumsum(lengths) - lengths)[some])
         counts = out if self._is_sorted else np.empty(len(out))
-        for stop, length, factor in zip(np.cumsum(lengths), lengths, factors, strict=True):
-            np.multiply(gathered[stop - length : stop], factor, out=counts[stop - length : stop])
+        if self.whole:  # a sample for each row
+            np.multiply(gathered, factors[0], out=counts)
+        else:
+            for stop, length, factor in zip(np.cumsum(lengths), lengths, factors, strict=True):
+                np.multiply(gathered[stop - length : stop], factor, out=counts[stop - length : stop])
         if not self._is_sorted:
             out[self.place] = counts
         return factors

@@ -186,6 +186,6 @@ def _shares(name: str, kinds: NDArray[Any], place: NDArray[Any], counts: NDArray
 
 
 def most_frequent(counts: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the places of the most frequent categories, of which one more is shown than the others would be."""
+    """Return the places of the most frequent categories: of all, where only one would be left to be called others."""
     frequent = np.argsort(-counts, kind="stable")
     return frequent if len(counts) <= MOST_CATEGORIES + 1 else frequent[:MOST_CATEGORIES]

@@ -11,6 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.pool import Pool
+from vardi.biases._values import is_missing
+
+MISSING = "\1"  # which no text is
 
 
 @dataclass(frozen=True)
@@ -24,8 +27,8 @@ class Fingerprint:
 def fingerprint(pool: Pool, columns: Sequence[str]) -> Fingerprint:
     """Return the SHA-256 of the samples' names, and of label, count and some columns of every row, in their order.
 
-    Numbers and conditions are hashed as 64-bit floats and texts as UTF-8, so that it does not depend on the library
-    that holds them.
+    Numbers and conditions are hashed as 64-bit floats, times as microseconds, and texts and dates as UTF-8, where what
+    is missing is one thing, so that it does not depend on the library that holds them.
     """
     found = hashlib.sha256()
     for name in pool.names:
@@ -44,9 +47,9 @@ def fingerprint(pool: Pool, columns: Sequence[str]) -> Fingerprint:
 def _bytes(array: NDArray[Any]) -> memoryview | bytes:
     if array.dtype.kind in "biuf":
         return _numbers(array, "<f8")
-    if array.dtype.kind in "mM":
-        return _numbers(array.view("i8"), "<i8")
-    return _text("\0".join(map(str, array.tolist())))
+    if array.dtype.kind in "mM" and np.datetime_data(array.dtype)[0] != "D":
+        return _numbers(array.astype(f"{array.dtype.kind}8[us]").view("i8"), "<i8")
+    return _text("\0".join(MISSING if is_missing(value) else str(value) for value in array.tolist()))
 
 
 def _numbers(array: NDArray[Any], dtype: str) -> memoryview:

@@ -188,8 +188,8 @@ class InMemory(ColumnsInMemory):
         """
         if self.joint is not None or self.dependence is not None:
             return self.bias_influence().covariance()
-        if self._has_own_states:
-            return OwnStates(self.tangent).covariance()
+        if self._own_states is not None:
+            return self._own_states.covariance()
         tangent, functions = self._tilted
         ones = np.ones(len(self.names))
         a = tangent.measure.against(functions, ones)
@@ -256,16 +256,17 @@ class InMemory(ColumnsInMemory):
         moved = None
         if self.joint is not None and self.joint.families:
             moved = self.tangent.n * self.joint.mean_gradients(self.point)
-        if self._has_own_states and not self._are_too_many:
-            return OwnStates(self.tangent).influence()
+        if self._own_states is not None and not self._are_too_many:
+            self._require_room()
+            return self._own_states.influence()
         tangent, functions = self._tilted
         return tangent.influence(functions, moved)[1]
 
-    @property
-    def _has_own_states(self) -> bool:
-        """Whether what rows weigh under each state is among what was solved: its sample's share of them."""
-        alone = self.joint is None and self.whole is None
-        return alone and bool(self.rows.sizes.all()) and not callable(self.tangent.sums.gram)
+    @cached_property
+    def _own_states(self) -> OwnStates | None:
+        """What rows weigh under each state, where that is among what was solved: its sample's share of them."""
+        alone = self.joint is None and self.whole is None and bool(self.rows.sizes.all())
+        return OwnStates(self.tangent) if alone and not callable(self.tangent.sums.gram) else None
 
     @property
     def _are_too_many(self) -> bool:
@@ -290,6 +291,13 @@ class InMemory(ColumnsInMemory):
 
     def tilts(self) -> Floats:
         """Return r_i omega_k(z_i) / Omega_k, the weight of row i under state k, for all rows and states."""
+        self._require_room()
+        log_weights = self.log_row_weights[:, None]
+        finite = np.where(np.isfinite(self.log_omegas), self.log_omegas, 0.0)  # what covers no row has no tilt
+        return self.rows.spread(np.exp(self.rows.log_omega() - finite + log_weights))
+
+    def _require_room(self) -> None:
+        """Refuse to hold a number for each row and bias where these are too many."""
         numbers = len(self.source) * len(self.names)
         if numbers > TILTS:
             raise TooLargeError(
@@ -298,9 +306,6 @@ class InMemory(ColumnsInMemory):
                 "fit.expectation(values of one bias) has one with its error.",
                 bytes=8 * numbers,
             )
-        log_weights = self.log_row_weights[:, None]
-        finite = np.where(np.isfinite(self.log_omegas), self.log_omegas, 0.0)  # what covers no row has no tilt
-        return self.rows.spread(np.exp(self.rows.log_omega() - finite + log_weights))
 
     @property
     def log_row_weights(self) -> Floats:

@@ -259,7 +259,8 @@ def _function(key: Any, names: tuple[Name, ...], table: Table) -> tuple[Function
     if strange:
         reads = "" if label == strange[0] else f", which reads {strange[0]!r}"
         raise MismatchError(
-            f"known has {label!r}{reads}: neither a sample nor a column of every sample. The samples are {show(names)}, the columns {show(table.columns)}."
+            f"known has {label!r}{reads}: neither a sample nor a column of every sample. The samples are "
+            f"{show(names)}, the columns {show(table.columns)}."
             f"{suggest(strange[0], [*names, *table.columns])} {FORMS}",
             expected=(*names, *table.columns),
             got=(label,),

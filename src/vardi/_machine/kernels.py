@@ -68,10 +68,13 @@ def kernels(n: int, K: int) -> Kernels:
 
 @functools.cache
 def _compiled() -> Kernels | None:
-    """Return the compiled steps, or None where Numba is not installed or told to compile nothing."""
+    """Return the compiled steps; None where Numba is not installed, too old for NumPy, or told to compile nothing."""
     if find_spec("numba") is None:
         return None
-    import numba
+    try:
+        import numba
+    except ImportError:  # raised for a NumPy that it does not know yet
+        return None
 
     config: Any = numba.config
     if config.DISABLE_JIT:

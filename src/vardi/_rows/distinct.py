@@ -57,9 +57,8 @@ def distinct(source: Integers, biases: Any, zero: float = 0.0) -> Distinct | Non
         biases = words
     key = _project if words is None else _hash
     first = probe[shown]
-    keys = key(source[first], _take(biases, first))
-    order = np.argsort(keys)
-    first, keys = first[order], keys[order]
+    keys, order = np.unique(key(source[first], _take(biases, first)), return_index=True)  # 0.0 and -0.0 are one kind
+    first = first[order]
     between = (keys[1:] + keys[:-1]) / 2.0 if words is None else keys[:-1]
     kinds, labels = _take(biases, first), source[first]
     inverse = np.empty(n, np.int64)

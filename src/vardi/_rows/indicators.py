@@ -101,9 +101,7 @@ def indicator_kinds(source: Integers, indicators: Indicators) -> Kinds | None:
         if patterns is None:
             return None
         mine = np.left_shift(source[rows], K, out=codes[rows], casting="unsafe")
-        mine |= patterns[:, 0]
-        if patterns.shape[1] > 1:
-            mine |= np.left_shift(patterns[:, 1], 8, dtype=codes.dtype)
+        mine |= patterns[:, 0]  # one byte: eight biases are the most
         return np.bincount(mine, minlength=K << K)
 
     counts = []

@@ -8,6 +8,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from vardi._inputs.known import Known
 from vardi._inputs.known_on_rows import out_of_reach
@@ -74,7 +76,7 @@ def _are_linked(rows: Rows) -> bool:
 
 
 def _start(rows: Rows, names: Sequence[Name], near: Mapping[Name, float]) -> Floats | None:
-    """Return u by log normalisers, those of new samples as the others weigh all rows; None where these cannot say."""
+    """Return u by log normalisers, those of new samples as the others weigh their rows; None where they cannot."""
     sampled, n = rows.sizes > 0, rows.sizes.sum()
     logs = np.array([near.get(name, np.nan) for name in names])
     told = sampled & np.isfinite(logs)
@@ -83,8 +85,20 @@ def _start(rows: Rows, names: Sequence[Name], near: Mapping[Name, float]) -> Flo
         log_shares = np.log(rows.sizes / n)
         u = np.where(told, log_shares - logs, -np.inf)
         if told.any() and new.any():
-            u[new] = (log_shares - rows.log_means(u) + np.log(n))[new]
+            u[new] = log_shares[new] + np.log(n) - _log_means_by_others(rows, u, told, new)
     return u if np.isfinite(u[sampled]).all() else None
+
+
+def _log_means_by_others(rows: Rows, u: Floats, told: NDArray[np.bool_], new: NDArray[np.bool_]) -> Floats:
+    """Return log sum_i c_i omega_ik / S_i(u) of new samples over the rows of the others, which alone are in S."""
+    found = []
+    for place, logs in rows.log_blocks():
+        inside = told[rows.source[place]]
+        if inside.any():
+            log_mass = logsumexp(logs[inside][:, told] + u[told], axis=1)
+            log_mass = log_mass if rows.counts is None else log_mass - np.log(rows.counts[place][inside])
+            found.append(logsumexp(logs[inside][:, new] - log_mass[:, None], axis=0))
+    return np.asarray(logsumexp(found, axis=0))
 
 
 @dataclass(frozen=True)

@@ -121,14 +121,14 @@ def refit_draws(
             break
         us[~done] += delta[~done]
         before = length
-    log_omegas = np.log(sizes / n) - us - np.log(totals / n)[:, None] - passes.shift
+    log_omegas = np.log(sizes / n) - us[done] - np.log(totals[done] / n)[:, None] - passes.shift
     weights = passes.weights_at(us[done]) * (n / totals[done])[:, None] if functions is None else None
     found: list[Refit | None] = [None] * len(counts)
     for place, b in enumerate(np.flatnonzero(done)):
         if weights is None:
-            found[b] = Refit(None, log_omegas[b], means=means[b] / totals[b])
+            found[b] = Refit(None, log_omegas[place], means=means[b] / totals[b])
         else:
-            found[b] = Refit(weights[place], log_omegas[b])
+            found[b] = Refit(weights[place], log_omegas[place])
     return found
 
 

@@ -107,7 +107,7 @@ def unknowns(check: Check, *, estimated: bool, depends: str) -> tuple[str, ...]:
     if most is not None:
         unseen = f"{most.untested:.0%} of the rows of '{most.name}' no other sample could have drawn. {CAVEAT}"
     return (
-        "Units that no sample could have drawn are invisible here. The results speak for the part of the population "
+        "Units that no sample could have drawn are invisible here. The results represent the part of the population "
         "that the biases cover together, and no test of these data can tell whether that is all of it.",
         unseen,
         f"Rows are taken as {depends}, and as independent beyond that. If they depend on one another in other ways, "

@@ -52,7 +52,7 @@ class Question:
 
         Where a model assists the estimate, the target is what it misses plus the mean of what it predicts, which stays;
         ``own`` has the influence on the former. Of the rows of some samples A it is their bias as a whole,
-        :math:`\sum_{l \in A} \lambda_l\omega_l / \Omega_l`, that may be off by the factor, in each row as it likes.
+        :math:`\sum_{l \in A} \lambda_l\omega_l / \Omega_l`, that may be off by the factor, independently in each row.
         """
         tangent, errors, influence = self.held.tangent, self.errors, estimate.influence
         assert influence is not None

@@ -149,7 +149,7 @@ class LazyPool(Pool):
     reach : ndarray of shape (K, K)
         Counts of rows of sample l (columns) that bias k (rows) could have drawn.
     lows, highs : ndarray of shape (c,)
-        Smallest and largest value of each column that was declared; of most biases bounds, and their scale.
+        Smallest and largest value of each column that was declared; of most biases 0 and the largest mean, a scale.
     distinct : DistinctRows or None
         The distinct rows, where the checks have brought them already.
     dropped : tuple of Part

@@ -80,7 +80,7 @@ class Survey:
     counts, rows : ndarray
         How many rows the rows of each group stand for, and how many they are.
     low, high : ndarray of shape (groups, columns)
-        Smallest and largest value of each column, NaN where one is NaN; or 0 and the sum of a bias that is finite and
+        Smallest and largest value of each column, NaN where one is NaN; or 0 and the mean of a bias that is finite and
         not below zero on any row.
     reach : ndarray of shape (groups, K)
         How many rows of each group each bias could have drawn.
@@ -193,7 +193,8 @@ def _numbers(draft: Draft, ranged: frozenset[str]) -> Survey | None:
         if name in constants:
             low[name] = high[name] = np.full(len(asked.rows), constants[name])
         elif name in summed:
-            low[name], high[name] = np.zeros(len(asked.rows)), asked.floats(f"{PREFIX}sum_{name}")
+            means = asked.floats(f"{PREFIX}sum_{name}") / np.maximum(asked.rows, 1)
+            low[name], high[name] = np.zeros(len(means)), means
         else:
             nan = asked.floats(f"{PREFIX}nan_{name}") > 0
             ends = (asked.floats(f"{PREFIX}{what}_{name}") for what in ("low", "high"))
