@@ -327,8 +327,9 @@ def test_lazy_frames(make_lazy):
 
 @pytest.mark.parametrize("native", [[1, 2], {"x": [1]}, "rows.csv", None, 3])
 def test_what_holds_no_rows(native):
+    read = "Read the file first, as by pandas.read_csv. " if isinstance(native, str) else ""
     with pytest.raises(
-        MismatchError, match=rf"Rows cannot be a {type(native).__name__}. Give a NumPy array, or a frame"
+        MismatchError, match=rf"Rows cannot be a {type(native).__name__}\. {read}Give a NumPy array, or a frame"
     ):
         as_frame(native)
 

@@ -451,6 +451,31 @@ def test_histograms_are_the_differences_of_the_distribution_functions(strata):
     assert whole.bins.pooled == pytest.approx((0.1, 0.4, 0.3, 0.2))
 
 
+def test_many_samples_that_share_all_rows_and_are_of_one_size_are_told_so_and_not_drawn():
+    rng = np.random.default_rng(0)
+    samples = {f"s{k}": pd.DataFrame({"x": rng.uniform(1.0, 2.0, 20)}) for k in range(25)}
+    report = compute(vardi.debias(samples, {name: f"x ** {k % 3}" for k, name in enumerate(samples)}))
+    html = to_html(report)
+    assert 'class="heat"' not in html
+    assert "Every bias allows every row: each of the 25 samples could have drawn any row" in html
+    assert "<dt>Rows of a sample</dt><dd>20</dd>" in html
+    assert not any("fewest rows" in one.why for one in report.standouts)
+    assert " and 24 other samples." in said(report)
+    assert "</b> and the 24 other samples, with " in html
+
+
+def test_what_is_said_of_one_sample_takes_the_number_of_samples_into_account():
+    rng = np.random.default_rng(2)
+    samples = {f"s{k}": pd.DataFrame({"x": rng.uniform(1.0, 2.0, 20)}) for k in range(25)}
+    report = compute(vardi.debias(samples, dict.fromkeys(samples, 1)))
+    rows = report.check.rows
+    assert rows[0].pvalue < 0.01
+    assert {row.outcome for row in rows} == {"not contradicted"}
+    samples["s3"] = samples["s3"] / 4 + 1.5
+    rows = compute(vardi.debias(samples, dict.fromkeys(samples, 1))).check.rows
+    assert (rows[0].name, rows[0].outcome) == ("s3", "contradicted")
+
+
 def test_many_samples_have_an_overview_and_a_second_page():
     report = compute(windows(60, rows=30))
     assert sum(len(group.lines) for group in report.groups) == 60
@@ -871,7 +896,7 @@ def test_the_file_is_written_whole(strata, tmp_path):
 def test_a_file_that_is_there_stays_unless_told_otherwise(strata, tmp_path):
     target = tmp_path / "strata.html"
     target.write_text("mine")
-    with pytest.raises(vardi.OutputError, match="already exists, and is not overwritten"):
+    with pytest.raises(vardi.OutputError, match=r"already exists, and is not overwritten\. Give overwrite=True"):
         strata.report(target)
     assert target.read_text() == "mine"
     strata.report(str(target), overwrite=True)

@@ -535,7 +535,7 @@ class DebiasedSample(Averages):
         from vardi.report._render import require_html
 
         require_html(path)
-        target = require_writable(path, overwrite=overwrite)
+        target = require_writable(path, overwrite=overwrite, remedy="Give overwrite=True, or another name.")
         html = report.to_html(report.compute(self, title=title, variables=variables, date=date, study=study))
         with whole_file(target, overwrite=overwrite) as temporary:
             temporary.write_text(html, encoding="utf-8")

@@ -257,9 +257,10 @@ def _function(key: Any, names: tuple[Name, ...], table: Table) -> tuple[Function
     bias = ExpressionBias(Column(key)) if isinstance(key, str) and key in table.columns else _as_function(key)
     strange = [name for name in bias.columns if name not in table.columns]
     if strange:
+        reads = "" if label == strange[0] else f", which reads {strange[0]!r}"
         raise MismatchError(
-            f"known has {label!r}{'' if label == strange[0] else f', which reads {strange[0]!r}'}: neither a sample "
-            f"nor a column of every sample. The samples are {show(names)}, the columns {show(table.columns)}."
+            f"known has {label!r}{reads}: neither a sample nor a column of every sample. The samples are "
+            f"{show(names)}, the columns {show(table.columns)}."
             f"{suggest(strange[0], [*names, *table.columns])} {FORMS}",
             expected=(*names, *table.columns),
             got=(label,),

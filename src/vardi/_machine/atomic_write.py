@@ -11,15 +11,15 @@ from pathlib import Path
 from vardi.errors import OutputError
 
 
-def require_writable(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
-    """Return the path of an output, or say before any work why it cannot be written."""
+def require_writable(path: str | os.PathLike[str], *, overwrite: bool, remedy: str = "Name another file.") -> Path:
+    """Return the path of an output, or say before any work why it cannot be written; where it exists, what helps."""
     target = Path(path)
     if target.is_dir():
         raise OutputError(f"{target} is a folder. Give the name of a file in it.", path=str(target))
     if target.exists() and not target.is_file():
         raise OutputError(f"{target} is a device or a pipe, not a file. Give the name of a file.", path=str(target))
     if os.path.lexists(target) and not overwrite:
-        raise OutputError(f"{target} already exists, and is not overwritten.", path=str(target))
+        raise OutputError(f"{target} already exists, and is not overwritten. {remedy}", path=str(target))
     if not target.parent.is_dir():
         raise OutputError(f"{target} cannot be written: there is no folder {target.parent}.", path=str(target))
     if not os.access(target.parent, os.W_OK | os.X_OK):

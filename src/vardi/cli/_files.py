@@ -41,13 +41,7 @@ def _require_text(path: Path) -> None:
 def require_free(path: Path, *, force: bool, remedy: str = "Give --force to overwrite it.") -> None:
     """Refuse a path that cannot be written to, with what helps."""
     _require_text(path)
-    try:
-        require_writable(path, overwrite=force)
-    except OutputError as error:
-        leads_nowhere = path.is_symlink() and not path.exists()
-        if (path.is_file() or leads_nowhere) and not force:
-            raise OutputError(f"{error} {remedy}", path=str(path)) from None
-        raise
+    require_writable(path, overwrite=force, remedy=remedy)
 
 
 @contextmanager
