@@ -356,6 +356,8 @@ def test_values_that_are_not_one_for_each_row(values):
     said = f"The values were given as {type(values).__name__}, which has no value for each row."
     for asked in (fit.expectation, fit.expectations, fit.cdf):
         refused(vardi.MismatchError, said, call=lambda asked=asked: asked(values))
+    refused(vardi.MismatchError, "No column was given", "Name a column", call=lambda: fit.proportions(None))
+    refused(vardi.MismatchError, "were given as int. Name a column", call=lambda: fit.check_biases(3))
     remedy = "Give a list of columns or expressions" if isinstance(values, dict) else "Name a column"
     refused(vardi.MismatchError, remedy, call=lambda: fit.expectations(values))
 

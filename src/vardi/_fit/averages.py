@@ -271,6 +271,13 @@ class Averages(Weighted):
                 got=(type(by).__name__,),
             )
         of = By.of(column)
+        if not of.columns:
+            raise MismatchError(
+                "No column was given, so there are no values to have shares. Name a column, or give a label for each "
+                "row.",
+                expected=("column", "list of columns", "labels"),
+                got=(type(column).__name__,),
+            )
         twice = [name for name in of.columns if name in within.columns]
         if twice:
             raise MismatchError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
@@ -339,6 +339,13 @@ class DebiasedSample(Averages):
             if not columns and self.held.mixed:
                 said = listed(f"{name} is {where}" for name, where in self.held.mixed.items())
                 return untested(f"{said}, and no other column is numeric. Convert it to one type.")
+        if not isinstance(columns, Iterable):
+            raise MismatchError(
+                f"The columns to compare samples by were given as {type(columns).__name__}. Name a column, or several "
+                "in a list, or give a mapping from names to values.",
+                expected=("column", "list of columns", "mapping"),
+                got=(type(columns).__name__,),
+            )
         named = (
             columns
             if isinstance(columns, Mapping)
