@@ -15,7 +15,6 @@ from dataclasses import astuple, dataclass
 from importlib.metadata import version
 from multiprocessing import current_process
 from pathlib import Path
-from threading import current_thread, main_thread
 from typing import Any, TypeAlias
 from zlib import crc32
 
@@ -117,16 +116,17 @@ def _run_missing(
 def deaf_to_interruptions() -> Iterator[None]:
     """Start processes that Ctrl-C does not reach, even while they load: it is their parent that ends them.
 
-    What a process ignores, those that it starts ignore too. Only the main thread can set it.
+    What a thread blocks, the processes that it starts block too. A Ctrl-C that comes meanwhile is not lost: it arrives
+    when the block ends. Windows has no such masks, and processes there ignore it once they work.
     """
-    if current_thread() is not main_thread():
+    if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _generator(results: Any) -> Generator[None]:
