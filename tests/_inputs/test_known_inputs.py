@@ -106,7 +106,7 @@ def test_the_name_of_a_sample_comes_before_an_expression_and_never_before_a_colu
 
 def test_a_column_that_only_one_sample_has_is_none():
     pool = as_pool({"a": ROWS, "b": ROWS.drop(columns="age")}, {"a": 1, "b": 1})
-    with pytest.raises(vardi.MismatchError, match="'age', which is neither a sample nor a column of every sample"):
+    with pytest.raises(vardi.MismatchError, match="'age': neither a sample nor a column of every sample"):
         as_known({"age": 41}, pool.names, PoolTable(pool))
     assert as_known({"age": 0.4}, ("age", "b"), PoolTable(pool)).functions == (0,)
 
@@ -312,7 +312,7 @@ def test_a_normaliser_is_not_negative_and_may_be_above_one():
         ([0.3], "known was given as list. Give a mapping"),
         (0.3, "known was given as float. Give a mapping"),
         ({}, "There are no known values. Give at least one, or leave known out."),
-        ({"reigon == 'N'": 0.2}, "reads the column 'reigon', which is neither a sample nor a column of every sample."),
+        ({"reigon == 'N'": 0.2}, "which reads 'reigon': neither a sample nor a column of every sample."),
         ({"panle": 0.4}, "Did you mean 'panel'?"),
         ({3: 0.2}, "known has '3', which is neither a sample nor a condition or an expression of columns."),
         ({"regions": {"N": 1.0}}, "known has shares by value for 'regions', which is not a column of every sample."),
