@@ -54,8 +54,8 @@ class Link:
 
     def __str__(self) -> str:
         return (
-            f"{number_of_rows(self.first_in_second)} of '{self.first}' could also have come from '{self.second}', and "
-            f"{number_of_rows(self.second_in_first)} of '{self.second}' from '{self.first}'"
+            f"{number_of_rows(self.first_in_second, grouped=True)} of '{self.first}' could also have come from '{self.second}', and "
+            f"{number_of_rows(self.second_in_first, grouped=True)} of '{self.second}' from '{self.first}'"
         )
 
 
