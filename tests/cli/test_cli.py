@@ -845,6 +845,7 @@ def test_help_has_examples_and_every_command():
         own = run(command, "--help").stdout
         assert f"vardi {command}" in own.split("Examples:")[1]
         assert not re.search(r"[{}]|<\w|None|\]\.\.\.\]", own)  # what Typer would say of types
+        assert all(len(line) <= 80 for line in own.splitlines())
     assert all(len(line) <= 80 for line in page.splitlines())
 
 
