@@ -71,10 +71,13 @@ def doubt_lines(doubts: Iterable[str]) -> list[RenderableType]:
 
 
 def links_table(verdict: Verdict) -> Table:
-    """Return how many rows of each sample every other could have drawn."""
+    """Return how many rows of each sample every other could have drawn; of many links those of the fewest rows."""
+    links = verdict.links
+    if len(links) > SHOWN:
+        links = tuple(sorted(links, key=lambda link: (link != verdict.weakest, link.rows)))
     rows = [
         (str(link.first), str(link.second), f"{link.first_in_second:,.0f}", f"{link.second_in_first:,.0f}")
-        for link in verdict.links
+        for link in links
     ]
     return _table("sample a", "sample b", "rows of a in b>", "rows of b in a>", rows=rows)
 
