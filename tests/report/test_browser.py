@@ -326,7 +326,9 @@ def test_paper_is_wide_enough_for_tables(browser, reports, name):
     with opened(browser, reports[name], paper) as one:
         one.page.emulate_media(media="print")
         assert one.page.evaluate("document.documentElement.scrollWidth") == paper["width"]
-        shown = one.page.evaluate("[...document.querySelectorAll('tbody tr')].map(one => getComputedStyle(one).display)")
+        shown = one.page.evaluate(
+            "[...document.querySelectorAll('tbody tr')].map(one => getComputedStyle(one).display)"
+        )
         assert set(shown) == {"table-row"}
 
 
