@@ -279,7 +279,7 @@ def _taken(matrix: Any, rows: Integers) -> Any:
     taken = np.empty((len(rows), *matrix.shape[1:]), matrix.dtype)
 
     def block(part: slice) -> None:
-        taken[part] = matrix[rows[part]]
+        matrix.take(rows[part], axis=0, out=taken[part], mode="clip")  # to check what is within costs more
 
     for _ in map_blocks(block, len(rows), matrix.shape[1]):
         pass
