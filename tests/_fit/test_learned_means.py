@@ -100,7 +100,7 @@ def test_a_model_of_ones_own():
         np.average(given["panel"].y, weights=1 / fit.held.pool.biases[1].values[200:])
     )
     assert (found - plug_in).is_approximate
-    with pytest.raises(vardi.MismatchError, match="columns= says what a model sees, but there is no model"):
+    with pytest.raises(vardi.MismatchError, match="columns= chooses what a model sees, but there is no model"):
         fit.expectation("y", assisted_by=None, columns=["age"])
 
 

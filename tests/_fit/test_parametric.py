@@ -464,7 +464,7 @@ def test_what_cannot_be_tested_is_refused(samples):
         vardi.MismatchError, match="The bias of 'reference' has no parameters. Those of 'panel' have parameters"
     ):
         fit.test_no_bias("reference")
-    with pytest.raises(vardi.MismatchError, match="Give them to test_parameters"):
+    with pytest.raises(vardi.MismatchError, match="Give these to test_parameters"):
         fit_of(samples, vardi.parametric(tilt, start=[0.0, 0.0])).test_no_bias("panel")
 
 
