@@ -77,7 +77,7 @@ class Bootstrap:
     kind : str
         What was drawn.
     laws : tuple of Law
-        What each interval is made by: shares have their own, everything else is normal.
+        The law of each interval: shares have their own, everything else is normal.
     is_approximate : bool
         Whether biases were learned, which refits hold fixed.
     """

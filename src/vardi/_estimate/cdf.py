@@ -29,8 +29,8 @@ TAIL = 0.02  # the band leaves out this much of the distribution at either end, 
 class Band:
     """A simultaneous confidence band, given at some points and, since a distribution function rises, everywhere.
 
-    From one point up to the next the function is at least what it is at the one and at most what it is at the other, so
-    there the band reaches from ``low[i]`` to ``high[i + 1]``. Called with t it returns its ends at t.
+    Between two successive points the function lies between its values at them, so there the band reaches from
+    ``low[i]`` to ``high[i + 1]``. Called with t it returns its ends at t.
 
     Attributes
     ----------

@@ -42,8 +42,8 @@ class Estimate:
     level : float
         Its nominal coverage.
     law : Law
-        What the interval is made by, at this level and at others: Student's t by default with infinite degrees of
-        freedom, which is the normal distribution.
+        The law of the interval, at this level and at others: by default the normal distribution, as Student's t with
+        infinite degrees of freedom.
     among : tuple of str
         The samples whose rows it is estimated from, where not all have recorded the values; empty for all.
     plain : Estimate or None
@@ -253,7 +253,7 @@ class Estimates:
     errors : ndarray of shape (m,), optional
         Standard errors, where their squares overflow or underflow.
     laws : tuple of Law, optional
-        What each interval is made by; the normal distribution by default.
+        The law of each interval; the normal distribution by default.
     among : tuple of str
         The samples whose rows they are estimated from, where not all; empty for all.
     """

@@ -222,7 +222,7 @@ class ColumnSums:
             with np.errstate(over="ignore"):
                 before, after, stderr, deviation, slope = np.ldexp(units, exponents[j] if exponents else 0).tolist()
             if not math.isfinite(sum(map(abs, estimate.law.ends(after, stderr, 0.95)))):
-                stderr = math.nan  # an interval whose ends are too large for a number
+                stderr = math.nan  # the ends of its interval overflow
             worth = float(spread[j] ** 2 / V) if V > 0 else math.inf if spread[j] > 0 else math.nan
             carried = self.rests_on.carried[sampled, j] * self.rests_on.scale[j] ** 2
             gain = self.within[:, j] / V if V > 0 else np.zeros(len(self.within))

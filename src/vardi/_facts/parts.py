@@ -117,7 +117,7 @@ class Parts(Protocol):
 
     @property
     def pool(self) -> Pool:
-        """The rows as they came."""
+        """The rows as the user gave them."""
 
     @property
     def numeric_of_some(self) -> tuple[str, ...]:

@@ -243,7 +243,7 @@ class InEngine(Held):
         return np.asarray(covariance / np.outer(omegas, omegas))
 
     def pooled_means(self, functions: Sequence[EngineFunction]) -> Floats:
-        """Return means over the pool as it came."""
+        """Return means over the pool, without weights."""
         return pooled_means(self.measure, functions)
 
     def steps(self, values: Any) -> EngineDistribution:

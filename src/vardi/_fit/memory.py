@@ -389,7 +389,7 @@ class InMemory(ColumnsInMemory):
             raise in_domains(error, by, found.keys, counts) from None
 
     def pooled_means(self, functions: Floats) -> Floats:
-        """Return means over the pool as it came."""
+        """Return means over the pool, without weights."""
         return np.asarray(np.average(functions, axis=0, weights=self.counts))
 
     def draw(
