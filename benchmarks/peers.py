@@ -52,7 +52,7 @@ class Peer:
 
 
 def installed(module: str) -> bool:
-    """Tell whether a module can be imported."""
+    """Return whether a module can be imported."""
     return importlib.util.find_spec(module) is not None
 
 

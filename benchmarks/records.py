@@ -124,7 +124,7 @@ class Bar:
     race: bool = False
 
     def reached(self, measured: float, level: float | None) -> bool:
-        """Tell whether a number, as it is shown, is as good as a level."""
+        """Return whether a number, as it is shown, is as good as a level."""
         if level is None:
             return False
         shown = float(f"{measured:.3g}")

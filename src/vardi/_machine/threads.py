@@ -81,7 +81,7 @@ def cores() -> int:
 
 
 def can_start() -> bool:
-    """Tell whether a thread can be started: in a browser none can.
+    """Return whether a thread can be started: in a browser none can.
 
     It is asked anew each time, for less than a tenth of a millisecond, as a limit of the system may come and go.
     """

@@ -114,7 +114,7 @@ class Checks:
         raise impossible_rows(self.names[k], len(rows), f" (the first is {self._said(rows[0], k)})", rows[:LISTED])
 
     def refuses(self, low: float, high: float) -> bool:
-        """Tell whether a smallest and a largest value cannot both be of biases."""
+        """Return whether a smallest and a largest value cannot both be of biases."""
         return not (high < np.inf and (self.log or low >= 0))  # also where one is not a number
 
     def found(self, low: float, own: float, high: float) -> Found:

@@ -131,7 +131,7 @@ class JointSums:
     gram : Square
         :math:`\sum_i c_i x_i x_i'`.
     own : ndarray of shape (d,)
-        :math:`\sum_i c_i \nabla\log\omega_{s_i}(z_i;\theta)`: zero but for theta.
+        :math:`\sum_i c_i \nabla\log\omega_{s_i}(z_i;\theta)`: zero except in theta.
     curvature : Square
         :math:`\sum_i c_i (\nabla^2 S_i / S_i - \nabla^2\log\omega_{s_i}(z_i;\theta))`.
     information : Square
@@ -206,7 +206,7 @@ class Evenness:
         return self.largest / self.mass
 
     def unevenness(self, rows: float) -> float:
-        """Return the squared coefficient of variation of the weights of so many rows, zero but for rounding if even."""
+        """Return the squared coefficient of variation of the weights of that many rows: 0, up to rounding, if even."""
         found = rows * self.squares / self.mass**2 - 1.0
         return found if found > EVEN else 0.0
 

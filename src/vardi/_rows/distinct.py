@@ -100,7 +100,7 @@ def _width(biases: Any) -> int:
 
 
 def _project(source: Integers, biases: Any) -> Floats:
-    """Return the rows' product with random numbers, the same for equal rows but for rounding."""
+    """Return the rows' product with random numbers, the same for equal rows up to rounding."""
     weights = np.random.default_rng(85).uniform(0.5, 1.0, _width(biases) + 1)
     if not isinstance(biases, list):
         return np.asarray(biases @ weights[1:] + source * weights[0])

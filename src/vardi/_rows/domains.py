@@ -78,11 +78,11 @@ class DomainSums:
         return found[self.base]
 
     def is_share(self, j: int) -> bool:
-        """Tell whether a number is a share."""
+        """Return whether a number is a share."""
         return not self.strays[j]
 
     def is_constant(self, j: int) -> bool:
-        """Tell whether y is the same on all rows of a domain that is its own base."""
+        """Return whether y is the same on all rows of a domain that is its own base."""
         return bool(self.low[j] == self.high[j] and np.count_nonzero(self.base == self.base[j]) == 1)
 
     def others(self, j: int) -> float:

@@ -114,7 +114,7 @@ class Sparse(Rows):
         return gram
 
     def start(self) -> Floats:
-        """Return a first u: from pairs where that fits in memory, and else from each sample alone."""
+        """Return a first u: from pairs if that fits in memory, otherwise from each sample alone."""
         if len(self.sizes) <= MAX_PAIRED_SAMPLES:
             return super().start()
         own = np.asarray(self._with(self._log_data())[np.arange(len(self)), self.source])

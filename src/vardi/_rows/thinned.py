@@ -105,7 +105,7 @@ class Thinned(Dense):
         return super().project(u, y) if few is None else few.project(u, y)
 
     def start(self) -> Floats:
-        """Return a first u: from each sample alone where few entries count there, and else from pairs."""
+        """Return a first u: from each sample alone if few entries count there, otherwise from pairs."""
         return super().start() if self.counting(self._alone) is None else self._alone
 
     def subsample(self, fraction: float, *, least: int) -> Any:

@@ -272,7 +272,7 @@ class Strata:
         return means, found.largest
 
     def _deviations(self, influence: Floats, means: Floats, part: slice) -> Floats:
-        """Return deviations from the sample means, whose squares sum to the variance but for factors of samples."""
+        """Return deviations from the sample means, whose squares sum to the variance up to a factor by sample."""
         deviations = influence[part] - means[self.source[part]]
         deviations /= self.n
         if self.counts is not None:

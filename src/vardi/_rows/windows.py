@@ -153,7 +153,7 @@ class Intervals(Rows):
         return lambda v: step * self._within(self._counts * self._over(step * v) / S / S)
 
     def start(self) -> Floats:
-        """Return a first u: from pairs of samples where they are few, and else from each sample alone."""
+        """Return a first u: from pairs of samples if they are few, otherwise from each sample alone."""
         return (
             super().start()
             if len(self.sizes) <= MAX_PAIRED_SAMPLES

@@ -141,7 +141,7 @@ def strong_groups(reach: Any) -> Integers:
 
 
 def connected(reach: Any, sizes: Floats) -> bool:
-    """Tell whether the samples that have rows form one strongly connected group."""
+    """Return whether the samples that have rows form one strongly connected group."""
     sampled = np.flatnonzero(sizes > 0)
     return bool(strong_groups(reach if len(sampled) == len(sizes) else reach[sampled][:, sampled]).max() == 0)
 
@@ -246,7 +246,7 @@ def joined_verdict(before: Verdict, joining: Joining | None, masses: Floats | No
 
 
 def group_text(names: Sequence[Name]) -> str:
-    """Return the names of a group as a person reads them."""
+    """Return the names of a group as text."""
     return show(names) if len(names) == 1 else f"({show(names)})"
 
 

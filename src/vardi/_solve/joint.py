@@ -293,7 +293,7 @@ def descend(
 ) -> Walk:
     """Minimise in u and theta, with mu as it is; with a basis, theta moves in its span only.
 
-    A step is Newton's where the Hessian is positive, and else that of scoring, which always falls.
+    A step is Newton's if the Hessian is positive, otherwise that of scoring, which always falls.
     """
     at, here = rows.coordinates, At.of(rows, v, held, objective=True)
     basis = np.eye(at.parameters) if basis is None else basis

@@ -129,7 +129,7 @@ def solve(
 
 
 def newton(rows: SolvableRows, u: Floats, *, tol: float = 1e-10, max_iterations: int = 100) -> Solution:
-    """Minimise the dual from u on: where passes are cheap as far as rounding lets it, and else to the tolerance."""
+    """Minimise the dual from u on: as far as rounding allows if passes are cheap, otherwise to the tolerance."""
     return _newton(rows, _Start(u), tol, max_iterations)
 
 
@@ -152,7 +152,7 @@ def _newton(rows: SolvableRows, start: _Start, tol: float, max_iterations: int) 
 
 
 def is_cheap(rows: SolvableRows) -> bool:
-    """Tell whether passes over the rows cost next to nothing."""
+    """Return whether passes over the rows cost next to nothing."""
     return len(rows) * len(rows.sizes) <= MAX_DIRECT_NUMBERS
 
 

@@ -130,7 +130,7 @@ class Profile:
 
 
 def can_profile(gram: object) -> bool:
-    """Tell whether the gram of rows can be that of a problem with two samples merged."""
+    """Return whether the gram of rows can be that of a problem with two samples merged."""
     return isinstance(gram, np.ndarray) or sparse.issparse(gram)
 
 

@@ -88,7 +88,7 @@ def in_risk_sets(verdict: Verdict, windows: Windows, counts: Floats | None, rows
 
 
 def _reach(windows: Windows, of: Integers, to: Integers) -> bool:
-    """Tell whether a window of some rows holds the value of one of others."""
+    """Return whether a window of some rows holds the value of one of others."""
     values = np.sort(windows.x[to])
     first = np.searchsorted(values, windows.low[of], "left")
     return bool((first < np.searchsorted(values, windows.high[of], "right")).any())

@@ -56,7 +56,7 @@ def _replace_what_cannot_be_printed() -> None:
 
 
 def is_utf8(stream: TextIO) -> bool:
-    """Tell whether a stream can print all letters; one that does not tell its encoding can."""
+    """Return whether a stream can print all letters; one that does not tell its encoding can."""
     try:
         return codecs.lookup(getattr(stream, "encoding", None) or "utf-8").name == "utf-8"
     except LookupError:

@@ -39,7 +39,7 @@ QUIETLY = (
 
 
 def is_pdf(path: Path) -> bool:
-    """Tell whether a name asks for a PDF."""
+    """Return whether a name asks for a PDF."""
     return path.suffix.lower() == ".pdf"
 
 

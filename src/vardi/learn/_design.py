@@ -108,7 +108,7 @@ def recording(fit: Averages, X: Any, y: Any) -> Averages:
 
 
 def _asked(fit: Averages) -> NDArray[np.bool_]:
-    """Tell which rows that the fit rests on are of the samples that are asked."""
+    """Return which rows that the fit rests on are of the samples that are asked."""
     held = fit.held
     inside = np.ones(len(fit), bool) if held.inside is None else held.inside
     return np.asarray(inside if held.kept is None else inside[held.kept])
@@ -315,7 +315,7 @@ def _outcome(fit: Averages, y: Any) -> NDArray[Any]:
 
 
 def _gaps(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Tell where a value is missing."""
+    """Return where a value is missing."""
     if values.dtype.kind in "fiub":
         return ~np.isfinite(values)
     return np.fromiter((is_missing(value) for value in values.tolist()), bool, len(values))

@@ -51,7 +51,7 @@ class StateAnswers:
         self.refits = None if bootstrap is None else bootstrap(self._refit)
 
     def _refit(self, w: Floats) -> Floats:
-        """Return means and free energies, but for a constant, of rows that weigh w times what they did."""
+        """Return means and free energies, up to a constant, of rows that weigh w times what they did."""
         total = self.w @ w
         mean = (times(self.under, self.A) @ w) / (self.under @ w)
         return np.concatenate([mean, self.f - np.log(total)])

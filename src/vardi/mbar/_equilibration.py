@@ -220,7 +220,7 @@ def _inefficiency(x: Floats) -> float:
     """Return g; of a long series by the means of a few successive frames each."""
     deviations = x - x.mean()
     squares = float(deviations @ deviations)
-    if not squares > (8.0 * np.finfo(float).eps) ** 2 * float(x @ x):  # constant, but for rounding
+    if not squares > (8.0 * np.finfo(float).eps) ** 2 * float(x @ x):  # constant, up to rounding
         return 1.0
     length = rows_a_value(len(x))
     sums = np.add.reduceat(deviations, np.arange(0, len(x), length))

@@ -216,7 +216,7 @@ class Kernel:
         return f"({q}) < 1.0" if self.kind == "tophat" else f"max(1.0 - ({q}), 0.0)"
 
     def whole(self, rows: Rows) -> Functions:
-        """Return the function whose mean is the mass of all kernels together, but for a constant: 1."""
+        """Return the function whose mean is the mass of all kernels together, up to a constant: 1."""
         return ["1.0"] if isinstance(rows, tuple) else np.ones((len(rows), 1))
 
     @property

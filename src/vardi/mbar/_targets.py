@@ -49,7 +49,7 @@ class InState:
         return self._rows.covariance(self._w[:, None] * functions * scale)
 
     def refits(self, functions: Functions, n: int, seed: Any) -> Floats:
-        """Return the means in each refit, but for a factor that is common to them."""
+        """Return the means in each refit, up to a common factor."""
         return self._rows.bootstrap(lambda w: np.asarray(functions.T @ (w * self._w)), n, seed)
 
 

@@ -40,7 +40,7 @@ def kT(unit: Unit, temperature: float) -> float:  # noqa: N802 the name that phy
 
 
 def factor(unit: Any) -> float:
-    """Return how many of a unit of energy there are in a kJ/mol (or in a kT), or refuse what is no unit."""
+    """Return how many of a unit of energy there are in a kJ/mol (or in a kT), or raise if it is not a unit."""
     if unit not in get_args(Unit):
         raise MismatchError(
             f"There is no unit {unit!r}.{suggest(unit, get_args(Unit))} Give one of {', '.join(get_args(Unit))}.",

@@ -58,7 +58,7 @@ class MBAR:
     ----------
     fit : DebiasedSample
         The fit that all of this is read from. Its population is the flat state :math:`u = 0`: that of an umbrella
-        simulation whose ``u_kn`` holds the biases alone, and else a reference that drops out of every difference.
+        simulation whose ``u_kn`` holds the biases alone, and otherwise a reference that drops out of every difference.
     f_k : ndarray of shape (K,)
         Free energies, that of the first state being 0.
     N_k : ndarray of int

@@ -1,4 +1,4 @@
-"""Tables as a person reads them: a row for each model, the methods side by side, print beside what was obtained."""
+"""Tables as readable text: a row for each model, the methods side by side, print beside what was obtained."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Reproduction:
     lines : tuple of Obtained
         Each cell's mean and spread over the runs.
     tables : tuple of Table
-        The same as a person reads them, beside print.
+        The same as readable text, next to the printed values.
     agreement : Agreement
         How far they agree with print.
     page : Path

@@ -97,7 +97,7 @@ def _are_texts(variables: Any) -> bool:
 
 
 def _has_text(bias: Bias) -> bool:
-    """Tell whether the text of a bias reads back."""
+    """Return whether the text of a bias reads back."""
     if isinstance(bias, ParametricBias):
         return _has_text(bias.known) and not isinstance(bias.family, FunctionFamily)
     return isinstance(bias, ExpressionBias)

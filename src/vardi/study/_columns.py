@@ -385,7 +385,7 @@ def _as_kind(text: str, kinds: Sequence[Any]) -> Any:
 
 
 def _is_value(value: Any) -> bool:
-    """Tell whether a value of TOML is a number, or a list of a number and its standard error."""
+    """Return whether a value of TOML is a number, or a list of a number and its standard error."""
     pair = value if isinstance(value, list) and len(value) == 2 else [value, 0]
     numbers = all(isinstance(part, int | float) and not isinstance(part, bool) for part in pair)
     return numbers and all(abs(part) < inf for part in pair) and bool(pair[1] >= 0)

@@ -115,7 +115,7 @@ def identity(path: Path) -> tuple[int, int]:
 
 
 def is_pattern(text: str) -> bool:
-    """Tell whether an engine would take a path for a pattern."""
+    """Return whether an engine would take a path for a pattern."""
     return any(letter in text for letter in "*?[")
 
 

@@ -70,7 +70,7 @@ def reading(data: Data) -> Iterator[None]:
 
 
 def is_engine_error(error: BaseException) -> bool:
-    """Tell whether an exception was raised by Polars, DuckDB or PyArrow, or by the system under them."""
+    """Return whether an exception was raised by Polars, DuckDB or PyArrow, or by the system under them."""
     if isinstance(error, BrokenPipeError):  # data are files, so that is an output that nobody reads any more
         return False
     modules = {kind.__module__.split(".")[0] for kind in type(error).__mro__}
@@ -220,7 +220,7 @@ def _require_no_blank_lines(data: Data) -> None:
 
 
 def _has_blank_line(path: Path) -> bool:
-    """Tell whether two line ends follow one another outside quotes."""
+    """Return whether two line ends follow one another outside quotes."""
     quoted, text = False, b"\n"
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):

@@ -36,7 +36,7 @@ def weights_columns(opened: OpenStudy, *, with_data: bool, replicates: int = 0) 
 
 
 def is_counted(opened: OpenStudy) -> bool:
-    """Tell whether rows of a study stand for several units, so that a file of weights has their counts too."""
+    """Return whether rows of a study stand for several units, so that a file of weights has their counts too."""
     return any(data.counts is not None for data in opened.study.data)
 
 

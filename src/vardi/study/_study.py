@@ -79,12 +79,12 @@ class Study:
         return OpenStudy(self, frames)
 
     def _reads_label(self) -> bool:
-        """Tell whether a bias, a variable or a known value reads the column of labels, as what it holds."""
+        """Return whether a bias, a variable or a known value reads the column of labels, as what it holds."""
         texts = (*self.biases.values(), *self.variables, *self.known)
         return self.label is not None and any(self.label in _columns_of(text) for text in texts)
 
     def verdict(self) -> Verdict:
-        """Tell whether the samples can be compared with one another, before any solve."""
+        """Return whether the samples can be compared with one another, before any solve."""
         return self.open().verdict()
 
     def fit(self) -> DebiasedSample:
@@ -147,7 +147,7 @@ class OpenStudy:
         return [[name for name in own if name not in (ROW, COUNTS, LABEL)] for own in names]
 
     def verdict(self) -> Verdict:
-        """Tell whether the samples can be compared with one another, before any solve."""
+        """Return whether the samples can be compared with one another, before any solve."""
         return self.judged()[0]
 
     def judged(self) -> tuple[Verdict, tuple[str, ...]]:
@@ -212,7 +212,7 @@ class OpenStudy:
 
 
 def _are_numberings(ids: Any) -> bool:
-    """Tell whether ids count the rows of each sample, so that samples have them in common anyway."""
+    """Return whether ids count the rows of each sample, so that samples have them in common anyway."""
     pl = package("polars")
     numbers = ids.with_columns(pl.col("id").cast(pl.Int64, strict=False))
     of_samples = numbers.group_by("source").agg(

@@ -169,7 +169,7 @@ class EngineDistribution:
         if steps is None:
             x = self._among_many(most, tail)
             return Steps(x, self.at_points(x))
-        edge = tail - EDGE  # which a step may hit, but for rounding
+        edge = tail - EDGE  # a step may hit the tail exactly, up to rounding
         inner = np.flatnonzero((steps.heights >= edge) & (steps.heights <= 1.0 - edge))
         inner = inner if len(inner) else np.arange(len(steps.x))
         chosen = inner[_evenly(len(inner), most)]

@@ -185,7 +185,7 @@ def domains_of(parts: Sequence[Part], by: By, mixed: Mapping[str, str], *, whole
     by : By
         The columns.
     mixed : mapping
-        Columns that are of different kinds in different frames, and where they are what.
+        Columns whose type differs between frames, with the type in each.
     whole : bool
         Whether every combination of values is a domain, and not only those that some row has.
     """

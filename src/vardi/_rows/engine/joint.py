@@ -191,7 +191,7 @@ class EngineRows:
         return v
 
     def joint_sums(self, v: Floats, *, objective: bool = True) -> JointSums:
-        """Return all sums at v: a query for each part, unless the last point was the same but for the gauge.
+        """Return all sums at v: a query for each part, unless the last point was the same up to the gauge.
 
         ``log_mass`` is NaN where the objective is not asked for. Where it is, the known factors of own biases, which
         no coordinate moves, are left out of it, as in memory.

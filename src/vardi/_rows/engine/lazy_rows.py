@@ -51,7 +51,7 @@ class Point:
     age: float
 
     def reaches(self, u: Floats) -> bool:
-        """Tell whether sums at u can be worked out from these without a loss that rounding would not hide."""
+        """Return whether sums at u can be worked out from these without a loss that rounding would not hide."""
         if not np.array_equal(np.isfinite(u), np.isfinite(self.u)):
             return False
         far = np.abs(self.moved(u)).max()

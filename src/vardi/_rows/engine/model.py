@@ -212,7 +212,7 @@ class EngineModel:
 
 
 def _is_of_indicators(bias: ParametricBias) -> bool:
-    """Tell whether the features of a family are 0 or 1, and are left so."""
+    """Return whether the features of a family are 0 or 1, and are left so."""
     return isinstance(bias.family, Cells) or (isinstance(bias.family, Family) and bias.family.kind == "steps")
 
 

@@ -161,7 +161,7 @@ class EngineMoments:
             \bar\phi_k)'.
 
         A sample of a single row has no deviation from its own mean; there :math:`\bar\phi_k` is the mean under the
-        fitted law of the sample, and the factor is 1. Where fourth powers may be too large or too small for a number,
+        fitted law of the sample, and the factor is 1. Where fourth powers may overflow or underflow,
         the query is asked again in other units. Covariances are NaN where they are not asked for: each takes a sum.
         Rows that depend on one another are summed by cluster, or by time.
         """
@@ -218,12 +218,12 @@ class EngineMoments:
         return bool(sum(kinds) <= min(KINDS, self.n / ALIKE))
 
     def _from_means(self, influence: EngineValues, *, joint: bool) -> tuple[Deviations, Floats]:
-        """Return sums of deviations from what the means of the samples are but for rounding, and these centres."""
+        """Return sums of deviations from the means of the samples, up to rounding, and these centres."""
         centres = self._centres(influence)
         return self.deviations_of(influence, centres, joint=joint), centres
 
     def _centres(self, influence: EngineValues) -> Floats:
-        """Return the means under the fitted laws, but for rounding; those of single rows in full."""
+        """Return the means under the fitted laws, up to rounding; those of single rows in full."""
         single = (self.sizes > 0) & (self.sizes < 2)
         centres = influence.b[self.coordinates.u].copy()
         if single.any():
