@@ -131,5 +131,5 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
 
 
 def as_generator(random_state: Any) -> Any:
-    """Return what scikit-learn or NumPy draws with."""
+    """Return a random generator of NumPy or of scikit-learn."""
     return random_state if isinstance(random_state, np.random.Generator) else check_random_state(random_state)
