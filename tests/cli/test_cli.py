@@ -1272,7 +1272,7 @@ def test_a_pdf_needs_a_browser(folder, command, browser):
     assert "a PDF is printed by Chromium, Chrome or Edge, and none of them was found. Write x.html instead" in said
     result = run(name, "study.toml", option, "x.txt")
     assert result.exit_code == 3
-    assert "x.txt says otherwise" in result.stderr
+    assert "x.txt has another suffix" in result.stderr
     assert contents(folder) == before
 
 

@@ -19,7 +19,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     help="K biased samples of one population in, one debiased sample out.",
-    epilog="\b\nTo see what it does:    vardi demo\nWith your own data:     vardi init, then follow each command's hint",
+    epilog="\b\nTo see what it does:    vardi demo\nWith your own data:     vardi init, then what each command says",
 )
 
 

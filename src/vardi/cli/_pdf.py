@@ -49,7 +49,7 @@ def require_browser(path: Path) -> str:
     if found is None:
         page = path.with_suffix(".html").name
         raise OutputError(
-            f"{path} cannot be written: a PDF is printed by Chromium, Chrome or Edge, and none of them was found. "
+            f"{path} cannot be made: a PDF is printed by Chromium, Chrome or Edge, and none of them was found. "
             f"Write {page} instead, open it in your browser, and print it from there.",
             path=str(path),
         )
