@@ -1,4 +1,4 @@
-"""The innermost steps of a pass over a dense matrix: by NumPy, or compiled where the extra ``[fast]`` is installed."""
+"""The innermost steps of a pass over a dense matrix: with NumPy, or compiled if the extra ``[fast]`` is installed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from vardi._types import Floats
 
-MIN_COMPILED_NUMBERS = 10_000_000  # of a matrix, from which loading Numba (half a second, once) is worth it
+MIN_COMPILED_NUMBERS = 10_000_000  # of a matrix, above which loading Numba (half a second, once) is worth it
 MAX_COMPILED_SAMPLES = 64  # beyond, the BLAS forms a gram faster
 
 
@@ -33,7 +33,7 @@ class Gram(Protocol):
 
 
 class Kernels(NamedTuple):
-    """What a pass does with a block."""
+    """The steps of a pass over a block."""
 
     exp: Exp
     exp_beyond: ExpBeyond
@@ -68,12 +68,12 @@ def kernels(n: int, K: int) -> Kernels:
 
 @functools.cache
 def _compiled() -> Kernels | None:
-    """Return the compiled steps; None where Numba is not installed, too old for NumPy, or told to compile nothing."""
+    """Return the compiled steps; None if Numba is not installed, too old for NumPy, or disabled."""
     if find_spec("numba") is None:
         return None
     try:
         import numba
-    except ImportError:  # raised for a NumPy that it does not know yet
+    except ImportError:  # raised for a NumPy newer than it supports
         return None
 
     config: Any = numba.config
