@@ -67,12 +67,12 @@ def printed() -> dict[Cell, Line]:
 
 
 def is_judged(cell: Cell) -> bool:
-    """Tell whether the methods of a cell compete; elsewhere no method is the best."""
+    """Return whether the methods of a cell compete; elsewhere no method is the best."""
     return cell.table.startswith("table") or cell.table == "adult_readings" or cell.model == "GaussianMixture"
 
 
 def higher_is_better(cell: Cell) -> bool:
-    """Tell whether a cell is a score of success; the others are errors."""
+    """Return whether a cell is a score of success; the others are errors."""
     return cell.dataset == "Adult" and cell.table != "table4_age"
 
 
@@ -151,7 +151,7 @@ def agreement(compared: Sequence[Compared]) -> Agreement:
 
 
 def winner_differs(pair: Compared) -> bool:
-    """Tell whether a cell wins here and not in print."""
+    """Return whether a cell wins here and not in print."""
     return pair.obtained.bold and not pair.printed.bold
 
 

@@ -44,7 +44,7 @@ def palette_of(ax: Any) -> Palette:
 
 
 def is_dark(ax: Any) -> bool:
-    """Tell whether the background of axes is dark."""
+    """Return whether the background of axes is dark."""
     return brightness(background_of(ax)) < 0.5
 
 
