@@ -315,7 +315,7 @@ def test_every_scorer_is_a_mean_over_rows_or_refused():
         with pytest.raises(vardi.MismatchError, match=f"scoring='{name}' is not a mean over rows") as error:
             as_loss(name, None)
         weighted = "sample_weight" in signature(get_scorer(name)._score_func).parameters
-        assert str(error.value).endswith("and gives no error.") is weighted
+        assert str(error.value).endswith("but gives no standard error.") is weighted
 
 
 def test_brier_of_three_classes_and_of_one_that_was_not_trained_on():
