@@ -8,7 +8,7 @@ Four databases of images, of which one was drawn at random. The others hold most
 mostly even ones, and nobody has recorded that. ``vardi.learned()`` distinguishes the images of each from those of the
 first by a linear classifier of their 64 pixels, and uses the odds as its bias. A classifier of digits is then
 trained on all four: as they came (naive), with the biases as they were drawn (known), with the learned ones, and with
-the weights that only who made the databases can have (oracle).
+the weights that only the makers of the databases could have (oracle).
 """
 
 import numpy as np

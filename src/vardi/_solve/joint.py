@@ -1,7 +1,7 @@
 r"""Newton's method on one likelihood in all its coordinates: normalisers u, parameters theta, multipliers mu.
 
 With the sums of :class:`~vardi._rows.contract.JointSums` the gradient is :math:`\sum_i c_i x_i - (n, \sum_i c_i t_{i
-s_i}, 0, -\varepsilon)` and its derivative J is the curvature less the gram. The solution is a minimum in u and theta,
+s_i}, 0, -\varepsilon)` and its derivative J is the curvature minus the gram. The solution is a minimum in u and theta,
 and a maximum in mu: a saddle point, so steps are judged in two ways. Without known moments the objective
 itself has to fall (:func:`descend`). With them the gradient has to (:func:`stationary`), from the minimum without them,
 while the required values move from those of the rows to the known ones (:func:`meet`); and at the end J must have as

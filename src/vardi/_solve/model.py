@@ -340,7 +340,7 @@ def _joining(joint: Joint, v: Floats, groups: Integers, verdict: Verdict) -> Joi
     wanted = " or ".join(group_text(verdict.groups[g]) for g in loose[:3])
     more = "" if len(loose) <= 3 else f" (there are {len(loose)} such groups)"
     raise NotIdentifiableError(
-        f"Overlap leaves the samples in {count} groups, and the known values do not say how much of the population "
+        f"Overlap leaves the samples in {count} groups, and the known values do not determine how much of the population "
         f"each of these represents: it is undetermined for {wanted}{more}. Give the share of what such a group can "
         "draw, by the name of its sample or as a condition, or a mean that differs between the groups.",
         groups=verdict.groups,
@@ -360,8 +360,8 @@ def _not_met(
         return emptied
     return ConvergenceError(
         f"Weights that meet the known values ({', '.join(map(repr, known.labels))}) exist, but were not found: the "
-        f"equations hold to {walk.at.residual:.1e} after {walk.iterations} steps. The values are far from what the "
-        "samples say, so some rows would have almost no weight. Check them; if the selection of a sample depends on "
+        f"equations hold to {walk.at.residual:.1e} after {walk.iterations} steps. The values are far from those of "
+        "the samples, so some rows would have almost no weight. Check them; if the selection of a sample depends on "
         "what they describe, declare it, e.g. with vardi.cells(...).",
         solution=_solution_or_none(joint, walk, groups),
     )

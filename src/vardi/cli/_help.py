@@ -8,7 +8,7 @@ from typer.core import TyperCommand
 
 
 class Described(TyperCommand):
-    """A command whose help is the same in every version of Typer: names, texts, defaults and what is required."""
+    """A command whose help is the same in every version of Typer: names, texts, defaults, what is required."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the pieces of the usage line: arguments in brackets are optional, those with dots may be repeated."""

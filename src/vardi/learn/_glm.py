@@ -179,7 +179,7 @@ def _smooth_logistic(model: Any) -> str | None:
     if penalty not in ("l2", None):
         return f"an {penalty} penalty has corners, where coefficients are not normal. Use l1_ratio=0, or C=np.inf."
     if model.class_weight is not None:
-        return "class_weight changes the population that the weights stand for. Use class_weight=None."
+        return "class_weight changes the population that the weights represent. Use class_weight=None."
     if model.solver == "liblinear" and model.fit_intercept and penalty is not None:
         return "liblinear penalises the intercept. Use solver='lbfgs'."
     return None

@@ -38,7 +38,7 @@ class WeightUse:
         repeating rows changed anything, so other rows are needed to decide.
     difference : float
         Largest difference of outputs between the weighted fit and the fit of repeated rows, as a part of the largest
-        difference that repeating rows made; NaN where there is none.
+        difference that repeating rows made; NaN if there is none.
     blind_steps : tuple of str
         Steps of a pipeline that learn from the data and take no weights.
     """

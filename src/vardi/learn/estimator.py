@@ -173,7 +173,7 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         y : array, series or frame, optional
             Their targets. Samples without any (all missing) still help the weights of the others.
         source : array of labels, optional
-            The sample of each row: a key of the biases. None where there is only one sample.
+            The sample of each row: a key of the biases. None if there is only one sample.
         clusters, series : array of labels or times, optional
             The cluster of each row, or its time within its sample (True: rows are in order), where no column of X
             is named for it.

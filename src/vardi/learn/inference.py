@@ -161,14 +161,14 @@ def inference(
         Features of every row of the pool, in its order; or columns and expressions of the pool; or a formula such as
         ``"y ~ x + C(region)"``, for which formulaic is needed (``pip install 'vardi[formula]'``). On its left stands
         what y may be, on its right the language of formulaic: columns of text, and ``C(...)``, are factors. The formula
-        says whether there is an intercept.
+        determines whether there is an intercept.
     y : array, series or str, optional
         Outcome of every row of the pool; or a column or expression of the pool. Left out with a formula.
     level : float
         Coverage of each interval.
     missing : {"refuse", "drop"}
         Whether rows with missing values are refused by name, or left out. With ``"drop"`` the model is of the part of
-        the population whose rows have all values, and the result says how many lack what.
+        the population whose rows have all values, and the result shows how many lack what.
 
     Returns
     -------

@@ -199,7 +199,7 @@ class GaussianMixture(mixture.GaussianMixture):  # type: ignore[misc]
         >>> X = np.concatenate(list(design.samples.values()))
         >>> w = vardi.debias(design.samples, design.biases).weights
         >>> fits = [GaussianMixture(m, n_init=3, random_state=0).fit(X, sample_weight=w) for m in (1, 2, 3)]
-        >>> [round(fit.bic(X, w)) for fit in fits]  # the 360 rows say as much as 62 plain ones; there are 2 clusters
+        >>> [round(fit.bic(X, w)) for fit in fits]  # the 360 rows are worth 62 plain ones; there are 2 clusters
         [484, 471, 483]
         >>> [round(fit.bic(X, w, size="rows")) for fit in fits]
         [2741, 2556, 2511]

@@ -116,7 +116,7 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
         y : array, series or frame, optional
             Their targets. Samples without any (all missing) still help the weights of the others, which are drawn.
         source : array of labels, or str
-            The sample of each row, or the column of X that says so. None where there is only one sample.
+            The sample of each row, or the column of X that names it. None if there is only one sample.
 
         Returns
         -------

@@ -65,7 +65,7 @@ def debiased_risk(
     y : array, series or frame, optional
         Their targets. Samples without any (all missing) still help the weights of the others, whose risk it is.
     source : array of labels, or str
-        The sample of each row, or the column of X that says so, which the estimator does not see.
+        The sample of each row, or the column of X that names it, which the estimator does not see.
     biases : mapping from name to bias, or list of biases
         As for :func:`vardi.debias`; they read the columns of X, and y by its name. By default those of the estimator,
         if it has any.

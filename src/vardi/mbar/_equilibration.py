@@ -60,7 +60,7 @@ def inefficiencies(fit: DebiasedSample) -> dict[Name, float]:
     r"""Return the statistical inefficiency of each state's frames, as it enters the errors of the free energies.
 
     It is that of the influence values: what a frame adds to a free energy, not what was recorded of it. Each free
-    energy, taken from the mean of all, has one of its own for each state; the largest is given, so that
+    energy, taken from the mean of all, has its own for each state; the largest is given, so that
     :math:`n_k / g_k` frames of state k are effective for all of them.
 
     Parameters

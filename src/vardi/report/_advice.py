@@ -48,7 +48,7 @@ def nothing_to_do(found: Account) -> str:
     """Return why nothing has to be done, for a fit without advice."""
     tested = "the samples do not contradict their declared biases"
     if not found.check.is_made:
-        tested = "nothing here speaks against the declared biases, which were not tested"
+        tested = "nothing here contradicts the declared biases, which were not tested"
     linked = "no link is weak, " if len(found.sampled) > 1 else ""
     return f"Nothing has to be done: {linked}no error rests on a few rows, and {tested}."
 

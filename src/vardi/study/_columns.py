@@ -42,7 +42,7 @@ A_VALUE = "a number, [number, standard error], or for a column a table of the sh
 
 
 class Columns:
-    """The columns of all data. Every step notes what is wrong and goes on with what is left."""
+    """The columns of all data. Every step notes problems and continues with the rest."""
 
     def __init__(self, places: dict[Data, Key], engine: Engine, problems: Problems) -> None:
         self.problems = problems

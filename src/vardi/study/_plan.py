@@ -40,7 +40,7 @@ class Query:
     columns : tuple of str
         What it reads.
     size : int or None
-        Bytes of the files that one pass reads; None where only the engine knows.
+        Bytes of the files that one pass reads; None if only the engine knows.
     numbers : int or None
         Numbers that come back from one pass, at most; None where that depends on the rows.
     """
@@ -137,8 +137,8 @@ def _asked(study: Study, reads: _Reads) -> list[_Asked]:
         asked.append(("solve", JOINT if reads.others else SOLVE, summed, frames * reads.sums))
         if study.known:
             own = K - 1 + reads.features
-            asked.append(("solve without what is known", JOINT, columns, frames * (own + own * (own + 1) // 2 + 2)))
-            asked.append(("compare with what is known", (TESTED, TESTED), columns, labels * (reads.others + 4) ** 2))
+            asked.append(("solve without known values", JOINT, columns, frames * (own + own * (own + 1) // 2 + 2)))
+            asked.append(("compare with known values", (TESTED, TESTED), columns, labels * (reads.others + 4) ** 2))
     if study.variables:
         m = len(study.variables)
         read = tuple(dict.fromkeys((*columns, *(name for text in study.variables for name in _columns(text)))))

@@ -23,7 +23,7 @@ Biases = dict[str, tuple[Key, str | float]]
 
 
 class Declared:
-    """One document. Every step notes what is wrong and goes on with what is left."""
+    """One document. Every step notes problems and continues with the rest."""
 
     def __init__(self, document: dict[str, Any], path: Path, problems: Problems) -> None:
         self.document, self.path, self.problems = document, path, problems
