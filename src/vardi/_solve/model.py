@@ -340,9 +340,9 @@ def _joining(joint: Joint, v: Floats, groups: Integers, verdict: Verdict) -> Joi
     wanted = " or ".join(group_text(verdict.groups[g]) for g in loose[:3])
     more = "" if len(loose) <= 3 else f" (there are {len(loose)} such groups)"
     raise NotIdentifiableError(
-        f"Overlap leaves the samples in {count} groups, and the known values do not determine how much of the population "
-        f"each of these represents: it is undetermined for {wanted}{more}. Give the share of what such a group can "
-        "draw, by the name of its sample or as a condition, or a mean that differs between the groups.",
+        f"Overlap leaves the samples in {count} groups, and the known values do not determine how much of the "
+        f"population each of these represents: it is undetermined for {wanted}{more}. Give the share of what such a "
+        "group can draw, by the name of its sample or as a condition, or a mean that differs between the groups.",
         groups=verdict.groups,
         verdict=verdict,
     )
