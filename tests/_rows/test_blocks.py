@@ -285,7 +285,7 @@ def test_what_is_known_is_no_reason_to_hold_all_biases(
     monkeypatch.setattr(blocks, "ANSWER", 2 * ROWS)
     monkeypatch.setattr(memory, "ANSWER", 2 * ROWS)
     fit = vardi.debias_matrix(ragged(omega), source, known=known, counts=counts)
-    # but for what rounding leaves, and where it breaks lines
+    # except for what rounding leaves, and where it breaks lines
     one, other = (re.sub(r"\d+e[-+]\d+", "", " ".join(str(each).split())) for each in (fit, expected))
     assert one == other
     assert "nan" not in one

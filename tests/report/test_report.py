@@ -174,7 +174,7 @@ def test_values_over_all_orders_of_magnitude():
     fit = vardi.debias({"p": np.arange(3.0)}, {"p": 1})
     columns = (Column("x", np.array([-1.7e308, 0.0, 1.7e308])),)
     described = fit.parts.describe(columns)
-    assert math.isnan(described[0].stderr)  # the ends of its interval are too large for a number
+    assert math.isnan(described[0].stderr)  # the ends of its interval overflow
     drawn = steps(distributions(fit, columns, described)[0][0])
     assert len(drawn.x_ticks) > 2
     assert [tick.at for tick in drawn.x_ticks] == sorted(tick.at for tick in drawn.x_ticks)

@@ -72,7 +72,7 @@ def test_a_fit_asks_what_was_planned(written, answers, monkeypatch, engine, bias
     least, most = (sum(query.passes[end] for query in queries) for end in (0, 1))
     assert least <= len(answers) <= most
     crossed = sum(rows * columns for rows, columns in answers)
-    draws = [query.numbers for query in queries if query.what.startswith("draw")]  # by a hash: 300 rows but for chance
+    draws = [query.numbers for query in queries if query.what.startswith("draw")]  # by a hash: about 300 rows
     expected = sum(query.passes[1] * query.numbers for query in queries)
     assert crossed <= expected + sum(draws) * 4 / np.sqrt(300)
 

@@ -1,4 +1,4 @@
-"""Samples and biases as they were given: what the pipeline asks of rows in memory, and of rows in an engine."""
+"""Samples and biases as the user gave them, with what the pipeline needs: rows in memory, and rows in an engine."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class MemoryRows:
     pool : Pool
         What the user gave.
     omega : Any
-        The values of the biases, where these were given as a matrix.
+        The values of the biases, if these were given as a matrix.
     known : Any
-        What is known of the population, as it was given.
+        What is known of the population, as the user gave it.
     log : bool
         Whether omega holds logs.
     kept : ndarray of bool
         Which rows of the pool the fit rests on.
     reference : InMemory or None
-        Beside learned biases: the samples whose biases are known, debiased.
+        With learned biases: the samples whose biases are known, debiased.
     """
 
     pool: Pool
@@ -58,12 +58,12 @@ class MemoryRows:
 
     @classmethod
     def of(cls, pool: Pool, known: Any, omega: Any = None, *, log: bool = False) -> MemoryRows:
-        """Take all rows that count."""
+        """Open all rows that count."""
         return cls(pool, omega, known, log, counted(pool))
 
     @property
     def names(self) -> tuple[Name, ...]:
-        """One for each bias."""
+        """A name for each bias."""
         return self.pool.names
 
     def prepare(self) -> Prepared:
@@ -79,12 +79,12 @@ class MemoryRows:
         return self.explained(judge(joint.rows_at(first), self.names))
 
     def explained(self, verdict: Verdict) -> Verdict:
-        """Return the verdict; where groups share no row, with the two samples that lie nearest to one another."""
+        """Return the verdict; if groups share no row, with the two samples that are nearest to one another."""
         hint = "" if verdict.identified else self.pool.nearest(verdict.groups)
         return replace(verdict, message=f"{verdict.message} {hint}") if hint else verdict
 
     def notes(self, verdict: Verdict, sizes: Mapping[Name, float]) -> tuple[str, ...]:
-        """Return what is odd about the declared biases; whether one does nothing at all is for the weights to say."""
+        """Return what is odd about the declared biases; whether one has no effect at all only the weights can show."""
         return bias_notes(self.pool, sizes, verdict, even=False)
 
     def of_samples(self, names: set[Name]) -> MemoryRows:
@@ -127,11 +127,11 @@ class EngineFrames:
 
     @property
     def names(self) -> tuple[Name, ...]:
-        """One for each bias."""
+        """A name for each bias."""
         return self.pool.names
 
     def prepare(self) -> Prepared:
-        """Return the rows to solve: the distinct ones in memory, or where they are if there are too many of them."""
+        """Return the rows to solve: the distinct ones in memory, or those in the engine if they are too many."""
         found, is_all = few_rows(self.pool)
         rows = _rows(self.pool, found, is_all=is_all)
         if self.known is None and not self.pool.declared.features:
@@ -145,7 +145,7 @@ class EngineFrames:
         return judge(prepared.rows, self.names)
 
     def explained(self, verdict: Verdict) -> Verdict:
-        """Return the verdict as it is: which samples are nearest would take all rows."""
+        """Return the verdict as it is: finding the nearest samples would take all rows."""
         return verdict
 
     def notes(self, verdict: Verdict, sizes: Mapping[Name, float]) -> tuple[str, ...]:
@@ -172,7 +172,7 @@ def _rows(pool: LazyPool, found: DistinctRows, *, is_all: bool) -> Any:
 
 
 def _start(few: Dense) -> Floats:
-    """Return u of a small part of the rows, solved, or as near as can be where it does not determine it."""
+    """Return the solution u of a small part of the rows, or a rough start if they do not determine it."""
     if connected(few.reach(), few.sizes):
         solution: Solution = solve(few, tol=1e-6)
         if solution.gap >= GAP:
@@ -181,7 +181,7 @@ def _start(few: Dense) -> Floats:
 
 
 def _model(pool: LazyPool, known: Known | None, found: DistinctRows) -> tuple[EngineModel, Floats, Floats]:
-    """Return what depends on which coordinates, the known functions on some rows, and which of them are independent."""
+    """Return the engine's model, the known functions on some rows, and which combinations of these are independent."""
     if known is None:
         return EngineModel.of(pool), np.empty((len(found), 0)), np.empty((0, 0))
     H = functions_on(pool, found)

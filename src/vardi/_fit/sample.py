@@ -59,24 +59,24 @@ class DebiasedSample(Averages):
 
     def __init__(self, held: Any, inputs: Any) -> None:
         super().__init__(held)
-        self._inputs = inputs  # what it was asked for
+        self._inputs = inputs  # the arguments of the call that made it
 
     @cached_property
     def known(self) -> KnownCheck | None:
-        """What is known of the population next to what the samples say about it; None where nothing was given.
+        """What is known of the population next to what the samples imply about it; None if nothing was given.
 
-        With learned biases these are the samples whose biases are known: a test takes no account of learning.
+        With learned biases only the samples whose biases are known are compared: the test cannot account for learning.
         """
         return check_known(self.held.reference or self.held)
 
     @property
     def shares(self) -> NoReturn:
-        """The former name of ``known``: an error says so."""
+        """The former name of ``known``: raises an error that names it."""
         raise shares_attribute()
 
     @cached_property
     def parameters(self) -> dict[Name, dict[str, Estimate]]:
-        """The parameters of each bias that has some, with their errors; empty where all biases are known."""
+        """The parameters of each bias that has any, with their errors; empty if all biases are known."""
         return parameters.estimates(self.held)
 
     @property
@@ -86,7 +86,7 @@ class DebiasedSample(Averages):
 
     @property
     def learned(self) -> dict[Name, LearnedCheck]:
-        """How each learned bias was learned, with a table of calibration; empty where none was."""
+        """How each learned bias was learned, with a table of calibration; empty if none was."""
         return checks_of(self.names, self.held.pool.biases)
 
     def normalisers(self, level: float = 0.95) -> dict[Name, Estimate]:
@@ -117,17 +117,17 @@ class DebiasedSample(Averages):
     def log_ratio(self, name: Name, other: Name, level: float = 0.95) -> Estimate:
         r"""Return :math:`\log(\Omega_k / \Omega_l)` with its error: in physics, the free energy of l minus that of k.
 
-        Where too few rows join the two for a standard error, the interval is made by the profile of the likelihood: it
-        holds the values of the ratio that the rows do not rule out, whatever all other normalisers are, by a likelihood
-        ratio that is chi-square with one degree of freedom. The estimate says so when it is printed, and has no
-        standard error. With known values, parameters, or rows that depend on one another there is no such interval.
+        Where too few rows join the two for a standard error, the interval comes from the profile likelihood: it holds
+        the values of the ratio that the rows do not rule out, whatever all other normalisers are, by a likelihood
+        ratio that is chi-square with one degree of freedom. The printed estimate says so, and has no standard error.
+        With known values, parameters, or rows that depend on one another there is no such interval.
 
         Parameters
         ----------
         name, other : names
             Two samples or states.
         level : float
-            Of the interval.
+            Coverage of the interval.
 
         Examples
         --------
@@ -145,7 +145,7 @@ class DebiasedSample(Averages):
         return found
 
     def place_of(self, name: Name) -> int:
-        """Return the place of a sample or state in ``names``, or say which there are."""
+        """Return the place of a sample or state in ``names``; raise if there is none of this name."""
         if name not in self.names:
             raise MismatchError(
                 f"The fit has no bias {name!r}. Its biases are {show(self.names)}.{suggest(name, self.names)}",
@@ -170,7 +170,7 @@ class DebiasedSample(Averages):
 
     @cached_property
     def _account(self) -> Account:
-        """What summary, print and notebooks show, made once."""
+        """What summary, print and notebooks show, computed once."""
         return summarize(self)
 
     @cached_property
@@ -180,11 +180,11 @@ class DebiasedSample(Averages):
         return bridge_of(hessian.sums.gram, hessian.sampled, self.held.groups, solution.cut, self.names)
 
     def identify(self) -> Verdict:
-        """Say through which rows the samples are compared; kappa is measured by the debiased weights."""
+        """Return which rows connect the samples; kappa is measured with the debiased weights."""
         return self.bridge.within(joined(self.held))
 
     def diagnostics(self, columns: Sequence[str] | None = None) -> Diagnostics:
-        """Return effective sizes, overlap, who carries the weight, means before and after, what to collect next.
+        """Return effective sizes, overlap, how the weight is spread, means before and after, what to collect next.
 
         Parameters
         ----------
@@ -220,8 +220,8 @@ class DebiasedSample(Averages):
             As for :func:`vardi._estimate.bootstrap.bootstrap`: draws; their seed; ``"bayesian"`` (every row stays) or
             ``"rows"``; clusters or blocks of dependent rows; coverage; threads; a callback.
         id : str, optional
-            In an engine, where whole groups of rows are drawn by one query in all: the column that identifies a row,
-            where the engine has no row number of its own.
+            In an engine, where whole groups of rows are drawn with a single query: the column that identifies a row,
+            if the engine has no row number of its own.
 
         Examples
         --------
@@ -435,12 +435,12 @@ class DebiasedSample(Averages):
         """Test whether the family of a sample is constant: whether the sample was drawn without (further) bias.
 
         For logistic selection the alternative is the exponential tilt in the same columns, which every logistic curve
-        is like where it is nearly flat; the intercept means nothing there. The degrees of freedom are the slopes.
+        resembles where it is nearly flat; the intercept means nothing there. Each slope is a degree of freedom.
 
         Parameters
         ----------
         name : str
-            Of the sample.
+            The name of the sample.
         """
         return parameters.test_no_bias(self.held, name)
 
@@ -450,7 +450,7 @@ class DebiasedSample(Averages):
         Parameters
         ----------
         name : str
-            Of the sample.
+            The name of the sample.
         values : mapping from parameter to number
             One or several parameters of its bias.
         """
@@ -524,13 +524,13 @@ class DebiasedSample(Averages):
             Its heading.
         variables : list of str, or mapping from name to values, optional
             Columns and expressions to report; by default numeric columns and the categories of text columns, up to a
-            number that the report tells.
+            number that the report states.
         date : str
             Printed as it is; none by default, so that the same fit gives the same file.
         study : str or path, optional
             The study file that the fit follows from: the report names it, with its hash, as what repeats the fit.
         overwrite : bool
-            Whether a file that is there may be replaced.
+            Whether an existing file may be replaced.
 
         Returns
         -------
