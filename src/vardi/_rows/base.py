@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from vardi._machine.kernels import kernels
 from vardi._machine.threads import blocks, map_blocks
@@ -129,8 +129,8 @@ class Rows(ABC):
         r"""Return :math:`\log\sum_i \pi_i\omega_k(z_i)` for every k, for weights of mean 1."""
         with np.errstate(divide="ignore"):  # a row that a draw does not contain
             log_mass = np.log(weights if self.counts is None else weights * self.counts)[:, None]
-        sums = [logsumexp(log_omega + log_mass[place], axis=0) for place, log_omega in self.log_blocks()]
-        return np.asarray(logsumexp(sums, axis=0) - np.log(self.sizes.sum()))
+        sums = [scipy.special.logsumexp(log_omega + log_mass[place], axis=0) for place, log_omega in self.log_blocks()]
+        return np.asarray(scipy.special.logsumexp(sums, axis=0) - np.log(self.sizes.sum()))
 
     @abstractmethod
     def mix(self, u: Floats, b: Floats) -> Floats:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from vardi._machine.threads import Scratch, blocks, cores, executor, single_threaded_blas
 from vardi._rows.base import Scaled
@@ -137,10 +137,11 @@ class Blocks(Dense):
 
         def block(rows: slice, values: NDArray[Any]) -> Floats:
             logs = self._log(values)
-            logs = logs - logsumexp(logs[:, sampled] + u[sampled], axis=1, keepdims=True)
-            return np.asarray(logsumexp(logs, axis=0, b=None if self.counts is None else self.counts[rows, None]))
+            logs = logs - scipy.special.logsumexp(logs[:, sampled] + u[sampled], axis=1, keepdims=True)
+            counts = None if self.counts is None else self.counts[rows, None]
+            return np.asarray(scipy.special.logsumexp(logs, axis=0, b=counts))
 
-        return np.asarray(logsumexp(list(self._each(block)), axis=0))
+        return np.asarray(scipy.special.logsumexp(list(self._each(block)), axis=0))
 
     def mix(self, u: Floats, b: Floats) -> Floats:
         """Return P b, block by block."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self, TypeVar
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from vardi._machine.kernels import Kernels, kernels
 from vardi._machine.threads import Scratch, blocks, map_blocks, sum_blocks
@@ -92,7 +92,7 @@ class Dense(Rows):
             with np.errstate(divide="ignore"):
                 return np.asarray(np.log(logs.sum(axis=0) if self.counts is None else self.counts[rows] @ logs) + top)
 
-        return np.asarray(logsumexp(list(self._each(block)), axis=0))
+        return np.asarray(scipy.special.logsumexp(list(self._each(block)), axis=0))
 
     def mix(self, u: Floats, b: Floats) -> Floats:
         """Return P b, block by block."""

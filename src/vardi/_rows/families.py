@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from vardi._inputs.frames import Frame
 from vardi._rows.cells import dummies, require_seen
@@ -149,7 +149,7 @@ class Logistic:
 
     def starts_from(self, tilt: Floats) -> Sequence[Floats]:
         """Return curves with the slope of a tilt at the means of the columns."""
-        return [np.append(a, np.clip(tilt / expit(-a), -5.0, 5.0)) for a in INTERCEPTS]
+        return [np.append(a, np.clip(tilt / scipy.special.expit(-a), -5.0, 5.0)) for a in INTERCEPTS]
 
     def log_omega(self, theta: Floats) -> Floats:
         """Return -log(1 + e^{-a - b'z})."""
@@ -157,12 +157,12 @@ class Logistic:
 
     def gradient(self, theta: Floats) -> Floats:
         """Return (1 - omega) (1, z)."""
-        rest = expit(-(theta[0] + self.z @ theta[1:]))
+        rest = scipy.special.expit(-(theta[0] + self.z @ theta[1:]))
         return np.column_stack([rest, rest[:, None] * self.z])
 
     def curvature(self, theta: Floats, weights: Floats) -> Floats:
         """Return the sum of -omega (1 - omega) (1, z) (1, z)'."""
-        omega = expit(theta[0] + self.z @ theta[1:])
+        omega = scipy.special.expit(theta[0] + self.z @ theta[1:])
         x = np.column_stack([np.ones(len(omega)), self.z])
         return np.asarray(-(x * (weights * omega * (1.0 - omega))[:, None]).T @ x)
 

@@ -21,7 +21,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
-from scipy import special
+import scipy
 
 from vardi._rows.hashing import PRIME
 from vardi._types import Floats, Integers
@@ -32,7 +32,6 @@ FEWEST = 0.1  # least value of g - 2: of two units one has nearly all, and a thi
 Number = TypeVar("Number", bound=Any)  # an array of floats, or a narwhals expression
 ReplicateKind: TypeAlias = Literal["bayesian", "rows", "jackknife"]
 
-POISSON: Floats = special.pdtr(np.arange(11), 1.0)  # thresholds of U for counts 1, 2, ...; U never passes the next
 MOST_FACTOR = 2**20  # so that l + a r is exact, and its remainder modulo P has 32 bits
 
 
@@ -91,10 +90,15 @@ class Multipliers:
         if counts is not None:
             return _of_counts(self.kind, uniform, counts[:, None])
         if self.kind == "rows":
-            return np.searchsorted(POISSON, uniform, side="right").astype(np.float64)
+            return np.searchsorted(poisson_thresholds(), uniform, side="right").astype(np.float64)
         found: Floats = -np.log(uniform)
         powers = self.powers[sample]
         return found if (powers == 1.0).all() else found ** powers[:, None]
+
+
+def poisson_thresholds() -> Floats:
+    """Return the least U of a count of 1, 2, ... 11; U never passes the next."""
+    return np.asarray(scipy.special.pdtr(np.arange(11), 1.0))
 
 
 def names_of(n: int) -> list[str]:
@@ -105,9 +109,9 @@ def names_of(n: int) -> list[str]:
 def _of_counts(kind: ReplicateKind, uniform: Floats, counts: Floats) -> Floats:
     """Return the mean of as many multipliers as each row's count, as a function of its U."""
     if kind == "bayesian":
-        found = special.gammainccinv(counts, uniform)
+        found = scipy.special.gammainccinv(counts, uniform)
     else:
-        above = np.ceil(special.pdtrik(uniform, counts))
+        above = np.ceil(scipy.special.pdtrik(uniform, counts))
         below = np.maximum(above - 1.0, 0.0)
-        found = np.where(special.pdtr(below, counts) >= uniform, below, above)  # the root may be off by rounding
+        found = np.where(scipy.special.pdtr(below, counts) >= uniform, below, above)  # the root may be off by rounding
     return np.asarray(found / np.where(counts > 0, counts, 1.0))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy
 from scipy import sparse
 from scipy.sparse import csgraph
-from scipy.special import expit
 
 from vardi._rows.grouping import by_sample
 from vardi._types import Floats, Integers
@@ -72,7 +72,7 @@ def _ratio(d: Floats, counts: Floats, target: float) -> float:
     low, high = level - float(d.max()), level - float(d.min())
     t = level - float(np.median(d))
     for _ in range(60):
-        p = expit(d + t)
+        p = scipy.special.expit(d + t)
         excess = float(counts @ p) - target
         low, high = (low, t) if excess > 0 else (t, high)
         slope = float(counts @ (p * (1.0 - p)))

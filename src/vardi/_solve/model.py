@@ -6,17 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from vardi._inputs.known import Known
 from vardi._inputs.known_on_rows import out_of_reach
 from vardi._inputs.pool import Name
 from vardi._machine.threads import single_threaded_blas
 from vardi._rows.base import Rows
-from vardi._rows.engine.joint import EngineRows
 from vardi._rows.joint import Joint
 from vardi._solve.identify import Joining, Verdict, connected, cut_verdict, group_text, judge, weak_groups
 from vardi._solve.joint import Walk, descend, meet, stationary
@@ -30,6 +30,9 @@ from vardi._solve.parameters import (
 )
 from vardi._types import Floats, Integers
 from vardi.errors import ConvergenceError, InvalidKnownError, NotIdentifiableError
+
+if TYPE_CHECKING:
+    from vardi._rows.engine.joint import EngineRows
 
 MIN_PROBED_ROWS = 10_000  # rows above which a few of them are checked first
 MAX_SERIAL_NUMBERS = 2_000_000  # numbers (rows times coordinates) up to which linear algebra gains nothing from threads
@@ -94,10 +97,10 @@ def _log_means_by_others(rows: Rows, u: Floats, told: NDArray[np.bool_], new: ND
     for place, logs in rows.log_blocks():
         inside = told[rows.source[place]]
         if inside.any():
-            log_mass = logsumexp(logs[inside][:, told] + u[told], axis=1)
+            log_mass = scipy.special.logsumexp(logs[inside][:, told] + u[told], axis=1)
             log_mass = log_mass if rows.counts is None else log_mass - np.log(rows.counts[place][inside])
-            found.append(logsumexp(logs[inside][:, new] - log_mass[:, None], axis=0))
-    return np.asarray(logsumexp(found, axis=0))
+            found.append(scipy.special.logsumexp(logs[inside][:, new] - log_mass[:, None], axis=0))
+    return np.asarray(scipy.special.logsumexp(found, axis=0))
 
 
 @dataclass(frozen=True)
@@ -157,7 +160,7 @@ def solve_joint(
     reached = tol if few is rows else START_TOLERANCE
     with single_threaded_blas() if len(few) * len(few.coordinates) <= MAX_SERIAL_NUMBERS else nullcontext():
         found = _solved(few, names, known, values, verdict, reached, max_iterations, near)
-    return _polished_in_engine(rows, found, tol, max_iterations) if isinstance(rows, EngineRows) else found
+    return found if isinstance(rows, Joint) else _polished_in_engine(rows, found, tol, max_iterations)
 
 
 def _solved(

@@ -19,7 +19,7 @@ from vardi._rows.engine.hashing import LEFT, RIGHT, hashed
 from vardi._rows.engine.joint import largest
 from vardi._rows.engine.moments import EngineMoments, total
 from vardi._rows.engine.weights import with_added
-from vardi._rows.multipliers import POISSON, Multipliers, ReplicateKind, names_of
+from vardi._rows.multipliers import Multipliers, ReplicateKind, names_of, poisson_thresholds
 from vardi._types import Floats
 from vardi.errors._refusals import needs_rows
 
@@ -130,7 +130,7 @@ class EngineReplicates:
         phase = law.phase(nw.col(LEFT), nw.col(RIGHT), r)
         uniform = phase - phase.floor()
         if law.kind == "rows":
-            return total([(uniform >= least).cast(nw.Float64) for least in POISSON.tolist()])
+            return total([(uniform >= least).cast(nw.Float64) for least in poisson_thresholds().tolist()])
         found = uniform.log() * -1.0
         powers = [(code, float(law.powers[code])) for code in part.codes.values()]
         if all(power == 1.0 for _, power in powers):
