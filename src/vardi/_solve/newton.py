@@ -33,7 +33,8 @@ REUSED_IF_READING_DOMINATES = 1e-5  # the same if a pass costs so much that the 
 EXACT = 1e-13  # range of a step below which another is not worth its pass, however cheap
 ROUNDED = 1e-9  # range of a step up to which failing to shrink may be due to rounding
 MIN_SERIAL_SAMPLES, MAX_SERIAL_SAMPLES = 8, 1000  # samples between which linear algebra is done in one thread
-LEVEL = 16  # rows for each row of the next smaller subsample
+LEVELS = 16, 64  # least and most rows for each row of the next smaller subsample
+TELLING = 1000  # rows of a subsample for each sample, from which on more of them tell little more
 PATIENCE = 5  # steps without progress after which only rounding is left
 BENDING = 3.0  # range of a step up to which a subsample predicts its remainder
 BENDS = 5  # passes over the subsample that a step may take to bend
@@ -166,10 +167,11 @@ class _Start:
 
 
 def _warm_start(rows: SolvableRows) -> _Start:
-    """Return u from a sixteenth of the rows, solved to well below its statistical error, and the Hessian there."""
+    """Return u from a subsample of the rows, solved to well below its statistical error, and the Hessian there."""
     if is_cheap(rows):
         return _Start(rows.start())
-    smaller = rows.subsample(1.0 / LEVEL, least=100)
+    fraction = float(np.clip(TELLING * len(rows.sizes) / len(rows), 1.0 / LEVELS[1], 1.0 / LEVELS[0]))
+    smaller = rows.subsample(fraction, least=100)
     if len(smaller) > len(rows) / 4 or not connected(smaller.reach(), smaller.sizes):
         return _Start(rows.start())
     start = _warm_start(smaller)
