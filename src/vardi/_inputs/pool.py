@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from vardi._inputs.frames import Frame, as_frame, concat, mixed_columns
 from vardi._inputs.smoothed import require_shared_columns, with_smoothed
 from vardi._machine.memory import require_memory
+from vardi._machine.threads import map_blocks
 from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias, ProductBias, ValuesBias, as_bias
 from vardi.biases._expressions import is_condition
@@ -284,6 +285,12 @@ def in_order(values: Any, frames: Sequence[Frame], what: str) -> Any:
     return values
 
 
+def _are_within(labels: Integers, K: int) -> bool:
+    """Tell whether labels are from 0 to K - 1; as numbers without a sign, those below 0 are the largest there are."""
+    unsigned = labels.view(labels.dtype.str.replace("i", "u"))
+    return all(map_blocks(lambda rows: bool(unsigned[rows].max() < K), len(labels), 1))
+
+
 def matrix_pool(omega: Any, source: Any, counts: Any, names: Iterable[Name] | None) -> Pool:
     """Return the pool of a matrix of biases, after a check of its shape and labels."""
     if omega.ndim != 2 or not min(omega.shape):
@@ -294,7 +301,7 @@ def matrix_pool(omega: Any, source: Any, counts: Any, names: Iterable[Name] | No
     n, K = omega.shape
     labels = as_array(source, "source")
     _require_length("source", labels, n, "label")
-    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= K:
+    if labels.dtype.kind not in "iu" or not _are_within(labels, K):
         found = list(dict.fromkeys(labels.tolist()))
         raise MismatchError(
             f"source holds the labels {show(found)} ({labels.dtype}), but omega has {K} columns. Number the samples by "

@@ -1,4 +1,4 @@
-"""Exps and grams of blocks of rows, compiled by Numba: what the extra ``[fast]`` brings.
+"""Exps, grams and tallies of blocks of rows, compiled by Numba: what the extra ``[fast]`` brings.
 
 Loops work on tiles that stay in the first-level cache. Numba compiles them for the processor at hand when they are
 first called, and keeps the result for later sessions where it finds a folder to write to.
@@ -14,8 +14,9 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
-from vardi._types import Floats
+from vardi._types import Floats, Integers
 
 TILE = 2048  # numbers of a tile: 16 kB
 ROWS = 64  # rows of a tile of the gram
@@ -130,6 +131,36 @@ def _gram(A: Floats, root: Floats, G: Floats) -> None:
                 for r, row in enumerate(((ae, af, ag, ah), (be, bf, bg, bh), (ce, cf, cg, ch), (de, df, dg, dh))):
                     for s, total in enumerate(row):
                         G[k + r, l + s] += total
+
+
+@_compiled()
+def _tally(
+    words: NDArray[Any], multiplier: int, shift: int, source: Integers, K: int, out: NDArray[Any], counts: Integers
+) -> None:
+    by, top, lowest = np.uint64(multiplier), np.uint64(shift), np.uint64(255)  # else Numba has signs or floats
+    for i in range(words.size):
+        pattern = ((np.uint64(words[i]) * by) >> top) & lowest
+        code = (source[i] << K) | np.int64(pattern)
+        out[i] = code
+        counts[i & 3, code] += 1  # four tables: one would wait for its last addition where rows are alike
+
+
+@_compiled()
+def _take(values: NDArray[Any], places: NDArray[Any], out: NDArray[Any]) -> None:
+    for i in range(places.size):
+        out[i] = values[places[i]]
+
+
+def tally(words: NDArray[Any], multiplier: int, shift: int, source: Integers, K: int, out: NDArray[Any]) -> Integers:
+    """Return how many rows have each code, which are written to ``out``."""
+    counts = np.zeros((4, K << K), np.int64)
+    _tally(words, multiplier, shift, source, K, out, counts)
+    return np.asarray(counts.sum(axis=0))
+
+
+def take(values: NDArray[Any], places: NDArray[Any], out: NDArray[Any]) -> None:
+    """Write values[places] to ``out``."""
+    _take(values, places, out)
 
 
 def exp(values: Floats, out: Floats) -> Floats:

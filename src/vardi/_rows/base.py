@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from vardi._machine.kernels import kernels
 from vardi._machine.threads import blocks, map_blocks
 from vardi._rows.contract import Coordinates, Sums
 from vardi._rows.grouping import sizes_of, stratified
@@ -198,9 +199,10 @@ class Rows(ABC):
         if inverse is None:
             return values
         all_rows = np.empty((len(inverse), *values.shape[1:]), values.dtype)
+        take = kernels(len(inverse), len(self.sizes)).take
 
         def block(rows: slice) -> None:
-            values.take(inverse[rows], axis=0, out=all_rows[rows], mode="clip")  # to check what is within costs more
+            take(values, inverse[rows], all_rows[rows])
 
         for _ in map_blocks(block, len(inverse), values[0].size):
             pass
@@ -279,7 +281,7 @@ def _taken(matrix: Any, rows: Integers) -> Any:
     taken = np.empty((len(rows), *matrix.shape[1:]), matrix.dtype)
 
     def block(part: slice) -> None:
-        taken[part] = matrix[rows[part]]
+        matrix.take(rows[part], axis=0, out=taken[part], mode="clip")  # to check what is within costs more
 
     for _ in map_blocks(block, len(rows), matrix.shape[1]):
         pass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from vardi._machine.threads import Scratch, blocks, map_blocks, sum_blocks
 from vardi._rows.base import Rows, Scaled
 from vardi._rows.contract import Sums
 from vardi._rows.grouping import membership
-from vardi._types import Floats
+from vardi._types import Floats, Integers
 
 Result = TypeVar("Result")
 
@@ -27,6 +27,7 @@ class Dense(Rows):
     """An n x K array, read in blocks: beyond the array itself a pass needs a few blocks of memory and n numbers."""
 
     _reciprocals: tuple[Scaled, Floats, Floats] | None = None
+    _of: int | None = None  # how many rows these were taken from
 
     @property
     def reading_dominates(self) -> bool:
@@ -35,6 +36,12 @@ class Dense(Rows):
 
     def _recount(self) -> None:
         self._reciprocals = None
+
+    def with_rows(self, matrix: Any, source: Integers, counts: Floats | None) -> Self:
+        """Return other rows of the same kind; of what was taken from a large matrix, sums are formed as from all."""
+        rows = super().with_rows(matrix, source, counts)
+        rows._of = len(self) if self._of is None else self._of
+        return rows
 
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
         """Return log_mass, shares and gram at u, in one pass over the rows."""
@@ -185,7 +192,7 @@ class Dense(Rows):
 
     @property
     def _kernels(self) -> Kernels:
-        return kernels(len(self), len(self.sizes))
+        return kernels(len(self) if self._of is None else self._of, len(self.sizes))
 
     @property
     def _plain(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vardi._machine.kernels import Take, kernels, packed
 from vardi._machine.threads import blocks, map_blocks
 from vardi._types import Floats, Integers
 
@@ -46,8 +47,13 @@ class Indicators:
 
     def patterns(self, rows: slice) -> NDArray[np.uint8] | None:
         """Return 1{omega_ik > 0} of some rows, eight biases to a byte; None where a value is something else."""
+        words = self.row_words(rows)
+        return None if words is None else packed(words)
+
+    def row_words(self, rows: slice) -> NDArray[Any] | None:
+        """Return the same as eight booleans to a word, or fewer that are one."""
         positive = self._positive(rows) if self.plausible else None
-        return None if positive is None else _bytes(positive)
+        return None if positive is None else positive.view(WORDS[min(positive.shape[1], 8)])
 
     def words(self, n: int) -> list[NDArray[np.uint64]] | None:
         """Return the patterns of all n rows, 64 biases to a word; None where a value is something else."""
@@ -95,14 +101,11 @@ def indicator_kinds(source: Integers, indicators: Indicators) -> Kinds | None:
         return None
     n = len(source)
     codes = np.empty(n, np.uint8 if K << K <= 256 else np.uint16)
+    tally = kernels(n, K).tally
 
     def block(rows: slice) -> Integers | None:
-        patterns = indicators.patterns(rows)
-        if patterns is None:
-            return None
-        mine = np.left_shift(source[rows], K, out=codes[rows], casting="unsafe")
-        mine |= patterns[:, 0]  # one byte: eight biases are the most
-        return np.bincount(mine, minlength=K << K)
+        words = indicators.row_words(rows)
+        return None if words is None else tally(words[:, 0], source[rows], K, codes[rows])  # eight are the most
 
     counts = []
     for found in map_blocks(block, n, K):
@@ -111,7 +114,7 @@ def indicator_kinds(source: Integers, indicators: Indicators) -> Kinds | None:
         counts.append(found)
     tallies = np.sum(counts, axis=0)
     first = _first_rows(codes, np.array(counts), blocks(n, K))
-    return Kinds(first, _compacted(codes, tallies > 0), tallies[tallies > 0])
+    return Kinds(first, _compacted(codes, tallies > 0, kernels(n, K).take), tallies[tallies > 0])
 
 
 def _constants(biases: Any, probe: Integers, zero: float) -> Floats:
@@ -121,18 +124,6 @@ def _constants(biases: Any, probe: Integers, zero: float) -> Floats:
     return np.array([column[column != zero][0] if (column != zero).any() else 1.0 for column in shown])
 
 
-def _bytes(positive: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """Return sum_k 2^k b_k of each eight booleans, or fewer that are a machine word.
-
-    The multiplier brings each byte to a bit of its own in the highest one; no two others meet, so nothing is carried.
-    """
-    width = min(positive.shape[1], 8)
-    words = positive.view(WORDS[width])
-    top = 8 * (width - 1)
-    multiplier = sum(1 << (top - 7 * k) for k in range(width))
-    return np.asarray((words * words.dtype.type(multiplier)) >> words.dtype.type(top), np.uint8)
-
-
 def _first_rows(codes: NDArray[Any], counts: Integers, places: list[slice]) -> Integers:
     """Return the first row of each code that occurs, from how often it does in each block."""
     occurring = np.flatnonzero(counts.any(axis=0))
@@ -140,12 +131,12 @@ def _first_rows(codes: NDArray[Any], counts: Integers, places: list[slice]) -> I
     return np.array([at.start + int(np.argmax(codes[at] == code)) for code, at in zip(occurring, first, strict=True)])
 
 
-def _compacted(codes: NDArray[Any], occurs: NDArray[np.bool_]) -> NDArray[Any]:
+def _compacted(codes: NDArray[Any], occurs: NDArray[np.bool_], take: Take) -> NDArray[Any]:
     """Return the codes, renumbered from 0 on in their place."""
     table = (np.cumsum(occurs) - 1).astype(codes.dtype)
 
     def block(rows: slice) -> None:
-        codes[rows] = table.take(codes[rows], mode="clip")  # all are within it; to check that costs more
+        take(table, codes[rows], codes[rows])
 
     for _ in map_blocks(block, len(codes), 1):
         pass

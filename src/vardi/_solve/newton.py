@@ -14,9 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vardi._machine.threads import single_threaded_blas
 from vardi._rows.contract import Sums
@@ -182,17 +184,36 @@ def _warm_start(rows: SolvableRows) -> _Start:
 
 
 @dataclass(frozen=True)
+class _Hessian:
+    """The Hessian at a point, of all rows and of a subsample; where ``at`` is None, that of the subsample for both."""
+
+    laplacian: Laplacian
+    few: SolvableRows | None
+    at: Floats | None
+
+    @cached_property
+    def of_few(self) -> Laplacian:
+        if self.few is None or self.at is None:
+            return self.laplacian
+        return _laplacian(self.few.sums(self.at, objective=False), self.few.sizes > 0)
+
+
+@dataclass(frozen=True)
 class _Step:
     """A point u with the Newton step delta that leads on from it."""
 
     u: Floats
     delta: Floats
-    laplacian: Laplacian
+    hessian: _Hessian
     age: float  # range of what u has moved since the Laplacian was computed; infinite for one of a subsample
     singular: bool
     gradient: Floats  # of the sampled states only
     residual: float
     iterations: int
+
+    @property
+    def laplacian(self) -> Laplacian:
+        return self.hessian.laplacian
 
     @property
     def range(self) -> float:
@@ -218,17 +239,22 @@ def _steps(rows: SolvableRows, start: _Start) -> Iterator[_Step]:
     sampled = sizes > 0
     u = np.where(sampled, start.u, -np.inf)
     sums = rows.sums(u, gram=start.laplacian is None, objective=False)
-    old, before = (start.laplacian, np.inf), np.inf
+    old = None if start.laplacian is None else _Hessian(start.laplacian, start.few, None)
+    age = before = np.inf
     iterations, lost = 0, LOST if is_cheap(rows) else PATIENCE
     while True:
         if (sums.shares[sampled] < FAR * sizes[sampled]).any():  # self-consistent step, which descends from anywhere
             u, before = _consistent(rows, u, sums), np.inf
             sums = rows.sums(u, objective=False)
             continue
-        step = _newton_step(u, sums, sizes, iterations, old)
+        if sums.gram is not None:
+            old, age = _Hessian(_laplacian(sums, sampled), start.few, u), 0.0
+        assert old is not None
+        step = _newton_step(u, sums, sizes, iterations, old, age)
         if step.age and step.range > max(before / 4, ROUNDED):  # an old Hessian that misleads
             sums = rows.sums(u, objective=False)
-            step = _newton_step(u, sums, sizes, iterations, old)
+            old = _Hessian(_laplacian(sums, sampled), start.few, u)
+            step = _newton_step(u, sums, sizes, iterations, old, 0.0)
         yield step
         if step.singular:
             if lost == 0:
@@ -238,7 +264,7 @@ def _steps(rows: SolvableRows, start: _Start) -> Iterator[_Step]:
             continue
         iterations += 1
         u, sums = _advance(rows, step, start.few)
-        old, before = (step.laplacian, step.age + step.range), step.range
+        age, before = step.age + step.range, step.range
 
 
 def _bent(step: _Step, few: SolvableRows | None) -> Floats | None:
@@ -246,14 +272,14 @@ def _bent(step: _Step, few: SolvableRows | None) -> Floats | None:
 
     .. math:: g + Hd + [g_s(u + d) - g_s(u) - H_s d] = 0
 
-    In brackets is what Newton's step leaves out, as the subsample has it; so all but a small share of it is gone. None
-    where there is no subsample, or the step is too long for it.
+    In brackets is what Newton's step leaves out, as the subsample has it; so all but a small share of it is gone. Where
+    H is that of an earlier point, so is H_s, and the brackets hold what has changed since as well. None where there is
+    no subsample, or the step is too long for it.
     """
     if few is None or step.singular or step.range > BENDING:
         return None
     sampled = few.sizes > 0
-    here = few.sums(step.u, objective=False)
-    curved = Laplacian(here.shares[sampled], restricted(here.gram, sampled))
+    here, curved = few.sums(step.u, gram=False, objective=False), step.hessian.of_few
     delta = step.delta.copy()
     for _ in range(BENDS):
         there = few.sums(step.u + delta, gram=False, objective=False)
@@ -275,18 +301,19 @@ def _consistent(rows: SolvableRows, u: Floats, sums: Sums) -> Floats:
     return u
 
 
-def _newton_step(u: Floats, sums: Sums, sizes: Floats, iterations: int, old: tuple[Laplacian | None, float]) -> _Step:
+def _laplacian(sums: Sums, sampled: NDArray[np.bool_]) -> Laplacian:
+    return Laplacian(sums.shares[sampled], restricted(sums.gram, sampled))
+
+
+def _newton_step(u: Floats, sums: Sums, sizes: Floats, iterations: int, hessian: _Hessian, age: float) -> _Step:
     sampled = sizes > 0
     gradient = (sums.shares - sizes)[sampled]
-    laplacian, age = old
-    if laplacian is None or sums.gram is not None:
-        laplacian, age = Laplacian(sums.shares[sampled], restricted(sums.gram, sampled)), 0.0
     delta, singular = np.zeros(len(u)), False
     try:
-        delta[sampled] = -laplacian.solve(gradient)
+        delta[sampled] = -hessian.laplacian.solve(gradient)
     except SingularError:
         singular = True
-    return _Step(u, delta, laplacian, age, singular, gradient, _residual(sums, sizes), iterations)
+    return _Step(u, delta, hessian, age, singular, gradient, _residual(sums, sizes), iterations)
 
 
 def _advance(rows: SolvableRows, step: _Step, few: SolvableRows | None) -> tuple[Floats, Sums]:

@@ -98,6 +98,7 @@ class LazyRows:
     """
 
     log = False
+    positive = False  # as far as is known without a query
     reading_dominates = True
     counts = None
     inverse = None
