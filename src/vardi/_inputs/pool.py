@@ -286,7 +286,7 @@ def in_order(values: Any, frames: Sequence[Frame], what: str) -> Any:
 
 
 def _are_within(labels: Integers, K: int) -> bool:
-    """Tell whether labels are from 0 to K - 1; as numbers without a sign, those below 0 are the largest there are."""
+    """Return whether labels are from 0 to K - 1; as numbers without a sign, those below 0 are the largest there are."""
     unsigned = labels.view(labels.dtype.str.replace("i", "u"))
     return all(map_blocks(lambda rows: bool(unsigned[rows].max() < K), len(labels), 1))
 
