@@ -763,8 +763,8 @@ def test_groups_that_a_mean_does_not_tell_apart():
     error = refused(
         vardi.NotIdentifiableError,
         {"(x - 2) * (x - 12)": 2.5},
-        "the known values do not say how much of the population each of these represents: it is undetermined for 'a' "
-        "or 'b'",
+        "the known values do not determine how much of the population each of these represents: it is undetermined for "
+        "'a' or 'b'",
         samples=samples,
         biases=biases,
     )

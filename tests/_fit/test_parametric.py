@@ -393,7 +393,7 @@ def test_the_best_of_several_starts_is_taken(samples):
         (vardi.parametric(lambda rows, t: rows["x"] < 5 + t[0], start=[0.5]), "determine 'theta0' of 'panel'"),
         (
             vardi.parametric(tilt, start=[0, 0], gradient=lambda rows, t: np.zeros(len(rows))),
-            r"has shape \(250,\), and not \(250, 2\)",
+            r"has shape \(250,\), but should have \(250, 2\)",
         ),
     ],
 )

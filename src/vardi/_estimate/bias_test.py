@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import chdtrc, fdtrc
 
 from vardi._estimate.bias_check import BiasCheck, Worst
 from vardi._estimate.tangent import Tangent
@@ -285,10 +285,11 @@ def _chi2(U: Floats, V: Floats, least: Floats, freedom: float = math.inf) -> tup
     statistic = float(((vectors.T @ (U[informed] / root))[kept] ** 2 / values[kept]).sum())
     rank = int(kept.sum())
     if math.isinf(freedom):
-        return statistic, float(chdtrc(rank, statistic)), rank
+        return statistic, float(scipy.special.chdtrc(rank, statistic)), rank
     left = freedom - rank + 1.0
-    pvalue = float(fdtrc(rank, left, statistic * left / (freedom * rank))) if rank and left >= 1.0 else math.nan
-    return statistic, pvalue, rank
+    if not rank or left < 1.0:
+        return statistic, math.nan, rank
+    return statistic, float(scipy.special.fdtrc(rank, left, statistic * left / (freedom * rank))), rank
 
 
 def _untested(df: int | None) -> str:

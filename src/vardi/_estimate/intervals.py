@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from scipy.special import betaincinv, ndtri, stdtrit
+import scipy
 
 from vardi._rows.contract import Evenness
 from vardi.errors import MismatchError
@@ -38,7 +38,7 @@ def quantile_of_student(level: float, df: float) -> float:
             got=(level,),
         )
     below = 0.5 + level / 2.0
-    return float(ndtri(below) if math.isinf(df) else stdtrit(df, below))
+    return float(scipy.special.ndtri(below) if math.isinf(df) else scipy.special.stdtrit(df, below))
 
 
 class Weighing(Protocol):
@@ -229,8 +229,9 @@ def _ends_of_count(p: float, m: float, level: float) -> tuple[float, float]:
     """Return the ends for a count of mp among m; neither need be an integer."""
     quantile_of_normal(level)  # refuses an invalid level
     k, beyond = m * p, 0.5 - level / 2.0
-    low = math.sqrt(betaincinv(k, m - k + 1.0, beyond) * betaincinv(k + 1.0, m - k, beyond))
-    high = 1.0 - math.sqrt(betaincinv(m - k + 1.0, k, beyond) * betaincinv(m - k, k + 1.0, beyond))
+    inverse = scipy.special.betaincinv
+    low = math.sqrt(inverse(k, m - k + 1.0, beyond) * inverse(k + 1.0, m - k, beyond))
+    high = 1.0 - math.sqrt(inverse(m - k + 1.0, k, beyond) * inverse(m - k, k + 1.0, beyond))
     return min(low, p), max(high, p)
 
 

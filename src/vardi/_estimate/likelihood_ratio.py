@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import chdtrc
+import scipy
 
 from vardi._rows.families import Function
 from vardi._rows.joint import Joint
@@ -131,4 +131,4 @@ def _maximum(joint: Joint, v: Floats, basis: Floats, sample: str) -> At:
 
 def _ratio(best: At, restricted: At, dof: int) -> LikelihoodRatio:
     statistic = max(2.0 * (restricted.objective - best.objective), 0.0)
-    return LikelihoodRatio(statistic, dof, float(chdtrc(dof, statistic)))
+    return LikelihoodRatio(statistic, dof, float(scipy.special.chdtrc(dof, statistic)))

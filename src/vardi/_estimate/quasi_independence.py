@@ -22,8 +22,8 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import chdtrc
 
 from vardi._estimate.bias_check import BiasCheck
 from vardi._inputs.pool import Name
@@ -75,7 +75,7 @@ def quasi_independence(
     means = first / max(n - 1.0, 1.0)
     V = 4.0 * (means.T * c) @ means / n**2 - 2.0 * second / (n * max(n - 1.0, 1.0)) ** 2
     statistic, df = _chi_square(U, V)
-    pvalue = float(chdtrc(df, statistic)) if df else math.nan
+    pvalue = float(scipy.special.chdtrc(df, statistic)) if df else math.nan
     reason = "" if df else "no two rows with different values would have been seen through each other's windows."
     untested = {name: float(c @ (partners == 0) / n)}
     return BiasCheck(pvalue, statistic, df or None, METHOD, tuple(columns), {name: pvalue}, None, untested, reason)

@@ -12,13 +12,13 @@ from scipy import sparse
 
 from vardi._fit.capabilities import refusal
 from vardi._fit.learned import opened_with_learned
-from vardi._fit.opened import EngineFrames, MemoryRows
+from vardi._fit.opened import MemoryRows
 from vardi._fit.pipeline import Opened, Options, fit
 from vardi._fit.sample import DebiasedSample
 from vardi._fit.truncation import TruncatedRows, window_of
 from vardi._inputs.dependence import as_dependence
-from vardi._inputs.engine.pool import any_lazy, open_frames
 from vardi._inputs.frames import as_frame, concat
+from vardi._inputs.frames.lazy import any_lazy
 from vardi._inputs.pool import Name, as_named, as_pool, matrix_pool
 from vardi._inputs.shared_units import warn_of_shared_units
 from vardi._rows import Windows
@@ -57,6 +57,9 @@ class FrameInputs:
         """Return samples as the pipeline takes them: in an engine if one of them is a lazy frame, else in memory."""
         given = {"source": self.source, "counts": self.counts}
         if any_lazy(self.samples):
+            from vardi._fit.opened_engine import EngineFrames  # what asks engines is loaded only for them
+            from vardi._inputs.engine.pool import open_frames
+
             return EngineFrames.of(open_frames(self.samples, self.biases, **given), self.known, self.depends)
         pool = as_pool(self.samples, self.biases, **given)
         pool = replace(pool, dependence=as_dependence(pool, *self.depends))

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.special import chdtrc
+import scipy
 
 from vardi._estimate.intervals import REFUSED
 from vardi._estimate.known_check import KnownCheck, known_lines
@@ -55,7 +55,7 @@ def check_known(held: Any) -> KnownCheck | None:
     else:
         told = np.outer(stderr > 0, stderr > 0)
         statistic, df = _chi_square(values - known.values, np.where(told, covariance + known.covariance, 0.0), least)
-    pvalue = float(chdtrc(df, statistic)) if df else math.nan
+    pvalue = float(scipy.special.chdtrc(df, statistic)) if df else math.nan
     return KnownCheck(lines, statistic if df else math.nan, df, pvalue, residual, samples)
 
 

@@ -5,26 +5,20 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vardi._estimate.bias_check import BiasCheck, untested
-from vardi._estimate.bias_test import check_biases
-from vardi._estimate.bounds import Bounds, bounds
 from vardi._estimate.cdf import PoolSteps
 from vardi._estimate.own_states import OwnStates
-from vardi._estimate.sensitivity.errors_of_biases import Errors
-from vardi._estimate.sensitivity.linear import slopes
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import refusal
 from vardi._fit.columns import ColumnsInMemory
 from vardi._fit.held import ONLY_KNOWN
 from vardi._fit.new_rows import weigh
-from vardi._fit.parts import MemoryParts
 from vardi._fit.prepare import Prepared
-from vardi._fit.reference import check_reference
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By, Grouping, bases, grouping, in_domains
 from vardi._inputs.frames import concat
@@ -47,6 +41,11 @@ from vardi._types import Floats, Integers
 from vardi.biases import Bias
 from vardi.errors import ImpossibleRowError, MismatchError, MissingValuesError, TooLargeError, number_of_rows
 from vardi.errors._refusals import not_covered
+
+if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
+    from vardi._estimate.bounds import Bounds
+    from vardi._estimate.sensitivity.errors_of_biases import Errors
+    from vardi._fit.parts import MemoryParts
 
 TILTS = 2**28  # rows times biases up to which a number for each is held at once
 
@@ -201,11 +200,15 @@ class InMemory(ColumnsInMemory):
         if self.depends and options.get("method", "score") != "score":
             raise refusal("ks tests", "rows in memory", depends="clusters")
         if self.reference is not None:
+            from vardi._fit.reference import check_reference
+
             return check_reference(self, asked, **options)
         return self.check_values({name: self.values(value) for name, value in asked.items()}, **options)
 
     def check_values(self, values: Mapping[str, Floats], **options: Any) -> BiasCheck:
         """Test the declared biases, given numbers for the rows in the fit."""
+        from vardi._estimate.bias_test import check_biases
+
         if self.joint is None or not self.joint.families:
             return check_biases(self.overlap_tangent, self.names, values, **options)
         if options.get("method", "score") != "score":
@@ -219,6 +222,8 @@ class InMemory(ColumnsInMemory):
 
     def parts(self, fit: Any) -> MemoryParts:
         """Return what accounts of a fit need of its rows."""
+        from vardi._fit.parts import MemoryParts
+
         return MemoryParts(fit)
 
     def bounds(self, delta: float) -> Bounds:
@@ -229,6 +234,8 @@ class InMemory(ColumnsInMemory):
             raise refusal("bounds", "rows in memory", "both")
         if self.depends:
             raise refusal("bounds", "rows in memory", depends="clusters")
+        from vardi._estimate.bounds import bounds
+
         return bounds(self.tangent, self.names, delta)
 
     @cached_property
@@ -347,6 +354,8 @@ class InMemory(ColumnsInMemory):
 
     def slopes(self, influence: Influence, errors: Errors) -> Floats:
         """Return how far estimates move at worst, per unit of log Gamma."""
+        from vardi._estimate.sensitivity.linear import slopes
+
         return slopes(self.tangent.measure, influence, errors)
 
     def steps(self, values: Any) -> PoolSteps:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import logsumexp
 
 from vardi._inputs.frames import Frame, as_frame
 from vardi._inputs.known import Known
@@ -41,7 +41,7 @@ def weigh(held: Any, rows: Any) -> Any:
     sampled = sampled if held.states is None else list(held.states)
     frame = as_frame(rows) if held.pool.biases else None
     logs, H = _of_matrix(held, rows, sampled) if frame is None else _of_frame(held, frame, sampled)
-    log_mass = np.asarray(logsumexp(logs + held.solution.u[sampled], axis=1))
+    log_mass = np.asarray(scipy.special.logsumexp(logs + held.solution.u[sampled], axis=1))
     uncovered = np.flatnonzero(log_mass == -np.inf)
     if len(uncovered):
         raise ImpossibleRowError(

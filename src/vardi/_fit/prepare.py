@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,14 @@ from vardi._inputs.known_on_rows import reduced, values_on
 from vardi._inputs.pool import Pool
 from vardi._rows import Rows, as_rows
 from vardi._rows.cells import with_levels
-from vardi._rows.engine.model import EngineModel
 from vardi._rows.families import Function, Model, as_model
 from vardi._rows.joint import Joint, KnownColumns
 from vardi._types import Floats, Integers
 from vardi.biases import ParametricBias
 from vardi.errors._refusals import untold_parameters
+
+if TYPE_CHECKING:
+    from vardi._rows.engine.model import EngineModel
 
 RANK = 1e-12  # relative size above which a variance of known values counts
 

@@ -6,26 +6,17 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from vardi._estimate import bias_test
 from vardi._estimate.bias_check import BiasCheck, untested
-from vardi._estimate.bootstrap import Bootstrap, Progress, bootstrap
-from vardi._estimate.bounds import Bounds
 from vardi._estimate.bridge import Bridge, bridge_of
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.known_check import KnownCheck
-from vardi._estimate.likelihood_ratio import LikelihoodRatio
 from vardi._estimate.reliability import Trust, warn_of_doubt, warn_of_few_bridging
-from vardi._estimate.replicates import replicate_weights
-from vardi._estimate.resampling import Kind
 from vardi._estimate.sensitivity import GAMMAS, Mean, Question, Sensitivity
 from vardi._estimate.sensitivity import Kind as ErrorKind
-from vardi._facts.account import Account
-from vardi._facts.diagnostics import Diagnostics, diagnose
-from vardi._facts.summary import summarize, to_html, to_text
 from vardi._fit import parameters
 from vardi._fit.averages import AUTO, Averages
 from vardi._fit.known import check_known, joined
@@ -36,7 +27,6 @@ from vardi._inputs.given import Biases, Function, Functions, Labels, Samples
 from vardi._inputs.old_names import shares_attribute
 from vardi._inputs.pool import Name
 from vardi._machine.atomic_write import require_writable, whole_file
-from vardi._rows.multipliers import ReplicateKind
 from vardi._solve.identify import Verdict
 from vardi._types import Floats
 from vardi.biases import Bias
@@ -44,6 +34,16 @@ from vardi.biases._learned import LearnedCheck, checks_of
 from vardi.biases._window import columns_to_test
 from vardi.errors import MismatchError, number_of_rows, suggest
 from vardi.errors._texts import listed, show
+
+if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
+    from vardi._estimate.bias_test import Features, Method
+    from vardi._estimate.bootstrap import Bootstrap, Progress
+    from vardi._estimate.bounds import Bounds
+    from vardi._estimate.likelihood_ratio import LikelihoodRatio
+    from vardi._estimate.resampling import Kind
+    from vardi._facts.account import Account
+    from vardi._facts.diagnostics import Diagnostics
+    from vardi._rows.multipliers import ReplicateKind
 
 
 class DebiasedSample(Averages):
@@ -171,6 +171,8 @@ class DebiasedSample(Averages):
     @cached_property
     def _account(self) -> Account:
         """What summary, print and notebooks show, computed once."""
+        from vardi._facts.summary import summarize
+
         return summarize(self)
 
     @cached_property
@@ -193,6 +195,8 @@ class DebiasedSample(Averages):
             only some samples have recorded.
         """
         columns = [columns] if isinstance(columns, str) else columns
+        from vardi._facts.diagnostics import diagnose
+
         return diagnose(self, (*self.numeric_columns, *self.held.numeric_of_some) if columns is None else columns)
 
     def bootstrap(
@@ -240,6 +244,8 @@ class DebiasedSample(Averages):
                 got=(statistic,),
             )
         options: dict[str, Any] = {"kind": kind, "groups": groups, "level": level, "jobs": jobs, "progress": progress}
+        from vardi._estimate.bootstrap import bootstrap
+
         return bootstrap(self.held, statistic, n, seed, **options, identity=id)
 
     def replicate_weights(
@@ -298,14 +304,16 @@ class DebiasedSample(Averages):
         >>> float(np.sqrt(np.mean((means - fit.expectation("MEDV").value) ** 2)).round(2))
         0.96
         """
+        from vardi._estimate.replicates import replicate_weights
+
         return replicate_weights(self.held, n, kind, seed, identity=id, progress=progress)
 
     def check_biases(
         self,
         columns: str | Sequence[str] | Mapping[str, Function] | None = None,
         *,
-        method: bias_test.Method = "score",
-        features: bias_test.Features = "poly2",
+        method: Method = "score",
+        features: Features = "poly2",
         seed: int = 0,
         draws: int | None = None,
     ) -> BiasCheck:
@@ -502,6 +510,8 @@ class DebiasedSample(Averages):
 
     def summary(self) -> str:
         """Return what a person wants to know first, in one screen."""
+        from vardi._facts.summary import to_text
+
         return to_text(self._account)
 
     def report(
@@ -556,4 +566,6 @@ class DebiasedSample(Averages):
         return f"DebiasedSample({number_of_rows(len(self))} of {samples} sample{'' if samples == 1 else 's'})"
 
     def _repr_html_(self) -> str:
+        from vardi._facts.summary import to_html
+
         return to_html(self._account)

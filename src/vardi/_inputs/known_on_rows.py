@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import qr, solve_triangular
-from scipy.special import chdtrc
 
 from vardi._inputs.frames import Frame
 from vardi._inputs.known import Known
@@ -112,7 +112,7 @@ def reduced(known: Known, H: Floats) -> Floats:
         raise _contradiction(known, seen, null[:, int(np.argmax(stiff))])
     if loose.any():
         statistic = float((along[loose] ** 2 / variances[loose]).sum())
-        if chdtrc(int(loose.sum()), statistic) < UNLIKELY:
+        if scipy.special.chdtrc(int(loose.sum()), statistic) < UNLIKELY:
             raise _contradiction(known, seen, null[:, int(np.argmax(np.abs(off)))])
         inverse = (axes[:, loose] / variances[loose]) @ axes[:, loose].T
         chosen = chosen - null @ (inverse @ (null.T @ known.covariance @ chosen))

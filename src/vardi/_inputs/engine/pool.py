@@ -42,21 +42,6 @@ from vardi.errors._refusals import (
 MOST_VALUES = 10_000  # most distinct values of a column that are brought into memory
 
 
-def any_lazy(samples: Any) -> bool:
-    """Return whether any of the samples is a lazy frame of an engine."""
-    if isinstance(samples, Mapping):
-        samples = list(samples.values())
-    rows = samples if isinstance(samples, list | tuple) else [samples]
-    return any(_is_lazy(one) for one in rows)
-
-
-def _is_lazy(rows: Any) -> bool:
-    try:
-        return isinstance(nw.from_native(rows, pass_through=True, allow_series=True), nw.LazyFrame)
-    except nw.exceptions.DuplicateError:  # as_frame raises our own error for it
-        return False
-
-
 def as_lazy_pool(
     samples: Any, biases: Any, *, source: Any, counts: Any, functions: Sequence[Bias | int] = ()
 ) -> LazyPool:
