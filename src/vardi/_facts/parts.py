@@ -20,6 +20,7 @@ from vardi._facts.columns import Column, ColumnFacts
 from vardi._facts.fingerprint import Fingerprint
 from vardi._inputs.pool import Name, Pool
 from vardi._rows.contract import Gram
+from vardi._rows.shares import Shares
 from vardi._solve.identify import Verdict
 from vardi._solve.newton import Solution
 from vardi._types import Floats, Integers
@@ -55,15 +56,6 @@ class WeightTable:
     weights: Floats
     source: Integers
     counts: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class ValueTable:
-    """How many rows have a value up to x and above the one before, and how much weight: at x both sums are exact."""
-
-    x: Floats
-    counts: Floats
-    mass: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,8 +145,11 @@ class Parts(Protocol):
     ) -> tuple[ColumnFacts, ...]:
         """Return means before and after of columns, what their errors rest on, and how far wrong biases move them."""
 
-    def value_table(self, column: Column, centre: float, scale: float) -> ValueTable:
-        """Return the distribution of a column; an engine has its bins finest around the centre."""
+    def shares(self, column: Column, centre: float, scale: float) -> Shares:
+        """Return the shares of pool and population up to values of a column; an engine has its bins about the centre.
+
+        Between its largest values of bins an engine does not tell them.
+        """
 
     def band(self, column: Column, level: float = 0.95) -> Band | None:
         """Return the simultaneous band of the distribution function; None where an engine does not give it."""

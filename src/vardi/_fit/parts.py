@@ -13,10 +13,10 @@ from vardi._estimate.sensitivity.errors_of_biases import Errors, as_errors
 from vardi._facts.choice import choose
 from vardi._facts.columns import Column, ColumnFacts, by_samples, describe
 from vardi._facts.fingerprint import Fingerprint, fingerprint
-from vardi._facts.parts import Given, ValueTable, WeightSums, WeightTable
+from vardi._facts.parts import Given, WeightSums, WeightTable
 from vardi._inputs.pool import Name, Pool
 from vardi._rows.contract import Gram
-from vardi._rows.grouping import sums_by_value
+from vardi._rows.shares import Shares, shares_of
 from vardi._types import Floats
 
 SLOPES = 400_000_000  # rows times samples times columns, up to which it is asked how far wrong biases move means
@@ -120,12 +120,11 @@ class MemoryParts:
         """Every bias may be wrong, each on its own."""
         return as_errors(self._held, None, "free")
 
-    def value_table(self, column: Column, centre: float, scale: float) -> ValueTable:
+    def shares(self, column: Column, centre: float, scale: float) -> Shares:
         measure = self._held.of(column.among).tangent.measure
         rows = slice(None) if measure.inside is None else measure.inside
         counts = self._counts[rows]
-        x, sums = sums_by_value(column.values[rows], [counts, counts * measure.weights[rows]])
-        return ValueTable(x, *sums)
+        return shares_of(column.values[rows], [counts, counts * measure.weights[rows]])
 
     def band(self, column: Column, level: float = 0.95) -> Band | None:
         values = np.zeros(len(self._pool))  # rows that were left out have no part in it
