@@ -14,7 +14,7 @@ from vardi._estimate.estimates import Estimate
 from vardi._estimate.intervals import quantile_of_normal
 from vardi._estimate.tangent import Tangent
 from vardi._rows.grouping import membership
-from vardi._rows.shares import shares_of
+from vardi._rows.shares import edges_below, shares_of
 from vardi._rows.steps import StepInfluence
 from vardi._rows.weighted import WeightedRows
 from vardi._types import Floats
@@ -310,7 +310,7 @@ class PoolSteps:
         r"""Return the covariance of F at the grid, from :math:`\phi_i(t) = r_i (1\{x_i \le t\} - F(t)) + q_i'b(t)`."""
         rows = self._rows
         r = rows.weights if self._inside is None else rows.weights * self._inside * (rows.n / self._total)
-        cell = np.searchsorted(grid, self._values)
+        cell = edges_below(self._values, grid)
         if len(rows.coordinates) <= len(grid):
             X, Q = rows.seen()
             by_cell = membership(cell, len(grid) + 1, r * rows.counts) @ X

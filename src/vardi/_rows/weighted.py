@@ -133,6 +133,11 @@ class WeightedRows:
         """Return t = grad log omega of each bias with parameters, for the rows as they were solved."""
         return self.rows.gradients(self.v)
 
+    @property
+    def has_parameters(self) -> bool:
+        """Whether a bias has parameters, along which rows move."""
+        return bool(self.rows.places)
+
     def along(self, b: Floats) -> tuple[Floats, dict[int, Floats]]:
         """Return b_theta't of each row for its own bias, and for each bias with parameters."""
         own, along = self.rows.along(self.v, b)
