@@ -158,9 +158,10 @@ class Influence:
         return self.b[self.measure.coordinates.epsilon]
 
     def column(self, j: int) -> Influence:
-        """Return that of one estimate."""
-        outside = {name: moved[[j]] for name, moved in self.outside.items()}
-        return Influence(self.measure, self.values[:, [j]], self.b[:, [j]], outside, self.approximate)
+        """Return that of one estimate: a view, since the columns of all take as much memory as all of them."""
+        own = slice(j % self.b.shape[1], j % self.b.shape[1] + 1)
+        outside = {name: moved[own] for name, moved in self.outside.items()}
+        return Influence(self.measure, self.values[:, own], self.b[:, own], outside, self.approximate)
 
     def __matmul__(self, coefficients: Floats) -> Influence:
         """Return that of linear combinations of the estimates, with coefficients of shape (m, k)."""

@@ -57,10 +57,8 @@ def distributions(
         if not facts.is_share and facts.spread > 0
     ]
     bands = MOST_DISTRIBUTIONS if len(fit) <= MAX_BANDED_ROWS else BANDS_BEYOND
-    shown = tuple(
-        _distribution(fit, column, facts, banded=k < bands)
-        for k, (column, facts) in enumerate(varied[:MOST_DISTRIBUTIONS])
-    )
+    asked = [(*one, k < bands) for k, one in enumerate(varied[:MOST_DISTRIBUTIONS])]
+    shown = tuple(fit.parts.each(lambda one: _distribution(fit, *one), asked))
     if not columns:
         return (), "There are no columns to draw."
     if not shown:
@@ -72,7 +70,7 @@ def distributions(
     return shown, " ".join(notes)
 
 
-def _distribution(fit: Fit, column: Column, facts: ColumnFacts, *, banded: bool) -> Distribution:
+def _distribution(fit: Fit, column: Column, facts: ColumnFacts, banded: bool) -> Distribution:
     shares = fit.parts.shares(column, facts.pooled, facts.spread)
     first, last, end = _ends_of_axis(shares)
     ends = np.array([first, last, end])

@@ -6,9 +6,9 @@ memory answer from arrays.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from vardi._estimate.bias_check import BiasCheck
 from vardi._estimate.bridge import Bridge
@@ -25,6 +25,9 @@ from vardi._solve.identify import Verdict
 from vardi._solve.newton import Solution
 from vardi._types import Floats, Integers
 from vardi.biases import Bias
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 EVEN = 1e-12  # by how much weights may differ, relative to them, and be all the same
 
@@ -144,6 +147,9 @@ class Parts(Protocol):
         self, columns: Sequence[Column], *, gains: bool = False, slopes: bool = False
     ) -> tuple[ColumnFacts, ...]:
         """Return means before and after of columns, what their errors rest on, and how far wrong biases move them."""
+
+    def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """Apply a function that asks the rows to each item: several at a time where their holder can be asked so."""
 
     def shares(self, column: Column, centre: float, scale: float) -> Shares:
         """Return the shares of pool and population up to values of a column; an engine has its bins about the centre.

@@ -100,10 +100,9 @@ class ColumnsInMemory(Held):
                     expected=("array",),
                     got=(name_of(values),),
                 )
-            array = np.concatenate(pieces)
+            array = _numbers(pieces[0]) if len(pieces) == 1 else _numbers(np.concatenate(pieces), copy=False)
         else:
-            array = self._given(values, "The series of values")
-        array = _numbers(array)
+            array = _numbers(self._given(values, "The series of values"))
         if array.shape != (len(self),):
             raise MismatchError(
                 f"The values have shape {array.shape}, but the pool has {len(self)} rows. Give one for each.",
@@ -265,7 +264,7 @@ class _Read:
         return cls(is_numeric, bool(lacking.any()), _missing_in(pieces))
 
 
-def _numbers(array: NDArray[Any]) -> Floats:
+def _numbers(array: NDArray[Any], *, copy: bool = True) -> Floats:
     if array.dtype.kind not in "fiub":
         raise MismatchError(
             f"The values hold {array.dtype}, but only numbers have a mean. Give numbers, or a condition of them; a "
@@ -273,7 +272,7 @@ def _numbers(array: NDArray[Any]) -> Floats:
             expected=("numbers",),
             got=(str(array.dtype),),
         )
-    return array.astype(np.float64)
+    return array.astype(np.float64, copy=copy)
 
 
 def _gaps(column: NDArray[Any]) -> NDArray[np.bool_]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from vardi._estimate.cdf import Band, DebiasedCdf
 from vardi._facts.choice import IDENTIFIER, MISSING, MOST_NUMERIC, MOST_TEXT, by_reason, most_frequent, note_on
 from vardi._facts.columns import Column, ColumnFacts, ColumnSums, by_samples
 from vardi._facts.fingerprint import Fingerprint
-from vardi._facts.parts import Given, WeightSums, WeightTable
+from vardi._facts.parts import Given, Item, Result, WeightSums, WeightTable
 from vardi._fit.parts import MemoryParts
 from vardi._inputs.engine.part import PREFIX, Part, with_columns
 from vardi._inputs.frames.functions import is_function
@@ -146,6 +146,9 @@ class EngineParts(MemoryParts):
             within=np.maximum(total[3 + K :] / omegas - (total[3 : 3 + K] / omegas) ** 2, 0.0) / n**2,
             slopes=held.slopes(estimates.influence, self._errors) if slopes else np.empty(0),
         )
+
+    def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        return [function(item) for item in items]  # an engine has threads of its own, and may take one query at a time
 
     def shares(self, column: Column, centre: float, scale: float) -> Shares:
         held = self._held.of(column.among)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,9 @@ from vardi._estimate.sensitivity.errors_of_biases import Errors, as_errors
 from vardi._facts.choice import choose
 from vardi._facts.columns import Column, ColumnFacts, by_samples, describe
 from vardi._facts.fingerprint import Fingerprint, fingerprint
-from vardi._facts.parts import Given, WeightSums, WeightTable
+from vardi._facts.parts import Given, Item, Result, WeightSums, WeightTable
 from vardi._inputs.pool import Name, Pool
+from vardi._machine.threads import at_once
 from vardi._rows.contract import Gram
 from vardi._rows.shares import Shares, shares_of
 from vardi._types import Floats
@@ -119,6 +120,9 @@ class MemoryParts:
     def _errors(self) -> Errors:
         """Every bias may be wrong, each on its own."""
         return as_errors(self._held, None, "free")
+
+    def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        return at_once(function, items, len(self._pool))
 
     def shares(self, column: Column, centre: float, scale: float) -> Shares:
         measure = self._held.of(column.among).tangent.measure

@@ -50,7 +50,7 @@ def slopes(rows: WeightedRows, influence: Influence, errors: Errors) -> Floats:
                     found[j] = counts[part] @ np.einsum("ik,ik->i", p[part], np.abs(moved, out=moved))
             return found
 
-        total += sum_blocks(block, n, len(columns), sums=m)
+        total += sum_blocks(block, n, 2 * len(columns) + m, sums=m)
     return np.asarray(counts @ np.abs(common)) if errors.common else total
 
 
