@@ -202,8 +202,11 @@ class Strata:
 
         return np.asarray(sum_blocks(block, *influence.shape))
 
-    def spread(self, influence: Floats) -> Spread:
-        """Return V, and what it rests on: by two passes over the influence values, in blocks."""
+    def spread(self, influence: Floats, *, joint: bool = True) -> Spread:
+        """Return V, and what it rests on: by two passes over the influence values, in blocks.
+
+        Covariances of two estimates are NaN where they are not asked for: of many they take most of the time.
+        """
         K, m = len(self.sizes), influence.shape[1]
         means, largest = self._means(influence)
         most = 1.0 if self.counts is None else max(float(self.counts.max(initial=1.0)), 1.0)
@@ -214,7 +217,7 @@ class Strata:
             unit, source = self._deviations(influence, means, part), self._sample_in(part)
             unit /= scale
             scaled = unit * _by_row(roots, source)
-            products = scaled.T @ scaled
+            products = scaled.T @ scaled if joint else np.einsum("ij,ij->j", scaled, scaled)[None]
             squares = np.square(unit, out=unit)
             within = _sums_by_sample(squares, source, K)
             fourths = np.square(squares, out=squares)
@@ -222,10 +225,12 @@ class Strata:
                 fourths /= np.where(self.counts[part] > 0, self.counts[part], 1.0)[:, None]
             return np.vstack([products, within, np.ones(len(fourths)) @ fourths])
 
-        sums = sum_blocks(block, len(influence), m, sums=(m + K + 1) * m)
+        first = m if joint else 1
+        sums = sum_blocks(block, len(influence), m, sums=(first + K + 1) * m)
+        products = sums[:m] if joint else np.where(np.eye(m, dtype=bool), sums[0], np.nan)
         with np.errstate(over="ignore"):
-            covariance = sums[:m] * np.outer(scale, scale)
-        return spread_of_samples(covariance, scale, sums[m : m + K], sums[-1], self.sizes, self._factors)
+            covariance = products * np.outer(scale, scale)
+        return spread_of_samples(covariance, scale, sums[first : first + K], sums[-1], self.sizes, self._factors)
 
     def tail(self, influence: Floats, weights: Floats | float = 1.0) -> float:
         """Return the tail index of the influence values of one estimate, over weights above 1 if such are given."""

@@ -227,8 +227,8 @@ class WeightedRows:
         return self.strata.covariance(phi)
 
     def spread(self, phi: Floats, *, joint: bool = True) -> Spread:
-        """Return what the errors of the estimates with influence values phi rest on; all covariances come with it."""
-        return self.strata.spread(phi)
+        """Return what the errors of the estimates with influence values phi rest on."""
+        return self.strata.spread(phi, joint=joint)
 
     def tail(self, phi: Floats, j: int) -> float:
         """Return the tail index of the influence values of an estimate.
