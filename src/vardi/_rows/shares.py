@@ -18,7 +18,7 @@ from vardi._types import Floats, Integers
 CELLS = 2**16  # of one width
 MANY = 50_000  # rows from which on cells pay
 CROWDED = 32  # a cell with this part of the rows, or more, may leave as much to sort as there was
-SEEN, BEYOND = 4096, 4  # rows that tell where most values are, and how many of them lie beyond either end
+SEEN, BEYOND = 4096, 20  # rows that tell where most values are, and how many of them lie beyond either end
 
 
 class Shares(ABC):
