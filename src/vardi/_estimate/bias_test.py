@@ -174,7 +174,7 @@ class _Labels:
 
     def _by_kind(self, w: Floats) -> Floats:
         """Return sums of numbers of the rows over each kind of row."""
-        return np.bincount(self.kind, w, minlength=len(self.P)) if self.is_collapsed else w
+        return np.bincount(self.kind, w, minlength=len(self.P)).astype(np.float64) if self.is_collapsed else w
 
     def solve(self, a: Floats) -> Floats:
         """Return M_00^+ a for a of shape (K, m)."""
@@ -251,7 +251,7 @@ class _Cells:
                 return found
 
             sums = len(self.high) * labels.K**2
-            return np.stack([_without_diagonal(M) for M in sum_blocks(block, *labels.P.shape, sums=sums)])
+            return np.stack([_without_diagonal(M) for M in sum_blocks(block, len(labels.P), labels.K, sums=sums)])
         table = (self.rows @ membership(labels.kind, len(labels.P), labels.counts).T).tocsr()
         spans = zip(table.indptr[:-1], table.indptr[1:], strict=True)
         return np.stack([_information(labels.P[table.indices[a:b]], table.data[a:b]) for a, b in spans])

@@ -75,7 +75,8 @@ def _distribution(fit: Fit, column: Column, facts: ColumnFacts, banded: bool) ->
     first, last, end = _ends_of_axis(shares)
     ends = np.array([first, last, end])
     height = shares.up_to(ends)
-    x, drawn = shares.reaching(BOTH, np.linspace(*height[:2].sum(axis=1), POINTS)[1:-1])  # rises by about equal steps
+    start, stop = height[:2].sum(axis=1).tolist()
+    x, drawn = shares.reaching(BOTH, np.linspace(start, stop, POINTS)[1:-1])  # they rise by about equal steps
     x, place = np.unique(np.append(ends, x), return_index=True)
     before, after = (tuple(part.tolist()) for part in np.vstack([height, drawn])[place].T)
     low, high = _ends(fit.parts.band(column) if banded else None, x)

@@ -74,7 +74,8 @@ def sums_by_value(values: Floats, parts: Sequence[Floats]) -> tuple[Floats, list
     if len(values) >= MANY and float(values.max()) - low < MOST_WHOLE and are_whole(values):
         place = (values - low).astype(np.int64)  # whole numbers need not be sorted
         there = np.flatnonzero(np.bincount(place))
-        return there + low, [np.bincount(place, part)[there] for part in parts]
+        sums = [np.bincount(place, part)[there].astype(np.float64, copy=False) for part in parts]
+        return there.astype(np.float64) + low, sums
     order = np.argsort(values)
     x = values[order]
     starts = np.flatnonzero(np.append(True, x[1:] != x[:-1]))[: len(x)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -157,10 +158,10 @@ class SharesByCell(Shares):
         return x, self._share(np.cumsum(np.stack(sums, axis=1), axis=0))
 
     def has_more_than(self, most: int) -> bool:
-        return np.count_nonzero(self._rows) > most or len(self.every()[0]) > most
+        return int(np.count_nonzero(self._rows)) > most or len(self.every()[0]) > most
 
     def reaching(self, weights: Floats, targets: Floats, *, beyond: bool = False) -> tuple[Floats, Floats]:
-        side = "right" if beyond else "left"
+        side: Literal["left", "right"] = "right" if beyond else "left"
         last = int(np.flatnonzero(self._rows)[-1])
         cells = np.minimum(np.searchsorted(self._share(self._below[1:]) @ weights, targets, side), last)
         x, masses, own = self._sorted(cells)
