@@ -24,7 +24,7 @@ EDGE = 0.005  # share of the rows beyond either end of its axis
 
 @dataclass(frozen=True)
 class Bins:
-    """The shares of the pool and of the population in intervals of one width, each with its upper edge."""
+    """The shares of the pool and of the population in intervals of equal width, each including its upper edge."""
 
     edges: tuple[float, ...]
     pooled: tuple[float, ...]
@@ -114,7 +114,7 @@ def _bins(shares: Shares, low: float, high: float) -> Bins:
 
 
 def _ends(band: Band | None, x: Floats) -> Iterator[tuple[float | None, ...]]:
-    """Give the lower and the upper ends of the simultaneous band; None outside it, and where there is none."""
+    """Yield the lower and the upper ends of the simultaneous band; None outside its range, and if there is no band."""
     if band is None or np.isnan(band.low).any():
         yield from [(None,) * len(x)] * 2
         return

@@ -36,7 +36,7 @@ def by_sample(source: Integers, K: int) -> list[Integers]:
 
 
 def stratified(source: Integers, K: int, fraction: float, least: int) -> NDArray[np.intp]:
-    """Return evenly spaced rows of every sample: the given fraction, but at least so many of each."""
+    """Return evenly spaced rows of every sample: the given fraction, but at least ``least`` of each."""
     lengths = np.bincount(source, minlength=K)
     sizes = np.minimum(lengths, np.maximum(least, (lengths * fraction).astype(np.int64)))
     starts = np.cumsum(lengths) - lengths
@@ -46,7 +46,7 @@ def stratified(source: Integers, K: int, fraction: float, least: int) -> NDArray
             for start, size, length in zip(starts, sizes, lengths, strict=True)
         ]
     )
-    if _is_sorted(source):  # the rule: samples one after the other
+    if _is_sorted(source):  # the usual case: samples one after the other
         return places
     return np.concatenate(by_sample(source, K))[places]
 
