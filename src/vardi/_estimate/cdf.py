@@ -285,7 +285,7 @@ class PoolSteps:
 
     def grid(self, most: int, tail: float) -> tuple[Floats, Floats]:
         """Return values evenly spaced among the distinct ones with F from ``tail`` to 1 - ``tail``, and F there."""
-        edge = tail - ROUNDING  # which a step may hit, but for rounding
+        edge = tail - ROUNDING  # a step may hit the tail exactly, up to rounding
         first = float(self._shares.reaching(ALONE, np.array([edge]))[0][0])
         beyond = float(self._shares.reaching(ALONE, np.array([1.0 - edge]), beyond=True)[0][0])
         inner = self._shares.between(first, self._shares.next_to(beyond, -1)) if first < beyond else self.x

@@ -292,7 +292,7 @@ def describe(
 
 
 def _exponent(values: Floats) -> int:
-    """Return by which power of two values are divided, so that no square of one is too large or small for a number."""
+    """Return the power of two to divide values by, so that no square overflows or underflows."""
     exponent = int(np.frexp(max(-values.min(), values.max()))[1])
     return exponent if abs(exponent) > EXTREME else 0
 

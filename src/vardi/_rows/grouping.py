@@ -64,7 +64,7 @@ def largest_of_columns(values: Floats) -> Floats:
 
 
 def are_whole(values: Floats) -> bool:
-    """Tell whether all are whole numbers; mostly the first ones tell that they are not."""
+    """Return whether all are whole numbers; mostly the first ones tell that they are not."""
     return all(bool((part == np.floor(part)).all()) for part in (values[:FIRST], values[FIRST:]))
 
 

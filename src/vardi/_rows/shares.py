@@ -31,7 +31,7 @@ class Shares(ABC):
 
     @abstractmethod
     def has_more_than(self, most: int) -> bool:
-        """Tell whether there are more distinct values."""
+        """Return whether there are more distinct values."""
 
     @abstractmethod
     def reaching(self, weights: Floats, targets: Floats, *, beyond: bool = False) -> tuple[Floats, Floats]:
@@ -54,7 +54,7 @@ class Shares(ABC):
 
     @abstractmethod
     def are_whole(self, low: float, high: float) -> bool:
-        """Tell whether all values from low to high are whole numbers."""
+        """Return whether all values from low to high are whole numbers."""
 
 
 def shares_of(values: Floats, masses: Sequence[Floats], totals: Floats | None = None) -> Shares:

@@ -278,7 +278,7 @@ class Strata:
         return means, found.largest
 
     def _deviations(self, influence: Floats, means: Floats, part: slice) -> Floats:
-        """Return deviations from the sample means, whose squares sum to the variance but for factors of samples."""
+        """Return deviations from the sample means, whose squares sum to the variance up to factors of samples."""
         deviations = influence[part] - _by_row(means, self._sample_in(part))
         deviations /= self.n
         if self.counts is not None:

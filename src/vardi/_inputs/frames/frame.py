@@ -117,7 +117,7 @@ class Frame(ABC):
         return coded(self.column(name))
 
     def is_text(self, name: str) -> bool:
-        """Tell whether a column is declared as one of texts."""
+        """Return whether a column is declared as one of texts."""
         return False
 
     def values_at(self, name: str, rows: Integers) -> np.ndarray:

@@ -68,7 +68,7 @@ class JoinedColumns:
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def is_text(self, name: str) -> bool:
-        """Tell whether a column is declared as one of texts, so that it takes no reading to know it."""
+        """Return whether a column is declared as one of texts, so that it takes no reading to know it."""
         return all(frame.is_text(name) for frame in self._held)
 
     def values_at(self, name: str, rows: Integers) -> list[NDArray[Any]]:
