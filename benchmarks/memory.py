@@ -40,8 +40,8 @@ def memory(settings: Settings) -> Report:
     return Report(
         "memory",
         "Highest resident memory during the solve, less what was resident before it with the input, joblib and Numba's "
-        "code loaded and a tiny problem solved, as a multiple of the input matrix. The n weights that come back count as "
-        "extra: 1 / K.",
+        "code loaded and a tiny problem solved, as a multiple of the input matrix. The n weights that come back "
+        "count as extra: 1 / K.",
         tuple(records),
         tuple(targets),
         ("pymbar compiles for each shape, so its number holds what the compiler needs.",),
