@@ -482,6 +482,25 @@ def test_check_says_yes(folder):
     assert found["bias_check"]["pvalue"] > 0.05
 
 
+def test_check_of_many_samples_lists_the_weakest_links(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng, text = np.random.default_rng(0), 'title = "Windows"\n'
+    for k in range(12):
+        rows = 60 if k == 11 else 300
+        pl.DataFrame({"x": k / 6 + rng.uniform(0.0, 1.0, rows)}).write_csv(f"s{k}.csv")
+        text += f'[sources.s{k}]\ndata = "s{k}.csv"\nbias = "x >= {k / 6!r} and x <= {k / 6 + 1.0!r}"\n'
+    (tmp_path / "study.toml").write_text(text)
+    shown = run("check", "study.toml").stdout
+    found = json.loads(run("check", "study.toml", "--json").stdout)
+    lines = re.findall(r"^(s\d+) +(s\d+) +([\d,]+) +([\d,]+)", shown, re.MULTILINE)
+    assert set(lines[0][:2]) == {found["weakest"]["first"], found["weakest"]["second"]}
+    assert f"The weakest 20 of {len(found['links'])} links; --json lists all" in shown
+    assert len(lines) == 20
+    left_out = {(one["first"], one["second"]) for one in found["links"]} - {line[:2] for line in lines}
+    neighbours = {(f"s{k}", f"s{k + 1}") for k in range(9)}
+    assert neighbours <= left_out  # which share most rows
+
+
 def test_check_says_no_where_samples_contradict_their_biases(folder):
     (folder / "study.toml").write_text(STUDY.replace('"MEDV <= 22"', '"(MEDV <= 22) * MEDV ** 6"'))
     result = run("check", "study.toml")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -22,12 +23,13 @@ from numpy.typing import NDArray
 from vardi._estimate.bias_check import BiasCheck, Worst
 from vardi._estimate.tangent import Tangent
 from vardi._inputs.pool import Name
-from vardi._machine.threads import map_blocks
+from vardi._machine.threads import map_blocks, sum_blocks
 from vardi._rows.dependent import DependentRows
 from vardi._rows.engine.distribution import EngineDistribution
 from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.labels import EngineLabels
 from vardi._rows.grouping import membership
+from vardi._rows.shares import edges_below, shares_of
 from vardi._rows.weighted import Weighed
 from vardi._solve.newton import newton
 from vardi._types import Floats, Integers
@@ -137,11 +139,26 @@ class _Labels:
         self.source: Integers = np.searchsorted(self.sampled, strata.source)
         self.counts: Floats = np.ones(len(self.source)) if strata.counts is None else strata.counts
         self.is_collapsed = rows.inverse is not None
-        self.kind: Integers = np.arange(len(self.source)) if rows.inverse is None else rows.inverse
         self.P = self.probabilities(rows, influence.u)
-        self.own = self.P[self.kind, self.source]
-        self.residual = (self.P[self.kind] if self.is_collapsed else self.P) * -self.counts[:, None]
-        self.residual[np.arange(len(self.source)), self.source] += self.counts
+        n = len(self.source)
+        self.own, self.residual = np.empty(n), np.empty((n, self.K))
+
+        def block(part: slice) -> None:
+            P = self.P[rows.inverse[part]] if self.is_collapsed else self.P[part]
+            counts, own = self.counts[part], self.source[part]
+            places = np.arange(len(own)), own
+            self.own[part] = P[places]
+            np.multiply(P, -counts[:, None], out=self.residual[part])
+            self.residual[part][places] += counts
+
+        for _ in map_blocks(block, n, self.K):
+            pass
+
+    @cached_property
+    def kind(self) -> Integers:
+        """Which kind of row each row is."""
+        inverse: Integers | None = self.influence.rows.inverse
+        return np.arange(len(self.source)) if inverse is None else inverse
 
     def probabilities(self, rows: Any, u: Floats) -> Floats:
         """Return p_ik of every kind of row."""
@@ -153,7 +170,11 @@ class _Labels:
 
     def information(self, y: Floats) -> Floats:
         """Return sum_i c_i y_i (diag(p_i) - p_i p_i')."""
-        return _information(self.P, np.bincount(self.kind, self.counts * y, minlength=len(self.P)))
+        return _information(self.P, self._by_kind(self.counts * y))
+
+    def _by_kind(self, w: Floats) -> Floats:
+        """Return sums of numbers of the rows over each kind of row."""
+        return np.bincount(self.kind, w, minlength=len(self.P)).astype(np.float64) if self.is_collapsed else w
 
     def solve(self, a: Floats) -> Floats:
         """Return M_00^+ a for a of shape (K, m)."""
@@ -163,7 +184,7 @@ class _Labels:
 
     def cross(self, y: Floats) -> Floats:
         """Return the information between a feature y and all that was fitted, of shape (K, K + p)."""
-        w = np.bincount(self.kind, self.counts * y, minlength=len(self.P))
+        w = self._by_kind(self.counts * y)
         columns = [_information(self.P, w)]
         for k, t in self.influence.measure.gradients().items():
             place = int(np.searchsorted(self.sampled, k))
@@ -206,20 +227,31 @@ class _Cells:
     """A column cut into cells of about equal size; where distinct values are few, each is a cell."""
 
     def __init__(self, values: Floats, labels: _Labels, most: int) -> None:
-        distinct, place = np.unique(values, return_inverse=True)
-        below = np.cumsum(np.bincount(place, labels.counts))
-        targets = np.linspace(0.0, 1.0, most + 1)[1:] * (below[-1] * (1.0 - 1e-12))
-        last = np.arange(len(distinct)) if len(distinct) <= most else np.unique(np.searchsorted(below, targets))
-        self.low, self.high = distinct[np.concatenate([[0], last[:-1] + 1])], distinct[last]
-        self.cell = np.searchsorted(last, place)
-        self.rows = membership(self.cell, len(last), None)  # times values on the rows: their sums by cell
+        shares = shares_of(values, [labels.counts])
+        if shares.has_more_than(most):
+            targets = np.linspace(0.0, 1.0, most + 1)[1:] * (1.0 - 1e-12)
+            self.high = np.unique(shares.reaching(np.ones(1), targets)[0])
+            self.low = np.array([values.min(), *(shares.next_to(end, 1) for end in self.high[:-1].tolist())])
+        else:
+            self.low = self.high = shares.every()[0]
+        self.cell = edges_below(values, self.high)
+        self.rows = membership(self.cell, len(self.high), None)  # times values of the rows: their sums within cells
 
     def information(self, labels: _Labels) -> Floats:
         """Return M_jj = M_j0 for the indicator of every cell j, of shape (cells, K, K)."""
         if not labels.is_collapsed:
-            order = np.argsort(self.cell.astype(np.uint16), kind="stable")  # 16 bits sort by radix
-            rows = np.split(order, np.cumsum(np.bincount(self.cell))[:-1])
-            return np.stack([_information(labels.P[one], labels.counts[one]) for one in rows])
+
+            def block(part: slice) -> Floats:
+                found = np.zeros((len(self.high), labels.K, labels.K))
+                cell, P, counts = self.cell[part], labels.P[part], labels.counts[part]
+                order = np.argsort(cell.astype(np.uint16), kind="stable")  # 16 bits sort by radix
+                rows = np.split(order, np.cumsum(np.bincount(cell, minlength=len(found)))[:-1])
+                for own, one in zip(found, rows, strict=True):
+                    own[:] = (P[one] * counts[one, None]).T @ P[one]
+                return found
+
+            sums = len(self.high) * labels.K**2
+            return np.stack([_without_diagonal(M) for M in sum_blocks(block, len(labels.P), labels.K, sums=sums)])
         table = (self.rows @ membership(labels.kind, len(labels.P), labels.counts).T).tocsr()
         spans = zip(table.indptr[:-1], table.indptr[1:], strict=True)
         return np.stack([_information(labels.P[table.indices[a:b]], table.data[a:b]) for a, b in spans])
@@ -227,7 +259,12 @@ class _Cells:
 
 def _information(P: Floats, w: Any) -> Floats:
     """Return sum_i w_i (diag(p_i) - p_i p_i'); its rows sum to zero, so the diagonal is known without cancellation."""
-    M = np.asarray(-sum(map_blocks(lambda rows: (P[rows] * w[rows, None]).T @ P[rows], *P.shape)))
+    return _without_diagonal(sum_blocks(lambda rows: (P[rows] * w[rows, None]).T @ P[rows], *P.shape))
+
+
+def _without_diagonal(products: Floats) -> Floats:
+    """Return sum_i w_i (diag(p_i) - p_i p_i'), given the sums of products."""
+    M = np.asarray(-products)
     np.fill_diagonal(M, 0.0)
     np.fill_diagonal(M, -M.sum(axis=1))
     return M

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,13 +13,15 @@ from numpy.typing import NDArray
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.intervals import quantile_of_normal
 from vardi._estimate.tangent import Tangent
-from vardi._rows.grouping import membership, sums_by_value
+from vardi._rows.grouping import membership
+from vardi._rows.shares import edges_below, shares_of
 from vardi._rows.steps import StepInfluence
 from vardi._rows.weighted import WeightedRows
 from vardi._types import Floats
 from vardi.biases._values import as_array, as_numbers
 from vardi.errors import MismatchError
 
+ALONE = np.ones(1)  # weights of shares where there is one measure
 GRID = 200  # points of a band
 ROUNDING = 1e-9  # of a probability
 FIXED = 1e-7  # standard error of a probability up to which it is rounding: where F is 1, or known
@@ -252,8 +255,25 @@ class PoolSteps:
         kept = slice(None) if rows.inside is None else rows.inside
         kept = kept if inside is None else inside
         self._total = rows.n if inside is None else float(mass[inside].sum())
-        self.x, (masses,) = sums_by_value(values[kept], [mass[kept]])
-        self.heights = np.minimum(np.cumsum(masses) / self._total, 1.0)
+        self._shares = shares_of(values[kept], [mass[kept]], np.array([self._total]))
+
+    @property
+    def x(self) -> Floats:
+        """The values at which F steps, in order."""
+        return self._every[0]
+
+    @property
+    def heights(self) -> Floats:
+        """F at these."""
+        return self._every[1][:, 0]
+
+    @cached_property
+    def _every(self) -> tuple[Floats, Floats]:
+        return self._shares.every()
+
+    @cached_property
+    def _last(self) -> float:
+        return float(self._shares.reaching(ALONE, np.array([np.inf]))[0][0])
 
     @property
     def is_of_domain(self) -> bool:
@@ -266,10 +286,11 @@ class PoolSteps:
     def grid(self, most: int, tail: float) -> tuple[Floats, Floats]:
         """Return values evenly spaced among the distinct ones with F from ``tail`` to 1 - ``tail``, and F there."""
         edge = tail - ROUNDING  # a step may hit the tail exactly, up to rounding
-        inner = np.flatnonzero((self.heights >= edge) & (self.heights <= 1.0 - edge))
-        inner = inner if len(inner) else np.arange(len(self.x))
+        first = float(self._shares.reaching(ALONE, np.array([edge]))[0][0])
+        beyond = float(self._shares.reaching(ALONE, np.array([1.0 - edge]), beyond=True)[0][0])
+        inner = self._shares.between(first, self._shares.next_to(beyond, -1)) if first < beyond else self.x
         chosen = inner[np.unique(np.linspace(0, len(inner) - 1, min(most, len(inner))).astype(int))]
-        return self.x[chosen], self.heights[chosen]
+        return chosen, self._shares.up_to(chosen)[:, 0]
 
     def below(self, points: Floats) -> Floats:
         """Return whether each row's value is at most each point; for a domain, with its indicator as last column."""
@@ -277,18 +298,19 @@ class PoolSteps:
         return below if self._inside is None else np.column_stack([below, np.ones(len(below))]) * self._inside[:, None]
 
     def before_last(self, value: float) -> float:
-        """Return the value, or instead of the largest one, where F is 1 and has no error, the one before it."""
-        return value if value < self.x[-1] or len(self.x) == 1 else float(self.x[-2])
+        """Return a value, or the last one before the largest, where F is 1 and has no error."""
+        alone = value < self._last or not self._shares.has_more_than(1)
+        return value if alone else self._shares.next_to(self._last, -1)
 
     def inverse(self, q: float) -> float:
         """Return the smallest x with F(x) >= q."""
-        return float(self.x[min(int(np.searchsorted(self.heights, q - 1e-12)), len(self.x) - 1)])
+        return float(self._shares.reaching(ALONE, np.array([q - 1e-12]))[0][0])
 
     def covariance(self, grid: Floats, value: Floats, tangent: Tangent) -> Floats:
         r"""Return the covariance of F at the grid, from :math:`\phi_i(t) = r_i (1\{x_i \le t\} - F(t)) + q_i'b(t)`."""
         rows = self._rows
         r = rows.weights if self._inside is None else rows.weights * self._inside * (rows.n / self._total)
-        cell = np.searchsorted(grid, self._values)
+        cell = edges_below(self._values, grid)
         if len(rows.coordinates) <= len(grid):
             X, Q = rows.seen()
             by_cell = membership(cell, len(grid) + 1, r * rows.counts) @ X

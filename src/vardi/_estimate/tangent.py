@@ -157,9 +157,10 @@ class Influence:
         return self.b[self.measure.coordinates.epsilon]
 
     def column(self, j: int) -> Influence:
-        """Return the influence on one of the estimates."""
-        outside = {name: moved[[j]] for name, moved in self.outside.items()}
-        return Influence(self.measure, self.values[:, [j]], self.b[:, [j]], outside, self.approximate)
+        """Return that of one estimate: a view, since the columns of all take as much memory as all of them."""
+        own = slice(j % self.b.shape[1], j % self.b.shape[1] + 1)
+        outside = {name: moved[own] for name, moved in self.outside.items()}
+        return Influence(self.measure, self.values[:, own], self.b[:, own], outside, self.approximate)
 
     def __matmul__(self, coefficients: Floats) -> Influence:
         """Return the influence on linear combinations of the estimates, with coefficients of shape (m, k)."""

@@ -10,14 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._facts.columns import Column
+from vardi._inputs.frames import JoinedColumns
 from vardi._inputs.pool import Pool
 from vardi._types import Floats, Integers
+from vardi.biases._values import coded
 from vardi.errors._texts import listed
 
 MOST_NUMERIC = 20
 MOST_TEXT, MOST_CATEGORIES = 4, 6  # text columns, and categories of each
-IDENTIFIER = 30  # distinct texts above which a column identifies units rather than categories
-MANY = 5000  # distinct texts above which a column can hold neither categories nor names of samples
+IDENTIFIER = 30  # distinct texts from which a column names units rather than kinds of them
+MANY = 5000  # texts of a column from which on it can neither hold kinds nor the names of samples
+FIRST = 1000  # rows, one of which has a text in a column of texts
 MISSING = "(missing)"
 UNREAD = "missing or infinite values, or neither numbers nor text"
 
@@ -47,17 +50,17 @@ def choose(
     read : callable
         Returns a column by name.
     """
-    whole = pool.whole()
-    if whole is None:
+    every = pool.joined()
+    if not every.exist:
         return (), (
             "The samples are held by different libraries, so their columns were not joined. Name some in variables=."
             if pool.frames
             else "The fit has only biases, no columns. Give values by name in variables=."
         )
-    arrays = {name: whole.column(name) for name in whole.columns if name not in (*numeric, *held.uncovered)}
-    texts = {name: _Texts.of(array) for name, array in arrays.items() if array.dtype.kind in "OUT"}
+    asked = [name for name in every.names if name not in (*numeric, *held.uncovered)]
+    texts = {name: _Texts.of_column(every, name) for name in asked}
     known = {name: text for name, text in texts.items() if text is not None}
-    others = [name for name in arrays if name not in known]
+    others = [name for name in asked if name not in known]
     conditions = [name for name in others if pool.column(name, held.of_some.get(name)).dtype.kind == "b"]
     categories, (identifiers, further, label) = _categories(pool, held, known)
     note = note_on(
@@ -106,22 +109,31 @@ class _Texts:
     codes: Integers
 
     @classmethod
-    def of(cls, array: NDArray[Any]) -> _Texts | None:
-        """Return the texts of a column, with other values as missing; None if the first 1000 values have no text."""
-        values = array.tolist()
-        if not any(isinstance(value, str) for value in values[:1000]):
+    def of_column(cls, columns: JoinedColumns, name: str) -> _Texts | None:
+        """Return the texts of a column, where other values are missing ones; None for what holds no texts."""
+        if columns.is_text(name):
+            return cls.of(*columns.coded(name))
+        array = columns.column(name)
+        if array.dtype.kind not in "OUT" or not any(isinstance(value, str) for value in array[:FIRST].tolist()):
             return None
         try:
-            found = set(values)
-        except TypeError:  # an unhashable value, such as a list
-            values = [value if isinstance(value, str) else None for value in values]
-            found = set(values)
-        texts = {value for value in found if isinstance(value, str)}
+            return cls.of(*coded(array))
+        except TypeError:  # a value that cannot be looked up, such as a list
+            texts = [value if isinstance(value, str) else None for value in array.tolist()]
+            return cls.of(*coded(np.array(texts, dtype=object)))
+
+    @classmethod
+    def of(cls, codes: Integers, values: Sequence[Any]) -> _Texts | None:
+        """Return them, given different values and which of these each row has; None if the first rows have no text."""
+        texts = {value for value in values if isinstance(value, str)}
+        if not any(isinstance(values[code], str) for code in codes[:FIRST].tolist()):
+            return None
         if len(texts) > MANY:
             return cls((), np.empty(0, np.int64))
-        kinds = sorted(texts if len(texts) == len(found) else texts | {MISSING})
-        place = _Places({kind: k for k, kind in enumerate(kinds)})
-        return cls(tuple(kinds), np.fromiter(map(place.__getitem__, values), np.int64, len(values)))
+        kinds = sorted(texts if len(texts) == len(values) else texts | {MISSING})
+        place = {kind: k for k, kind in enumerate(kinds)}
+        own = [place[value if isinstance(value, str) else MISSING] for value in values]
+        return cls(tuple(kinds), np.array(own, np.int64)[codes])
 
     def among(self, rows: NDArray[np.bool_] | None) -> tuple[NDArray[Any], Integers, Integers]:
         """Return the texts that occur in some rows, which of them each row has, and how many rows have each."""
@@ -129,13 +141,6 @@ class _Texts:
         counts = np.bincount(codes, minlength=len(self.kinds))
         there = np.flatnonzero(counts)
         return np.array(self.kinds, dtype=object)[there], (np.cumsum(counts > 0) - 1)[codes], counts[there]
-
-
-class _Places(dict[Any, int]):
-    """The place of each text; other values are missing."""
-
-    def __missing__(self, value: Any) -> int:
-        return self[MISSING]
 
 
 def _categories(

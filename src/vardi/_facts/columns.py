@@ -74,8 +74,8 @@ class ColumnFacts:
     among : tuple of str
         The samples that have recorded it; empty for all.
     slope : float
-        By how much ``debiased`` moves at worst, to first order, if every bias may be wrong by up to a factor: per unit
-        of the log of that factor; NaN if not asked for.
+        By how much ``debiased`` moves at worst, to first order, where every bias may be wrong by up to a factor: for
+        each unit of the log of that factor; NaN where not asked for, and for categories.
     category_of : str
         The column of texts that it is a category of; empty for other columns.
     """
@@ -217,7 +217,7 @@ class ColumnSums:
             moves = spread[j] > 0 and not isinstance(estimate.law, Declared)
             V = float(self.rests_on.stderr[j]) ** 2 if moves else 0.0
             stderr = 0.0 if isinstance(estimate.law, Declared) else estimate.stderr
-            slope = float(self.slopes[j]) if len(self.slopes) else math.nan
+            slope = float(self.slopes[j]) if len(self.slopes) and not column.category_of else math.nan
             units = np.array([self.pooled[j], estimate.value, stderr, spread[j], slope])
             with np.errstate(over="ignore"):
                 before, after, stderr, deviation, slope = np.ldexp(units, exponents[j] if exponents else 0).tolist()
@@ -282,8 +282,10 @@ def describe(
     for start in range(0, len(columns), BATCH):
         batch = columns[start : start + BATCH]
         exponents = [_exponent(column.values) for column in batch]
-        values = np.column_stack([np.ldexp(column.values, -e) for column, e in zip(batch, exponents, strict=True)])
-        own = slopes if start < most_slopes else None
+        values = np.empty((len(batch[0].values), len(batch)))
+        for j, (column, exponent) in enumerate(zip(batch, exponents, strict=True)):
+            values[:, j] = np.ldexp(column.values, -exponent) if exponent else column.values
+        own = slopes if start < most_slopes and not all(column.category_of for column in batch) else None
         sums = _sums(influence, values, np.empty((len(values), 0)) if laws is None else laws, own)
         facts += sums.facts(batch, sizes, exponents)
     return tuple(facts)
@@ -291,7 +293,7 @@ def describe(
 
 def _exponent(values: Floats) -> int:
     """Return the power of two to divide values by, so that no square overflows or underflows."""
-    exponent = int(np.frexp(np.abs(values).max())[1])
+    exponent = int(np.frexp(max(-values.min(), values.max()))[1])
     return exponent if abs(exponent) > EXTREME else 0
 
 

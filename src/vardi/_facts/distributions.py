@@ -11,13 +11,15 @@ import numpy as np
 from vardi._estimate.cdf import Band
 from vardi._facts.columns import Column, ColumnFacts
 from vardi._facts.parts import Fit
+from vardi._rows.shares import Shares
 from vardi._types import Floats
 
 MOST_DISTRIBUTIONS = 6
 POINTS = 160  # of a drawn distribution function
 BINS = 24  # of a histogram
-MAX_BANDED_ROWS, BANDS_BEYOND = 200_000, 2  # rows above which only so many bands are computed
-EDGE = 0.005  # share of the rows beyond either end of the axis
+MAX_BANDED_ROWS, BANDS_BEYOND = 200_000, 2  # rows from which only so many bands are computed
+BOTH = np.ones(2)  # pool and population
+EDGE = 0.005  # share of the rows beyond either end of its axis
 
 
 @dataclass(frozen=True)
@@ -55,10 +57,8 @@ def distributions(
         if not (facts.is_share or facts.category_of) and facts.spread > 0
     ]
     bands = MOST_DISTRIBUTIONS if len(fit) <= MAX_BANDED_ROWS else BANDS_BEYOND
-    shown = tuple(
-        _distribution(fit, column, facts, banded=k < bands)
-        for k, (column, facts) in enumerate(varied[:MOST_DISTRIBUTIONS])
-    )
+    asked = [(*one, k < bands) for k, one in enumerate(varied[:MOST_DISTRIBUTIONS])]
+    shown = tuple(fit.parts.each(lambda one: _distribution(fit, *one), asked))
     if not columns:
         return (), "There are no columns to draw."
     if not shown:
@@ -70,40 +70,47 @@ def distributions(
     return shown, " ".join(notes)
 
 
-def _distribution(fit: Fit, column: Column, facts: ColumnFacts, *, banded: bool) -> Distribution:
-    every, pooled, debiased = heights(fit, column, facts)
-    inside = (np.maximum(pooled, debiased) > EDGE) & (np.minimum(pooled, debiased) < 1.0 - EDGE)
-    first, last = int(inside.argmax()), len(inside) - 1 - int(inside[::-1].argmax())
-    place = _grid(pooled[first : last + 1] + debiased[first : last + 1]) + first
-    place = np.unique(np.append(place, min(last + 1, len(every) - 1)))
-    x, height = every[place], debiased[place]
-    before, after = tuple(pooled[place].tolist()), tuple(height.tolist())
+def _distribution(fit: Fit, column: Column, facts: ColumnFacts, banded: bool) -> Distribution:
+    shares = fit.parts.shares(column, facts.pooled, facts.spread)
+    first, last, end = _ends_of_axis(shares)
+    ends = np.array([first, last, end])
+    height = shares.up_to(ends)
+    start, stop = height[:2].sum(axis=1).tolist()
+    x, drawn = shares.reaching(BOTH, np.linspace(start, stop, POINTS)[1:-1])  # they rise by about equal steps
+    x, place = np.unique(np.append(ends, x), return_index=True)
+    before, after = (tuple(part.tolist()) for part in np.vstack([height, drawn])[place].T)
     low, high = _ends(fit.parts.band(column) if banded else None, x)
-    bins = _bins(every, pooled, debiased, first, int(place[-1]))
-    return Distribution(facts.label, tuple(x.tolist()), before, after, low, high, bins)
+    return Distribution(facts.label, tuple(x.tolist()), before, after, low, high, _bins(shares, first, end))
+
+
+def _ends_of_axis(shares: Shares) -> tuple[float, float, float]:
+    """Return the first value with a share of rows up to it, the last with one beyond, and the value after that."""
+    starts = [shares.reaching(one, np.array([EDGE]), beyond=True)[0][0] for one in np.eye(2)]
+    ends = [shares.reaching(one, np.array([1.0 - EDGE]))[0][0] for one in np.eye(2)]
+    first, end = float(min(starts)), float(max(ends))
+    if first < end:
+        return first, shares.next_to(end, -1), end
+    first, end = shares.reaching(BOTH, np.array([0.0, np.inf]))[0].tolist()  # nearly all rows have one value
+    return first, end, end
 
 
 def heights(fit: Fit, column: Column, facts: ColumnFacts) -> tuple[Floats, Floats, Floats]:
     """Return values of a column, and the shares of the pool and of the population at or below each."""
-    table = fit.parts.value_table(column, facts.pooled, facts.spread)
-    pooled, debiased = (np.minimum(np.cumsum(part) / part.sum(), 1.0) for part in (table.counts, table.mass))
-    return table.x, pooled, debiased
+    x, shares = fit.parts.shares(column, facts.pooled, facts.spread).every()
+    return x, shares[:, 0], shares[:, 1]
 
 
-def _bins(x: Floats, pooled: Floats, debiased: Floats, first: int, last: int) -> Bins:
-    """Return the shares between the first and the last value; the edges for whole numbers lie halfway between them."""
-    low, high = float(x[first]), float(x[last])
-    shown = x[first : last + 1]
-    if high - low < 2**52 and (shown == np.floor(shown)).all():
+def _bins(shares: Shares, low: float, high: float) -> Bins:
+    """Return the shares between the first and the last value, where edges of whole numbers lie between these."""
+    if high - low < 2**52 and shares.are_whole(low, high):
         width = max(math.ceil((high - low + 1.0) / BINS), 1)
         edges = low - 0.5 + width * np.arange(math.ceil((high - low + 1.0) / width) + 1.0)
     else:
         edges = np.linspace(0.0, 1.0, BINS + 1)
         edges = low * (1.0 - edges) + high * edges  # the difference of the ends may be infinite
-        edges[0] = np.nextafter(low, -np.inf)  # an interval includes its upper edge, the first one both
-    below = np.searchsorted(x, edges, "right")
-    shares = (np.diff(np.append(0.0, heights)[below]) for heights in (pooled, debiased))
-    return Bins(tuple(edges.tolist()), *(tuple(np.maximum(part, 0.0).tolist()) for part in shares))
+        edges[0] = np.nextafter(low, -np.inf)  # an interval has its upper edge, and the first one both
+    between = np.maximum(np.diff(shares.up_to(edges), axis=0), 0.0)
+    return Bins(tuple(edges.tolist()), *(tuple(part.tolist()) for part in between.T))
 
 
 def _ends(band: Band | None, x: Floats) -> Iterator[tuple[float | None, ...]]:
@@ -114,9 +121,3 @@ def _ends(band: Band | None, x: Floats) -> Iterator[tuple[float | None, ...]]:
     covered = (band.x[0] <= x) & (x <= band.x[-1])
     for ends in band(x):
         yield tuple(end if is_in else None for end, is_in in zip(ends.tolist(), covered.tolist(), strict=True))
-
-
-def _grid(height: Floats) -> np.ndarray:
-    """Return positions at which a function rises by about equal steps."""
-    targets = np.linspace(height[0], height[-1], POINTS)
-    return np.unique(np.minimum(np.searchsorted(height, targets), len(height) - 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.pool import Pool
+from vardi._types import Integers
 from vardi.biases._values import is_missing
 
-MISSING = "\1"  # unlike any text
+MISSING = "\1"  # which no text is
+NO_LETTER = b"\xff"  # a byte that UTF-8 does not have
+LONG, ROWS = 64, 50_000  # bytes from which a text is long, and rows whose texts are put together at once
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,12 @@ def fingerprint(pool: Pool, columns: Sequence[str]) -> Fingerprint:
     hashed = tuple(name for name in columns if all(name in own for own in everywhere) and name not in pool.mixed)
     for name in hashed:
         found.update(_text(name))
-        found.update(_bytes(pool.column(name)))
+        if all(frame.is_text(name) for frame in pool.frames):
+            for frame in pool.frames:
+                for part in _coded_bytes(*frame.coded(name)):
+                    found.update(part)
+        else:
+            found.update(_bytes(pool.column(name)))
     return Fingerprint(found.hexdigest(), hashed)
 
 
@@ -49,11 +57,30 @@ def _bytes(array: NDArray[Any]) -> memoryview | bytes:
         return _numbers(array, "<f8")
     if array.dtype.kind in "mM" and np.datetime_data(array.dtype)[0] != "D":
         return _numbers(array.astype(f"{array.dtype.kind}8[us]").view("i8"), "<i8")
-    return _text("\0".join(MISSING if is_missing(value) else str(value) for value in array.tolist()))
+    return b"".join(map(_value, array.tolist()))
+
+
+def _coded_bytes(codes: Integers, values: Sequence[Any]) -> Iterator[memoryview | bytes]:
+    """Give the bytes of texts, one after the other, from the different ones and which of these each row has."""
+    texts = list(map(_value, values))
+    longest = max(map(len, texts))
+    of_one_length = b"".join(text.ljust(longest, NO_LETTER) for text in texts) if longest <= LONG else b""
+    padded = np.frombuffer(of_one_length, f"V{longest}")
+    for low in range(0, len(codes), ROWS):
+        own = codes[low : low + ROWS]
+        if longest > LONG:
+            yield b"".join(map(texts.__getitem__, own.tolist()))
+        else:
+            letters = padded.take(own).view(np.uint8)
+            yield letters[letters != NO_LETTER[0]].data
 
 
 def _numbers(array: NDArray[Any], dtype: str) -> memoryview:
     return np.ascontiguousarray(array, dtype).data
+
+
+def _value(value: Any) -> bytes:
+    return _text(MISSING if is_missing(value) else str(value))
 
 
 def _text(text: str) -> bytes:

@@ -101,13 +101,13 @@ def overlap_of(fit: Fit, verdict: Verdict, trust: Trust) -> Overlap:
     names = tuple(str(verdict.names[k]) for k in order.tolist())
     reach = sparse.csr_array(verdict.reach)[order][:, order]
     bridge = fit.bridge
-    links = _links(verdict, gram)
+    links, pairs = strongest_links(verdict, gram, MOST_LINKS)
     cells, group = _cells(reach, sizes[order])
     return Overlap(
         names=names,
         sizes=tuple(sizes[order].tolist()),
-        links=tuple(links[:MOST_LINKS]),
-        more_links=max(len(links) - MOST_LINKS, 0),
+        links=tuple(links),
+        more_links=pairs - len(links),
         shares=cells,
         group=group,
         complete=_is_complete(verdict.reach, sizes),
@@ -127,18 +127,44 @@ def sampled_gram(fit: Fit) -> tuple[Floats, Any]:
     return sizes[sampled], None if gram is None else gram[sampled][:, sampled]
 
 
-def _links(verdict: Verdict, gram: Any) -> list[LinkFacts]:
-    """Return all links: the weakest, then the others from the strongest on."""
-    position = {name: k for k, name in enumerate(verdict.names)}
-    ends = [(position[link.first], position[link.second]) for link in verdict.links]
-    bridging = np.full(len(ends), math.nan)
-    if gram is not None and ends:
-        bridging = np.asarray(gram[tuple(np.transpose(ends))]).ravel()
-    links = [
-        LinkFacts(**vars(link), bridging=float(rows), weakest=link == verdict.weakest)
-        for link, rows in zip(verdict.links, bridging, strict=True)
-    ]
-    return sorted(links, key=lambda link: (not link.weakest, -link.strength))
+def strongest_links(verdict: Verdict, gram: Any, most: int) -> tuple[list[LinkFacts], int]:
+    """Return the weakest link and then the strongest ones, and how many there are."""
+    return _chosen(verdict, gram, most, -1.0)
+
+
+def weakest_links(verdict: Verdict, gram: Any, most: int) -> tuple[list[LinkFacts], int]:
+    """Return the weakest link and then those that least rows join, and how many there are."""
+    return _chosen(verdict, gram, most, 1.0)
+
+
+def _chosen(verdict: Verdict, gram: Any, most: int, sign: float) -> tuple[list[LinkFacts], int]:
+    """Return the weakest link and others by their strength times a sign: of many samples these are few of all pairs."""
+    reach = sparse.csr_array(verdict.reach)
+    either = sparse.csr_array(sparse.triu(reach + reach.T, 1))
+    either.sort_indices()
+    k, l = either.tocoo().coords
+    if not len(k):
+        return [], 0
+    there, back = (np.asarray(reach[ends]).ravel() for ends in ((l, k), (k, l)))
+    bridging = np.full(len(k), math.nan) if gram is None else np.asarray(gram[k, l], np.float64).ravel()
+    strength = np.where(np.isnan(bridging), there + back, bridging)
+    names, weakest = verdict.names, verdict.weakest
+    is_weakest = np.zeros(len(k), bool)
+    if weakest is not None:
+        ends = sorted(names.index(name) for name in (weakest.first, weakest.second))
+        is_weakest = (k == ends[0]) & (l == ends[1])
+    order = np.lexsort((sign * strength, ~is_weakest))[:most].tolist()
+    return [
+        LinkFacts(
+            names[k[j]],
+            names[l[j]],
+            float(there[j]),
+            float(back[j]),
+            bridging=float(bridging[j]),
+            weakest=bool(is_weakest[j]),
+        )
+        for j in order
+    ], len(k)
 
 
 def _is_complete(reach: Any, sizes: Floats) -> bool:

@@ -5,9 +5,9 @@ Each of these can be answered by sums over rows: an engine needs one query for e
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from vardi._estimate.bias_check import BiasCheck
 from vardi._estimate.bridge import Bridge
@@ -19,12 +19,16 @@ from vardi._facts.columns import Column, ColumnFacts
 from vardi._facts.fingerprint import Fingerprint
 from vardi._inputs.pool import Name, Pool
 from vardi._rows.contract import Gram
+from vardi._rows.shares import Shares
 from vardi._solve.identify import Verdict
 from vardi._solve.newton import Solution
 from vardi._types import Floats, Integers
 from vardi.biases import Bias
 
-EVEN = 1e-12  # relative difference up to which weights count as equal
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+EVEN = 1e-12  # by how much weights may differ, relative to them, and be all the same
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,15 +58,6 @@ class WeightTable:
     weights: Floats
     source: Integers
     counts: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class ValueTable:
-    """The number and the weight of rows with a value above the previous x and up to x: cumulated, both are exact."""
-
-    x: Floats
-    counts: Floats
-    mass: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,8 +147,14 @@ class Parts(Protocol):
     ) -> tuple[ColumnFacts, ...]:
         """Return columns' means before and after, what their errors rest on, and how far wrong biases move them."""
 
-    def value_table(self, column: Column, centre: float, scale: float) -> ValueTable:
-        """Return the distribution of a column; an engine uses bins that are finest around the centre."""
+    def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """Apply a function that asks the rows to each item: several at a time where their holder can be asked so."""
+
+    def shares(self, column: Column, centre: float, scale: float) -> Shares:
+        """Return the shares of pool and population up to values of a column; an engine has its bins about the centre.
+
+        Between its largest values of bins an engine does not tell them.
+        """
 
     def band(self, column: Column, level: float = 0.95) -> Band | None:
         """Return the simultaneous band of the distribution function; None if an engine does not provide it."""

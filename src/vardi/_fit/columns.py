@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._fit.held import Held
-from vardi._inputs.frames import as_frame
+from vardi._inputs.frames import JoinedColumns, as_frame
 from vardi._inputs.frames.functions import bias_of, evaluated, is_function, name_of
 from vardi._inputs.pool import in_order
 from vardi._types import Floats, Integers
@@ -99,10 +100,9 @@ class ColumnsInMemory(Held):
                     expected=("array",),
                     got=(name_of(values),),
                 )
-            array = np.concatenate(pieces)
+            array = _numbers(pieces[0]) if len(pieces) == 1 else _numbers(np.concatenate(pieces), copy=False)
         else:
-            array = self._given(values, "The series of values")
-        array = _numbers(array)
+            array = _numbers(self._given(values, "The series of values"))
         if array.shape != (len(self),):
             raise MismatchError(
                 f"The values have shape {array.shape}, but the pool has {len(self)} rows. Give one for each.",
@@ -190,20 +190,22 @@ class ColumnsInMemory(Held):
 
     @cached_property
     def gaps(self) -> dict[str, int]:
-        """The number of missing or infinite values in each numeric column that has any, and in each empty column."""
-        whole = self.pool.whole()
-        columns = {} if whole is None else {name: whole.column(name) for name in whole.columns}
-        missing = {name: _missing_in(self._recorded.get(name, column)) for name, column in columns.items()}
+        """How many values are missing or infinite in each numeric column that has such, and in those that are empty."""
+        missing = {name: column.missing for name, column in self._read.items()}
+        missing |= {name: _missing_in([column]) for name, column in self._recorded.items()}
         return {name: count for name, count in missing.items() if count}
 
     @cached_property
+    def _read(self) -> dict[str, _Read]:
+        """What each column of the pool holds, each read once."""
+        columns = self.pool.joined()
+        first = np.unique(self.pool.source, return_index=True)[1] if columns.exist else np.empty(0, np.int64)
+        return {name: _Read.of(columns, name, first) for name in columns.names}
+
+    @cached_property
     def of_some(self) -> dict[str, tuple[int, ...]]:
-        """Columns that only some samples have recorded, with these samples; one whose first value is there has it."""
-        whole = self.pool.whole()
-        if whole is None:
-            return {}
-        first = np.unique(self.pool.source, return_index=True)[1]
-        asked = [name for name in whole.columns if _gaps(whole.column(name)[first]).any()]
+        """Columns that only some samples have recorded, with these; a sample that has its first value has them."""
+        asked = [name for name, column in self._read.items() if column.lacks_first]
         found = {name: self.recorded_by((), (name,)) for name in asked}
         return {name: states for name, states in found.items() if states is not None}
 
@@ -227,16 +229,42 @@ class ColumnsInMemory(Held):
     @cached_property
     def numeric_columns(self) -> tuple[str, ...]:
         """The numeric columns of the pool without missing values, those that the biases read first."""
-        whole = self.pool.whole()
-        if whole is None:
-            return ()
-        numeric = [name for name in whole.columns if whole.column(name).dtype.kind in "fiu"]
+        numeric = [name for name, column in self._read.items() if column.is_numeric]
         read = {name for bias in self.pool.biases for name in bias.columns}
         apart = {*self.gaps, *self.of_some}
         return tuple(sorted((name for name in numeric if name not in apart), key=lambda name: name not in read))
 
 
-def _numbers(array: NDArray[Any]) -> Floats:
+@dataclass(frozen=True)
+class _Read:
+    """What a column of the pool holds.
+
+    Attributes
+    ----------
+    is_numeric : bool
+        Whether it holds numbers.
+    lacks_first : bool
+        Whether the first value of a sample is missing or infinite.
+    missing : int
+        How many numbers are missing or infinite; of other columns all values, or none.
+    """
+
+    is_numeric: bool
+    lacks_first: bool
+    missing: int
+
+    @classmethod
+    def of(cls, columns: JoinedColumns, name: str, first: Integers) -> _Read:
+        """Return it of a column, given the first row of each sample."""
+        lacking = np.concatenate([_gaps(piece) for piece in columns.values_at(name, first)])
+        if columns.is_text(name) and not lacking.all():  # so that texts are not read
+            return cls(False, bool(lacking.any()), 0)
+        pieces = columns.pieces(name)
+        is_numeric = all(piece.dtype.kind in "fiu" for piece in pieces)
+        return cls(is_numeric, bool(lacking.any()), _missing_in(pieces))
+
+
+def _numbers(array: NDArray[Any], *, copy: bool = True) -> Floats:
     if array.dtype.kind not in "fiub":
         raise MismatchError(
             f"The values hold {array.dtype}, but only numbers have a mean. Give numbers, or a condition of them; a "
@@ -244,7 +272,7 @@ def _numbers(array: NDArray[Any]) -> Floats:
             expected=("numbers",),
             got=(str(array.dtype),),
         )
-    return array.astype(np.float64)
+    return array.astype(np.float64, copy=copy)
 
 
 def _gaps(column: NDArray[Any]) -> NDArray[np.bool_]:
@@ -254,9 +282,12 @@ def _gaps(column: NDArray[Any]) -> NDArray[np.bool_]:
     return np.fromiter((not hasattr(value, "__len__") and is_missing(value) for value in column), bool, len(column))
 
 
-def _missing_in(column: NDArray[Any]) -> int:
-    """Return how many values of a numeric column are missing or infinite; for other columns all if empty, else 0."""
-    if column.dtype.kind in "fiu":
-        return int(np.count_nonzero(~np.isfinite(column)))
-    empty = column.dtype.kind == "O" and all(not hasattr(value, "__len__") and is_missing(value) for value in column)
-    return len(column) if empty else 0
+def _missing_in(pieces: Sequence[NDArray[Any]]) -> int:
+    """Return how many numbers of a column are missing or infinite; of other columns all values, or none."""
+    if all(piece.dtype.kind in "fiu" for piece in pieces):
+        return sum(int(np.count_nonzero(~np.isfinite(piece))) for piece in pieces if piece.dtype.kind == "f")
+    empty = all(
+        piece.dtype.kind == "O" and all(not hasattr(value, "__len__") and is_missing(value) for value in piece)
+        for piece in pieces
+    )
+    return sum(map(len, pieces)) if empty else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from vardi._estimate.cdf import Band, DebiasedCdf
 from vardi._facts.choice import IDENTIFIER, MISSING, MOST_NUMERIC, MOST_TEXT, by_reason, most_frequent, note_on
 from vardi._facts.columns import Column, ColumnFacts, ColumnSums, by_samples
 from vardi._facts.fingerprint import Fingerprint
-from vardi._facts.parts import Given, ValueTable, WeightSums, WeightTable
+from vardi._facts.parts import Given, Item, Result, WeightSums, WeightTable
 from vardi._fit.parts import MemoryParts
 from vardi._inputs.engine.part import PREFIX, Part, with_columns
 from vardi._inputs.frames.functions import is_function
@@ -22,6 +22,7 @@ from vardi._rows.engine.binned import values_in_bins, weights_in_bins
 from vardi._rows.engine.categories import rows_by_text
 from vardi._rows.engine.moments import DEVIATION, EngineMoments
 from vardi._rows.engine.weights import weights_by_sample
+from vardi._rows.shares import Shares, shares_of
 from vardi.biases._expressions import nodes
 from vardi.errors._refusals import needs_rows
 
@@ -147,9 +148,13 @@ class EngineParts(MemoryParts):
             slopes=held.slopes(estimates.influence, self._errors) if slopes else np.empty(0),
         )
 
-    def value_table(self, column: Column, centre: float, scale: float) -> ValueTable:
+    def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        return [function(item) for item in items]  # an engine has threads of its own, and may take one query at a time
+
+    def shares(self, column: Column, centre: float, scale: float) -> Shares:
         held = self._held.of(column.among)
-        return ValueTable(*values_in_bins(held.measure, held.functions(column.values)[0], centre, scale))
+        x, *masses = values_in_bins(held.measure, held.functions(column.values)[0], centre, scale)
+        return shares_of(x, masses)
 
     def band(self, column: Column, level: float = 0.95) -> Band | None:
         held = self._held.of(column.among)

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from vardi._estimate.estimates import ROUNDING, Estimate, Estimates
+from vardi._estimate.estimates import ROUNDING, Estimate
 from vardi._estimate.intervals import REFUSED, Declared, Law, LikelihoodProfile, Student
 from vardi._estimate.tangent import Influence, estimates_with
 from vardi._solve.profile import Profile, can_profile
 from vardi.biases import ExpressionBias
 
 
-def log_normalisers(held: Any, level: float) -> Estimates:
-    """Return the log of each normaliser; those that are known, or whose bias reads no column, are Declared."""
+def log_normalisers(held: Any, level: float) -> list[Estimate]:
+    """Return the log of each normaliser; of a bias that reads no column it is declared, and so is one that is known."""
     influence = held.bias_influence()
-    spread = influence.spread()
+    spread = influence.spread(joint=False)
     stderr, laws = spread.stderr, list[Law](influence.laws(spread))
     for k, error in enumerate(stderr.tolist()):
         if error <= ROUNDING:
@@ -24,7 +24,7 @@ def log_normalisers(held: Any, level: float) -> Estimates:
             is_constant = isinstance(bias, ExpressionBias) and not bias.columns
             fixed = is_constant or (held.joint is not None and held.joint.coordinates.known)
             laws[k], stderr[k] = Declared() if fixed else Student(held.tangent.n - 1.0), 0.0
-    return estimates_with(held.log_omegas, influence, spread.covariance, stderr, laws, level)
+    return list(estimates_with(held.log_omegas, influence, spread.covariance, stderr, laws, level))
 
 
 def log_ratio(held: Any, k: int, l: int, level: float) -> Estimate:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +13,11 @@ from vardi._estimate.sensitivity.errors_of_biases import Errors, as_errors
 from vardi._facts.choice import choose
 from vardi._facts.columns import Column, ColumnFacts, by_samples, describe
 from vardi._facts.fingerprint import Fingerprint, fingerprint
-from vardi._facts.parts import Given, ValueTable, WeightSums, WeightTable
+from vardi._facts.parts import Given, Item, Result, WeightSums, WeightTable
 from vardi._inputs.pool import Name, Pool
+from vardi._machine.threads import at_once
 from vardi._rows.contract import Gram
-from vardi._rows.grouping import sums_by_value
+from vardi._rows.shares import Shares, shares_of
 from vardi._types import Floats
 
 SLOPES = 400_000_000  # rows times samples times columns up to which the effect of wrong biases on means is computed
@@ -120,12 +121,14 @@ class MemoryParts:
         """Every bias may be wrong, independently of the others."""
         return as_errors(self._held, None, "free")
 
-    def value_table(self, column: Column, centre: float, scale: float) -> ValueTable:
+    def each(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        return at_once(function, items, len(self._pool))
+
+    def shares(self, column: Column, centre: float, scale: float) -> Shares:
         measure = self._held.of(column.among).tangent.measure
         rows = slice(None) if measure.inside is None else measure.inside
         counts = self._counts[rows]
-        x, sums = sums_by_value(column.values[rows], [counts, counts * measure.weights[rows]])
-        return ValueTable(x, *sums)
+        return shares_of(column.values[rows], [counts, counts * measure.weights[rows]])
 
     def band(self, column: Column, level: float = 0.95) -> Band | None:
         values = np.zeros(len(self._pool))  # rows that were left out do not count

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.frames import Frame, as_frame, concat, mixed_columns
+from vardi._inputs.frames import Frame, JoinedColumns, as_frame, concat, mixed_columns
 from vardi._inputs.smoothed import require_shared_columns, with_smoothed
 from vardi._machine.memory import require_memory
 from vardi._machine.threads import map_blocks
@@ -124,6 +124,10 @@ class Pool:
             return concat([frame.without([name for name in mixed if name in frame.columns]) for frame in self.frames])
         except MismatchError:
             return None
+
+    def joined(self) -> JoinedColumns:
+        """Return the columns of all rows, to be read one by one; there are none where ``whole`` is None."""
+        return JoinedColumns(self.frames, self.whole)
 
     @property
     def mixed(self) -> dict[str, str]:

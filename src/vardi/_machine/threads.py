@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -47,6 +47,18 @@ def sum_blocks(function: Callable[[slice], Result], n: int, width: int, sums: in
     """
     total = functools.partial(functools.reduce, operator.add)
     return total(_map_runs(lambda run: total(map(function, run)), n, width, sums))
+
+
+def at_once(function: Callable[[Item], Result], items: Sequence[Item], n: int) -> list[Result]:
+    """Apply the function, which goes over n rows, to each item: several at a time when that pays.
+
+    It may itself work in threads, and the results never depend on how many there are.
+    """
+    workers = min(cores(), len(items)) if n * len(items) >= THREADED else 1
+    if workers <= 1:
+        return [function(item) for item in items]
+    with single_threaded_blas(), executor(workers) as pool:
+        return list(pool.map(function, items))
 
 
 def _map_runs(

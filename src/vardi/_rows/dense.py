@@ -100,11 +100,15 @@ class Dense(Rows):
         step = np.exp(u - scaled.anchor)
         both = np.column_stack([step, step[:, None] * b.reshape(len(u), -1)])
 
-        def block(rows: slice, values: NDArray[Any]) -> Floats:
-            mixed = self._block(scaled, rows, values, scratch) @ both
-            return mixed[:, 1:] / mixed[:, :1]
+        mixed = np.empty((len(self), both.shape[1] - 1))
 
-        return np.concatenate(list(self._each(block))).reshape(len(self), *b.shape[1:])
+        def block(rows: slice, values: NDArray[Any]) -> None:
+            own = self._block(scaled, rows, values, scratch) @ both
+            np.divide(own[:, 1:], own[:, :1], out=mixed[rows])
+
+        for _ in self._each(block):
+            pass
+        return mixed.reshape(len(self), *b.shape[1:])
 
     def project(self, u: Floats, y: Floats) -> Floats:
         """Return P' (c y), block by block."""

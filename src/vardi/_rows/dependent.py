@@ -66,7 +66,7 @@ class DependentRows(Strata):
         """Return V."""
         return self.spread(influence).covariance
 
-    def spread(self, influence: Floats) -> Spread:
+    def spread(self, influence: Floats, *, joint: bool = True) -> Spread:
         """Return V, and what it rests on."""
         return self.units.spread(self._sums(influence), self.n)
 

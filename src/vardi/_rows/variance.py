@@ -202,8 +202,11 @@ class Strata:
 
         return np.asarray(sum_blocks(block, *influence.shape))
 
-    def spread(self, influence: Floats) -> Spread:
-        """Return V, and what it rests on, in two passes over the influence values, in blocks."""
+    def spread(self, influence: Floats, *, joint: bool = True) -> Spread:
+        """Return V, and what it rests on: by two passes over the influence values, in blocks.
+
+        Covariances of two estimates are NaN where they are not asked for: of many they take most of the time.
+        """
         K, m = len(self.sizes), influence.shape[1]
         means, largest = self._means(influence)
         most = 1.0 if self.counts is None else max(float(self.counts.max(initial=1.0)), 1.0)
@@ -211,21 +214,23 @@ class Strata:
         roots = np.sqrt(self._factors)
 
         def block(part: slice) -> Floats:
-            unit, source = self._deviations(influence, means, part), self.source[part]
+            unit, source = self._deviations(influence, means, part), self._sample_in(part)
             unit /= scale
-            scaled = unit * roots[source, None]
-            products = scaled.T @ scaled
+            scaled = unit * _by_row(roots, source)
+            products = scaled.T @ scaled if joint else np.einsum("ij,ij->j", scaled, scaled)[None]
             squares = np.square(unit, out=unit)
-            within = membership(source, K, None) @ squares
+            within = _sums_by_sample(squares, source, K)
             fourths = np.square(squares, out=squares)
             if self.counts is not None:  # divided among the counted rows
                 fourths /= np.where(self.counts[part] > 0, self.counts[part], 1.0)[:, None]
             return np.vstack([products, within, np.ones(len(fourths)) @ fourths])
 
-        sums = sum_blocks(block, len(influence), m, sums=(m + K + 1) * m)
+        first = m if joint else 1
+        sums = sum_blocks(block, len(influence), m, sums=(first + K + 1) * m)
+        products = sums[:m] if joint else np.where(np.eye(m, dtype=bool), sums[0], np.nan)
         with np.errstate(over="ignore"):
-            covariance = sums[:m] * np.outer(scale, scale)
-        return spread_of_samples(covariance, scale, sums[m : m + K], sums[-1], self.sizes, self._factors)
+            covariance = products * np.outer(scale, scale)
+        return spread_of_samples(covariance, scale, sums[first : first + K], sums[-1], self.sizes, self._factors)
 
     def tail(self, influence: Floats, weights: Floats | float = 1.0) -> float:
         """Return the tail index of the influence values of one estimate, divided by weights above 1 if given."""
@@ -261,8 +266,9 @@ class Strata:
         K = len(self.sizes)
 
         def block(part: slice) -> _Totals:
-            counts, values = None if self.counts is None else self.counts[part], influence[part]
-            return _Totals(membership(self.source[part], K, counts) @ values, largest_of_columns(values))
+            values = influence[part]
+            counted = values if self.counts is None else values * self.counts[part, None]
+            return _Totals(_sums_by_sample(counted, self._sample_in(part), K), largest_of_columns(values))
 
         n, m = influence.shape
         found = sum_blocks(block, n, m, sums=K * m)
@@ -273,11 +279,16 @@ class Strata:
 
     def _deviations(self, influence: Floats, means: Floats, part: slice) -> Floats:
         """Return deviations from the sample means, whose squares sum to the variance up to factors of samples."""
-        deviations = influence[part] - means[self.source[part]]
+        deviations = influence[part] - _by_row(means, self._sample_in(part))
         deviations /= self.n
         if self.counts is not None:
             deviations *= np.sqrt(self.counts[part])[:, None]
         return deviations
+
+    def _sample_in(self, part: slice) -> Integers | int:
+        """Return the sample of some rows: one for all of them where there is only one, which is the rule."""
+        source = self.source[part]
+        return int(source[0]) if len(source) and (source == source[0]).all() else source
 
     def _fitted(self, influence: Floats) -> Floats:
         """Return sum_i c_i p_ik phi_i: n_k times the mean under the fitted law of each sample."""
@@ -295,6 +306,21 @@ class Strata:
     def _factors(self) -> Floats:
         """The factors that turn sums of squared deviations into a variance, for each sample."""
         return factors_of(self.sizes) * self.remaining
+
+
+def _by_row(numbers: Floats, source: Integers | int) -> Floats:
+    """Return numbers of samples, of shape (K,) or (K, m), for rows of these: of shape (n, m) or (n, 1), or for all."""
+    own = np.asarray(numbers[source])
+    return own if isinstance(source, int) or own.ndim == 2 else own[:, None]
+
+
+def _sums_by_sample(values: Floats, source: Integers | int, K: int) -> Floats:
+    """Return sums of the rows of each sample, of shape (K, m)."""
+    if not isinstance(source, int):
+        return np.asarray(membership(source, K, None) @ values)
+    found = np.zeros((K, values.shape[1]))
+    found[source] = np.ones(len(values)) @ values
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -133,6 +133,11 @@ class WeightedRows:
         """Return t = grad log omega of each bias with parameters, for the rows as they were solved."""
         return self.rows.gradients(self.v)
 
+    @property
+    def has_parameters(self) -> bool:
+        """Whether a bias has parameters, along which rows move."""
+        return bool(self.rows.places)
+
     def along(self, b: Floats) -> tuple[Floats, dict[int, Floats]]:
         """Return b_theta't of each row for its own bias, and for each bias with parameters."""
         own, along = self.rows.along(self.v, b)
@@ -222,8 +227,8 @@ class WeightedRows:
         return self.strata.covariance(phi)
 
     def spread(self, phi: Floats, *, joint: bool = True) -> Spread:
-        """Return what the errors of the estimates with influence values phi rest on; all covariances come with it."""
-        return self.strata.spread(phi)
+        """Return what the errors of the estimates with influence values phi rest on."""
+        return self.strata.spread(phi, joint=joint)
 
     def tail(self, phi: Floats, j: int) -> float:
         """Return the tail index of the influence values of an estimate.

@@ -17,6 +17,7 @@ from vardi.errors import ContradictedKnownWarning
 
 if TYPE_CHECKING:
     from vardi._facts.account import Account
+    from vardi._fit.sample import DebiasedSample
     from vardi._solve.identify import Verdict
     from vardi.study import OpenStudy, Study
 
@@ -45,10 +46,11 @@ def check(study: StudyFile, as_json: Json = False, quiet: Quiet = False, plan: P
         opened = read.open()
         stage("Looking for overlap")
         verdict, noted = opened.judged()
-        found = None
+        fit = found = None
         if verdict.identified and not (opened.is_lazy and not read.known):
             stage("Comparing the samples with their biases")
-            found = study_account(opened, opened.fit())
+            fit = opened.fit()
+            found = study_account(opened, fit)
             verdict, noted = found.verdict, found.bias_notes
     biases, known = (None, None) if found is None else (found.check.found, found.known_check)
     notes = (*read.notes, *noted)
@@ -58,7 +60,7 @@ def check(study: StudyFile, as_json: Json = False, quiet: Quiet = False, plan: P
     if as_json:
         show_json({**_json(opened, verdict, found), "notes": notes, "passed": passed, "warnings": said})
     elif not quiet or not passed:
-        _show(opened, verdict, found, notes)
+        _show(opened, verdict, fit, found, notes)
     if not passed:
         raise typer.Exit(NO)
     if not as_json and not quiet:
@@ -96,7 +98,9 @@ def _json(opened: OpenStudy, verdict: Verdict, found: Account | None) -> dict[st
     return {**facts, **verdict_json(verdict), **tests, **said}
 
 
-def _show(opened: OpenStudy, verdict: Verdict, found: Account | None, notes: Sequence[str]) -> None:
+def _show(
+    opened: OpenStudy, verdict: Verdict, fit: DebiasedSample | None, found: Account | None, notes: Sequence[str]
+) -> None:
     from rich.text import Text
 
     from vardi._estimate.bias_check import CAVEAT
@@ -112,7 +116,7 @@ def _show(opened: OpenStudy, verdict: Verdict, found: Account | None, notes: Seq
     for note in notes:
         show(note, "")
     if verdict.links:
-        show(links_table(verdict), "")
+        show(links_table(verdict, fit), "")
     if known is not None:
         sign = UNTOLD if isnan(known.pvalue) else NOT if known.contradicted else YES
         show(Text.assemble(sign, known.verdict), "", known_table(known), "")

@@ -13,6 +13,7 @@ from rich.text import Text
 from vardi._estimate.bias_check import BiasCheck
 from vardi._estimate.known_check import KnownCheck, estimated_text, known_text
 from vardi._facts.account import Account, account
+from vardi._facts.links import sampled_gram, weakest_links
 from vardi._facts.numbers import plain, with_error
 from vardi._facts.summary import sample_cells, summarize, variable_cells
 from vardi._fit.sample import DebiasedSample
@@ -70,16 +71,18 @@ def doubt_lines(doubts: Iterable[str]) -> list[RenderableType]:
     return [part for doubt in doubts for part in (Text(), Text.assemble(("doubt: ", "bold yellow"), doubt))]
 
 
-def links_table(verdict: Verdict) -> Table:
-    """Return how many rows of each sample each of the others could have drawn; of many links, those with the fewest."""
-    links = verdict.links
-    if len(links) > SHOWN:
-        links = tuple(sorted(links, key=lambda link: (link != verdict.weakest, link.rows)))
+def links_table(verdict: Verdict, fit: DebiasedSample | None) -> Table:
+    """Return how many rows of each sample every other could have drawn, the weakest links first where they are many."""
+    gram = None if fit is None else sampled_gram(fit)[1]
+    weakest, pairs = weakest_links(verdict, gram, SHOWN)
     rows = [
         (str(link.first), str(link.second), f"{link.first_in_second:,.0f}", f"{link.second_in_first:,.0f}")
-        for link in links
+        for link in (weakest if pairs > SHOWN else verdict.links)
     ]
-    return _table("sample a", "sample b", "rows of a in b>", "rows of b in a>", rows=rows)
+    table = _table("sample a", "sample b", "rows of a in b>", "rows of b in a>", rows=rows)
+    if pairs > SHOWN:
+        table.caption = f"The weakest {SHOWN} of {pairs:,} links; --json lists all"
+    return table
 
 
 def biases_table(check: BiasCheck) -> Table:

@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,18 +68,23 @@ def compute(
         overlap = overlap_of(fit, found.verdict, found.trust)
         following = next_rows(found)
         used, given = len(found.sampled), fit.parts.given()
+        tasks: list[Callable[[], Any]] = [
+            lambda: fit.parts.fingerprint(_hashed(given, columns)),
+            lambda: weights_of(fit),
+        ]
+        found_hash, weights = fit.parts.each(lambda task: task(), tasks)
         file = None if study is None else _study_file(Path(study))
         return Report(
             **vars(found),
             title=f"One debiased sample{f' out of {used}' if used > 1 else ''}" if title is None else title,
             date=date,
             study=file,
-            fingerprint=fit.parts.fingerprint(_hashed(given, columns)),
+            fingerprint=found_hash,
             headline=headline(found),
             overlap=overlap,
             distributions=drawn,
             distributions_note=drawn_note,
-            weights=weights_of(fit),
+            weights=weights,
             advice=advice(found, overlap),
             gains=gains(found, following),
             nothing_to_do=nothing_to_do(found),

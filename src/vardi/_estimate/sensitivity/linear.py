@@ -18,10 +18,11 @@ import numpy as np
 
 from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.tangent import Influence
+from vardi._machine.threads import sum_blocks
 from vardi._rows.weighted import WeightedRows
 from vardi._types import Floats, Integers
 
-NUMBERS = 4_000_000  # held at once
+NUMBERS, FEW = 4_000_000, 4  # held at once, but for a few numbers of each row
 
 
 def slopes(rows: WeightedRows, influence: Influence, errors: Errors) -> Floats:
@@ -30,28 +31,30 @@ def slopes(rows: WeightedRows, influence: Influence, errors: Errors) -> Floats:
     wrong = np.flatnonzero(rows.sizes > 0)[errors.wrong]
     chosen = np.zeros((len(influence.b), len(wrong)))
     chosen[wrong, np.arange(len(wrong))] = 1.0
-    owns = [rows.along(b) for b in influence.b.T]
-    step = max(NUMBERS // n, 1)
+    owns = [rows.along(b) for b in influence.b.T] if rows.has_parameters else []
+    step = max(NUMBERS // n, FEW)
     total, common = np.zeros(m), np.zeros((n, m if errors.common else 0))
     for low in range(0, len(wrong), step):
         columns = wrong[low : low + step]
         p = rows.mix(chosen[:, low : low + step])
-        for j, (own, along) in enumerate(owns):
-            moved = (influence.values[:, j] + own)[:, None] - influence.b[columns, j]
-            moved -= _columns(along, columns, n)
-            if errors.common:
-                common[:, j] += (p * moved).sum(axis=1)
-            else:
-                total[j] += float(counts @ np.einsum("ik,ik->i", p, np.abs(moved, out=moved)))
+
+        def block(part: slice, p: Floats = p, columns: Integers = columns) -> Floats:
+            found = np.zeros(m)
+            for j in range(m):
+                moved = influence.values[part, j, None] - influence.b[columns, j]
+                if owns:
+                    moved += owns[j][0][part, None] - _columns(owns[j][1], columns, part)
+                if errors.common:
+                    common[part, j] += (p[part] * moved).sum(axis=1)
+                else:
+                    found[j] = counts[part] @ np.einsum("ik,ik->i", p[part], np.abs(moved, out=moved))
+            return found
+
+        total += sum_blocks(block, n, 2 * len(columns) + m, sums=m)
     return np.asarray(counts @ np.abs(common)) if errors.common else total
 
 
-def _columns(along: dict[int, Floats], states: Integers, n: int) -> Floats:
-    """Return b_theta't_il for some biases, zero for those without parameters."""
-    if not along:
-        return np.zeros((1, 1))
-    columns = np.zeros((n, len(states)))
-    for place, k in enumerate(states.tolist()):
-        if k in along:
-            columns[:, place] = along[k]
-    return columns
+def _columns(along: dict[int, Floats], states: Integers, part: slice) -> Floats:
+    """Return b_theta't_il of some rows for some biases, zero for those without parameters."""
+    nothing = np.zeros(part.stop - part.start)
+    return np.column_stack([along[k][part] if k in along else nothing for k in states.tolist()])

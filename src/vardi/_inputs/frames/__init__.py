@@ -2,5 +2,6 @@
 
 from vardi._inputs.frames.concat import concat, mixed_columns
 from vardi._inputs.frames.frame import Frame, NarwhalsFrame, NumpyFrame, as_frame
+from vardi._inputs.frames.joined import JoinedColumns
 
-__all__ = ["Frame", "NarwhalsFrame", "NumpyFrame", "as_frame", "concat", "mixed_columns"]
+__all__ = ["Frame", "JoinedColumns", "NarwhalsFrame", "NumpyFrame", "as_frame", "concat", "mixed_columns"]

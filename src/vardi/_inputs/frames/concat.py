@@ -19,12 +19,12 @@ def concat(frames: Sequence[Frame]) -> Frame:
     """
     if len(frames) == 1:
         return frames[0]
-    kinds = {_library(frame) for frame in frames}
+    kinds = {library_of(frame) for frame in frames}
     if len(kinds) > 1:
         raise MismatchError(
             f"The samples come from different libraries, {' and '.join(sorted(kinds))}, so they cannot be put into "
             "one frame. Convert them to one library.",
-            expected=(_library(frames[0]),),
+            expected=(library_of(frames[0]),),
             got=sorted(kinds),
         )
     if isinstance(frames[0], NumpyFrame):
@@ -44,7 +44,8 @@ def mixed_columns(frames: Sequence[Frame]) -> dict[str, list[str]]:
     return found
 
 
-def _library(frame: Frame) -> str:
+def library_of(frame: Frame) -> str:
+    """Return the name of the library that holds rows."""
     return str(frame._data.implementation) if isinstance(frame, NarwhalsFrame) else "NumPy"
 
 

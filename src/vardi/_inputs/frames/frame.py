@@ -116,6 +116,15 @@ class Frame(ABC):
         """Return a column as codes in order of first appearance, and the distinct values."""
         return coded(self.column(name))
 
+    def is_text(self, name: str) -> bool:
+        """Return whether a column is declared as one of texts."""
+        return False
+
+    def values_at(self, name: str, rows: Integers) -> np.ndarray:
+        """Return the values of a column on some rows."""
+        values: np.ndarray = self.column(name)[rows]
+        return values
+
     def distinct(self, name: str) -> list[Any]:
         """Return the distinct values of a column."""
         values = self.column(name)
@@ -319,14 +328,24 @@ class NarwhalsFrame(Frame):
     def coded(self, name: str) -> tuple[Integers, list[Any]]:
         require_columns((name,), self.columns)
         column = self._data.get_column(name)
-        if column.dtype != nw.String or column.null_count():
+        if column.dtype != nw.String:
             return super().coded(name)
-        if self._data.implementation.is_pandas_like():  # NumPy would make an object of each text
-            codes, found = column.to_native().factorize()
+        if self._data.implementation.is_pandas_like():  # texts that NumPy would make an object each of
+            codes, found = column.to_native().factorize(use_na_sentinel=False)
             return codes.astype(np.int64, copy=False), found.tolist()
+        if column.null_count():
+            return super().coded(name)
         values = column.unique(maintain_order=True).to_list()
         codes = column.replace_strict(values, range(len(values)), return_dtype=nw.Int64).to_numpy()
         return codes.astype(np.int64, copy=False), values
+
+    def is_text(self, name: str) -> bool:
+        return bool(self._schema[name] == nw.String)
+
+    def values_at(self, name: str, rows: Integers) -> np.ndarray:
+        if not self.is_text(name):  # an array of numbers is a view
+            return super().values_at(name, rows)
+        return self._data.get_column(name)[rows].to_numpy()
 
     def distinct(self, name: str) -> list[Any]:
         require_columns((name,), self.columns)

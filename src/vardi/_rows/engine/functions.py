@@ -151,7 +151,7 @@ class EngineValues:
         return None, len(self.eta)
 
     def __getitem__(self, place: tuple[Any, Any]) -> EngineValues:
-        """Return some of the estimates: ``influence[:, [j]]``."""
+        """Return some of the estimates: ``influence[:, j : j + 1]``."""
         _, columns = place
         return replace(self, coefficients=self.coefficients[:, columns], eta=self.eta[columns], b=self.b[:, columns])
 

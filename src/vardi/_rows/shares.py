@@ -1,0 +1,235 @@
+"""Shares of rows up to a value, under several measures at once: distribution functions of a column.
+
+A few points of them are asked for, such as quantiles, of columns of millions of rows. To sort these takes a hundred
+times as long as to add them up by cells of one width, after which only the cells that hold an answer are sorted.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from vardi._machine.threads import map_blocks
+from vardi._rows.grouping import are_whole, sums_by_value
+from vardi._types import Floats, Integers
+
+CELLS = 2**16  # of one width
+MANY = 50_000  # rows from which on cells pay
+CROWDED = 32  # a cell with this part of the rows, or more, may leave as much to sort as there was
+SEEN, BEYOND = 4096, 20  # rows that tell where most values are, and how many of them lie beyond either end
+
+
+class Shares(ABC):
+    """The share of each of p measures on the rows with a value up to x, as a function of x."""
+
+    @abstractmethod
+    def every(self) -> tuple[Floats, Floats]:
+        """Return the distinct values x in order, and the shares up to each, of shape (len(x), p)."""
+
+    @abstractmethod
+    def has_more_than(self, most: int) -> bool:
+        """Return whether there are more distinct values."""
+
+    @abstractmethod
+    def reaching(self, weights: Floats, targets: Floats, *, beyond: bool = False) -> tuple[Floats, Floats]:
+        """Return the first x at which weighted sums of the shares are at least, or beyond, targets; and the shares.
+
+        Where they are nowhere, it is the last x.
+        """
+
+    @abstractmethod
+    def up_to(self, points: Floats) -> Floats:
+        """Return the shares up to points, of shape (len(points), p)."""
+
+    @abstractmethod
+    def next_to(self, x: float, step: int) -> float:
+        """Return the distinct value before x (step -1) or after it (1), which is there; x need not be one."""
+
+    @abstractmethod
+    def between(self, low: float, high: float) -> Floats:
+        """Return the distinct values from low to high."""
+
+    @abstractmethod
+    def are_whole(self, low: float, high: float) -> bool:
+        """Return whether all values from low to high are whole numbers."""
+
+
+def shares_of(values: Floats, masses: Sequence[Floats], totals: Floats | None = None) -> Shares:
+    """Return the shares of rows up to a value, given their masses under each measure, and the totals of these."""
+    totals = np.array([mass.sum() for mass in masses]) if totals is None else totals
+    if len(values) >= MANY:
+        cells = SharesByCell.of(values, masses, totals)
+        if cells is not None:
+            return cells
+    x, sums = sums_by_value(values, masses)
+    return SharesByValue(x, np.minimum(np.cumsum(np.stack(sums, axis=1), axis=0) / totals, 1.0))
+
+
+class SharesByValue(Shares):
+    """Shares up to all distinct values, or those that an engine gives."""
+
+    def __init__(self, x: Floats, shares: Floats) -> None:
+        self._x, self._shares = x, shares
+
+    def every(self) -> tuple[Floats, Floats]:
+        return self._x, self._shares
+
+    def has_more_than(self, most: int) -> bool:
+        return len(self._x) > most
+
+    def reaching(self, weights: Floats, targets: Floats, *, beyond: bool = False) -> tuple[Floats, Floats]:
+        found = np.searchsorted(self._shares @ weights, targets, "right" if beyond else "left")
+        place = np.minimum(found, len(self._x) - 1)
+        return self._x[place], self._shares[place]
+
+    def up_to(self, points: Floats) -> Floats:
+        return np.vstack([np.zeros(self._shares.shape[1]), self._shares])[np.searchsorted(self._x, points, "right")]
+
+    def next_to(self, x: float, step: int) -> float:
+        place = np.searchsorted(self._x, x, "left") - 1 if step < 0 else np.searchsorted(self._x, x, "right")
+        return float(self._x[place])
+
+    def between(self, low: float, high: float) -> Floats:
+        return self._x[np.searchsorted(self._x, low, "left") : np.searchsorted(self._x, high, "right")]
+
+    def are_whole(self, low: float, high: float) -> bool:
+        return are_whole(self.between(low, high))
+
+
+class SharesByCell(Shares):
+    """Shares up to any value, from sums by cell.
+
+    Parameters
+    ----------
+    values, masses : ndarray, sequence of ndarray
+        Of the rows.
+    totals : ndarray of shape (p,)
+        What a share is of.
+    start, scale : float
+        The cell of x is scale (x - start), cut to a whole number and to the cells that there are: it never falls as x
+        rises, also as computed.
+    """
+
+    def __init__(self, values: Floats, masses: Sequence[Floats], totals: Floats, start: float, scale: float) -> None:
+        self._values, self._masses, self._totals, self._start, self._scale = values, masses, totals, start, scale
+        self._cell = np.empty(len(values), np.uint16)
+
+        def block(part: slice) -> None:
+            self._cell[part] = self._cells_of(values[part])
+
+        for _ in map_blocks(block, len(values), 1):
+            pass
+        self._rows = np.bincount(self._cell, minlength=CELLS)
+        sums = np.stack([np.bincount(self._cell, mass, minlength=CELLS) for mass in masses], axis=1)
+        self._below = np.vstack([np.zeros(len(masses)), np.cumsum(sums, axis=0)])  # before each cell, and after all
+
+    @classmethod
+    def of(cls, values: Floats, masses: Sequence[Floats], totals: Floats) -> SharesByCell | None:
+        """Return them, or None where most rows lie in few cells."""
+        seen = np.sort(values[:: max(len(values) // SEEN, 1)])
+        start, end = float(seen[BEYOND]), float(seen[-1 - BEYOND])
+        with np.errstate(over="ignore", divide="ignore"):
+            scale = float(CELLS / np.subtract(end, start))
+        if not (0.0 < scale < np.inf) or np.bincount(_cells(seen, start, scale)).max() * CROWDED > 2 * len(seen):
+            return None
+        found = cls(values, masses, totals, start, scale)
+        return found if found._rows.max() * CROWDED <= len(values) else None
+
+    def _cells_of(self, x: Floats) -> Integers:
+        return _cells(x, self._start, self._scale)
+
+    def _sorted(self, cells: Integers) -> tuple[Floats, Floats, Integers]:
+        """Return the distinct values in some cells, the masses up to each, and the cell of each."""
+        asked = np.zeros(CELLS, bool)
+        asked[cells] = True
+        rows = np.flatnonzero(asked[self._cell])
+        x, sums = sums_by_value(self._values[rows], [mass[rows] for mass in self._masses])
+        own = self._cells_of(x)
+        within = np.cumsum(np.stack(sums, axis=1), axis=0)
+        first = np.searchsorted(own, own)
+        before = np.vstack([np.zeros(within.shape[1]), within])[first]
+        return x, self._below[own] + (within - before), own
+
+    def every(self) -> tuple[Floats, Floats]:
+        x, sums = sums_by_value(self._values, self._masses)
+        return x, self._share(np.cumsum(np.stack(sums, axis=1), axis=0))
+
+    def has_more_than(self, most: int) -> bool:
+        return int(np.count_nonzero(self._rows)) > most or len(self.every()[0]) > most
+
+    def reaching(self, weights: Floats, targets: Floats, *, beyond: bool = False) -> tuple[Floats, Floats]:
+        side: Literal["left", "right"] = "right" if beyond else "left"
+        last = int(np.flatnonzero(self._rows)[-1])
+        cells = np.minimum(np.searchsorted(self._share(self._below[1:]) @ weights, targets, side), last)
+        x, masses, own = self._sorted(cells)
+        shares = self._share(masses)
+        place = np.searchsorted(shares @ weights, targets, side)
+        # the sum of a cell, and of its values in order, may differ by rounding
+        place = np.clip(place, np.searchsorted(own, cells, "left"), np.searchsorted(own, cells, "right") - 1)
+        return x[place], shares[place]
+
+    def up_to(self, points: Floats) -> Floats:
+        cells = self._cells_of(points)
+        x, masses, own = self._sorted(cells)
+        place = np.searchsorted(x, points, "right") - 1
+        found = self._below[cells]
+        inside = place >= np.searchsorted(own, cells, "left")
+        found[inside] = masses[place[inside]]
+        return self._share(found)
+
+    def next_to(self, x: float, step: int) -> float:
+        own = int(self._cells_of(np.array([x]))[0])
+        there = np.flatnonzero(self._rows)
+        beside = there[there < own][-1:] if step < 0 else there[there > own][:1]
+        near = self._sorted(np.append(beside, own))[0]
+        return float(near[np.searchsorted(near, x, "left") - 1 if step < 0 else np.searchsorted(near, x, "right")])
+
+    def between(self, low: float, high: float) -> Floats:
+        x = np.sort(self._values[(self._values >= low) & (self._values <= high)])
+        return x[np.append(True, x[1:] != x[:-1])[: len(x)]]
+
+    def are_whole(self, low: float, high: float) -> bool:
+        def some(part: slice) -> bool:
+            own = self._values[part]
+            return are_whole(own[(own >= low) & (own <= high)])
+
+        return some(slice(0, SEEN)) and all(map_blocks(some, len(self._values), 1))
+
+    def _share(self, masses: Floats) -> Floats:
+        return np.minimum(masses / self._totals, 1.0)
+
+
+def edges_below(values: Floats, edges: Floats) -> Integers:
+    """Return how many of the edges, which are in order, are below each value.
+
+    They are looked up by the cell of a value; only in a cell with an edge it takes a comparison.
+    """
+    with np.errstate(over="ignore", divide="ignore"):
+        scale = float(CELLS / np.subtract(edges[-1], edges[0])) if len(edges) else 0.0
+    if len(values) < MANY or not (0.0 < scale < np.inf):
+        return np.searchsorted(edges, values)
+    start = float(edges[0])
+    cells = _cells(edges, start, scale)
+    below = np.searchsorted(cells, np.arange(CELLS))
+    divided = np.zeros(CELLS, bool)
+    divided[cells] = True
+    found = np.empty(len(values), np.int64)
+
+    def block(part: slice) -> None:
+        own = _cells(values[part], start, scale)
+        found[part] = below[own]
+        unclear = np.flatnonzero(divided[own])
+        found[part][unclear] = np.searchsorted(edges, values[part][unclear])
+
+    for _ in map_blocks(block, len(values), 1):
+        pass
+    return found
+
+
+def _cells(x: Floats, start: float, scale: float) -> Integers:
+    with np.errstate(over="ignore"):
+        place = (x - start) * scale
+    return np.clip(place, 0.0, CELLS - 1.0, out=place).astype(np.int64)
