@@ -84,6 +84,16 @@ class Thinned(Dense):
         sums = super().sums if few is None else few.sums
         return sums(u, gram=gram, objective=objective)
 
+    @property
+    def is_sketchable(self) -> bool:
+        """Whether sums can have a sketch of the gram: not over the few entries that count."""
+        return self._kept is None and super().is_sketchable
+
+    def sketch(self, u: Floats, vectors: Floats) -> Sums:
+        """Return shares at u and a sketch of the gram; with the gram itself where few entries count."""
+        few = self.counting(u)
+        return super().sketch(u, vectors) if few is None else few.sums(u, objective=False)
+
     def row_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
         """Return S_i(u) for every row."""
         few = self.counting(u)

@@ -11,15 +11,17 @@ everything here follows (pseudo-self-concordance; Bach 2010, "Self-concordant an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vardi._machine.threads import single_threaded_blas
-from vardi._rows.contract import Sums
+from vardi._rows.contract import Sketch, Sums
+from vardi._solve.deflated import Deflated, subspace
 from vardi._solve.identify import connected
 from vardi._solve.laplacian import Laplacian, SingularError, restricted
 from vardi._types import Floats
@@ -32,6 +34,7 @@ EXACT = 1e-13  # range of the step from which no further one is worth its pass, 
 ROUNDED = 1e-9  # range of the step up to which one that does not shrink may be rounding
 MIN_SERIAL_SAMPLES, MAX_SERIAL_SAMPLES = 8, 1000  # samples between which linear algebra is done in one thread
 LEVEL = 16  # rows for each row of the next smaller subsample
+FEWER = (100, 10, 2)  # rows of each sample that a subsample should have; fewer only of many samples
 PATIENCE = 5  # steps without progress after which only rounding is left
 BENDING = 3.0  # range of a step up to which a subsample foretells what it leaves
 BENDS = 5  # passes over the subsample that a step may take to bend
@@ -53,7 +56,10 @@ class SolvableRows(Protocol):
     @property
     def exponents(self) -> float: ...
     def __len__(self) -> int: ...
+    @property
+    def is_sketchable(self) -> bool: ...
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums: ...
+    def sketch(self, u: Floats, vectors: Floats) -> Sums: ...
     def log_means(self, u: Floats) -> Floats: ...
     def start(self) -> Floats: ...
     def reach(self) -> Any: ...
@@ -161,16 +167,17 @@ class _Start:
     u: Floats
     laplacian: Laplacian | None = None
     few: SolvableRows | None = None
+    vectors: Floats | None = None  # that span all but a small part of the gram
 
 
 def _warm_start(rows: SolvableRows) -> _Start:
     """Return u from a sixteenth of the rows, solved to well below its statistical error, and the Hessian there."""
     if is_cheap(rows):
         return _Start(rows.start())
-    smaller = rows.subsample(1.0 / LEVEL, least=100)
-    if len(smaller) > len(rows) / 4 or not connected(smaller.reach(), smaller.sizes):
+    smaller = _smaller(rows)
+    if smaller is None or not connected(smaller.reach(), smaller.sizes):
         return _Start(rows.start())
-    start = _warm_start(smaller)
+    start = replace(_warm_start(smaller), vectors=None)  # the gram of few rows costs little, and tells the vectors
     error = 0.01 * smaller.sizes.sum() / len(smaller)  # the counts of a subsample are those of all rows
     for step in _steps(smaller, start):
         if (step.decrement < error and step.age < np.inf) or step.iterations == 20:
@@ -178,7 +185,32 @@ def _warm_start(rows: SolvableRows) -> _Start:
     if step.singular:
         return _Start(rows.start())
     bent = _bent(step, start.few)
-    return _Start(step.u + step.delta if bent is None else bent, step.laplacian, smaller)
+    return _Start(step.u + step.delta if bent is None else bent, step.laplacian, smaller, _spanning(rows, step))
+
+
+def _smaller(rows: SolvableRows) -> SolvableRows | None:
+    """Return a subsample that costs little beside all rows, with as many of each sample as that allows."""
+    most = len(rows) / (8 if rows.is_sketchable else 4)
+    for least in FEWER if rows.is_sketchable else FEWER[:1]:
+        if rows.is_sketchable and least * len(rows.sizes) > most:
+            continue
+        smaller = rows.subsample(1.0 / LEVEL, least=least)
+        if len(smaller) <= most:
+            return smaller
+    return None
+
+
+def _spanning(rows: SolvableRows, step: _Step) -> Floats | None:
+    """Return the vectors that span most of the gram of a subsample, over all biases."""
+    if not rows.is_sketchable:
+        return None
+    assert isinstance(step.laplacian, Laplacian)
+    found, sampled = subspace(step.laplacian), np.isfinite(step.u)
+    if found is None:
+        return None
+    vectors = np.zeros((len(sampled), found.shape[1]))
+    vectors[sampled] = found
+    return vectors
 
 
 @dataclass(frozen=True)
@@ -187,7 +219,7 @@ class _Step:
 
     u: Floats
     delta: Floats
-    laplacian: Laplacian
+    laplacian: Laplacian | Deflated
     age: float  # range of what u has moved since the Laplacian was computed; infinite for one of a subsample
     singular: bool
     gradient: Floats  # of the sampled states only
@@ -217,28 +249,77 @@ def _steps(rows: SolvableRows, start: _Start) -> Iterator[_Step]:
     sizes = rows.sizes
     sampled = sizes > 0
     u = np.where(sampled, start.u, -np.inf)
-    sums = rows.sums(u, gram=start.laplacian is None, objective=False)
-    old, before = (start.laplacian, np.inf), np.inf
+    passes = _Passes(rows, start.vectors)
+    sums = passes.sums(u, curved=start.laplacian is None)
+    old: tuple[Laplacian | Deflated | None, float] = start.laplacian, np.inf
+    before = np.inf
     iterations, lost = 0, LOST if is_cheap(rows) else PATIENCE
     while True:
         if (sums.shares[sampled] < FAR * sizes[sampled]).any():  # self-consistent step, which descends from anywhere
             u, before = _consistent(rows, u, sums), np.inf
-            sums = rows.sums(u, objective=False)
+            sums = passes.sums(u, curved=True)
             continue
-        step = _newton_step(u, sums, sizes, iterations, old)
+        step = _newton_step(u, sums, passes, iterations, old)
         if step.age and step.range > max(before / 4, ROUNDED):  # an old Hessian that misleads
-            sums = rows.sums(u, objective=False)
-            step = _newton_step(u, sums, sizes, iterations, old)
+            passes.distrust(step)
+            sums = passes.sums(u, curved=True)
+            step = _newton_step(u, sums, passes, iterations, old)
         yield step
         if step.singular:
             if lost == 0:
                 return
             u, before, lost = _consistent(rows, u, sums), np.inf, lost - 1
-            sums = rows.sums(u, objective=False)
+            sums = passes.sums(u, curved=True)
             continue
         iterations += 1
-        u, sums = _advance(rows, step, start.few)
+        u, sums = _advance(passes, step, start.few)
         old, before = (step.laplacian, step.age + step.range), step.range
+
+
+class _Passes:
+    """Rows, and how their Hessian is had: from a sketch of the gram while that tells enough, and else from the gram.
+
+    Parameters
+    ----------
+    rows : SolvableRows
+        The rows.
+    vectors : ndarray of shape (K, r) or None
+        Along which a gram is sketched.
+    """
+
+    def __init__(self, rows: SolvableRows, vectors: Floats | None) -> None:
+        self.rows, self.vectors, self._sampled = rows, vectors, rows.sizes > 0
+        self._hessian: tuple[Sums, Laplacian | Deflated] | None = None
+
+    def sums(self, u: Floats, *, curved: bool, objective: bool = False) -> Sums:
+        """Return sums at u, with what tells their Hessian where it is asked for."""
+        self._hessian = None
+        if not curved or objective or self.vectors is None:
+            return self.rows.sums(u, gram=curved, objective=objective)
+        sums = self.rows.sketch(u, self.vectors)
+        if not isinstance(sums.gram, Sketch) or self.hessian(sums).is_tight:
+            return sums
+        self.vectors = None  # nor will it be nearby
+        return self.rows.sums(u, objective=False)
+
+    def hessian(self, sums: Sums) -> Laplacian | Deflated:
+        """Return the Hessian of sums that tell it, made once."""
+        if self._hessian is None or self._hessian[0] is not sums:
+            self._hessian = sums, _hessian(sums, self._sampled)
+        return self._hessian[1]
+
+    def distrust(self, step: _Step) -> None:
+        """Form the gram from now on if the step that did not lead on was from a sketch."""
+        if isinstance(step.laplacian, Deflated):
+            self.vectors = None
+
+
+def _hessian(sums: Sums, sampled: NDArray[np.bool_]) -> Laplacian | Deflated:
+    """Return the Hessian of the sampled states."""
+    shares, gram = sums.shares[sampled], sums.gram
+    if isinstance(gram, Sketch):
+        return Deflated(shares, gram.restricted(sampled))
+    return Laplacian(shares, restricted(gram, sampled))
 
 
 def _bent(step: _Step, few: SolvableRows | None) -> Floats | None:
@@ -252,17 +333,32 @@ def _bent(step: _Step, few: SolvableRows | None) -> Floats | None:
     if few is None or step.singular or step.range > BENDING:
         return None
     sampled = few.sizes > 0
-    here = few.sums(step.u, objective=False)
-    curved = Laplacian(here.shares[sampled], restricted(here.gram, sampled))
+    here, product = _straight(few, step.u)
     delta = step.delta.copy()
     for _ in range(BENDS):
         there = few.sums(step.u + delta, gram=False, objective=False)
-        beyond = (there.shares - here.shares)[sampled] - curved.product(delta[sampled])
+        beyond = (there.shares - here - product(delta))[sampled]
         bent = step.delta[sampled] - step.laplacian.solve(beyond)
         moved, delta[sampled] = float(np.ptp(bent - delta[sampled])), bent
         if moved < STRAIGHT * step.range:
             return np.asarray(step.u + delta)
     return None
+
+
+def _straight(few: SolvableRows, u: Floats) -> tuple[Floats, Callable[[Floats], Floats]]:
+    """Return the shares of a subsample at u, and its Hessian as a product with a vector."""
+    here = few.sums(u, gram=not few.is_sketchable, objective=False)
+    if here.gram is None:
+        return here.shares, lambda v: here.shares * v - few.sketch(u, v[:, None]).gram.products[:, 0]
+    sampled = few.sizes > 0
+    laplacian = Laplacian(here.shares[sampled], restricted(here.gram, sampled))
+
+    def product(v: Floats) -> Floats:
+        found = np.zeros(len(v))
+        found[sampled] = laplacian.product(v[sampled])
+        return found
+
+    return here.shares, product
 
 
 def _consistent(rows: SolvableRows, u: Floats, sums: Sums) -> Floats:
@@ -275,12 +371,15 @@ def _consistent(rows: SolvableRows, u: Floats, sums: Sums) -> Floats:
     return u
 
 
-def _newton_step(u: Floats, sums: Sums, sizes: Floats, iterations: int, old: tuple[Laplacian | None, float]) -> _Step:
+def _newton_step(
+    u: Floats, sums: Sums, passes: _Passes, iterations: int, old: tuple[Laplacian | Deflated | None, float]
+) -> _Step:
+    sizes = passes.rows.sizes
     sampled = sizes > 0
     gradient = (sums.shares - sizes)[sampled]
     laplacian, age = old
     if laplacian is None or sums.gram is not None:
-        laplacian, age = Laplacian(sums.shares[sampled], restricted(sums.gram, sampled)), 0.0
+        laplacian, age = passes.hessian(sums), 0.0
     delta, singular = np.zeros(len(u)), False
     try:
         delta[sampled] = -laplacian.solve(gradient)
@@ -289,26 +388,27 @@ def _newton_step(u: Floats, sums: Sums, sizes: Floats, iterations: int, old: tup
     return _Step(u, delta, laplacian, age, singular, gradient, _residual(sums, sizes), iterations)
 
 
-def _advance(rows: SolvableRows, step: _Step, few: SolvableRows | None) -> tuple[Floats, Sums]:
+def _advance(passes: _Passes, step: _Step, few: SolvableRows | None) -> tuple[Floats, Sums]:
     """Take the full step, unless it is long and does not descend enough: then the one that cannot fail to."""
+    rows = passes.rows
     sampled = rows.sizes > 0
     reused = REUSED_IF_READING_DOMINATES if rows.reading_dominates and few is None else REUSED
-    gram = is_cheap(rows) or step.age + step.range > reused
+    curved = is_cheap(rows) or step.age + step.range > reused
     if (bent := _bent(step, few)) is not None:
-        sums = rows.sums(bent, gram=gram, objective=False)
+        sums = passes.sums(bent, curved=curved)
         if step.range <= 1.0 or _residual(sums, rows.sizes) < step.residual / 4:
             return bent, sums
     u = step.u + step.delta
     if step.range <= 1.0:
-        return u, rows.sums(u, gram=gram, objective=False)
-    here, there = rows.sums(step.u, gram=False), rows.sums(u, gram=gram)
+        return u, passes.sums(u, curved=curved)
+    here, there = passes.sums(step.u, curved=False, objective=True), passes.sums(u, curved=curved, objective=True)
     assert here.log_mass is not None
     assert there.log_mass is not None
     fall = here.log_mass - there.log_mass + rows.sizes[sampled] @ step.delta[sampled]
     if fall >= step.decrement / 4:  # not where it is not a number
         return u, there
     u = step.u + step.delta * (np.log1p(step.range) / step.range)
-    return u, rows.sums(u, objective=False)
+    return u, passes.sums(u, curved=True)
 
 
 def _residual(sums: Sums, sizes: Floats) -> float:
@@ -327,7 +427,7 @@ def _solution(rows: SolvableRows, step: _Step, *, solved: bool) -> Solution:
     # Errors e_i of exponents, none above d_i, move the gradient by sum_i c_i V_i e_i with V_i = diag(p_i) - p_i p_i'.
     # Since H = sum_i c_i V_i, the norm of that is at most the root of sum_i c_i e_i'V_i e_i, and so of sum_i c_i d_i^2.
     rounding += np.finfo(float).eps / 2 * rows.exponents
-    resistance = step.laplacian.largest_resistance(gap)
-    reach = np.exp(step.age) * np.sqrt(resistance) * (np.sqrt(max(step.decrement, 0.0)) + rounding)
+    resistance, decrement = step.laplacian.largest_resistance(gap), step.laplacian.largest_decrement(step.gradient)
+    reach = np.exp(step.age) * np.sqrt(resistance) * (np.sqrt(max(decrement, 0.0)) + rounding)
     certificate = float(-np.log1p(-reach)) if reach < 1 else np.inf
     return Solution(step.u, solved, step.iterations, step.residual, step.range, gap, certificate, cut)
