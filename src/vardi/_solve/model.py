@@ -71,6 +71,8 @@ def solve_plain(
 
 def _are_linked(rows: Rows) -> bool:
     """Tell whether all samples can be compared, by a few of their rows if these tell already."""
+    if rows.positive:
+        return True
     few = rows if len(rows) <= MIN_PROBED_ROWS else rows.subsample(0.0, least=PROBED_ROWS)  # what these link is linked
     return connected(few.reach(), few.sizes) or (few is not rows and connected(rows.reach(), rows.sizes))
 

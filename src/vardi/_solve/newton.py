@@ -30,11 +30,13 @@ GAP = 1e-9  # spectral gap below which the samples cannot be told from disconnec
 RANGE = 1e-6  # largest range of the last step
 REUSED = 5e-3  # how far u may be from where the Hessian was computed
 REUSED_IF_READING_DOMINATES = 1e-5  # the same where a pass costs so much that the gram adds little to it
+REUSED_IF_MANY = 2e-2  # the same where a gram costs as much as ten passes
 EXACT = 1e-13  # range of the step from which no further one is worth its pass, however little that costs
 ROUNDED = 1e-9  # range of the step up to which one that does not shrink may be rounding
 MIN_SERIAL_SAMPLES, MAX_SERIAL_SAMPLES = 8, 1000  # samples between which linear algebra is done in one thread
 LEVEL = 16  # rows for each row of the next smaller subsample
 FEWER = (100, 10, 2)  # rows of each sample that a subsample should have; fewer only of many samples
+LONG = 0.1  # range of a step of many samples after which their Hessian would be needed anew
 PATIENCE = 5  # steps without progress after which only rounding is left
 BENDING = 3.0  # range of a step up to which a subsample foretells what it leaves
 BENDS = 5  # passes over the subsample that a step may take to bend
@@ -393,7 +395,10 @@ def _advance(passes: _Passes, step: _Step, few: SolvableRows | None) -> tuple[Fl
     rows = passes.rows
     sampled = rows.sizes > 0
     reused = REUSED_IF_READING_DOMINATES if rows.reading_dominates and few is None else REUSED
+    reused = REUSED_IF_MANY if rows.is_sketchable and few is not None else reused
     curved = is_cheap(rows) or step.age + step.range > reused
+    if rows.is_sketchable and np.isinf(step.age) and few is not None and step.range > LONG:
+        curved = False  # that of the subsample leads nearer, to where one Hessian of all rows serves to the end
     if (bent := _bent(step, few)) is not None:
         sums = passes.sums(bent, curved=curved)
         if step.range <= 1.0 or _residual(sums, rows.sizes) < step.residual / 4:
