@@ -30,6 +30,7 @@ from vardi._types import Floats
 
 LEFT = 1e-3  # trace beside the subspace, of eigenvalues that are at most 1 each
 WIDEST = 0.15  # vectors for each sample up to which their products cost less than the gram
+FIRST = 30  # vectors drawn at first
 SPARE = 10  # vectors drawn beyond those that are kept
 LEAST_GAP = 1e-5  # gap from which on the rounding of a difference from 1 does not matter
 ROUNDED = 8.0  # how many times the rounding error of a sum the matrices here may be off
@@ -73,8 +74,8 @@ class Deflated:
 
     def gap(self) -> tuple[float, Floats]:
         """Return the second smallest eigenvalue of Q^{-1/2} H Q^{-1/2} and its vector, as a function on samples."""
-        values, vectors = self._near
-        return float(np.mean(self.gap_bounds)), self.basis @ vectors[:, -1] / self.root
+        slowest = self._near[1][:, -1]
+        return float(np.mean(self.gap_bounds)), self.basis @ slowest / self.root
 
     @cached_property
     def gap_bounds(self) -> tuple[float, float]:
@@ -127,16 +128,24 @@ class Deflated:
 def subspace(laplacian: Laplacian) -> Floats | None:
     """Return vectors that span all but a small part of the gram that a Laplacian is of; None where these are many.
 
-    They are found by products of the gram with more vectors than are kept, drawn at random from a fixed seed.
+    They are found by products of the gram with a few more vectors than are kept, drawn at random from a fixed seed.
     """
     gram, root, K = laplacian.gram, laplacian.root, len(laplacian.q)
-    most = int(WIDEST * K)
-    left = float(np.trace(gram / laplacian.q)) - 1.0 if isinstance(gram, np.ndarray) else np.inf
-    if left > most:  # no eigenvalue is above 1
+    if not isinstance(gram, np.ndarray):
+        return None
+    most, beside = int(WIDEST * K), float((np.diag(gram) / laplacian.q).sum()) - 1.0
+    drawn = max(int(2 * beside), FIRST)
+    if beside > most:  # no eigenvalue is above 1
         return None
     scaled = gram / (root[:, None] * root) - laplacian.null[:, None] * laplacian.null
-    drawn = np.random.default_rng(0).standard_normal((K, min(most + SPARE, K - 1)))
-    Q = np.linalg.qr(scaled @ np.linalg.qr(scaled @ drawn)[0])[0]
-    values, vectors = np.linalg.eigh(Q.T @ scaled @ Q)
-    few = int(np.searchsorted(-(left - np.cumsum(values[::-1])), -LEFT)) + 1
-    return None if few > most else Q @ vectors[:, ::-1][:, :few] / root[:, None]
+    rng = np.random.default_rng(0)
+    while True:
+        drawn = min(drawn, most + SPARE, K - 1)
+        Q = np.linalg.qr(scaled @ np.linalg.qr(scaled @ rng.standard_normal((K, drawn)))[0])[0]
+        values, vectors = np.linalg.eigh(Q.T @ scaled @ Q)
+        left = beside - np.cumsum(values[::-1])
+        if left[-1] <= LEFT or drawn == min(most + SPARE, K - 1):
+            break
+        drawn *= 2
+    few = int(np.argmax(left <= LEFT)) + 1
+    return None if left[few - 1] > LEFT or few > most else Q @ vectors[:, ::-1][:, :few] / root[:, None]

@@ -14,16 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vardi._machine.threads import single_threaded_blas
-from vardi._rows.contract import Sketch, Sums
-from vardi._solve.deflated import Deflated, subspace
+from vardi._rows.contract import Sums
 from vardi._solve.identify import connected
 from vardi._solve.laplacian import Laplacian, SingularError, restricted
+from vardi._solve.passes import Hessian, Passes, SolvableRows, Span, span_of
 from vardi._types import Floats
 
 GAP = 1e-9  # spectral gap below which the samples cannot be told from disconnected ones
@@ -44,28 +42,6 @@ STRAIGHT = 1e-4  # of the step, by which it may move in the last of them
 LOST = 1000  # self-consistent steps from points with a singular Hessian
 FAR = 1e-3  # share of the rows a sample should have below which Newton's model is no guide
 MAX_DIRECT_NUMBERS = 200_000  # numbers up to which no subsample is worth its while
-
-
-class SolvableRows(Protocol):
-    """What Newton's method needs of rows."""
-
-    sizes: Floats
-
-    @property
-    def reading_dominates(self) -> bool: ...
-    @property
-    def additions(self) -> int: ...
-    @property
-    def exponents(self) -> float: ...
-    def __len__(self) -> int: ...
-    @property
-    def is_sketchable(self) -> bool: ...
-    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums: ...
-    def sketch(self, u: Floats, vectors: Floats) -> Sums: ...
-    def log_means(self, u: Floats) -> Floats: ...
-    def start(self) -> Floats: ...
-    def reach(self) -> Any: ...
-    def subsample(self, fraction: float, *, least: int) -> SolvableRows: ...
 
 
 @dataclass(frozen=True)
@@ -167,9 +143,9 @@ class _Start:
     """Where to begin, with a Laplacian that is near the Hessian there and the subsample it is of, if there is one."""
 
     u: Floats
-    laplacian: Laplacian | None = None
+    laplacian: Hessian | None = None
     few: SolvableRows | None = None
-    vectors: Floats | None = None  # that span all but a small part of the gram
+    span: Span | None = None  # of all but a small part of the gram
 
 
 def _warm_start(rows: SolvableRows) -> _Start:
@@ -179,7 +155,7 @@ def _warm_start(rows: SolvableRows) -> _Start:
     smaller = _smaller(rows)
     if smaller is None or not connected(smaller.reach(), smaller.sizes):
         return _Start(rows.start())
-    start = replace(_warm_start(smaller), vectors=None)  # the gram of few rows costs little, and tells the vectors
+    start = replace(_warm_start(smaller), span=None)  # the gram of few rows costs little, and tells more
     error = 0.01 * smaller.sizes.sum() / len(smaller)  # the counts of a subsample are those of all rows
     for step in _steps(smaller, start):
         if (step.decrement < error and step.age < np.inf) or step.iterations == 20:
@@ -187,7 +163,8 @@ def _warm_start(rows: SolvableRows) -> _Start:
     if step.singular:
         return _Start(rows.start())
     bent = _bent(step, start.few)
-    return _Start(step.u + step.delta if bent is None else bent, step.laplacian, smaller, _spanning(rows, step))
+    span = span_of(step.u, step.laplacian) if rows.is_sketchable else None
+    return _Start(step.u + step.delta if bent is None else bent, step.laplacian, smaller, span)
 
 
 def _smaller(rows: SolvableRows) -> SolvableRows | None:
@@ -202,26 +179,13 @@ def _smaller(rows: SolvableRows) -> SolvableRows | None:
     return None
 
 
-def _spanning(rows: SolvableRows, step: _Step) -> Floats | None:
-    """Return the vectors that span most of the gram of a subsample, over all biases."""
-    if not rows.is_sketchable:
-        return None
-    assert isinstance(step.laplacian, Laplacian)
-    found, sampled = subspace(step.laplacian), np.isfinite(step.u)
-    if found is None:
-        return None
-    vectors = np.zeros((len(sampled), found.shape[1]))
-    vectors[sampled] = found
-    return vectors
-
-
 @dataclass(frozen=True)
 class _Step:
     """A point u with the Newton step delta that leads on from it."""
 
     u: Floats
     delta: Floats
-    laplacian: Laplacian | Deflated
+    laplacian: Hessian
     age: float  # range of what u has moved since the Laplacian was computed; infinite for one of a subsample
     singular: bool
     gradient: Floats  # of the sampled states only
@@ -251,9 +215,9 @@ def _steps(rows: SolvableRows, start: _Start) -> Iterator[_Step]:
     sizes = rows.sizes
     sampled = sizes > 0
     u = np.where(sampled, start.u, -np.inf)
-    passes = _Passes(rows, start.vectors)
+    passes = Passes(rows, start.span)
     sums = passes.sums(u, curved=start.laplacian is None)
-    old: tuple[Laplacian | Deflated | None, float] = start.laplacian, np.inf
+    old: tuple[Hessian | None, float] = start.laplacian, np.inf
     before = np.inf
     iterations, lost = 0, LOST if is_cheap(rows) else PATIENCE
     while True:
@@ -263,7 +227,7 @@ def _steps(rows: SolvableRows, start: _Start) -> Iterator[_Step]:
             continue
         step = _newton_step(u, sums, passes, iterations, old)
         if step.age and step.range > max(before / 4, ROUNDED):  # an old Hessian that misleads
-            passes.distrust(step)
+            passes.distrust()
             sums = passes.sums(u, curved=True)
             step = _newton_step(u, sums, passes, iterations, old)
         yield step
@@ -276,52 +240,6 @@ def _steps(rows: SolvableRows, start: _Start) -> Iterator[_Step]:
         iterations += 1
         u, sums = _advance(passes, step, start.few)
         old, before = (step.laplacian, step.age + step.range), step.range
-
-
-class _Passes:
-    """Rows, and how their Hessian is had: from a sketch of the gram while that tells enough, and else from the gram.
-
-    Parameters
-    ----------
-    rows : SolvableRows
-        The rows.
-    vectors : ndarray of shape (K, r) or None
-        Along which a gram is sketched.
-    """
-
-    def __init__(self, rows: SolvableRows, vectors: Floats | None) -> None:
-        self.rows, self.vectors, self._sampled = rows, vectors, rows.sizes > 0
-        self._hessian: tuple[Sums, Laplacian | Deflated] | None = None
-
-    def sums(self, u: Floats, *, curved: bool, objective: bool = False) -> Sums:
-        """Return sums at u, with what tells their Hessian where it is asked for."""
-        self._hessian = None
-        if not curved or objective or self.vectors is None:
-            return self.rows.sums(u, gram=curved, objective=objective)
-        sums = self.rows.sketch(u, self.vectors)
-        if not isinstance(sums.gram, Sketch) or self.hessian(sums).is_tight:
-            return sums
-        self.vectors = None  # nor will it be nearby
-        return self.rows.sums(u, objective=False)
-
-    def hessian(self, sums: Sums) -> Laplacian | Deflated:
-        """Return the Hessian of sums that tell it, made once."""
-        if self._hessian is None or self._hessian[0] is not sums:
-            self._hessian = sums, _hessian(sums, self._sampled)
-        return self._hessian[1]
-
-    def distrust(self, step: _Step) -> None:
-        """Form the gram from now on if the step that did not lead on was from a sketch."""
-        if isinstance(step.laplacian, Deflated):
-            self.vectors = None
-
-
-def _hessian(sums: Sums, sampled: NDArray[np.bool_]) -> Laplacian | Deflated:
-    """Return the Hessian of the sampled states."""
-    shares, gram = sums.shares[sampled], sums.gram
-    if isinstance(gram, Sketch):
-        return Deflated(shares, gram.restricted(sampled))
-    return Laplacian(shares, restricted(gram, sampled))
 
 
 def _bent(step: _Step, few: SolvableRows | None) -> Floats | None:
@@ -373,9 +291,7 @@ def _consistent(rows: SolvableRows, u: Floats, sums: Sums) -> Floats:
     return u
 
 
-def _newton_step(
-    u: Floats, sums: Sums, passes: _Passes, iterations: int, old: tuple[Laplacian | Deflated | None, float]
-) -> _Step:
+def _newton_step(u: Floats, sums: Sums, passes: Passes, iterations: int, old: tuple[Hessian | None, float]) -> _Step:
     sizes = passes.rows.sizes
     sampled = sizes > 0
     gradient = (sums.shares - sizes)[sampled]
@@ -390,7 +306,7 @@ def _newton_step(
     return _Step(u, delta, laplacian, age, singular, gradient, _residual(sums, sizes), iterations)
 
 
-def _advance(passes: _Passes, step: _Step, few: SolvableRows | None) -> tuple[Floats, Sums]:
+def _advance(passes: Passes, step: _Step, few: SolvableRows | None) -> tuple[Floats, Sums]:
     """Take the full step, unless it is long and does not descend enough: then the one that cannot fail to."""
     rows = passes.rows
     sampled = rows.sizes > 0
