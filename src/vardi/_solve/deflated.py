@@ -131,12 +131,12 @@ def subspace(laplacian: Laplacian) -> Floats | None:
     They are found by products of the gram with a few more vectors than are kept, drawn at random from a fixed seed.
     """
     gram, root, K = laplacian.gram, laplacian.root, len(laplacian.q)
-    if not isinstance(gram, np.ndarray):
+    if not isinstance(gram, np.ndarray) or K == 1:
         return None
     most, beside = int(WIDEST * K), float((np.diag(gram) / laplacian.q).sum()) - 1.0
-    drawn = max(int(2 * beside), FIRST)
     if beside > most:  # no eigenvalue is above 1
         return None
+    drawn = max(int(2 * beside), FIRST)
     scaled = gram / (root[:, None] * root) - laplacian.null[:, None] * laplacian.null
     rng = np.random.default_rng(0)
     while True:
