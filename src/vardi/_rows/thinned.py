@@ -44,6 +44,7 @@ class Thinned(Dense):
     """A dense matrix, of which the entries that count are held beside it: while they are few, sums go over them."""
 
     _kept: tuple[Floats, Counting] | None = None
+    _are_few: bool | None = None  # whether few entries count at the start
 
     def counting(self, u: Floats) -> Counting | None:
         """Return the entries that count at u; None where these are many, or leave some samples without a link."""
@@ -76,7 +77,7 @@ class Thinned(Dense):
 
     def _recount(self) -> None:
         super()._recount()
-        self._kept = None
+        self._kept = self._are_few = None
 
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
         """Return log_mass, shares and gram at u."""
@@ -87,7 +88,9 @@ class Thinned(Dense):
     @property
     def is_sketchable(self) -> bool:
         """Whether sums can have a sketch of the gram: not over the few entries that count."""
-        return self._kept is None and super().is_sketchable
+        if self._are_few is None:
+            self._are_few = self.counting(self._alone) is not None
+        return super().is_sketchable and self._kept is None and not self._are_few
 
     def sketch(self, u: Floats, vectors: Floats) -> Sums:
         """Return shares at u and a sketch of the gram; with the gram itself where few entries count."""
