@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from vardi._machine.threads import single_threaded_blas
-from vardi._rows.contract import Sums
+from vardi._rows.contract import Gram, Sums
 from vardi._solve.identify import connected
 from vardi._solve.laplacian import Laplacian, SingularError, restricted
 from vardi._solve.passes import Hessian, Passes, SolvableRows, Span, span_of
@@ -31,6 +32,7 @@ REUSED_IF_READING_DOMINATES = 1e-5  # the same where a pass costs so much that t
 REUSED_IF_MANY = 2e-2  # the same where a gram costs as much as ten passes
 EXACT = 1e-13  # range of the step from which no further one is worth its pass, however little that costs
 ROUNDED = 1e-9  # range of the step up to which one that does not shrink may be rounding
+MIN_LINKED_SAMPLES = 100  # samples from which the gram is worth keeping
 MIN_SERIAL_SAMPLES, MAX_SERIAL_SAMPLES = 8, 1000  # samples between which linear algebra is done in one thread
 LEVEL = 16  # rows for each row of the next smaller subsample
 FEWER = (100, 10, 2)  # rows of each sample that a subsample should have; fewer only of many samples
@@ -71,6 +73,8 @@ class Solution:
         All coordinates, where there are parameters or known values: u, theta, mu and epsilon, as the solver has them.
     weights : ndarray or None
         Weight of each row there.
+    links : Gram or None
+        Of many samples sum_i c_i p_i p_i' as the solver last had it, at a point next to u; None where it is not kept.
     """
 
     u: Floats
@@ -83,6 +87,11 @@ class Solution:
     cut: Floats
     point: Floats | None = field(default=None, repr=False)
     weights: Floats | None = field(default=None, repr=False)
+    links: Gram = field(default=None, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the links, which can be computed again."""
+        return {**self.__dict__, "links": None}
 
     def __repr__(self) -> str:
         state = "converged" if self.converged else "did not converge"
@@ -351,4 +360,13 @@ def _solution(rows: SolvableRows, step: _Step, *, solved: bool) -> Solution:
     resistance, decrement = step.laplacian.largest_resistance(gap), step.laplacian.largest_decrement(step.gradient)
     reach = np.exp(step.age) * np.sqrt(resistance) * (np.sqrt(max(decrement, 0.0)) + rounding)
     certificate = float(-np.log1p(-reach)) if reach < 1 else np.inf
-    return Solution(step.u, solved, step.iterations, step.residual, step.range, gap, certificate, cut)
+    links = _links(step) if len(cut) >= MIN_LINKED_SAMPLES else None
+    return Solution(step.u, solved, step.iterations, step.residual, step.range, gap, certificate, cut, links=links)
+
+
+def _links(step: _Step) -> Gram:
+    """Return the gram that a step was made from, if it was formed near by, and of all biases."""
+    hessian = step.laplacian
+    if not isinstance(hessian, Laplacian) or callable(hessian.gram) or step.age > REUSED:
+        return None
+    return hessian.gram if np.isfinite(step.u).all() else None
