@@ -1,4 +1,4 @@
-"""Extra memory of a dense solve, each in a process of its own: ``python -m benchmarks.memory WHO FORM n K``."""
+"""Extra memory of a dense solve, each in its own process: ``python -m benchmarks.memory WHO FORM n K``."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _measure(who: str, form: str, n: int, K: int) -> Record:
 
 
 def probe(who: str, form: str, n: str, K: str) -> dict[str, int]:
-    """Solve in this process, which was started for it, from what its command line says."""
+    """Solve in this process, which was started for it, with the arguments of its command line."""
     size, solve = _solver(who, form, int(n), int(K))
     _, tiny = _solver(who, form, 20 * int(K), int(K))
     tiny()
@@ -75,7 +75,7 @@ def probe(who: str, form: str, n: str, K: str) -> dict[str, int]:
 
 
 def load_compiled() -> None:
-    """Load what only large solves use, the code that Numba compiled: like the packages, it is no memory of a solve."""
+    """Load the code compiled by Numba, which only large solves use: like packages, it does not count for a solve."""
     steps = kernels(MIN_COMPILED_NUMBERS, 4)
     A = np.ones((8, 4))
     steps.exp(A, np.empty_like(A))

@@ -150,7 +150,7 @@ def test_samples_beyond_what_a_notebook_holds_are_counted(monkeypatch):
 
 def test_a_report_is_no_pdf(fit, tmp_path):
     with pytest.raises(
-        vardi.OutputError, match=r"A report is an HTML file, and .*x\.pdf says otherwise\. Name it \.html"
+        vardi.OutputError, match=r"A report is an HTML file, and .*x\.pdf has another suffix\. Name it \.html"
     ):
         fit.report(tmp_path / "x.pdf")
     assert not list(tmp_path.iterdir())

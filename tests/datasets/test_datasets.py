@@ -161,7 +161,7 @@ def test_unknown_names_are_answered_with_the_known_ones():
         datasets.boston("polar")
     with pytest.raises(MismatchError, match="no part 'valid'; part is 'train', 'test' or None"):
         datasets.adult(part="valid")
-    with pytest.raises(MismatchError, match="No Gaussian scenario is called 'm'; the letters are a to l"):
+    with pytest.raises(MismatchError, match="There is no Gaussian scenario 'm'. Give a letter a to l"):
         datasets.gaussian_scenario("m")
 
 
