@@ -1,4 +1,4 @@
-"""Passes over rows, and their Hessian: from a sketch of the gram while that tells enough, and else from the gram."""
+"""Passes over rows, and their Hessian: from a sketch of the gram while that tells enough, otherwise from the gram."""
 
 from __future__ import annotations
 
