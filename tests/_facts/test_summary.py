@@ -158,7 +158,7 @@ def test_a_report_is_no_pdf(fit, tmp_path):
 
 def test_it_is_made_once(fit, monkeypatch):
     text = fit.summary()
-    monkeypatch.setattr("vardi._fit.sample.summarize", lambda fit: pytest.fail("made again"))
+    monkeypatch.setattr("vardi._facts.summary.summarize", lambda fit: pytest.fail("made again"))
     assert str(fit) == text
     assert fit._repr_html_()
     assert fit.trust

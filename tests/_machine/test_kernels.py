@@ -58,6 +58,22 @@ def test_exps_and_grams_equal_those_of_numpy(shape):
     np.testing.assert_allclose(compiled.gram(A, root), expected, rtol=1e-13, atol=1e-14 * expected.max())
 
 
+@pytest.mark.parametrize(
+    "values",
+    [[3.0], [-1.5, -2.5], [0.0, -0.0, 7.0], [-np.inf, 2.0], [np.inf, 1.0], [-0.0], [5e-324, -5e-324, 1e308]],
+)
+def test_the_smallest_and_the_largest_number_are_found(values):
+    assert compiled.ends(np.array(values)) == kernels.NUMPY.ends(np.array(values)) == (min(values), max(values))
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("place", [0, 500, 999])
+def test_one_number_that_is_none_is_found(place, sign):
+    values = np.linspace(-1.0, 1.0, 1000)
+    values[place] = np.copysign(np.nan, sign)
+    assert np.isnan(compiled.ends(values)).all()
+
+
 @pytest.mark.parametrize("K", [1, 2, 3, 4, 7, 8])
 def test_tallies_and_weights_of_indicators_equal_those_of_numpy(K):
     rng = np.random.default_rng(2)

@@ -457,7 +457,7 @@ def test_tables_of_a_database(tmp_path):
     found = problems(tmp_path, source + 'table = "house"\n')
     assert found == ("line 4: d.duckdb has no table 'house'. Did you mean 'houses'? It has: houses.",)
     found = problems(tmp_path, 'engine = "polars"\n' + source + 'table = "houses"\n')
-    assert found == ('line 1: Polars does not read d.duckdb. Write engine = "duckdb" or "auto".',)
+    assert found == ('line 1: Polars cannot read d.duckdb. Write engine = "duckdb" or "auto".',)
 
 
 @pytest.mark.parametrize(
@@ -715,7 +715,7 @@ def test_weights_are_written_beside_columns_of_several_kinds(tmp_path, engine):
     assert found.columns == ["source", "row", "weight"]
     assert len(found) == 33
     if engine != "polars":  # which makes texts of them all
-        with pytest.raises(vardi.MismatchError, match="kinds: .*k|Column 'k' is"):
+        with pytest.raises(vardi.MismatchError, match="types: .*k|Column 'k' is"):
             weights(study, tmp_path, with_data=True)
 
 

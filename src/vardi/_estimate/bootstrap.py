@@ -58,7 +58,7 @@ Progress: TypeAlias = Callable[[int, int], object]
 
 @dataclass(frozen=True, eq=False)
 class Bootstrap:
-    """What refits of resampled rows give.
+    """The result of refits to resampled rows.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class Bootstrap:
 
     @property
     def interval(self) -> Any:
-        """Value plus and minus z standard errors, of shares their own: (low, high), or an array of shape (..., 2)."""
+        """Value plus or minus z standard errors; for shares, theirs: (low, high), or an array of shape (..., 2)."""
         low, high = np.array([estimate.interval for estimate in self._estimates]).T
         return self._ends(low, high)
 
@@ -174,7 +174,7 @@ def bootstrap(
     progress: Progress | None = None,
     identity: str | None = None,
 ) -> Bootstrap:
-    """Refit the normalisers to resampled rows, and give the spread of a statistic over the refits.
+    """Refit the normalisers to resampled rows, and return the spread of a statistic over the refits.
 
     Rows in an engine are put into 1,000 random groups a sample, or into those of a column, and whole groups are drawn,
     each with one Newton step from the solution: see :mod:`vardi._estimate.group_bootstrap`.

@@ -152,7 +152,7 @@ class DebiasedCdf:
 
     @property
     def heights(self) -> Floats:
-        """F at these."""
+        """F at these values."""
         return self._steps.heights
 
     def __repr__(self) -> str:

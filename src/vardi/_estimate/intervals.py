@@ -179,7 +179,7 @@ class Share:
 
     @property
     def least_error(self) -> float:
-        """Half the width of the interval of one standard deviation where all rows have it, or none."""
+        """Half the width of the interval of one standard deviation, if all rows have it or none do."""
         return 0.5 / (self.rows + 1.0)
 
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:

@@ -219,7 +219,7 @@ class DebiasedSample(Averages):
         progress: Progress | None = None,
         id: str | None = None,
     ) -> Bootstrap:
-        """Refit the normalisers to resampled rows, and give the spread of a statistic over the refits.
+        """Refit the normalisers to resampled rows, and return the spread of a statistic over the refits.
 
         Parameters
         ----------

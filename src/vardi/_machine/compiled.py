@@ -6,6 +6,7 @@ first called, and keeps the result for later sessions if it finds a folder to wr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -134,6 +135,17 @@ def _gram(A: Floats, root: Floats, G: Floats) -> None:
 
 
 @_compiled()
+def _ends(values: Floats) -> tuple[np.int64, np.int64]:
+    """Return the least and the greatest place of numbers in the order of doubles, in which NaN is beyond infinity."""
+    low, high = np.int64(2**63 - 1), np.int64(-(2**63))
+    for j in range(values.size):
+        bits = _as_bits(values[j])
+        place = bits ^ ((bits >> 63) & (2**63 - 1))  # the bits of negative numbers count down
+        low, high = min(low, place), max(high, place)
+    return low, high
+
+
+@_compiled()
 def _tally(
     words: NDArray[Any], multiplier: int, shift: int, source: Integers, K: int, out: NDArray[Any], counts: Integers
 ) -> None:
@@ -149,6 +161,13 @@ def _tally(
 def _take(values: NDArray[Any], places: NDArray[Any], out: NDArray[Any]) -> None:
     for i in range(places.size):
         out[i] = values[places[i]]
+
+
+def ends(values: Floats) -> tuple[float, float]:
+    """Return the smallest and the largest number; NaN where there is one."""
+    places = np.array(_ends(values.reshape(-1)))
+    low, high = (places ^ ((places >> 63) & (2**63 - 1))).view(np.float64).tolist()
+    return (math.nan, math.nan) if math.isnan(low) or math.isnan(high) else (low, high)
 
 
 def tally(words: NDArray[Any], multiplier: int, shift: int, source: Integers, K: int, out: NDArray[Any]) -> Integers:

@@ -33,6 +33,12 @@ class Gram(Protocol):
     def __call__(self, A: Floats, root: Floats, room: Floats) -> Floats: ...
 
 
+class Ends(Protocol):
+    """The smallest and the largest of numbers; NaN where there is one."""
+
+    def __call__(self, values: NDArray[Any]) -> tuple[float, float]: ...
+
+
 class Tally(Protocol):
     """The code s_i 2^K + sum_k 2^k b_ik of each row, written to ``out``, and how many rows have each code.
 
@@ -54,6 +60,7 @@ class Kernels(NamedTuple):
     exp: Exp
     exp_beyond: ExpBeyond
     gram: Gram
+    ends: Ends
     tally: Tally
     take: Take
 
@@ -71,6 +78,10 @@ def _exp_beyond(logs: Floats, anchor: Floats, offset: Floats, out: Floats) -> Fl
 def _gram(A: Floats, root: Floats, room: Floats) -> Floats:
     P = np.multiply(A, root[:, None], out=room)
     return np.asarray(P.T @ P)
+
+
+def _ends(values: NDArray[Any]) -> tuple[float, float]:
+    return float(values.min()), float(values.max())
 
 
 def multiplier_and_shift(width: int) -> tuple[int, int]:
@@ -99,7 +110,7 @@ def _take(values: NDArray[Any], places: NDArray[Any], out: NDArray[Any]) -> None
     values.take(places, axis=0, out=out, mode="clip")  # a bounds check would cost more
 
 
-NUMPY = Kernels(_exp, _exp_beyond, _gram, _tally, _take)
+NUMPY = Kernels(_exp, _exp_beyond, _gram, _ends, _tally, _take)
 
 
 def kernels(n: int, K: int) -> Kernels:
@@ -134,10 +145,14 @@ def _compiled() -> Kernels | None:
     def gram(A: Floats, root: Floats, room: Floats) -> Floats:
         return compiled.gram(A, root) if A.flags.c_contiguous else _gram(A, root, room)
 
+    def ends(values: NDArray[Any]) -> tuple[float, float]:
+        plain = values.dtype == np.float64 and values.flags.c_contiguous
+        return (compiled.ends if plain else _ends)(values)
+
     def tally(words: NDArray[Any], source: Integers, K: int, out: NDArray[Any]) -> Integers:
         return compiled.tally(words, *multiplier_and_shift(words.itemsize), source, K, out)
 
     def take(values: NDArray[Any], places: NDArray[Any], out: NDArray[Any]) -> None:
         (compiled.take if values.ndim == 1 else _take)(values, places, out)
 
-    return Kernels(exp, exp_beyond, gram, tally, take)
+    return Kernels(exp, exp_beyond, gram, ends, tally, take)

@@ -100,6 +100,7 @@ class LazyRows:
     log = False
     reading_dominates = True
     is_sketchable = False
+    positive = False  # as far as is known without a query
     counts = None
     inverse = None
     exponents = 0.0  # biases are multiplied by e^u as they are
