@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -160,8 +161,9 @@ class DebiasedSample(Averages):
         The variance of :math:`\log\Omega_k - \log\Omega_l` is ``C[k, k] + C[l, l] - 2 * C[k, l]``: the squared error
         that MBAR gives for a difference of free energies. A warning says where few rows compare the samples.
         """
+        covariance = self.held.log_omega_covariance()  # which forms the gram that tells the bridge
         warn_of_few_bridging(self.bridge, "The covariance rests")
-        return self.held.log_omega_covariance()
+        return covariance
 
     @cached_property
     def trust(self) -> Trust:
@@ -179,7 +181,12 @@ class DebiasedSample(Averages):
     def bridge(self) -> Bridge:
         """The weakest link between the samples: the smallest cut of their overlap."""
         hessian, solution = self.held.tangent.hessian, self.solution
-        return bridge_of(hessian.sums.gram, hessian.sampled, self.held.groups, solution.cut, self.names)
+        links = hessian.links
+        bridge = bridge_of(links, hessian.sampled, self.held.groups, solution.cut, self.names)
+        if links is not solution.links:
+            return bridge
+        side = np.isin(np.arange(len(self.names)), [self.names.index(name) for name in bridge.cut[0]])
+        return replace(bridge, rows=hessian.across(side))  # at the solution; the cut is that of a point next to it
 
     def identify(self) -> Verdict:
         """Return which rows connect the samples; kappa is measured with the debiased weights."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from vardi._machine.kernels import Kernels, kernels
 from vardi._machine.threads import Scratch, blocks, map_blocks, sum_blocks
 from vardi._rows.base import Rows, Scaled
-from vardi._rows.contract import Sums
+from vardi._rows.contract import Sketch, Sums
 from vardi._rows.grouping import membership
 from vardi._types import Floats, Integers
 
@@ -21,6 +22,7 @@ Result = TypeVar("Result")
 MAX_COPIED_NUMBERS = (
     500_000  # numbers up to which a scaled copy is kept: beyond, exps in each pass cost less than the memory
 )
+MIN_SKETCHED_SAMPLES = 100  # samples from which a few products cost less than the gram
 
 
 class Dense(Rows):
@@ -45,9 +47,36 @@ class Dense(Rows):
 
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
         """Return log_mass, shares and gram at u, in one pass over the rows."""
+        sums = self._sums(u, self._kernels.gram if gram else None, objective=objective)
+        if not gram:
+            return sums
+        step = np.exp(u - self._scale(u).anchor)
+        return replace(sums, gram=sums.gram * (step[:, None] * step))
+
+    @property
+    def is_sketchable(self) -> bool:
+        """Whether sums can have a sketch of the gram: with many samples, where the gram takes most of a pass."""
+        return len(self.sizes) >= MIN_SKETCHED_SAMPLES
+
+    def sketch(self, u: Floats, vectors: Floats) -> Sums:
+        """Return shares at u, and a sketch of the gram by its products with some vectors, in one pass over the rows."""
+        step = np.exp(u - self._scale(u).anchor)
+        scaled, rounding = step * np.ascontiguousarray(vectors.T), (4 + self.additions / 2) * np.finfo(float).eps
+
+        def products(A: Floats, root: Floats, room: Floats) -> Sketch:
+            P = np.multiply(A, root[:, None], out=room)
+            along = (scaled @ P.T) @ P  # twice as fast as P'(P V) where vectors are few
+            return Sketch(vectors, along.T, np.einsum("ij,ij->j", P, P), rounding)
+
+        sums = self._sums(u, products, objective=False)
+        products_at_u, diagonal = step[:, None] * sums.gram.products, step**2 * sums.gram.diagonal
+        return replace(sums, gram=replace(sums.gram, products=products_at_u, diagonal=diagonal))
+
+    def _sums(self, u: Floats, square: Callable[[Floats, Floats, Floats], Any] | None, *, objective: bool) -> Sums:
+        """Return sums at u, with what a function makes of the blocks of the scaled matrix in place of the gram."""
         scaled = self._scale(u)
-        step = np.exp(u - scaled.anchor)  # the only exps if omega is already scaled: K of them
-        last = self.__dict__.pop("_reciprocals", None)  # popped, so that it has one owner
+        step = np.exp(u - scaled.anchor)  # the only exps where omega is scaled already: K of them
+        last = self.__dict__.pop("_reciprocals", None)  # whoever takes the array has it alone
         reciprocals, scratch = np.empty(len(self)) if last is None else last[2], Scratch()
 
         def block(rows: slice, values: NDArray[Any]) -> Sums:
@@ -57,16 +86,14 @@ class Dense(Rows):
             log_mass = _log_mass(mass, scaled.offset, rows, counts) if objective else None
             r = np.divide(1.0, mass, out=reciprocals[rows])
             shares = (r if counts is None else r * counts) @ A
-            if not gram:
+            if square is None:
                 return Sums(log_mass, shares, None)
             root = r if counts is None else r * np.sqrt(counts)
-            square = self._kernels.gram(A, root, scratch("A", A.shape))  # in place if A is already scratch memory
-            return Sums(log_mass, shares, square)
+            return Sums(log_mass, shares, square(A, root, scratch("A", A.shape)))  # in place where A is ours already
 
         total = self._total(block)
-        self._reciprocals = (scaled, u, reciprocals)  # at the solution these are the weights: no need for another pass
-        square = total.gram * (step[:, None] * step) if gram else None
-        return Sums(total.log_mass, total.shares * step, square)
+        self._reciprocals = (scaled, u, reciprocals)  # the weights at the solution are these: no need for another pass
+        return replace(total, shares=total.shares * step)
 
     def row_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
         """Return S_i(u) for every row."""

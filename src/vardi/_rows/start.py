@@ -47,19 +47,18 @@ def tree_start(log_omega: Floats, source: Integers, counts: Floats | None, sizes
 
 def _tree(weight: Floats) -> list[tuple[int, int]]:
     """Return (parent, child) along the maximum spanning forest, parents first; -inf is no edge."""
-    edges = np.isfinite(weight)
-    edges.flat[:: len(weight) + 1] = False
-    if len(weight) == 2:
-        return [(0, 1)] if edges[0, 1] else []
-    cost = np.where(edges, weight[edges].max(initial=0.0) + 1.0 - weight, 0.0)  # positive: for SciPy zero is no edge
-    tree = csgraph.minimum_spanning_tree(sparse.csr_array(cost))
-    seen: set[int] = set()
     ordered = []
-    for root in range(len(weight)):
-        if root not in seen:
-            nodes, parents = csgraph.breadth_first_order(tree, root, directed=False)
-            ordered += [(int(parents[node]), int(node)) for node in nodes[1:]]
-            seen.update(nodes.tolist())
+    nearest, best = np.zeros(len(weight), np.intp), np.full(len(weight), -np.inf)
+    left = np.ones(len(weight), bool)
+    for _ in range(len(weight)):  # Prim's way, in K^2 comparisons and without sorting as many edges
+        child = int(np.argmax(np.where(left, best, -np.inf)))
+        if np.isneginf(best[child]) or not left[child]:
+            child = int(np.argmax(left))  # the first that no edge leads to: the root of another tree
+        else:
+            ordered.append((int(nearest[child]), child))
+        left[child] = False
+        closer = left & (weight[child] > best)
+        nearest[closer], best[closer] = child, weight[child][closer]
     return ordered
 
 

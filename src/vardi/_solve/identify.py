@@ -285,6 +285,8 @@ def _kappa(overlap: Any) -> float:
     K = overlap.shape[0]
     if K == 1:
         return float(overlap[0, 0])
+    if isinstance(overlap, np.ndarray) and (overlap == overlap[0, 0]).all():  # biases that allow every row
+        return float(overlap[0, 0])
     shared = sparse.csr_array(overlap, copy=True)
     shared.setdiag(0)
     shared.eliminate_zeros()

@@ -65,6 +65,10 @@ class Laplacian:
         gradient = gradient - self.q * (gradient.sum() / self.q.sum())  # keep it in the range of H despite rounding
         return self._solve_scaled(gradient / self.root) / self.root
 
+    def largest_decrement(self, gradient: Floats) -> float:
+        """Return gradient' H^+ gradient."""
+        return float(gradient @ self.solve(gradient))
+
     def product(self, v: Floats) -> Floats:
         """Return H v."""
         return np.asarray(self.q * v - (self.gram(v) if callable(self.gram) else self.gram @ v))
@@ -113,6 +117,11 @@ class Laplacian:
         kept.eliminate_zeros()
         _, labels = csgraph.connected_components(kept, directed=False)
         return np.where(labels == labels[0], 1.0, -1.0)
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether it tells the gap: always."""
+        return True
 
     @cached_property
     def is_factored(self) -> bool:

@@ -11,30 +11,34 @@ everything here follows (pseudo-self-concordance; Bach 2010, "Self-concordant an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vardi._machine.threads import single_threaded_blas
-from vardi._rows.contract import Sums
+from vardi._rows.contract import Gram, Sums
 from vardi._solve.identify import connected
 from vardi._solve.laplacian import Laplacian, SingularError, restricted
+from vardi._solve.passes import Hessian, Passes, SolvableRows, Span, span_of
 from vardi._types import Floats
 
 GAP = 1e-9  # spectral gap below which the samples cannot be distinguished from disconnected ones
 RANGE = 1e-6  # largest range of the last step
 REUSED = 5e-3  # how far u may be from where the Hessian was computed
 REUSED_IF_READING_DOMINATES = 1e-5  # the same if a pass costs so much that the gram adds little to it
+REUSED_IF_MANY = 2e-2  # the same if a gram costs as much as ten passes
 EXACT = 1e-13  # range of a step below which another is not worth its pass, however cheap
 ROUNDED = 1e-9  # range of a step up to which failing to shrink may be due to rounding
+MIN_LINKED_SAMPLES = 100  # samples from which the gram is worth keeping
 MIN_SERIAL_SAMPLES, MAX_SERIAL_SAMPLES = 8, 1000  # samples between which linear algebra is done in one thread
 LEVELS = 16, 64  # least and most rows for each row of the next smaller subsample
 TELLING = 1000  # rows of a subsample for each sample, from which on more of them tell little more
+FEWER = (100, 10, 2)  # rows of each sample that a subsample should have; fewer only of many samples
+LONG = 0.1  # range of a step of many samples after which their Hessian would be needed again
 PATIENCE = 5  # steps without progress after which only rounding is left
 BENDING = 3.0  # range of a step up to which a subsample predicts its remainder
 BENDS = 5  # passes over the subsample that a step may take to bend
@@ -42,25 +46,6 @@ STRAIGHT = 1e-4  # share of the step by which the last of them may still move it
 LOST = 1000  # self-consistent steps from points with a singular Hessian
 FAR = 1e-3  # share of the rows a sample should have below which Newton's model is unreliable
 MAX_DIRECT_NUMBERS = 200_000  # numbers up to which a subsample does not pay off
-
-
-class SolvableRows(Protocol):
-    """What Newton's method needs from rows."""
-
-    sizes: Floats
-
-    @property
-    def reading_dominates(self) -> bool: ...
-    @property
-    def additions(self) -> int: ...
-    @property
-    def exponents(self) -> float: ...
-    def __len__(self) -> int: ...
-    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums: ...
-    def log_means(self, u: Floats) -> Floats: ...
-    def start(self) -> Floats: ...
-    def reach(self) -> Any: ...
-    def subsample(self, fraction: float, *, least: int) -> SolvableRows: ...
 
 
 @dataclass(frozen=True)
@@ -90,6 +75,8 @@ class Solution:
         All coordinates, if there are parameters or known values: u, theta, mu and epsilon, in the solver's scale.
     weights : ndarray or None
         Weight of each row at that point.
+    links : Gram or None
+        Of many samples sum_i c_i p_i p_i' as the solver last had it, at a point close to u; None if it is not kept.
     """
 
     u: Floats
@@ -102,6 +89,11 @@ class Solution:
     cut: Floats
     point: Floats | None = field(default=None, repr=False)
     weights: Floats | None = field(default=None, repr=False)
+    links: Gram = field(default=None, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the links, which can be computed again."""
+        return {**self.__dict__, "links": None}
 
     def __repr__(self) -> str:
         state = "converged" if self.converged else "did not converge"
@@ -162,19 +154,19 @@ class _Start:
     """Where to begin, with a Laplacian close to the Hessian there and the subsample that it comes from, if any."""
 
     u: Floats
-    laplacian: Laplacian | None = None
+    laplacian: Hessian | None = None
     few: SolvableRows | None = None
+    span: Span | None = None  # of all but a small part of the gram
 
 
 def _warm_start(rows: SolvableRows) -> _Start:
     """Return u from a subsample of the rows, solved to well below its statistical error, and the Hessian there."""
     if is_cheap(rows):
         return _Start(rows.start())
-    fraction = float(np.clip(TELLING * len(rows.sizes) / len(rows), 1.0 / LEVELS[1], 1.0 / LEVELS[0]))
-    smaller = rows.subsample(fraction, least=100)
-    if len(smaller) > len(rows) / 4 or not connected(smaller.reach(), smaller.sizes):
+    smaller = _smaller(rows)
+    if smaller is None or not connected(smaller.reach(), smaller.sizes):
         return _Start(rows.start())
-    start = _warm_start(smaller)
+    start = replace(_warm_start(smaller), span=None)  # the gram of few rows costs little, and tells more
     error = 0.01 * smaller.sizes.sum() / len(smaller)  # the counts of a subsample are those of all rows
     for step in _steps(smaller, start):
         if (step.decrement < error and step.age < np.inf) or step.iterations == 20:
@@ -182,22 +174,49 @@ def _warm_start(rows: SolvableRows) -> _Start:
     if step.singular:
         return _Start(rows.start())
     bent = _bent(step, start.few)
-    return _Start(step.u + step.delta if bent is None else bent, step.laplacian, smaller)
+    span = span_of(step.u, step.laplacian) if rows.is_sketchable else None
+    return _Start(step.u + step.delta if bent is None else bent, step.laplacian, smaller, span)
+
+
+def _smaller(rows: SolvableRows) -> SolvableRows | None:
+    """Return a subsample that costs little compared with all rows, with as many of each sample as that allows."""
+    fraction = float(np.clip(TELLING * len(rows.sizes) / len(rows), 1.0 / LEVELS[1], 1.0 / LEVELS[0]))
+    most = len(rows) / (8 if rows.is_sketchable else 4)
+    for least in FEWER if rows.is_sketchable else FEWER[:1]:
+        if rows.is_sketchable and least * len(rows.sizes) > most:
+            continue
+        smaller = rows.subsample(fraction, least=least)
+        if len(smaller) <= most:
+            return smaller
+    return None
 
 
 @dataclass(frozen=True)
 class _Hessian:
     """The Hessian at a point, of all rows and of a subsample; if ``at`` is None, that of the subsample for both."""
 
-    laplacian: Laplacian
+    laplacian: Hessian
     few: SolvableRows | None
     at: Floats | None
 
     @cached_property
-    def of_few(self) -> Laplacian:
-        if self.few is None or self.at is None:
-            return self.laplacian
-        return _laplacian(self.few.sums(self.at, objective=False), self.few.sizes > 0)
+    def of_few(self) -> Callable[[Floats], Floats]:
+        """The product with that of the subsample, over its sampled states."""
+        few, at = self.few, self.at
+        if few is None or at is None:
+            assert isinstance(self.laplacian, Laplacian)
+            return self.laplacian.product
+        sampled = few.sizes > 0
+        here = few.sums(at, gram=not few.is_sketchable, objective=False)
+        if here.gram is not None:
+            return Laplacian(here.shares[sampled], restricted(here.gram, sampled)).product
+
+        def product(v: Floats) -> Floats:
+            padded = np.zeros((len(sampled), 1))
+            padded[sampled, 0] = v
+            return np.asarray(here.shares[sampled] * v - few.sketch(at, padded).gram.products[sampled, 0])
+
+        return product
 
 
 @dataclass(frozen=True)
@@ -214,7 +233,7 @@ class _Step:
     iterations: int
 
     @property
-    def laplacian(self) -> Laplacian:
+    def laplacian(self) -> Hessian:
         return self.hessian.laplacian
 
     @property
@@ -240,32 +259,34 @@ def _steps(rows: SolvableRows, start: _Start) -> Iterator[_Step]:
     sizes = rows.sizes
     sampled = sizes > 0
     u = np.where(sampled, start.u, -np.inf)
-    sums = rows.sums(u, gram=start.laplacian is None, objective=False)
+    passes = Passes(rows, start.span)
+    sums = passes.sums(u, curved=start.laplacian is None)
     old = None if start.laplacian is None else _Hessian(start.laplacian, start.few, None)
     age = before = np.inf
     iterations, lost = 0, LOST if is_cheap(rows) else PATIENCE
     while True:
         if (sums.shares[sampled] < FAR * sizes[sampled]).any():  # self-consistent step, which descends from anywhere
             u, before = _consistent(rows, u, sums), np.inf
-            sums = rows.sums(u, objective=False)
+            sums = passes.sums(u, curved=True)
             continue
         if sums.gram is not None:
-            old, age = _Hessian(_laplacian(sums, sampled), start.few, u), 0.0
+            old, age = _Hessian(passes.hessian(sums), start.few, u), 0.0
         assert old is not None
         step = _newton_step(u, sums, sizes, iterations, old, age)
         if step.age and step.range > max(before / 4, ROUNDED):  # an old Hessian that misleads
-            sums = rows.sums(u, objective=False)
-            old = _Hessian(_laplacian(sums, sampled), start.few, u)
+            passes.distrust()
+            sums = passes.sums(u, curved=True)
+            old = _Hessian(passes.hessian(sums), start.few, u)
             step = _newton_step(u, sums, sizes, iterations, old, 0.0)
         yield step
         if step.singular:
             if lost == 0:
                 return
             u, before, lost = _consistent(rows, u, sums), np.inf, lost - 1
-            sums = rows.sums(u, objective=False)
+            sums = passes.sums(u, curved=True)
             continue
         iterations += 1
-        u, sums = _advance(rows, step, start.few)
+        u, sums = _advance(passes, step, start.few)
         age, before = step.age + step.range, step.range
 
 
@@ -285,7 +306,7 @@ def _bent(step: _Step, few: SolvableRows | None) -> Floats | None:
     delta = step.delta.copy()
     for _ in range(BENDS):
         there = few.sums(step.u + delta, gram=False, objective=False)
-        beyond = (there.shares - here.shares)[sampled] - curved.product(delta[sampled])
+        beyond = (there.shares - here.shares)[sampled] - curved(delta[sampled])
         bent = step.delta[sampled] - step.laplacian.solve(beyond)
         moved, delta[sampled] = float(np.ptp(bent - delta[sampled])), bent
         if moved < STRAIGHT * step.range:
@@ -303,10 +324,6 @@ def _consistent(rows: SolvableRows, u: Floats, sums: Sums) -> Floats:
     return u
 
 
-def _laplacian(sums: Sums, sampled: NDArray[np.bool_]) -> Laplacian:
-    return Laplacian(sums.shares[sampled], restricted(sums.gram, sampled))
-
-
 def _newton_step(u: Floats, sums: Sums, sizes: Floats, iterations: int, hessian: _Hessian, age: float) -> _Step:
     sampled = sizes > 0
     gradient = (sums.shares - sizes)[sampled]
@@ -318,26 +335,30 @@ def _newton_step(u: Floats, sums: Sums, sizes: Floats, iterations: int, hessian:
     return _Step(u, delta, hessian, age, singular, gradient, _residual(sums, sizes), iterations)
 
 
-def _advance(rows: SolvableRows, step: _Step, few: SolvableRows | None) -> tuple[Floats, Sums]:
+def _advance(passes: Passes, step: _Step, few: SolvableRows | None) -> tuple[Floats, Sums]:
     """Take the full step, unless it is long and does not descend enough: then the step that is guaranteed to."""
+    rows = passes.rows
     sampled = rows.sizes > 0
     reused = REUSED_IF_READING_DOMINATES if rows.reading_dominates and few is None else REUSED
-    gram = is_cheap(rows) or step.age + step.range > reused
+    reused = REUSED_IF_MANY if rows.is_sketchable and few is not None else reused
+    curved = is_cheap(rows) or step.age + step.range > reused
+    if rows.is_sketchable and np.isinf(step.age) and few is not None and step.range > LONG:
+        curved = False  # the subsample's leads closer, to where one Hessian of all rows serves to the end
     if (bent := _bent(step, few)) is not None:
-        sums = rows.sums(bent, gram=gram, objective=False)
+        sums = passes.sums(bent, curved=curved)
         if step.range <= 1.0 or _residual(sums, rows.sizes) < step.residual / 4:
             return bent, sums
     u = step.u + step.delta
     if step.range <= 1.0:
-        return u, rows.sums(u, gram=gram, objective=False)
-    here, there = rows.sums(step.u, gram=False), rows.sums(u, gram=gram)
+        return u, passes.sums(u, curved=curved)
+    here, there = passes.sums(step.u, curved=False, objective=True), passes.sums(u, curved=curved, objective=True)
     assert here.log_mass is not None
     assert there.log_mass is not None
     fall = here.log_mass - there.log_mass + rows.sizes[sampled] @ step.delta[sampled]
     if fall >= step.decrement / 4:  # false for NaN
         return u, there
     u = step.u + step.delta * (np.log1p(step.range) / step.range)
-    return u, rows.sums(u, objective=False)
+    return u, passes.sums(u, curved=True)
 
 
 def _residual(sums: Sums, sizes: Floats) -> float:
@@ -356,7 +377,16 @@ def _solution(rows: SolvableRows, step: _Step, *, solved: bool) -> Solution:
     # Errors e_i of exponents, none above d_i, move the gradient by sum_i c_i V_i e_i with V_i = diag(p_i) - p_i p_i'.
     # Since H = sum_i c_i V_i, the norm of that is at most the root of sum_i c_i e_i'V_i e_i, and so of sum_i c_i d_i^2.
     rounding += np.finfo(float).eps / 2 * rows.exponents
-    resistance = step.laplacian.largest_resistance(gap)
-    reach = np.exp(step.age) * np.sqrt(resistance) * (np.sqrt(max(step.decrement, 0.0)) + rounding)
+    resistance, decrement = step.laplacian.largest_resistance(gap), step.laplacian.largest_decrement(step.gradient)
+    reach = np.exp(step.age) * np.sqrt(resistance) * (np.sqrt(max(decrement, 0.0)) + rounding)
     certificate = float(-np.log1p(-reach)) if reach < 1 else np.inf
-    return Solution(step.u, solved, step.iterations, step.residual, step.range, gap, certificate, cut)
+    links = _links(step) if len(cut) >= MIN_LINKED_SAMPLES else None
+    return Solution(step.u, solved, step.iterations, step.residual, step.range, gap, certificate, cut, links=links)
+
+
+def _links(step: _Step) -> Gram:
+    """Return the gram that a step was made from, if it was formed close by, and for all biases."""
+    hessian = step.laplacian
+    if not isinstance(hessian, Laplacian) or callable(hessian.gram) or step.age > REUSED:
+        return None
+    return hessian.gram if np.isfinite(step.u).all() else None
