@@ -166,6 +166,27 @@ def test_pictures_of_many_samples_write_no_name_upon_another(kind, states):
     plt.close(display.figure_)
 
 
+def test_graph_of_many_that_allow_every_row_shows_which_overlap(states):
+    display = OverlapDisplay.from_fit(states[60], "graph")
+    lines = [drawn for drawn in display.ax_.collections if isinstance(drawn, LineCollection)]
+    drawn = sum(len(line.get_segments()) for line in lines)
+    assert 59 <= drawn < 300  # of 1,770 pairs: those along the line of states
+    assert display.ax_.get_title().startswith("Every sample could have drawn every row\n")
+    plt.close(display.figure_)
+
+
+def test_numbers_of_a_heatmap_stay_in_their_squares(states):
+    fit = states[20]
+    names = [f"window number {k}" for k in range(12)]
+    few = OverlapDisplay(names, fit.diagnostics(()).overlap[:12, :12], np.ones((12, 12)), np.ones(12)).plot()
+    few.figure_.canvas.draw()
+    renderer = few.figure_.canvas.get_renderer()
+    side = few.ax_.get_window_extent(renderer).width / 12
+    assert any(text.get_text() for text in few.ax_.texts)
+    assert all(text.get_window_extent(renderer).width < side for text in few.ax_.texts)
+    plt.close(few.figure_)
+
+
 def test_weights_of_many_samples_name_the_largest(states, ax):
     display = WeightsDisplay.from_fit(states[60], ax=ax)
     assert [text.get_text() for text in ax.get_legend().get_texts()][-1] == "51 others"

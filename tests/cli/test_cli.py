@@ -31,6 +31,7 @@ from vardi.cli._demo import FILES, STUDY
 from vardi.cli._init import quoted, quoted_key
 from vardi.cli._options import complete_study
 from vardi.cli._paper import NAMES
+from vardi.cli._summary import links_table
 
 ROOT = Path(__file__).resolve().parents[2]
 VARDI = [sys.executable, "-m", "vardi"]
@@ -864,6 +865,7 @@ def test_help_has_examples_and_every_command():
         own = run(command, "--help").stdout
         assert f"vardi {command}" in own.split("Examples:")[1]
         assert not re.search(r"[{}]|<\w|None|\]\.\.\.\]", own)  # what Typer would say of types
+        assert all(len(line) <= 80 for line in own.splitlines())
     assert all(len(line) <= 80 for line in page.splitlines())
 
 
@@ -1380,3 +1382,14 @@ def test_what_is_odd_about_columns_and_biases_is_noted(tmp_path, monkeypatch, en
     notes = json.loads(run("fit", "study.toml", "--json").stdout)["notes"]
     assert notes[0].startswith(text)
     assert unit in notes[-1]
+
+
+def test_of_many_links_those_of_the_fewest_rows_are_listed():
+    rng = np.random.default_rng(0)
+    samples = {f"s{k:02d}": rng.uniform(k, k + 8, 40) for k in range(12)}
+    verdict = vardi.identify(samples, {name: f"{k} <= x <= {k + 8}" for k, name in enumerate(samples)})
+    table = links_table(verdict)
+    cells = [[float(str(cell).replace(",", "")) for cell in table.columns[j].cells] for j in (2, 3)]
+    shared = [sum(pair) for pair in zip(*cells, strict=True)]
+    assert len(verdict.links) > len(shared) == 20
+    assert shared[1:] == sorted(link.rows for link in verdict.links if link != verdict.weakest)[:19]

@@ -52,7 +52,7 @@ class Bridge:
     def _sides(self) -> str:
         """The samples on either side by name or, if there are many, their number."""
         smaller, larger = sorted(self.cut, key=len)
-        if len(larger) <= NAMED:
+        if len(larger) == 1:
             return f"{show(self.cut[0])} and {show(self.cut[1])}"
         first = show(smaller) if len(smaller) <= NAMED else f"{len(smaller)} samples ({show(smaller, NAMED)})"
         return f"{first} and {len(larger)} other samples"

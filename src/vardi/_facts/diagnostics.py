@@ -161,13 +161,22 @@ def _sample_cells(sample: SampleFacts) -> tuple[str, str, str, str, str, str]:
 def _column_cells(column: ColumnFacts) -> tuple[str, str, str, str, str, str, str]:
     return (
         column.label,
-        f"{column.pooled:.4g}",
-        f"{column.debiased:.4g}",
-        f"{column.stderr:.2g}",
+        _short(column.pooled, 4),
+        _short(column.debiased, 4),
+        _short(column.stderr, 2),
         f"{column.difference:.2f}",
         f"{column.equivalent:,.0f}",
         str(column.collect_next),
     )
+
+
+def _short(value: float, digits: int) -> str:
+    """Return a number to so many digits; with more of them before powers of ten are needed.
+
+    >>> _short(41959.2, 4), _short(782.4, 2), _short(0.012764, 4), _short(2.5e7, 4)
+    ('41,959', '782', '0.01276', '2.5e+07')
+    """
+    return f"{value:,.0f}" if 10**digits <= abs(value) < 1e6 else f"{value:.{digits}g}"
 
 
 def diagnose(fit: Fit, columns: Sequence[str]) -> Diagnostics:

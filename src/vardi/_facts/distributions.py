@@ -54,7 +54,7 @@ def distributions(
     varied = [
         (column, facts)
         for column, facts in zip(columns, described, strict=True)
-        if not facts.is_share and facts.spread > 0
+        if not (facts.is_share or facts.category_of) and facts.spread > 0
     ]
     bands = MOST_DISTRIBUTIONS if len(fit) <= MAX_BANDED_ROWS else BANDS_BEYOND
     asked = [(*one, k < bands) for k, one in enumerate(varied[:MOST_DISTRIBUTIONS])]

@@ -53,9 +53,10 @@ class Link:
         return (self.first_in_second > 0) != (self.second_in_first > 0)
 
     def __str__(self) -> str:
+        there, back = (number_of_rows(rows, grouped=True) for rows in (self.first_in_second, self.second_in_first))
         return (
-            f"{number_of_rows(self.first_in_second)} of '{self.first}' could also have come from '{self.second}', and "
-            f"{number_of_rows(self.second_in_first)} of '{self.second}' from '{self.first}'"
+            f"{there} of '{self.first}' could also have come from '{self.second}', and "
+            f"{back} of '{self.second}' from '{self.first}'"
         )
 
 

@@ -54,7 +54,7 @@ app.command(
     "init",
     cls=Described,
     short_help="Write a study file, from questions or options.",
-    epilog=_examples("vardi init", "vardi init study.toml --source a=a.csv --bias 'a=price <= 22' --source b=b.csv"),
+    epilog=_examples("vardi init", "vardi init --source a=a.csv --bias 'a=price <= 22' --source b=b.csv"),
 )(init)
 app.command(
     "check",

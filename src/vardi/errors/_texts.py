@@ -57,7 +57,7 @@ def more(every: Sequence[object], most: int = SHOWN) -> list[str]:
     >>> more("abcde", 3), more("abc", 3)
     (['... and 2 more'], [])
     """
-    return [f"... and {len(every) - most} more"] if len(every) > most else []
+    return [f"... and {len(every) - most:,} more"] if len(every) > most else []
 
 
 def cut(text: object, width: int) -> str:

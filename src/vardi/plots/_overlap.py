@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vardi._inputs.pool import Name
-from vardi._types import Floats
+from vardi._types import Floats, Integers
 from vardi.plots._axes import (
     LINE,
     axes_of,
@@ -25,10 +26,11 @@ from vardi.plots._axes import (
 if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
 
-LABELLED = 12  # samples up to which a heat map has all its numbers written in
+LABELLED = 8  # samples up to which a heat map has all its numbers written in
 NUMBERED = 25  # samples up to which it shows those that are not 0
 SHORT = 4  # letters of a name up to which it is not rotated
 AROUND = 8  # samples up to which names around a graph are horizontal
+FAINT = 0.02  # part of the largest overlap up to which that of two samples is not drawn
 COUNTED = 15  # links up to which their rows are written on them
 LETTER = 0.6 / 72  # largest width of a letter in inches, for each point of its size
 WIDEST = 10.0  # inches of a figure that grows with the samples
@@ -106,7 +108,7 @@ class OverlapDisplay:
         for (k, l), value in np.ndenumerate(self.overlap):
             text = f"{value:.2f}" if K <= LABELLED else f"{value:.2f}".lstrip("0").replace(".00", "")
             shade = "black" if brightness(image.cmap(image.norm(value))) > 0.5 else "white"
-            size = None if K <= LABELLED else 130 / K
+            size = None if K <= LABELLED else min(8.0, 130 / K)
             self.ax_.text(l, k, text, ha="center", va="center", color=shade, fontsize=size)
 
     def _graph(self) -> None:
@@ -124,20 +126,49 @@ class OverlapDisplay:
         self.ax_.add_collection(PatchCollection(circles, color=palette_of(self.ax_).after, zorder=3))
         self._names(angles, places, radii)
         many = "wider: more of their rows; " if links > COUNTED else ""
-        self.ax_.set_title(f"Rows that two samples share\n({many}dashed: one way)", fontsize="medium")
+        title = f"Rows that two samples share\n({many}dashed: one way)"
+        if self._is_crowded:
+            more = "(wider: more of them could as well have come from the other)"
+            title = f"Every sample could have drawn every row\n{more}"
+        self.ax_.set_title(title, fontsize="medium")
         self.ax_.axis("off")
 
     def _links(self, places: Floats) -> int:
         """Draw the lines, those of the fewest rows first, and return how many there are."""
-        from matplotlib.collections import LineCollection
-
         first, second = np.nonzero(np.triu(self.shared + self.shared.T, 1))
+        if self._is_crowded:  # shared rows would say nothing, and their lines hide all
+            mutual = (self.overlap + self.overlap.T)[first, second]
+            seen = mutual > FAINT * mutual.max()
+            first, second, mutual = first[seen], second[seen], mutual[seen]
+            self._lines(places, first, second, mutual / mutual.max(), np.zeros(len(first), bool), few=False)
+            return len(mutual)
         both = self.shared[first, second] + self.shared[second, first]
         share = both / (self.sizes[first] + self.sizes[second])
         one_way = (self.shared[first, second] == 0) | (self.shared[second, first] == 0)
         few = len(both) <= COUNTED
+        self._lines(places, first, second, share, one_way, few=few)
+        if few:
+            box = {"facecolor": background_of(self.ax_), "edgecolor": "none", "pad": 1.0, "alpha": 0.85}
+            for k, l, rows in zip(first, second, both, strict=True):
+                near = 0.5 if l - k in (1, len(places) - 1) else 0.73  # lines between neighbours cross no other
+                place = near * places[k] + (1 - near) * places[l]
+                self.ax_.annotate(f"{rows:,.0f}", place, ha="center", va="center", fontsize=8, bbox=box, zorder=2)
+        return len(both)
+
+    @property
+    def _is_crowded(self) -> bool:
+        """Whether every bias allows every row of many samples."""
+        K = len(self.names)
+        return K * (K - 1) / 2 > COUNTED and bool((self.shared + np.diag(self.sizes) >= self.sizes).all())
+
+    def _lines(
+        self, places: Floats, first: Integers, second: Integers, share: Floats, one_way: NDArray[np.bool_], *, few: bool
+    ) -> None:
+        """Draw a line for each pair, wider and darker where its share is larger."""
+        from matplotlib.collections import LineCollection
+
         widths = (1.0 + 5.0 * share) if few else (0.3 + 4.0 * share) * min(1.0, 15 / len(self.names))
-        alphas = np.ones(len(both)) if few else 0.2 + 0.7 * share / max(share.max(), 1e-300)
+        alphas = np.ones(len(share)) if few else 0.2 + 0.7 * share / max(share.max(), 1e-300)
         order = np.argsort(share)
         for dashed, style in ((False, "-"), (True, "--")):
             own = order[one_way[order] == dashed]
@@ -147,13 +178,6 @@ class OverlapDisplay:
             colour = palette_of(self.ax_).link
             lines = LineCollection(ends, linewidths=widths[own], alpha=alphas[own], colors=colour, linestyles=style)
             self.ax_.add_collection(lines)
-        if few:
-            box = {"facecolor": background_of(self.ax_), "edgecolor": "none", "pad": 1.0, "alpha": 0.85}
-            for k, l, rows in zip(first, second, both, strict=True):
-                near = 0.5 if l - k in (1, len(places) - 1) else 0.73  # lines between neighbours cross no other
-                place = near * places[k] + (1 - near) * places[l]
-                self.ax_.annotate(f"{rows:,.0f}", place, ha="center", va="center", fontsize=8, bbox=box, zorder=2)
-        return len(both)
 
     def _names(self, angles: Floats, places: Floats, radii: Floats) -> None:
         """Write the names outside the circle, rotated outwards if many, and leave them room."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from vardi._facts.numbers import number
 
-DIGIT = 8.2  # width of a digit of a tick's text
+DIGIT = 9.4  # width of a digit of a tick's text, at its size on a phone
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Frame:
     @classmethod
     def of(cls, width: float, height: float, y_texts: Sequence[str]) -> Frame:
         """Leave room for the texts and titles of the axes."""
-        left = 30.0 + DIGIT * max(map(len, y_texts))
+        left = 32.0 + DIGIT * max(map(len, y_texts))
         return cls(width, height, left, width - 14.0, 12.0, height - 48.0)
 
     def up(self, part: float) -> float:
@@ -58,6 +58,8 @@ def ticks(low: float, high: float, most: int = 6) -> tuple[tuple[float, str], ..
     ((0.0, '0'), (10.0, '10'), (20.0, '20'), (30.0, '30'), (40.0, '40'))
     >>> ticks(-0.37, 0.42, 4)
     ((-0.2, '−0.2'), (0.0, '0'), (0.2, '0.2'), (0.4, '0.4'))
+    >>> [text for _, text in ticks(780_000.0, 1_260_000.0, 5)]
+    ['0.8M', '0.9M', '1.0M', '1.1M', '1.2M']
     """
     if not high > low:
         return ((low, number(low)),)
@@ -66,10 +68,18 @@ def ticks(low: float, high: float, most: int = 6) -> tuple[tuple[float, str], ..
     step = next(power * m for m in (1, 2, 5, 10) if power * m >= rough * (1 - 1e-9))
     places = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
-    return tuple((round(k * step, decimals + 2), _tick_text(k * step, decimals)) for k in places)
+    largest = max(abs(low), abs(high))
+    return tuple((round(k * step, decimals + 2), _tick_text(k * step, step, largest)) for k in places)
 
 
-def _tick_text(value: float, decimals: int) -> str:
-    if value and not 1e-4 <= abs(value) < 1e6:
-        return f"{value:.3g}".replace("e+0", "e").replace("e-0", "e-").replace("-", "−")
-    return f"{value:,.{decimals}f}".replace("-", "−") if value else "0"
+def _tick_text(value: float, step: float, largest: float) -> str:
+    """Return a number as all of its axis are written: in millions, or with powers of ten, where they are long."""
+    if not value:
+        return "0"
+    millions = 1e6 <= largest < 1e9
+    if not millions and not 1e-4 <= largest < 1e6:
+        digits, power = f"{value:.3g}".partition("e")[::2]
+        return (f"{digits}e{int(power)}" if power else digits).replace("-", "−")
+    unit = 1e6 if millions else 1.0
+    decimals = max(0, -math.floor(math.log10(step / unit) + 1e-9))
+    return f"{value / unit:,.{decimals}f}{'M' if millions else ''}".replace("-", "−")

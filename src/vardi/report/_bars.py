@@ -49,7 +49,7 @@ class Histogram(Chart):
 def histogram(weights: Weights) -> Histogram:
     """Draw rows by weight: equal steps of the log of the weight, or one bar for each of a few weights."""
     totals = [sum(bar.rows) for bar in weights.bars]
-    marks = ticks(0.0, max(totals), 4)
+    marks = ticks(0.0, max(totals), 5)
     most = max(max(totals), marks[-1][0]) or 1.0
     frame = Frame.of(480.0, 262.0, [text for _, text in marks])
     each = (frame.right - frame.left) / len(weights.bars)

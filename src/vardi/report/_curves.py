@@ -81,7 +81,7 @@ def steps(distribution: Distribution) -> Steps:
 def bins(distribution: Distribution) -> Steps:
     """Draw two histograms: that of the population filled, that of the pool as a line."""
     found = distribution.bins
-    marks = ticks(0.0, 100.0 * max(*found.pooled, *found.debiased), 4)
+    marks = ticks(0.0, 100.0 * max(*found.pooled, *found.debiased), 5)
     most = max(*found.pooled, *found.debiased, marks[-1][0] / 100.0) or 1.0
     frame = Frame.of(*SIZE, [f"{text}%" for _, text in marks])
     across = Across(frame, found.edges[0], found.edges[-1])

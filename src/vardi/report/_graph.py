@@ -18,6 +18,8 @@ WIDTH = 480.0  # of the graph
 ACROSS = 112.0  # radius of the circle of a few samples
 SHADES = 5  # of a heat map
 LABEL = 22  # letters in a label of the heat map
+LETTER = 8.6  # width of a letter of a label
+FEW = 8  # samples up to which their labels have a second line
 LABELLED = 4  # samples up to which every link has its number written on it
 
 
@@ -69,9 +71,9 @@ class Graph:
 def graph(overlap: Overlap) -> Graph:
     """Lay the samples out on a line or a circle, with the weakest link marked, also as weak if it is."""
     K = len(overlap.names)
-    width, radius = WIDTH, 0.0 if K == 1 else 140.0 if K == 2 else ACROSS if K <= 8 else 128.0
-    largest = 34.0 if K <= 3 else 24.0 if K <= 8 else 13.0
-    turn = math.pi if K == 2 else -math.pi / 2 + (math.pi / K if K > 8 else 0.0)
+    width, radius = WIDTH, 0.0 if K == 1 else 140.0 if K == 2 else ACROSS if K <= FEW else 128.0 if K <= 12 else 140.0
+    largest = 34.0 if K <= 3 else 24.0 if K <= FEW else 13.0
+    turn = math.pi if K == 2 else -math.pi / 2 + (math.pi / K if K > FEW else 0.0)
     angles = [turn + 2 * math.pi * k / K for k in range(K)]
     places = [(width / 2 + radius * math.cos(a), radius * math.sin(a) if K > 2 else 0.0) for a in angles]
     most = max(overlap.sizes)
@@ -88,8 +90,8 @@ def graph(overlap: Overlap) -> Graph:
     edges = [_edge(link, ends[str(link.first)], ends[str(link.second)], scale, overlap) for link in reversed(shown)]
     hidden = len(overlap.links) + overlap.more_links - len(shown)
     top = min(min(node.y - node.radius, node.label_y - 16) for node in nodes) - 6
-    bottom = max(max(node.y + node.radius, node.label_y + (17 if K <= 8 else 0)) for node in nodes) + 10
-    return Graph(width, round(top, 1), round(bottom - top, 1), tuple(nodes), tuple(edges), hidden, K <= 8)
+    bottom = max(max(node.y + node.radius, node.label_y + (17 if K <= FEW else 0)) for node in nodes) + 10
+    return Graph(width, round(top, 1), round(bottom - top, 1), tuple(nodes), tuple(edges), hidden, K <= FEW)
 
 
 def _node(name: str, size: float, place: tuple[float, float], disc: float, angle: float, K: int, width: float) -> Node:
@@ -98,13 +100,16 @@ def _node(name: str, size: float, place: tuple[float, float], disc: float, angle
     if K <= 2:
         return Node(x, y, disc, x, y + disc + 20, "middle", cut(name, 24), rows_text(size), title)
     side = math.cos(angle)
-    anchor = "start" if side > 0.25 else "end" if side < -0.25 else "middle"
+    upright = 0.25 if K <= FEW else 1e-9  # above one another the labels of many would overlap
+    anchor = "start" if side > upright else "end" if side < -upright else "middle"
     label_x = x + (disc + 9) * (side if anchor != "middle" else 0.0)
     below = math.sin(angle) > 0
-    middle_y = y + disc + 18 if below else y - disc - (24 if K <= 8 else 8)
-    label_y = middle_y if anchor == "middle" else y + (disc + 9) * math.sin(angle) + (0 if K <= 8 else 4)
+    middle_y = y + disc + (18 if K <= FEW else 24) if below else y - disc - (24 if K <= FEW else 8)
+    apart = 8.0 if K > 12 and abs(math.sin(angle)) > 0.96 else 0.0  # from the label of the next, which starts below it
+    beside_y = y + (disc + 9 + apart) * math.sin(angle) + (0 if K <= FEW else 4)
+    label_y = middle_y if anchor == "middle" else beside_y
     room = width - label_x if anchor == "start" else label_x if anchor == "end" else 180.0
-    return Node(x, y, disc, label_x, label_y, anchor, cut(name, int(room / 7.6)), rows_text(size), title)
+    return Node(x, y, disc, label_x, label_y, anchor, cut(name, int(room / LETTER)), rows_text(size), title)
 
 
 def _edge(
@@ -118,7 +123,7 @@ def _edge(
     if K == LABELLED and math.dist(start, end) > 2 * ACROSS - 1:
         part = 0.36  # diagonals cross in the middle
     x, y = (1 - part) * start[0] + part * end[0], (1 - part) * start[1] + part * end[1]
-    if K > 8:  # lines are short, so their numbers stand beside them
+    if K > FEW:  # lines are short, so their numbers stand beside them
         x, y = x + 0.17 * (WIDTH / 2 - x), 0.83 * y
     return Edge(
         *start,

@@ -66,6 +66,13 @@ def to_html(report: Report) -> str:
     )
 
 
+def _breakable(name: object) -> str:
+    """Return a name that may go on in the next line after an underscore."""
+    from markupsafe import Markup, escape
+
+    return Markup("_<wbr>").join(escape(part) for part in str(name).split("_"))
+
+
 def _factor(value: float) -> str:
     return factor_text(value) if value <= FURTHEST else f"over {FURTHEST:g}"
 
@@ -100,6 +107,7 @@ def _template() -> Any:
         lstrip_blocks=True,
     )
     environment.filters |= {
+        "breakable": _breakable,
         "count": _texts.count,
         "cut": _texts.cut,
         "rows": numbers.rows_text,
