@@ -4,9 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 JOBS ?= 2
-# Each job has a core: where each starts as many threads of OpenMP as there are cores, these wait for one another.
+# Each job has a core: if each started as many OpenMP threads as there are cores, they would wait for one another.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
-# Shared out by tests/conftest.py, which begins with Spark.
+# tests/conftest.py distributes the tests, starting with Spark.
 PARALLEL := -n $(JOBS) --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
@@ -21,7 +21,7 @@ $(VENV)/.made:
 	$(BIN)/python $(PIP) --upgrade pip
 	touch $@
 
-# .venv/.test is there when what `pip install 'vardi[test]'` brings is; so for the other extras.
+# .venv/.test marks that `pip install 'vardi[test]'` is done, and so for the other extras.
 $(VENV)/.%: pyproject.toml | $(VENV)/.made
 	$(BIN)/python $(PIP) --editable '.[$*]'
 	touch $@
@@ -41,11 +41,11 @@ peers: $(VENV)/.peers  ## against the peers, and their own suites with vardi in 
 quick: $(VENV)/.test  ## the tests of the core, in under a minute
 	$(PYTEST) $(PARALLEL) -m 'not long and not spark' tests/_inputs tests/biases tests/_rows tests/_solve tests/_estimate
 
-# A floor: 82% (lines and branches) is what the short tests of a dozen folders reach without the others.
+# A floor: 82% (lines and branches) is what the short tests of a dozen folders reach on their own.
 coverage: $(VENV)/.test $(VENV)/.docs  ## the same, with the lines that no test runs
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered --cov-fail-under=82
 
-# Without the documentation, which prints what the newest versions give. Old packages may warn of newer ones.
+# Without the documentation, which shows the output of the newest versions. Old packages may warn of newer ones.
 minimum: pyproject.toml  ## the same, with every dependency at its lower bound
 	$(PYTHON) -m venv $(VENV)-minimum
 	$(VENV)-minimum/bin/python $(PIP) uv

@@ -1,4 +1,4 @@
-"""What is asked of a fit of five hundred samples after its solve."""
+"""Questions to a fit of five hundred samples after its solve."""
 
 from __future__ import annotations
 

@@ -31,12 +31,12 @@ SYSTEMS = (  # package, loader, temperature in kelvin
 
 
 def systems(least: int = 0) -> Iterator[tuple[str, Problem]]:
-    """Give each system that has every potential of every frame, with its name: one for each leg of a calculation.
+    """Yield each system that has every potential of every frame, with its name: one for each leg of a calculation.
 
     Parameters
     ----------
     least : int
-        Systems to stop after; all for 0.
+        Number of systems to stop after; 0 for all.
     """
     logging.getLogger("alchemlyb").setLevel(logging.CRITICAL)
     import_module("loguru").logger.disable("alchemlyb")
@@ -68,7 +68,7 @@ def _legs(data: Any) -> Iterator[tuple[str, list[Any]]]:
 
 
 def _problem(files: list[Any], parse: Callable[[Any], Any]) -> Problem | None:
-    """Return log omega of the frames, by state; None where some potentials are missing, so that MBAR does not apply."""
+    """Return log omega of the frames, by state; None if some potentials are missing, so that MBAR does not apply."""
     frames = [frame for frame in (parse(file) for file in files) if frame is not None]
     if not frames:
         return None

@@ -1,4 +1,4 @@
-"""The numbers to reach, in the order of the design's table; then those that earlier versions reached and are kept."""
+"""The numbers to reach, in the order of the design's table; then those of earlier versions that still hold."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A matrix on disk that is read in blocks, at growing n: ``python -m benchmarks.blocks FILE ROWS BATCHES``.
 
-The states are as many as those of the largest data set that users of pymbar asked for (its issue 574: K = 309, n = 9.27
+The number of states is that of the largest data set that users of pymbar asked about (its issue 574: K = 309, n = 9.27
 million, 23 GB as float64).
 """
 
@@ -31,7 +31,7 @@ BATCHES, ALL_BATCHES = (1, 2, 4), (1, 2, 4, 20)  # with --full 9.27 million rows
 
 
 def blocks(settings: Settings) -> Report:
-    """Solve ever more rows of one file, each time in a fresh process."""
+    """Solve more and more rows of one file, each time in a fresh process."""
     batches = ALL_BATCHES if settings.full else BATCHES
     rows = settings.rows(ROWS, least=2)
     with tempfile.TemporaryDirectory() as folder:
@@ -63,7 +63,7 @@ def _growth(sizes: list[int], found: list[dict[str, Any]]) -> Target:
 
 
 def write_oscillators(path: Path, rows: int, batches: int) -> None:
-    """Write batches of rows, each with all states in order, so that the first ones are a problem of their own."""
+    """Write batches of rows, each with all states in order, so that any first batches are a complete problem."""
     centre, spring = 1.0 * np.arange(STATES), np.linspace(1.0, 2.0, STATES)
     rng = np.random.default_rng(85)
     header = {"descr": "<f4", "fortran_order": False, "shape": (STATES * rows * batches, STATES)}
@@ -75,7 +75,7 @@ def write_oscillators(path: Path, rows: int, batches: int) -> None:
 
 
 def probe(path: str, rows: str, batches: str) -> dict[str, Any]:
-    """Solve in this process, which was started for it, from what its command line says."""
+    """Solve in this process, which was started for it, with the arguments of its command line."""
     from vardi._rows import readers
 
     passes, read = [0], readers.Reader.blocks

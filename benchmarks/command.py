@@ -38,24 +38,26 @@ app = typer.Typer(
 )
 @guarded
 def bench(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Which; all but physics.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Which; by default all except physics.")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="20 times fewer rows: a smoke test.")] = False,
     shrink: Annotated[int | None, typer.Option("--shrink", min=1, metavar="N", help="N times fewer rows.")] = None,
     repeats: Annotated[int | None, typer.Option("--repeats", min=1, metavar="R", help="Rounds of timed calls.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="The largest sizes too: slow.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Also run the largest sizes: slow.")] = False,
     earlier: Annotated[
         Path | None, typer.Option("--page-of", metavar="JSON", help="Run nothing: write this run's page again.")
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the page goes.")] = None,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite a page that is there already.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite an existing page.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Run the benchmarks beside the peers that are installed.
 
     A complete run at full size, started from a clone, goes to benchmarks/RESULTS.md; any other is printed unless
     --output is given. Beside a page go its numbers as JSON, from which --page-of writes it again once
-    benchmarks/tried.toml has notes on the bars that it missed, and a picture, if matplotlib is installed. What has a
-    page of its own (physics) runs only where it is named. A peer that is not installed is a line of the page:
+    benchmarks/tried.toml has notes on the bars that it missed, and a picture, if matplotlib is installed. What has its
+    own page (physics) runs only if it is named. The page lists peers that are not installed:
     pip install 'vardi[bench]'.
     """
     tried = read_tried()
@@ -94,7 +96,7 @@ def bench(
 
 
 def _files(output: Path, *, force: bool) -> dict[str, Path]:
-    """Return where the page, the picture and the numbers go, each of which must be free."""
+    """Return the paths of the page, the picture and the numbers, none of which may exist."""
     files = {"results": output, "numbers": output.with_suffix(".json")}
     if installed("matplotlib"):
         files["picture"] = output.with_suffix(".svg")
@@ -117,7 +119,7 @@ def _write(found: Run, files: Mapping[str, Path], tried: Mapping[str, Sequence[s
 
 
 def _command(names: list[str], *, quick: bool, full: bool, shrink: int | None, repeats: int | None) -> str:
-    """Return what was asked for, without where it was written."""
+    """Return the command, without its output path."""
     flags = [flag for flag, given in (("--quick", quick), ("--full", full)) if given]
     numbers = [f"{flag} {number}" for flag, number in (("--shrink", shrink), ("--repeats", repeats)) if number]
     return " ".join(["python -m benchmarks", *names, *flags, *numbers])

@@ -11,7 +11,7 @@ from benchmarks.records import Record, Report, Settings, Target, Times, ratio
 from benchmarks.timing import Contestant, Timing, race
 
 SIZES = ((200_000, 50), (1_000_000, 10))
-SOLVED = 1e-6  # residual up to which a peer counts: far looser than what vardi is held to, in the peers' favour
+SOLVED = 1e-6  # residual up to which a peer counts: far looser than vardi's own limit, in the peers' favour
 
 
 def dense_log(settings: Settings) -> Report:
@@ -80,7 +80,7 @@ def dense_omega(settings: Settings) -> Report:
 
 
 def peer_records(work: str, timings: Mapping[str, Timing], peers: Sequence[Peer], problem: Problem) -> list[Record]:
-    """One record for vardi and each peer, those that are not installed included."""
+    """Return a record for vardi and for each peer, including those that are not installed."""
     records = [record(work, timing, problem) for who, timing in timings.items() if who.startswith(VARDI)]
     for peer in peers:
         if peer.who in timings:
@@ -91,7 +91,7 @@ def peer_records(work: str, timings: Mapping[str, Timing], peers: Sequence[Peer]
 
 
 def record(work: str, timing: Timing, problem: Problem, note: str = "") -> Record:
-    """Return the times of one contestant, and how well it solved the problem, of which log omega is given."""
+    """Return the times of one contestant, and how well it solved the problem, which has log omega."""
     if timing.failure:
         return Record(work, timing.who, note="; ".join(filter(None, [timing.failure, note])))
     first = "" if timing.who.startswith(VARDI) else timing.compiled
@@ -100,11 +100,11 @@ def record(work: str, timing: Timing, problem: Problem, note: str = "") -> Recor
 
 
 def times_of(records: Sequence[Record], who: str | None) -> Times | None:
-    """Return the times of one of them."""
+    """Return the times of one contestant."""
     return next((record.times for record in records if record.who == who), None)
 
 
 def fastest(records: Sequence[Record], among: set[str]) -> str | None:
-    """Return the fastest that solved the problem."""
+    """Return the fastest contestant that solved the problem."""
     solved = [r for r in records if r.who in among and r.seconds and r.accuracy is not None and r.accuracy <= SOLVED]
     return min(solved, key=lambda r: r.seconds or 0.0).who if solved else None

@@ -16,7 +16,7 @@ COLOUR, PALE, MISSED = "#1f5fa8", "#9aa5b1", "#b3261e"
 def draw(run: Run, path: Path) -> None:
     """Draw times against n and K, and every target over its bar, as one SVG (needs matplotlib).
 
-    Bars are for the sizes of the design: where these were not run, there is nothing to judge.
+    Bars apply to the sizes of the design: if these were not run, there is nothing to judge.
     """
     from matplotlib.figure import Figure
 

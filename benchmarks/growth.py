@@ -61,7 +61,7 @@ def _slope(sizes: Sequence[int], records: Sequence[Record]) -> float | None:
 
 
 def slope(sizes: Sequence[int], seconds: Sequence[float | None]) -> float | None:
-    """Return the power of the size that the time grows with, by least squares on log-log; None for a single size."""
+    """Return the power of the size with which the time grows, by least squares on log-log; None for a single size."""
     points = [(size, took) for size, took in zip(sizes, seconds, strict=True) if took]
     if len({size for size, _ in points}) < 2:
         return None

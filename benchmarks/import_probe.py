@@ -1,4 +1,4 @@
-"""Seconds to import names, in a process of its own: ``python -m benchmarks.import_probe MODULE[:NAME]...``."""
+"""Seconds to import names, in a separate process: ``python -m benchmarks.import_probe MODULE[:NAME]...``."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Importing vardi over importing what it cannot do without."""
+"""Importing vardi over importing what it requires."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ ROWS, ALL_ROWS = (3_000_000, 30_000_000), (10_000_000, 100_000_000)
 
 
 def lazy(settings: Settings) -> Report:
-    """Measure the largest size of a process that fits a table, and one of ten times as many rows."""
+    """Measure the peak memory of a process that fits a table, and one of ten times as many rows."""
     records: list[Record] = []
     targets: list[Target] = []
     engines = [engine.who for engine in ENGINES if installed(engine.needs) and installed("pyarrow")]
@@ -70,7 +70,7 @@ def _targets(who: str, kind: str, found: list[dict[str, Any]]) -> list[Target]:
 
 
 def probe(who: str, kind: str, path: str) -> dict[str, Any]:
-    """Fit in this process, which was started for it, from what its command line says."""
+    """Fit in this process, which was started for it, with the arguments of its command line."""
     import narwhals as nw
 
     queries, collect = [0], nw.LazyFrame.collect

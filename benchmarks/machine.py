@@ -1,4 +1,4 @@
-"""What a run ran on: the machine and the versions, without the name of any host."""
+"""The machine and the versions of a run, without any host name."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PACKAGES = (
 
 
 def facts(load: float | None) -> dict[str, str]:
-    """Return what a page says of the machine; ``load`` is its one-minute average before the run."""
+    """Return the facts about the machine for a page; ``load`` is its one-minute average before the run."""
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "processor": f"{_proc('cpuinfo', 'model name') or platform.processor() or platform.machine()}, {cores()} cores",
@@ -53,7 +53,7 @@ def versions() -> dict[str, str]:
 
 
 def version(name: str) -> str:
-    """Return which version of a package is installed; empty for none."""
+    """Return the installed version of a package; empty if it is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -56,7 +56,7 @@ def _line(K: int, n: int) -> tuple[Any, np.ndarray, int]:
 def _windows(K: int, n: int) -> tuple[Any, np.ndarray, int]:
     rng = np.random.default_rng(85)
     x = rng.random(n)
-    width = max(0.03, 60 / n)  # so that few windows hang together too
+    width = max(0.03, 60 / n)  # so that a few windows are connected, too
     low = x - width * rng.random(n)
     return vardi.Windows(x, low, low + width), np.arange(K), int(n * n * width)
 
@@ -68,7 +68,7 @@ DESIGNS: dict[str, Callable[[int, int], tuple[Any, np.ndarray, int]]] = {
 
 
 def probe(design: str, K: str, n: str) -> dict[str, Any]:
-    """Solve in this process, which was started for it, from what its command line says."""
+    """Solve in this process, which was started for it, with the arguments of its command line."""
     omega, source, pairs = DESIGNS[design](int(K), int(n))
     before = resident()
     forget_peak()
@@ -83,7 +83,7 @@ def probe(design: str, K: str, n: str) -> dict[str, Any]:
 
 def _fit(omega: Any, source: np.ndarray) -> vardi.DebiasedSample:
     fit = vardi.debias_matrix(omega, source)
-    assert len(fit.weights) == len(source)  # they are made when asked for
+    assert len(fit.weights) == len(source)  # weights are computed on demand
     return fit
 
 

@@ -1,4 +1,4 @@
-"""Extra memory of a dense solve, each in a process of its own: ``python -m benchmarks.memory WHO FORM n K``."""
+"""Extra memory of a dense solve, each in its own process: ``python -m benchmarks.memory WHO FORM n K``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import joblib
 import numpy as np
 
 from benchmarks.bars import BARS
@@ -38,9 +39,9 @@ def memory(settings: Settings) -> Report:
         records.append(Record(work, peer.who, note=peer.missing) if peer.missing else _measure(peer.who, "log", n, K))
     return Report(
         "memory",
-        "Highest resident memory during the solve, less what was resident before it with the input and Numba's code "
-        "loaded and a tiny problem solved, as a multiple of the input matrix. The n weights that come back count as "
-        "extra: 1 / K.",
+        "Highest resident memory during the solve, less what was resident before it with the input, joblib and Numba's "
+        "code loaded and a tiny problem solved, as a multiple of the input matrix. The n weights that come back "
+        "count as extra: 1 / K.",
         tuple(records),
         tuple(targets),
         ("pymbar compiles for each shape, so its number holds what the compiler needs.",),
@@ -62,7 +63,7 @@ def _measure(who: str, form: str, n: int, K: int) -> Record:
 
 
 def probe(who: str, form: str, n: str, K: str) -> dict[str, int]:
-    """Solve in this process, which was started for it, from what its command line says."""
+    """Solve in this process, which was started for it, with the arguments of its command line."""
     size, solve = _solver(who, form, int(n), int(K))
     _, tiny = _solver(who, form, 20 * int(K), int(K))
     tiny()
@@ -75,12 +76,14 @@ def probe(who: str, form: str, n: str, K: str) -> dict[str, int]:
 
 
 def load_compiled() -> None:
-    """Load what only large solves use, the code that Numba compiled: like the packages, it is no memory of a solve."""
+    """Load joblib and the code compiled by Numba, which only large solves use: packages do not count for a solve."""
     steps = kernels(MIN_COMPILED_NUMBERS, 4)
     A = np.ones((8, 4))
     steps.exp(A, np.empty_like(A))
     steps.exp_beyond(A, np.zeros(4), np.zeros(8), np.empty_like(A))
     steps.gram(A, np.ones(8), np.empty_like(A))
+    steps.ends(A)
+    joblib.cpu_count()
 
 
 def _solver(who: str, form: str, n: int, K: int) -> tuple[int, Callable[[], Any]]:

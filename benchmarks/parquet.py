@@ -29,7 +29,7 @@ class Engine:
     Attributes
     ----------
     needs : str
-        The module without which there is no such engine.
+        The module that the engine requires.
     scan : callable
         From the path to a lazy frame.
     plain : mapping from kind to callable

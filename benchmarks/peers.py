@@ -1,4 +1,4 @@
-"""The other solvers, each called the way its manual says, on the layout it likes best."""
+"""The other solvers, each called as its manual recommends, on the layout that suits it best."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Peer:
     Attributes
     ----------
     needs : tuple of str
-        Modules without which it cannot run.
+        Modules that it requires.
     prepare : callable
         From the K x n reduced potentials -log omega and the K sizes to the call that is timed, which returns the K
         log normalisers.
@@ -46,19 +46,19 @@ class Peer:
 
     @property
     def missing(self) -> str:
-        """What is not installed; empty where all is."""
+        """What is not installed; empty if everything is."""
         names = [module for module in self.needs if not installed(module)]
         return f"not installed: {', '.join(names)} (pip install 'vardi[bench]')" if names else ""
 
 
 def installed(module: str) -> bool:
-    """Tell whether a module can be imported."""
+    """Return whether a module can be imported."""
     return importlib.util.find_spec(module) is not None
 
 
 def _pymbar(protocol: str) -> Callable[[Floats, Integers], Callable[[], LogOmegas]]:
     def prepare(u_kn: Floats, sizes: Integers) -> Callable[[], LogOmegas]:
-        logging.getLogger("pymbar").setLevel(logging.CRITICAL)  # how well it solved is measured, not read in its log
+        logging.getLogger("pymbar").setLevel(logging.CRITICAL)  # its accuracy is measured, not read from its log
         pymbar: Any = import_module("pymbar")
 
         def call() -> LogOmegas:
@@ -122,14 +122,14 @@ def ours(problem: Problem, *, log: bool) -> Contestant:
 
     def call() -> LogOmegas:
         fit = vardi.debias_matrix(problem.matrix, problem.source, log=log)
-        assert len(fit.weights) == len(problem.source)  # they are made when asked for
+        assert len(fit.weights) == len(problem.source)  # weights are computed on demand
         return np.array(list(fit.log_omegas.values()))
 
     return Contestant(VARDI, call)
 
 
 def without_numba(contestant: Contestant) -> list[Contestant]:
-    """Return the same call as those make it who have not installed the extra ``[fast]``; nothing where nobody has."""
+    """Return the same call as without the extra ``[fast]``; nothing if that is not installed."""
 
     def call() -> Any:
         with mock.patch.object(kernels, "_compiled", return_value=None):
@@ -151,9 +151,9 @@ def lbfgs(problem: Problem, *, exact: bool, seed: int = 85) -> Callable[[], LogO
     """L-BFGS-B on the dual, as the paper's package solves it: SciPy, tolerance 1e-10, a random start.
 
     D(u) = mean_i log sum_k e^{u_k} omega_k(z_i) - sum_k lambda_k u_k, with its gradient, two products with the matrix
-    an evaluation. D does not change when a constant is added to u, so the exps are taken relative to the largest.
+    per evaluation. D does not change when a constant is added to u, so the exps are taken relative to the largest.
 
-    With ``exact`` it goes on until the gradient, not the objective, has settled: SciPy's ``tol`` stops on either.
+    With ``exact`` it continues until the gradient, not the objective, has settled: SciPy's ``tol`` stops on either.
     """
     omega, share = problem.matrix, problem.sizes / len(problem.source)
     n, K = omega.shape

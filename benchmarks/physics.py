@@ -20,9 +20,9 @@ from benchmarks.timing import Contestant, Timing, race
 SYNTHETIC = ((50_000, 50), (96_000, 96))
 WITH_WEIGHTS = "vardi, with W_nk"
 SAME = 1e-6  # kT up to which two answers are the same
-LEAST_TIMES = 5  # median of so many calls, at least
+LEAST_TIMES = 5  # calls to take the median of, at least
 PATIENCE = 240.0  # seconds of timed calls
-SMOKE = 2  # real systems of a run that is smaller than the design
+SMOKE = 2  # real systems in a run that is smaller than the design
 
 
 def _uwham(u_kn: Floats, sizes: Integers) -> Callable[[], LogOmegas]:
@@ -38,7 +38,7 @@ PEERS = (
 
 
 def physics(settings: Settings) -> Report:
-    """Time the constructor of MBAR, and what takes its place, on reduced potentials."""
+    """Time the constructor of MBAR, and its equivalents, on reduced potentials."""
     records: list[Record] = []
     targets: list[Target] = []
     for name, problem in _problems(settings):

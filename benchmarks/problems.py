@@ -25,7 +25,7 @@ class Problem:
 
     @property
     def label(self) -> str:
-        """Return the size, as pages say it."""
+        """Return the size as text."""
         return "n = {:,}, K = {}".format(*self.matrix.shape)
 
     @property
@@ -50,7 +50,7 @@ def oscillators(n: int, K: int) -> Problem:
 
 
 def intervals(n: int) -> Problem:
-    """Four samples of the uniform law, each through an interval of its own that overlaps others: omega in booleans."""
+    """Four samples of the uniform law, each through its own interval, which overlaps others: omega as booleans."""
     rng = np.random.default_rng(85)
     source = np.repeat(np.arange(len(INTERVALS)), n // len(INTERVALS))
     low, high = np.array(INTERVALS).T
@@ -64,8 +64,8 @@ def intervals(n: int) -> Problem:
 def residual(log_omega: Floats, sizes: Integers, log_omegas: Floats, block: int = 2**20) -> float:
     """Return max_k |Gamma_k - 1| of Vardi's system at the given normalisers, in the log domain.
 
-    Gamma_k = sum_i omega_k(z_i) / Omega_k / sum_l n_l omega_l(z_i) / Omega_l. This is NumPy and nothing of any solver;
-    ``block`` is how many numbers are looked at at once.
+    Gamma_k = sum_i omega_k(z_i) / Omega_k / sum_l n_l omega_l(z_i) / Omega_l. This is plain NumPy, independent of any
+    solver; ``block`` is how many numbers are processed at once.
     """
     n, K = log_omega.shape
     gamma = np.zeros(K)

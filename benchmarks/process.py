@@ -1,4 +1,4 @@
-"""A measurement in a process of its own, whose memory is nobody else's."""
+"""A measurement in its own process, so that its memory is not shared."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ ROOT = Path(__file__).parents[1]
 
 
 def in_fresh_process(module: str, *arguments: object) -> dict[str, Any]:
-    """Run a module of this package, and return the JSON of its last line; ``failed`` says why there is none."""
+    """Run a module of this package, and return the JSON of its last line; ``failed`` has the reason if none."""
     command = [sys.executable, "-m", f"benchmarks.{module}", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    # An installed package has its bytecode beside it; a process that must not write it would compile it each time.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
     if done.returncode:
         return {"failed": (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1][:200]}
     return dict(json.loads(done.stdout.splitlines()[-1]))
@@ -35,7 +37,7 @@ def resident() -> int:
 
 def peak() -> int:
     """Return the most bytes that this process has held."""
-    # Not ru_maxrss first: Linux hands the parent's peak on to a process that it starts, VmHWM is this process's own.
+    # VmHWM before ru_maxrss: on Linux a process inherits its parent's peak in the latter.
     try:
         return _status("VmHWM")
     except (OSError, KeyError):
@@ -43,14 +45,14 @@ def peak() -> int:
 
 
 def forget_peak() -> None:
-    """Start the peak anew from what is held now, where the system lets one."""
-    with contextlib.suppress(OSError):  # without it, loading the input counts where its own peak is higher
+    """Reset the peak to what is held now, if the system allows it."""
+    with contextlib.suppress(OSError):  # without it, the peak of loading the input counts if it is higher
         Path("/proc/self/clear_refs").write_text("5")
 
 
 @contextlib.contextmanager
 def watched_memory() -> Iterator[list[int]]:
-    """Give the bytes before and the most so far of the memory that is not of files, looked at twenty times a second."""
+    """Yield the initial and the peak bytes of memory that is not mapped files, sampled twenty times a second."""
     seen = [_anonymous(), _anonymous()]
     done = threading.Event()
 

@@ -1,4 +1,4 @@
-"""What a benchmark takes and what it gives back: small frozen values, rendered elsewhere."""
+"""What a benchmark takes and returns: small frozen values, rendered elsewhere."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Settings:
     repeats : int
         Rounds in which every contestant has its turn.
     full : bool
-        Whether what takes long runs at the largest size too, instead of being scaled or left out.
+        Whether slow contestants run at the largest size, instead of being scaled or left out.
     calls : int
-        Most calls of one turn.
+        Calls in one turn at most.
     turn : float
-        Seconds after which a turn ends; it has one call at least.
+        Seconds after which a turn ends; it has at least one call.
     patience : float
-        Seconds of timed calls after which a contestant sits out the rounds that are left.
+        Seconds of timed calls after which a contestant sits out the remaining rounds.
     """
 
     shrink: int = 1
@@ -43,20 +43,20 @@ class Settings:
         return max(n // self.shrink, least)
 
     def samples(self, K: int, *, least: int = 5) -> int:
-        """Return how many samples a design of K samples has here, where their number is what makes it large."""
+        """Return how many samples a design of K samples has here, if their number is what makes it large."""
         return max(K // math.isqrt(self.shrink), min(least, K))
 
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of each call, by the clock and of all cores."""
+    """Seconds of each call, by the clock and summed over all cores."""
 
     wall: tuple[float, ...]
     processor: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, *probes: Mapping[str, Any]) -> Times:
-        """Return the times that other processes found, from the JSON that they wrote."""
+        """Return the times measured by other processes, from the JSON that they wrote."""
         return cls(tuple(t for p in probes for t in p["wall"]), tuple(t for p in probes for t in p["processor"]))
 
     @property
@@ -71,7 +71,7 @@ class Times:
 
     @property
     def quartiles(self) -> tuple[float, float]:
-        """Between which the middle half of them lies."""
+        """The quartiles, between which the middle half of them lies."""
         low, high = np.percentile(self.wall, [25, 75])
         return float(low), float(high)
 
@@ -81,13 +81,13 @@ class Times:
         return statistics.median(self.processor) if self.processor else None
 
     def scaled(self, factor: float) -> Times:
-        """Return what calls that are so many times as long would take."""
+        """Return the times of calls that take ``factor`` times as long."""
         return Times(tuple(factor * t for t in self.wall), tuple(factor * t for t in self.processor))
 
 
 @dataclass(frozen=True)
 class Record:
-    """One contestant at one work. None is what was not measured."""
+    """One contestant on one task. None marks what was not measured."""
 
     work: str
     who: str
@@ -109,11 +109,11 @@ class Bar:
     Attributes
     ----------
     name : str
-        What it is called in ``tried.toml``.
+        Its name in ``tried.toml``.
     benchmark : str
-        Which one measures it.
+        The benchmark that measures it.
     race : bool
-        Whether it is a ratio to other packages, of which the page says whether vardi is the fastest.
+        Whether it is a ratio to other packages, for which the page states whether vardi is the fastest.
     """
 
     name: str
@@ -124,7 +124,7 @@ class Bar:
     race: bool = False
 
     def reached(self, measured: float, level: float | None) -> bool:
-        """Tell whether a number, as it is shown, is as good as a level."""
+        """Return whether a number, rounded as shown, is as good as a level."""
         if level is None:
             return False
         shown = float(f"{measured:.3g}")
@@ -138,7 +138,7 @@ class Target:
     Attributes
     ----------
     between : pair of float, optional
-        What the quartiles of a ratio's times allow.
+        The range of a ratio that the quartiles of its times allow.
     processor : float, optional
         The ratio in processor time.
     """
@@ -153,7 +153,7 @@ class Target:
 
     @property
     def missed(self) -> bool:
-        """Whether there is a bar that what was measured does not reach."""
+        """Whether there is a bar that was not reached."""
         return (
             self.bar is not None and self.measured is not None and not self.bar.reached(self.measured, self.bar.level)
         )
@@ -173,7 +173,7 @@ class Target:
 
 
 def ratio(what: str, over: Times | None, under: Times | None, bar: Bar | None = None, note: str = "") -> Target:
-    """Return how many times as long the one took as the other: medians, with what their quartiles allow."""
+    """Return how many times as long one took as the other: medians, with the range that their quartiles allow."""
     if over is None or under is None:
         return Target(what, None, bar, note=note)
     (low, high), (least, most) = over.quartiles, under.quartiles
@@ -185,7 +185,7 @@ def ratio(what: str, over: Times | None, under: Times | None, bar: Bar | None = 
 
 @dataclass(frozen=True)
 class Report:
-    """All that one benchmark found."""
+    """The results of one benchmark."""
 
     name: str
     about: str
@@ -204,7 +204,7 @@ class Run:
     facts : mapping from str to str
         The machine.
     versions : mapping from str to str
-        Of the packages that are installed.
+        Versions of the installed packages.
     took : mapping from str to float
         Seconds of each benchmark.
     """
@@ -218,7 +218,7 @@ class Run:
 
     @property
     def judged(self) -> bool:
-        """Whether it ran at the sizes that the bars are for."""
+        """Whether it ran at the sizes to which the bars apply."""
         return self.settings.shrink == 1
 
     @property

@@ -17,9 +17,9 @@ def render(run: Run, tried: Mapping[str, Sequence[str]], picture: str | None = N
     Parameters
     ----------
     run : Run
-        What was found.
+        The results.
     tried : mapping from str to sequence of str
-        What was done to reach bars, by their names.
+        What was tried to reach bars, by their names.
     picture : str, optional
         File beside the page that :func:`benchmarks.draw.draw` draws.
     """

@@ -1,4 +1,4 @@
-"""Names and settings -> benchmarks -> what was found."""
+"""Names and settings -> benchmarks -> results."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ BENCHMARKS: dict[str, Callable[[Settings], Report]] = {
     "physics": physics,
 }
 APART = frozenset({"physics"})
-"""Those that run only where they are named: they have pages of their own."""
+"""Those that run only if they are named: they have their own pages."""
 
 
 def chosen(names: Sequence[str]) -> list[str]:
-    """Return which benchmarks names stand for, in order: without any, all that are not apart."""
+    """Return the benchmarks to run, in order: without names, all that have no page of their own."""
     return [name for name in BENCHMARKS if name in names or (not names and name not in APART)]
 
 
 def run(
     names: Sequence[str], settings: Settings, command: str, on_start: Callable[[str, int], None] = lambda *_: None
 ) -> Run:
-    """Run benchmarks, and return what was found.
+    """Run benchmarks, and return their results.
 
     Parameters
     ----------
@@ -83,5 +83,5 @@ def run(
 def _run(name: str, settings: Settings) -> Report:
     try:
         return BENCHMARKS[name](settings)
-    except Exception as error:  # one that fails should not cost the others their hour
+    except Exception as error:  # a failure should not discard the results of the others
         return Report(name, f"FAILED: {type(error).__name__}: {error}", failed=True)

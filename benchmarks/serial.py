@@ -1,8 +1,8 @@
-"""Which share of a solve is not shared among threads: run by ``python -m benchmarks.serial``.
+"""The share of a solve that is not divided among threads: run by ``python -m benchmarks.serial``.
 
-A solve is run in one thread, and the process time that it spends on blocks of rows, which as many threads as there are
-cores would share, is taken apart from the rest. What is linear in the rows and what is not are told apart by two
-sizes, from which the share at 10 million rows follows.
+A solve runs in one thread, and the process time that it spends on blocks of rows, which the threads of all cores would
+share, is separated from the rest. Two sizes separate what is linear in the rows from what is not, from which the share
+at 10 million rows follows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Shares:
 
     @property
     def serial(self) -> float:
-        """Return the share that only one thread works on."""
+        """Return the share of the work that only one thread does."""
         return 1.0 - self.in_blocks / self.whole
 
     def __str__(self) -> str:
@@ -46,7 +46,7 @@ class Shares:
 
 @contextmanager
 def _watched() -> Iterator[list[float]]:
-    """Work in one thread, and note what each run of blocks takes."""
+    """Work in one thread, and record the time of each run of blocks."""
     spent: list[float] = []
     as_it_is = threads._map_runs
 
@@ -64,7 +64,7 @@ def _watched() -> Iterator[list[float]]:
 
 
 def shares(problem: Problem, repeats: int) -> Shares:
-    """Return the shares of the repeat that took least."""
+    """Return the shares of the fastest repeat."""
     found: list[Shares] = []
     with _watched() as spent, threads.single_threaded_blas():
         for _ in range(repeats):
@@ -76,7 +76,7 @@ def shares(problem: Problem, repeats: int) -> Shares:
 
 
 def at(rows: int, small: Shares, large: Shares) -> Shares:
-    """Return what a line through two sizes says of another."""
+    """Return the shares at another size, by a line through two sizes."""
     part = (rows - small.rows) / (large.rows - small.rows)
     whole, in_blocks = (
         low + part * (high - low) for low, high in ((small.whole, large.whole), (small.in_blocks, large.in_blocks))

@@ -1,4 +1,4 @@
-"""What a call costs where there is hardly anything to compute."""
+"""The cost of a call with hardly anything to compute."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a fit costs on a Spark cluster at growing sizes, and larger ones on paper: ``python -m benchmarks.spark_scale``.
+"""The cost of a fit on a Spark cluster at growing sizes, and projected ones: ``python -m benchmarks.spark_scale``.
 
-A small cluster of two workers is started on this machine. Executors' processor time is what Spark itself reports of
-each task, so that a busy machine changes little of it; wall times it changes.
+A small cluster of two workers is started on this machine. Executors' processor time is what Spark itself reports for
+each task, so a busy machine hardly affects it; wall times it does affect.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ MASTER = "local-cluster[2,1,1024]"
 
 @dataclass(frozen=True)
 class Cost:
-    """What one fit cost.
+    """The cost of one fit.
 
     Attributes
     ----------
     rows, queries, tasks : int
-        Rows of the table; queries, each a pass over it; tasks that they were made of.
+        Rows of the table; queries, each a pass over it; tasks that they consist of.
     cpu : float
         Seconds of the executors' processors.
     wall : float
@@ -55,7 +55,7 @@ class Cost:
 
 
 def measure(session: Any, path: Path, rows: int, kind: str) -> Cost:
-    """Fit one table, and ask Spark what that took."""
+    """Fit one table, and ask Spark for its cost."""
     import narwhals as nw
 
     answers: list[int] = []
@@ -79,7 +79,7 @@ def measure(session: Any, path: Path, rows: int, kind: str) -> Cost:
 
 
 def column_bytes(path: Path, columns: tuple[str, ...]) -> int:
-    """Return how many bytes some columns of a table take on disk."""
+    """Return how many bytes the given columns of a table take on disk."""
     about = import_module("pyarrow.parquet").read_metadata(path)
     groups = [about.row_group(group) for group in range(about.num_row_groups)]
     found = [group.column(place) for group in groups for place in range(about.num_columns)]
@@ -87,15 +87,15 @@ def column_bytes(path: Path, columns: tuple[str, ...]) -> int:
 
 
 def _stages(session: Any) -> dict[tuple[int, int], dict[str, Any]]:
-    """Return what Spark says of the stages that it has finished."""
+    """Return what Spark reports about its finished stages."""
     context = session.sparkContext
-    time.sleep(1.0)  # its account lags behind
+    time.sleep(1.0)  # its report lags behind
     with urlopen(f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/stages?status=complete") as answer:
         return {(stage["stageId"], stage["attemptId"]): stage for stage in json.load(answer)}
 
 
 def report(kind: str, costs: list[Cost]) -> None:
-    """Print what was measured, a line through it, and what it comes to at larger sizes."""
+    """Print what was measured, a line through it, and the projection to larger sizes."""
     print(f"\n{kind}, {', '.join(BIASES[kind].values())}")
     print(f"{'rows':>15} queries tasks  cpu s  wall s  MB read  MB back")
     for one in costs:

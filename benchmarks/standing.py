@@ -11,7 +11,7 @@ from benchmarks.bars import BARS
 from benchmarks.records import Bar, Report, Target
 
 TRIED = Path(__file__).with_name("tried.toml")
-WAYS = 2  # different ones that are tried before a bar is left
+WAYS = 2  # different ways to try before a bar is given up
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Missed:
     Attributes
     ----------
     tried : tuple of str
-        What was done to reach it, from the notes that are kept by hand.
+        What was tried to reach it, from notes kept by hand.
     """
 
     target: Target
@@ -38,14 +38,14 @@ class Missed:
 
 @dataclass(frozen=True)
 class Standing:
-    """What the top of the page says.
+    """The summary at the top of the page.
 
     Attributes
     ----------
     judged : tuple of Target
         Those that have a bar and were measured.
     unmeasured : tuple of str
-        What benchmarks of the run should have measured and did not.
+        What benchmarks of the run should have measured but did not.
     races : tuple of Target
         The ratios to other packages.
     """
@@ -83,5 +83,5 @@ def read_tried(path: Path = TRIED) -> dict[str, tuple[str, ...]]:
     notes = tomllib.loads(path.read_text(encoding="utf-8"))
     strange = [name for name in notes if name not in BARS]
     if strange:
-        raise ValueError(f"{path.name} has notes on bars that there are not: {', '.join(strange)}.")
+        raise ValueError(f"{path.name} has notes on unknown bars: {', '.join(strange)}.")
     return {name: tuple(note["tried"]) for name, note in notes.items()}

@@ -11,7 +11,7 @@ from benchmarks.records import Record, Report, Run, Settings, Target, Times
 
 
 def to_json(run: Run) -> str:
-    """Return the whole run; bars are named only."""
+    """Return the whole run; bars are stored by name only."""
     plain = asdict(run)
     for report in plain["reports"]:
         for target in report["targets"]:
@@ -20,7 +20,7 @@ def to_json(run: Run) -> str:
 
 
 def from_json(text: str) -> Run:
-    """Return the run, with the bars of now."""
+    """Return the run, with the current bars."""
     plain = json.loads(text)
     reports = tuple(_report(report) for report in plain["reports"])
     return Run(**(plain | {"reports": reports, "settings": Settings(**plain["settings"])}))

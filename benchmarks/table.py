@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-CHUNK = 1_000_000  # rows that are made and written at once
+CHUNK = 1_000_000  # rows generated and written at once
 CONDITIONS = {"agency": "x <= 0.6", "panel": "y >= 0.3", "survey": "x >= 0.2"}
-# Not those that the rows were drawn with: what is measured does not depend on that.
+# Not the biases with which the rows were drawn: what is measured does not depend on that.
 NUMBERS = {"agency": "1", "panel": "x + 0.1", "survey": "(x + 0.1)**2"}
 BIASES = {"conditions": CONDITIONS, "numbers": NUMBERS}
 
 
 def write_table(path: Path, n: int, seed: int = 85) -> None:
-    """Write n rows of three samples of uniform x and y, each drawn through its bias, by chunks of bounded memory."""
+    """Write n rows of three samples of uniform x and y, each drawn through its bias, in chunks of bounded memory."""
     pa, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     rng = np.random.default_rng(seed)
     writer = None

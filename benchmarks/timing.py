@@ -1,4 +1,4 @@
-"""Times of calls, taken by turns so that a slow minute of the machine hits every contestant alike."""
+"""Times of calls, taken by turns so that a slow minute of the machine affects every contestant alike."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from benchmarks.records import Settings, Times
 
 @dataclass(frozen=True)
 class Contestant:
-    """A call that is timed beside others, and whose it is.
+    """A call that is timed beside others, and its name.
 
     Attributes
     ----------
     prepare : callable, optional
-        Makes what the call is given, anew for each call and untimed: a fit that nobody has asked anything yet.
+        Makes the argument of the call, for each call and untimed: a fit without cached answers, say.
     """
 
     who: str
@@ -29,18 +29,18 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Timing:
-    """What a contestant's calls took.
+    """The times of a contestant's calls.
 
     Attributes
     ----------
     first : float
-        The warm-up call: with compilation, where there is any.
+        Seconds of the warm-up call, with compilation if there is any.
     times : Times, optional
-        Of the timed calls.
+        Times of the timed calls.
     result : object
         What the last call returned.
     failure : str
-        Why there is no time; empty where there is one.
+        Why there is no time; empty if there is one.
     """
 
     who: str
@@ -51,12 +51,12 @@ class Timing:
 
     @property
     def warm_up(self) -> float:
-        """What the first call took beyond the median one."""
+        """The seconds by which the first call exceeded the median."""
         return self.first - (self.times.median if self.times else 0.0)
 
     @property
     def compiled(self) -> str:
-        """What the first call took more, where that is worth a word."""
+        """The extra time of the first call, if it is worth mentioning."""
         long = self.times is not None and self.warm_up > max(0.2 * self.times.median, 0.1)
         return f"first call (compilation) {self.warm_up:.2g} s more" if long else ""
 
@@ -64,8 +64,8 @@ class Timing:
 def race(contestants: Sequence[Contestant], settings: Settings) -> dict[str, Timing]:
     """Call each once to warm up, then give each its turn, round by round.
 
-    A turn is one call or, where calls are short, as many as fit into it. Who has used up the patience sits out the
-    rest. An exception takes its contestant out of the race, with the reason on record, and nobody else.
+    A turn is one call or, if calls are short, as many as fit into it. A contestant that has used up the patience sits
+    out the rest. An exception removes only its contestant from the race, with the reason on record.
     """
     timings = {contestant.who: _warmed_up(contestant) for contestant in contestants}
     with _collected():
@@ -78,7 +78,7 @@ def race(contestants: Sequence[Contestant], settings: Settings) -> dict[str, Tim
 
 
 def many_calls(call: Callable[[], Any], calls: int) -> Times:
-    """Return the times of one that is too short to be timed once."""
+    """Return the times of a call that is too short to be timed once."""
     for _ in range(min(calls, 20)):
         call()
     return _joined([timed(call)[0] for _ in range(calls)])
@@ -93,7 +93,7 @@ def timed(call: Callable[..., Any], *given: Any) -> tuple[Times, Any]:
 
 @contextmanager
 def _collected() -> Iterator[None]:
-    """Set aside what is there already, so that to collect garbage before each call does not take longer than calls."""
+    """Freeze existing objects, so that collecting garbage before each call does not take longer than the calls."""
     gc.collect()
     gc.freeze()
     try:

@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 
 from benchmarks.problems import Floats, Integers
 
-BLOCKS = 64  # parts of the rows, each with sums of its own
+BLOCKS = 64  # parts of the rows, each with its own sums
 
 
 def _sums(u_nk: Floats, b: Floats, values: Floats, gradients: Floats) -> None:

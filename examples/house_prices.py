@@ -20,7 +20,7 @@ design.samples["agency"][["RM", "LSTAT", "MEDV"]].describe().round(1)
 
 # %%
 # The bias of the agency is an indicator, that of the survey a constant. That is all that is needed: where the samples
-# overlap, up to 22, their rows tell how large a share of the houses lies below.
+# overlap, up to 22, their rows show how large a share of the houses lies below.
 
 fit = vardi.debias(design.samples, {"agency": "MEDV <= 22", "national": 1})
 print(fit)
@@ -36,7 +36,7 @@ print(f"debiased         {mean}")
 print(f"all 506 houses   {design.truth['mean']:.2f}")
 
 # %%
-# The whole distribution, with a band that covers it at all points at once; and what debiasing moves.
+# The whole distribution, with a band that covers it at all points at once; and what debiasing changes.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
 vardi.plots.CdfDisplay.from_fit(fit, "MEDV", ax=left)

@@ -345,7 +345,7 @@ def test_source_of_the_wrong_length():
     )
     refused(
         vardi.MismatchError,
-        "Of sizes of samples one after the other: np.repeat(np.arange(len(sizes)), sizes).",
+        "From sizes of successive samples: np.repeat(np.arange(len(sizes)), sizes).",
         call=lambda: vardi.debias_matrix(np.ones((4, 2)), [3, 1]),
     )
 
@@ -580,7 +580,7 @@ def test_design_weights_are_no_counts():
     error = refused(
         vardi.InvalidCountsError,
         "In row 0 of 'a', the count is 44.2, which is not a whole number.",
-        "Design weights, which say how many units of the population a row represents, are not counts",
+        "Design weights, the number of units of the population that a row represents, are not counts",
         "give their sample the bias '1 / weight'",
         call=lambda: vardi.debias({"a": X}, {"a": 1}, counts=weights),
     )
@@ -638,7 +638,7 @@ def test_missing_values_in_a_column_that_a_bias_reads(make, bias):
         "is unknown on 2 rows",
         "missing values in 'price' (2)",
         "A missing value is neither true nor false.",
-        "Fill or drop these rows, or say what holds for them",
+        "Fill or drop these rows, or handle them in the expression",
         call=lambda: vardi.debias({"a": make(columns)}, {"a": bias}),
     )
     assert error.columns == {"price": 2}

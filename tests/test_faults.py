@@ -140,7 +140,7 @@ def test_a_file_that_may_not_be_read(open_study, engine):
     (open_study / "agency.csv").chmod(0)
     refused = invoke_as_a_mere_user("fit", "study.toml", "--output", "out.csv")
     assert refused.exit_code == 2
-    assert "agency.csv is not readable for you. Change its permissions." in " ".join(refused.stderr.split())
+    assert "agency.csv cannot be read: permission denied. Change its permissions." in " ".join(refused.stderr.split())
     assert not (open_study / "out.csv").exists()
 
 
@@ -153,7 +153,8 @@ def test_a_folder_of_data_that_may_not_be_entered(open_study):
     refused = invoke_as_a_mere_user("fit", "study.toml", "--output", "out.csv")
     closed.chmod(0o755)
     assert refused.exit_code == 2
-    assert "closed/agency.csv is not readable for you. Change its permissions." in " ".join(refused.stderr.split())
+    said = " ".join(refused.stderr.split())
+    assert "closed/agency.csv cannot be read: permission denied. Change its permissions." in said
 
 
 def test_a_folder_that_may_not_be_written_to(open_study):

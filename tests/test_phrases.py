@@ -21,6 +21,9 @@ from tools import banned_phrases
         ("'national' allows 1,200 rows of 'agency'", "allows 1,200 rows of"),
         ('"errors take "\n    "rows for independent"', 'take " "rows for independent'),
         ("the chance to be\n  drawn", "chance to be drawn"),
+        ('def f():\n    """Tell whether it is."""', '"""Tell whether'),
+        ("the same, but\n    # for rounding", "but # for rounding"),
+        ("from pairs, and else from each", ", and else"),
         ("# Page\n\n## Then\n", "## Then"),
     ],
 )
@@ -31,7 +34,18 @@ def test_phrases_are_found(text, phrase):
     assert line == text[: text.index(phrase.split()[0])].count("\n") + 1
 
 
-@pytest.mark.parametrize("text", ["## Then and now", "no column", "Then it ends.", "no wording", "he told a story"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "## Then and now",
+        "no column",
+        "Then it ends.",
+        "no wording",
+        "he told a story",
+        "but for a jackknife",
+        "if and else",
+    ],
+)
 def test_others_are_not(text):
     assert not list(banned_phrases.found_in(text))
 

@@ -266,7 +266,7 @@ def test_a_study_reads_the_files_of_its_user_wherever_they_are(tmp_path):
     (tmp_path / "below" / "link.csv").symlink_to(tmp_path / "passwd")
     for data in ("link.csv", "../passwd"):
         path.write_text(f'[sources.a]\ndata = "{data}"\nbias = 1\n')
-        with pytest.raises(vardi.StudyError, match="is not a kind of file that is read"):
+        with pytest.raises(vardi.StudyError, match="is not a kind of file that vardi reads"):
             read(path)
 
 

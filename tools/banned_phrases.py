@@ -33,6 +33,15 @@ PHRASES = {  # a phrase, as a regular expression in which a space is any gap -> 
     "Most apart": "largest discrepancy",
     r"\bwhich is no (sample|column|category)\b": "which is not a sample",
     r"\bis dear to\b": "is expensive to",
+    '"{3}Tells? (whether|which|where|how|on)\\b': "Return whether",
+    "where they are what": "with the type in each",
+    r"refuses? what is no\b": "raise if it is not a name",
+    r"\bbut for (rounding|chance|theta|factors|the gauge|what|a (constant|factor))\b": "up to rounding; except for",
+    r", and else\b": "otherwise",
+    r"as a person reads (it|them)\b": "as readable text",
+    r"(small|large) for a number\b": "underflows; overflows",
+    r"(one step does|these do) not do\b": "is not enough",
+    r"intervals? (is|are) made by\b": "the law of the interval",
 }
 HEADINGS = ("Nearly", "Then", "What crosses")
 HEADING = "what the section holds"

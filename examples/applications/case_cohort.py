@@ -2,11 +2,11 @@
 A case-cohort study
 ===================
 
-A costly marker, measured for all who relapsed and a fifth of the others: how common is it?
+A costly marker, measured in all who relapsed and a fifth of the others: how common is it?
 
-Of a cohort of 4,000 children the marker of a tumour is measured for everyone who relapsed, and for a random fifth of
-the others. Children enter according to their outcome, so that relapse is far too common among the rows, and so is
-everything that goes with it.
+In a cohort of 4,000 children the marker of a tumour is measured in everyone who relapsed, and in a random fifth of the
+others. Children enter according to their outcome, so relapse is far too common among the rows, and so is everything
+that goes with it.
 """
 
 import numpy as np
@@ -44,8 +44,8 @@ for name, estimate in share.items():
     print(f"share of the marker, {name:<13} {estimate}")
 
 # %%
-# The risk of those with the marker and without, and a logistic regression whose errors know that the weights were
-# estimated. Sampling by the outcome leaves odds ratios alone and moves the intercept: risks need the weights.
+# The risk of those with the marker and without, and a logistic regression whose errors account for the estimated
+# weights. Sampling by the outcome leaves odds ratios alone and moves the intercept: risks need the weights.
 
 risks = {name: fit.expectation("relapse", by="marker") for name, fit in fits.items()}
 model = LogisticRegression(C=np.inf)
@@ -53,7 +53,7 @@ tables = {name: vardi.learn.inference(fit, model, ["marker", "late"], "relapse")
 print(tables["debiased"])
 
 # %%
-# All of it side by side: a third of the children, weighted, say what the whole cohort says.
+# All of it side by side: a third of the children, weighted, give the same answers as the whole cohort.
 
 rows = {
     "share of the marker": share,

@@ -6,7 +6,7 @@ A barrier that no simulation crosses, from twenty that were each held in place b
 
 A coordinate x with two wells, 8 kT deep: a simulation of a few thousand frames never crosses. Twenty windows hold it
 at places along the way by a spring, :math:`\omega_k = e^{-\frac12\kappa(x - c_k)^2}`, and each is a biased sample of
-the same population. Frames follow one another in time, so errors count their autocorrelation; none is thrown away.
+the same population. Frames follow one another in time, so errors include their autocorrelation; none is thrown away.
 """
 
 import numpy as np

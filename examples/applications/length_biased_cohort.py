@@ -2,10 +2,10 @@
 How long does unemployment last?
 ================================
 
-A census meets long spells more often than short ones; a hundred new ones mend that.
+A census encounters long spells more often than short ones; a hundred new ones correct that.
 
-On the day of a census 400 people are out of work. They are followed until they find some, and how long that took in
-all is written down. Whoever is out of work for two years is twice as likely to be met as whoever is so for one: the
+On the day of a census 400 people are out of work. They are followed until they find some, and the whole
+duration is recorded. A spell of two years is twice as likely to be encountered as a spell of one: the
 spells are a sample in proportion to length. An office has also followed 100 spells from their first day.
 """
 
@@ -33,14 +33,14 @@ truth = 1 / 12 + 0.7 * 0.6 + 0.3 * 1.6
 
 # %%
 # If spells began at a constant rate, the day of the census falls anywhere within a spell, so that the part that had
-# passed by then is uniform. This can be tested where it was asked.
+# passed by then is uniform. This can be tested if that part was recorded.
 
 steady = kstest(met["lasted"] / met["duration"], "uniform").pvalue
 print(f"a constant rate is not contradicted: p = {steady:.2f}")
 
 # %%
 # The bias of the census is the duration itself. Alone it is enough in principle, but short spells are rare in it and
-# weigh most, and the fit says so. The 100 new spells bound the weights.
+# have the largest weights, and the fit warns of it. The 100 new spells bound the weights.
 
 fit = vardi.debias({"census": met[["duration"]], "office": new}, {"census": "duration", "office": 1})
 office = vardi.debias({"office": new}, {"office": 1})
@@ -51,15 +51,15 @@ for name, estimate in mean.items():
 print(f"truth         {truth:.2f}")
 
 # %%
-# Half of all spells end within so many years, and so many last for more than two:
+# The median spell in years, and the share that lasts for more than two:
 
 print(f"median, debiased               {fit.cdf('duration').quantile(0.5)}")
 print(f"longer than 2 years, debiased  {fit.expectation('duration > 2')}")
 print(f"longer than 2 years, as met    {(met['duration'] > 2).mean():.3f}")
 
 # %%
-# The distribution of spells as they were met and as they are, with a band that holds at all durations at once; and
-# what a spell weighs.
+# The distribution of spells as encountered and as they are, with a band that holds at all durations at once; and
+# the weight of a spell.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 vardi.plots.CdfDisplay.from_fit(fit, "duration", ax=left)

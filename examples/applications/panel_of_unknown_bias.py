@@ -4,9 +4,9 @@ A web panel that nobody designed
 
 2,000 volunteers, and a survey that did not ask the question: the panel's bias is learned.
 
-The volunteers of a web panel have told how much they spend online a month. Who joins such a panel nobody knows. A
+The volunteers of a web panel have reported what they spend online a month. Nobody knows who joins such a panel. A
 survey of 500 people was drawn at random, and has age, region and schooling, as the panel has, but not the spending.
-What the two have in common tells how the panel differs from the population.
+The columns that the two share show how the panel differs from the population.
 """
 
 import numpy as np
@@ -53,7 +53,7 @@ print(fit.learned["panel"])
 
 # %%
 # That nothing else decides who joins cannot be tested. So ask how wrong the learned bias would have to be for the
-# mean to be what the panel says as it came.
+# mean to be that of the panel as it came.
 
 sensitivity = fit.sensitivity("spent", threshold=round(panel["spent"].mean(), 1))
 print(sensitivity)

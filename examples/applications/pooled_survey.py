@@ -40,7 +40,7 @@ samples = {
 }
 
 # %%
-# How each sample was collected is all that is declared. Before anything is solved, ``identify`` tells whether the
+# Only how each sample was collected has to be declared. Before anything is solved, ``identify`` checks whether the
 # samples can be compared, and through how many rows.
 
 biases = {"register": "`hours-per-week` >= 35", "panel": "age >= 45", "survey": 1}
@@ -67,7 +67,7 @@ by_level = fit.expectation("earns", by="education")
 print(by_level)
 
 # %%
-# Weights mend the ages at the same time: they are of rows, not of one question.
+# Weights correct the ages at the same time: they belong to rows, not to one question.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
 bins = np.arange(17, 91, 4)

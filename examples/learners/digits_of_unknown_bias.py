@@ -5,10 +5,10 @@ Digits of unknown bias
 Four databases of images, three of them of unknown bias, train one classifier.
 
 Four databases of images, of which one was drawn at random. The others hold mostly low digits, mostly round ones, and
-mostly even ones, and nobody has written that down. ``vardi.learned()`` tells the images of each from those of the
-first by a linear classifier of their 64 pixels, and takes the odds for its bias. A classifier of digits is then
+mostly even ones, and nobody has recorded that. ``vardi.learned()`` distinguishes the images of each from those of the
+first by a linear classifier of their 64 pixels, and uses the odds as its bias. A classifier of digits is then
 trained on all four: as they came (naive), with the biases as they were drawn (known), with the learned ones, and with
-the weights that only who made the databases can have (oracle).
+the weights that only the makers of the databases could have (oracle).
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ from vardi.plots import AFTER, BEFORE
 
 SEED = 0
 RUNS = 20
-RARE = 0.02  # how likely an image enters a database that is mostly of others
+RARE = 0.02  # how likely an image is to enter a database that holds mostly others
 images, digit = load_digits(return_X_y=True)
 images = images / 16.0
 CHANCES = {  # of each image to enter each database

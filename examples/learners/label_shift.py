@@ -5,7 +5,7 @@ Label shift
 Three clinics see mostly the ill: a classifier for people of whom 85% are healthy.
 
 The paper's Appendix B: in sample k class y has the share :math:`p_{ky}` instead of :math:`p_y`, and within classes
-nothing is biased. Then :math:`\omega_k = p_{ky} / p_y`, all normalisers are 1, and with :math:`p_{ky}` estimated by the
+there is no bias. Then :math:`\omega_k = p_{ky} / p_y`, all normalisers are 1, and with :math:`p_{ky}` estimated by the
 shares in the sample the weights have a closed form. Three clinics here: healthy people are 85% of the population, but
 clinics see the ill, and one of them sees no healthy people at all.
 """
@@ -57,7 +57,7 @@ print("debiased " + "".join(f"{np.average(pool['state'] == c, weights=fit.weight
 print("truth    " + "".join(f"{SHARES[c]:8.1%}" for c in SHARES))
 
 # %%
-# A classifier of the pool takes many healthy people for ill.
+# A classifier trained on the pool calls many healthy people ill.
 
 features = ["marker", "pressure"]
 models = {

@@ -5,7 +5,7 @@ Weighted PCA and kernel density
 The long axis and the density of a cloud, of which mostly a strip was seen.
 
 P is a Gaussian whose long axis points 30 degrees upwards. Of the rows, 800 lie in the strip abs(x0) <= 0.5, where the
-cloud looks upright, and 200 come without bias. Principal components are the eigenvectors of the covariance: weigh the
+cloud looks upright, and 200 come without bias. Principal components are the eigenvectors of the covariance: weight the
 covariance, :math:`\sum_i \pi_i (x_i - m)(x_i - m)'`, and they are the population's. A kernel density takes the weights
 as they are.
 """

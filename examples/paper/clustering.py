@@ -53,7 +53,7 @@ for name, (_, _, model) in panels.items():
     print(f"{name:<27} {first!s:>12} and {second!s:>10}   off by {off[name]:.2f}")
 
 # %%
-# BIC counts Kish's effective rows, and finds two clusters where it is least.
+# BIC counts Kish's effective rows, and is smallest for two clusters.
 
 for clusters in (1, 2, 3):
     model = vardi.GaussianMixture(clusters, n_init=5, random_state=0).fit(pool, sample_weight=fit.weights)

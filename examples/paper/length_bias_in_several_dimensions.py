@@ -9,8 +9,8 @@ The paper's Example 1: one sample of P, and for each coordinate k a sample drawn
 
 .. math:: \mu_l = \sum_i z_{il} p_i, \qquad p_i = 1 / (n_0 + \sum_k n_k z_{ik} / \mu_k),
 
-which has no closed form: it is Vardi's, and the :math:`\mu_k` are the normalisers. All samples but the first make
-things look large.
+which has no closed form: it is Vardi's, and the :math:`\mu_k` are the normalisers. All samples except the first make
+units look large.
 """
 
 import numpy as np
@@ -37,7 +37,7 @@ off = float(max(np.abs(pool.T @ p - mu).max(), np.abs(p - fit.probabilities).max
 print(f"equations and probabilities agree to {off:.0e}")
 
 # %%
-# The 100 rows without bias would do alone, but all 1,300 rows know more.
+# The 100 rows without bias would be enough, but all 1,300 rows carry more information.
 
 truth = np.array([design.truth[f"mean of {column}"] for column in columns])
 alone = design.samples["unbiased"]

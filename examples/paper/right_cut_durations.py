@@ -2,7 +2,7 @@ r"""
 Regression with right-cut durations
 ===================================
 
-Studies that stopped early saw short durations only; the regression of all, not of those.
+Studies that stopped early saw only short durations; what is the regression for all durations?
 
 The paper's Example 3: study k was stopped at :math:`\tau_k` and saw only what had ended by then, so that
 :math:`\omega_k = 1\{T \le \tau_k\}`. Three studies, stopped after 2, 4 and 10 years (nothing lasts longer), give 600,

@@ -1,4 +1,4 @@
-"""What notebooks show: texts and tables as fragments of HTML, never wider than their cell."""
+"""Texts and tables for notebooks: fragments of HTML, never wider than their cell."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from html import escape
 
 from vardi.errors._texts import SHOWN, more
 
-LONG = 30  # letters from which lines of a cell are broken
-MOST_ROWS = 1000  # rows of a table, those after the first SHOWN folded away; more are only counted
+LONG = 30  # letters above which the text of a table cell is wrapped
+MOST_ROWS = 1000  # rows of a table, those after the first SHOWN folded away; any more are only counted
 
 
 def fragment(*parts: str) -> str:
-    """Return parts below one another, as wide as the cell."""
+    """Return parts stacked vertically, as wide as the cell."""
     return f'<div style="max-width:100%;overflow-wrap:break-word">{"".join(parts)}</div>'
 
 
@@ -34,27 +34,27 @@ def table(
     code: Collection[int] = (),
     caption: str = "",
 ) -> str:
-    """Return a table in a box that scrolls where it is too wide; rows after the first 20 are folded away.
+    """Return a table in a box that scrolls if it is too wide; rows after the first 20 are folded away.
 
     Parameters
     ----------
     heading : sequence of str
         A name for each column.
     rows : sequence of sequences of str
-        The cells, up to ``MOST_ROWS`` rows; of more only so many are shown.
+        The cells; at most ``MOST_ROWS`` rows are shown.
     of : str
         What a row is, in the plural.
     total : int, optional
-        How many rows there are, where not all are given.
+        How many rows there are, if not all are given.
     code : collection of int
         The columns that hold expressions.
     caption : str
-        What stands above.
+        The text above the table.
 
     Returns
     -------
     str
-        Empty where there are no rows.
+        Empty if there are no rows.
     """
     if not rows:
         return ""
@@ -86,6 +86,6 @@ def _cell(column: int, text: str, code: Collection[int]) -> str:
 
 
 def _style(text: str, *, is_left: bool = False) -> str:
-    """Return how a cell is set: a notebook's own style would break lines in numbers, and set names to the right."""
+    """Return the style of a cell: a notebook's own would break lines within numbers and align names to the right."""
     rules = [*(["text-align:left"] if is_left else []), "min-width:14em" if len(text) > LONG else "white-space:nowrap"]
     return f' style="{";".join(rules)}"'

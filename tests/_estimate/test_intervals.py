@@ -128,7 +128,7 @@ class TestShares:
     @pytest.mark.parametrize("lazy", [False, True])
     @pytest.mark.parametrize("counted", [False, True])
     def test_few_events_are_counted(self, lazy, counted):
-        """By their own error as far as their weights are alike, and else by no more than Kish's effective rows."""
+        """By their own error as far as their weights are alike, otherwise by no more than Kish's effective rows."""
         x, counts = np.random.default_rng(0).gamma(3.0, size=200), np.ones(200)
         if counted:
             counts[x > 7.5] = [2, 1, 1]

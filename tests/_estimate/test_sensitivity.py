@@ -724,7 +724,7 @@ def test_threshold(houses, value):
 def test_no_threshold(houses):
     refused(
         vardi.MismatchError,
-        "No value was given to find the tipping point of. Give one here, or earlier as threshold=.",
+        "No value was given whose tipping point is sought. Give one here, or earlier as threshold=.",
         lambda: houses.sensitivity("MEDV", 1.1).tipping_point(),
     )
 

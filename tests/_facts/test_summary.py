@@ -150,7 +150,7 @@ def test_samples_beyond_what_a_notebook_holds_are_counted(monkeypatch):
 
 def test_a_report_is_no_pdf(fit, tmp_path):
     with pytest.raises(
-        vardi.OutputError, match=r"A report is an HTML file, and .*x\.pdf says otherwise\. Name it \.html"
+        vardi.OutputError, match=r"A report is an HTML file, and .*x\.pdf has another suffix\. Name it \.html"
     ):
         fit.report(tmp_path / "x.pdf")
     assert not list(tmp_path.iterdir())
@@ -158,7 +158,7 @@ def test_a_report_is_no_pdf(fit, tmp_path):
 
 def test_it_is_made_once(fit, monkeypatch):
     text = fit.summary()
-    monkeypatch.setattr("vardi._fit.sample.summarize", lambda fit: pytest.fail("made again"))
+    monkeypatch.setattr("vardi._facts.summary.summarize", lambda fit: pytest.fail("made again"))
     assert str(fit) == text
     assert fit._repr_html_()
     assert fit.trust

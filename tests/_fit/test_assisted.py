@@ -168,7 +168,7 @@ def test_what_cannot_assist_is_refused(fit, samples):
         fit.expectation("y", assisted_by=KMeans(2))
     with pytest.raises(vardi.MismatchError, match="a classifier, but the values are not all 0 or 1"):
         fit.expectation("y", assisted_by=LogisticRegression())
-    with pytest.raises(vardi.MismatchError, match="^columns= says what a model sees, but there is no model"):
+    with pytest.raises(vardi.MismatchError, match="^columns= chooses what a model sees, but there is no model"):
         fit.expectation("y", columns=["x"])
     with pytest.raises(
         vardi.MismatchError, match="^The model is meant to see 'xx', which is not a column of every sample.*'x'"

@@ -38,7 +38,7 @@ def asks_most(case):
 
 
 def is_asked_each_time(case, part, depends):
-    """Tell which cells every run asks for: engines, which are slow to ask, with no part and with both."""
+    """Return which cells every run asks for: engines, which are slow to ask, with no part and with both."""
     if depends == "independent":
         parts = {"engine: DuckDB": ("none", "learned")}.get(case, ("none", "both", "learned"))
         return not case.startswith("engine") or part in parts

@@ -246,7 +246,7 @@ def test_clusters_where_known_values_join_what_overlap_does_not(tmp_path):
         ('clusters = "distrct"', r"line 1: .*a.csv.* has no column 'distrct'. Did you mean 'district'\?"),
         ("series = true", "line 1: series must be the name of a column, not true or false"),
         ("population = {c = 3}", r"There is no sample 'c'"),
-        ('population = "all"', "population is how many units a sample was drawn from, not a text"),
+        ('population = "all"', "population must be how many units a sample was drawn from, not a string"),
         ('cluster = "district"', r"Unknown key 'cluster'. Did you mean 'clusters'\?"),
     ],
 )

@@ -177,7 +177,7 @@ def test_matrix_with_names_of_columns():
 
 @pytest.mark.parametrize("case", ["overlap", "groups", "groups and overlap"])
 def test_influence_is_the_derivative(case):
-    """One more count of a row moves an estimate by its influence value, but for a constant within samples."""
+    """One more count of a row moves an estimate by its influence value, up to a constant within samples."""
     if case == "overlap":
         design = vardi.datasets.length_bias(sizes=(8, 9, 7), seed=2)
         samples, biases, shares = design.samples, design.biases, {"x <= 2": 0.35, "x > 4": 0.2}
@@ -763,8 +763,8 @@ def test_groups_that_a_mean_does_not_tell_apart():
     error = refused(
         vardi.NotIdentifiableError,
         {"(x - 2) * (x - 12)": 2.5},
-        "the known values do not say how much of the population each of these represents: it is undetermined for 'a' "
-        "or 'b'",
+        "the known values do not determine how much of the population each of these represents: it is undetermined for "
+        "'a' or 'b'",
         samples=samples,
         biases=biases,
     )

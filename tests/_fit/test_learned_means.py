@@ -100,7 +100,7 @@ def test_a_model_of_ones_own():
         np.average(given["panel"].y, weights=1 / fit.held.pool.biases[1].values[200:])
     )
     assert (found - plug_in).is_approximate
-    with pytest.raises(vardi.MismatchError, match="columns= says what a model sees, but there is no model"):
+    with pytest.raises(vardi.MismatchError, match="columns= chooses what a model sees, but there is no model"):
         fit.expectation("y", assisted_by=None, columns=["age"])
 
 
@@ -275,7 +275,7 @@ def test_sensitivity_is_that_of_what_the_model_misses(monkeypatch):
         fit.sensitivity("y", samples=["survey"])
     given["web"] = samples(100, seed=1)["panel"]
     two = vardi.debias(given, {"survey": 1, "panel": LEARNED, "web": LEARNED})
-    assert "The factor is that of their bias as a whole." in " ".join(str(two.sensitivity("y")).split())
+    assert "The factor applies to their bias as a whole." in " ".join(str(two.sensitivity("y")).split())
     with pytest.raises(vardi.MismatchError, match="recorded by 'panel', 'web', and it is their bias as a whole"):
         two.sensitivity("y", samples="panel")
 

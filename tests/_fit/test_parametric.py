@@ -393,7 +393,7 @@ def test_the_best_of_several_starts_is_taken(samples):
         (vardi.parametric(lambda rows, t: rows["x"] < 5 + t[0], start=[0.5]), "determine 'theta0' of 'panel'"),
         (
             vardi.parametric(tilt, start=[0, 0], gradient=lambda rows, t: np.zeros(len(rows))),
-            r"has shape \(250,\), and not \(250, 2\)",
+            r"has shape \(250,\), but should have \(250, 2\)",
         ),
     ],
 )
@@ -464,7 +464,7 @@ def test_what_cannot_be_tested_is_refused(samples):
         vardi.MismatchError, match="The bias of 'reference' has no parameters. Those of 'panel' have parameters"
     ):
         fit.test_no_bias("reference")
-    with pytest.raises(vardi.MismatchError, match="Give them to test_parameters"):
+    with pytest.raises(vardi.MismatchError, match="Give these to test_parameters"):
         fit_of(samples, vardi.parametric(tilt, start=[0.0, 0.0])).test_no_bias("panel")
 
 
@@ -481,7 +481,7 @@ def test_a_hypothesis_under_which_the_rest_runs_away_is_refused():
     rng = np.random.default_rng(0)
     rows = {"reference": rng.normal(size=50), "panel": rng.normal(12, 1, 50)}
     joint = joint_of(rows, vardi.exponential_tilt("x"))
-    with pytest.raises(vardi.UnidentifiedParametersError, match="of 'panel' as declared, those that are left diverge"):
+    with pytest.raises(vardi.UnidentifiedParametersError, match="of 'panel' as declared, the others diverge"):
         _maximum(joint, np.zeros(3), np.eye(1), "panel")
 
 

@@ -158,10 +158,10 @@ def test_what_cannot_be_declared_together():
 @pytest.mark.parametrize(
     ("population", "said"),
     [
-        (100, "population= says 100 for 'a', of which 120 rows were drawn"),
+        (100, "population= is 100 for 'a', of which 120 rows were drawn"),
         ({"a": 1000, "c": 1000}, "population= is for 'c', which is not a sample"),
-        ({"a": np.inf}, "population= says inf for 'a'"),
-        ({"a": "many"}, "population= says 'many' for 'a'"),
+        ({"a": np.inf}, "population= is inf for 'a'"),
+        ({"a": "many"}, "population= is 'many' for 'a'"),
     ],
 )
 def test_populations_that_do_not_fit(population, said):

@@ -99,8 +99,8 @@ def test_missing_values_are_never_false(frame):
     assert str(caught.value) == (
         "The bias income > 2 and age < 70 on rows of sample 'web' is unknown on 1 row, since there are missing values "
         "in "
-        "'income' (2). A missing value is neither true nor false. Fill or drop these rows, or say what holds for "
-        "them, e.g. income is not missing and ..."
+        "'income' (2). A missing value is neither true nor false. Fill or drop these rows, or handle them in "
+        "the expression, e.g. income is not missing and ..."
     )
     with pytest.raises(MissingValuesError, match="The bias income is unknown on 2 rows"):
         frame.evaluate([where("income")])
@@ -283,7 +283,7 @@ def test_objects_of_pandas():
     native = pd.DataFrame({"mixed": [1, "a"], "flag": [True, None]}, dtype=object)
     assert as_frame(native).evaluate([where("flag is missing")])[0].tolist() == [False, True]
     for text in ["flag", "mixed == 1", "mixed + 1", "not flag"]:
-        with pytest.raises(MismatchError, match=r"\(Object\), and .* Convert the column to numbers, text, booleans"):
+        with pytest.raises(MismatchError, match=r"\(Object\), but .* Convert the column to numbers, text, booleans"):
             as_frame(native).evaluate([where(text)])
 
 

@@ -135,7 +135,7 @@ def test_only_numbers_are_numbers(fit, values):
     with pytest.raises(vardi.MismatchError, match="only numbers have a mean"):
         fit.expectations(values[:, None])
     by_matrix = vardi.debias_matrix(np.ones((27, 2)), [0] * 12 + [1] * 15)
-    with pytest.raises(vardi.InvalidBiasError, match="The new rows hold .*, and biases are numbers"):
+    with pytest.raises(vardi.InvalidBiasError, match="The new rows hold .*, but biases are numbers"):
         by_matrix.weigh(np.column_stack([values, values]))
 
 

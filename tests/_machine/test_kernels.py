@@ -14,7 +14,7 @@ from judging import CERTIFIED, WRONG, judge_all
 
 import vardi
 from vardi._machine import compiled, kernels, threads
-from vardi._rows import dense
+from vardi._rows import dense, indicators
 
 UNIT = 2.0**-52
 
@@ -56,6 +56,54 @@ def test_exps_and_grams_equal_those_of_numpy(shape):
     np.testing.assert_allclose(compiled.exp_beyond(logs, anchor, offset, np.empty(shape)), A, rtol=4 * UNIT)
     expected = kernels.NUMPY.gram(A, root, np.empty(shape))
     np.testing.assert_allclose(compiled.gram(A, root), expected, rtol=1e-13, atol=1e-14 * expected.max())
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[3.0], [-1.5, -2.5], [0.0, -0.0, 7.0], [-np.inf, 2.0], [np.inf, 1.0], [-0.0], [5e-324, -5e-324, 1e308]],
+)
+def test_the_smallest_and_the_largest_number_are_found(values):
+    assert compiled.ends(np.array(values)) == kernels.NUMPY.ends(np.array(values)) == (min(values), max(values))
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("place", [0, 500, 999])
+def test_one_number_that_is_none_is_found(place, sign):
+    values = np.linspace(-1.0, 1.0, 1000)
+    values[place] = np.copysign(np.nan, sign)
+    assert np.isnan(compiled.ends(values)).all()
+
+
+@pytest.mark.parametrize("K", [1, 2, 3, 4, 7, 8])
+def test_tallies_and_weights_of_indicators_equal_those_of_numpy(K):
+    rng = np.random.default_rng(2)
+    width = next(w for w in indicators.WORDS if w >= K)
+    booleans = np.zeros((1001, width), np.bool_)
+    booleans[:, :K] = rng.random((1001, K)) < 0.4
+    words, source = booleans.view(indicators.WORDS[width])[:, 0], rng.integers(0, K, 1001)
+    pairs = []
+    for tally in (kernels.NUMPY.tally, kernels.kernels(kernels.MIN_COMPILED_NUMBERS, K).tally):
+        codes = np.empty(1001, np.uint16)
+        pairs.append((tally(words, source, K, codes), codes))
+    expected = source * 2**K + booleans[:, :K] @ 2 ** np.arange(K)
+    for counts, codes in pairs:
+        np.testing.assert_array_equal(codes, expected)
+        np.testing.assert_array_equal(counts, np.bincount(expected, minlength=K << K))
+    values, taken = rng.random(K << K), np.empty(1001)
+    kernels.kernels(kernels.MIN_COMPILED_NUMBERS, K).take(values, pairs[0][1], taken)
+    np.testing.assert_array_equal(taken, values[expected])
+
+
+@pytest.mark.usefixtures("forced")
+@pytest.mark.parametrize("K", [2, 5, 8])
+def test_a_fit_of_indicators_is_the_same_to_the_last_bit(K, monkeypatch):
+    rng = np.random.default_rng(3)
+    source = np.arange(20_000) % K
+    omega = rng.random((20_000, K)) < 0.7
+    omega[np.arange(20_000), source] = True
+    fit = vardi.debias_matrix(omega, source)
+    monkeypatch.setattr(kernels, "_compiled", lambda: None)
+    np.testing.assert_array_equal(fit.weights, vardi.debias_matrix(omega, source).weights)
 
 
 @pytest.mark.usefixtures("forced")

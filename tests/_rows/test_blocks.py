@@ -285,7 +285,7 @@ def test_what_is_known_is_no_reason_to_hold_all_biases(
     monkeypatch.setattr(blocks, "ANSWER", 2 * ROWS)
     monkeypatch.setattr(memory, "ANSWER", 2 * ROWS)
     fit = vardi.debias_matrix(ragged(omega), source, known=known, counts=counts)
-    # but for what rounding leaves, and where it breaks lines
+    # except for what rounding leaves, and where it breaks lines
     one, other = (re.sub(r"\d+e[-+]\d+", "", " ".join(str(each).split())) for each in (fit, expected))
     assert one == other
     assert "nan" not in one
@@ -526,7 +526,7 @@ def test_blocks_of_another_number_of_rows(rows: int, said: str) -> None:
         vardi.debias_matrix(lambda: iter([more[:2000], more[2000:]]), source)
     assert str(refused.value) == (
         f"The blocks of omega hold {said} rows, but source has 6000 labels. The function is called for each pass over "
-        "the rows: let it give all of them, starting from the first, each time it is called."
+        "the rows: let it yield all of them, starting from the first, each time it is called."
     )
     assert refused.value.expected == (ROWS,)
 

@@ -10,7 +10,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 import vardi
-from vardi._fit import memory as _memory
+from vardi._estimate import bias_test
 from vardi._rows import Checks
 from vardi._rows import sparse as sparse_rows
 from vardi._rows import windows as _windows
@@ -79,7 +79,7 @@ def test_a_summary_makes_nothing_for_every_pair_of_samples_or_every_row_and_samp
     omega, source = anywhere(700, 3)
     fit = vardi.debias_matrix(omega, source)
     monkeypatch.setattr(Verdict, "links", property(lambda verdict: pytest.fail("all links were made")))
-    monkeypatch.setattr(_memory, "check_biases", lambda *given, **options: pytest.fail("the biases were tested"))
+    monkeypatch.setattr(bias_test, "check_biases", lambda *given, **options: pytest.fail("the biases were tested"))
     assert "the weakest cut" in " ".join(str(fit).split())
     weakest = fit.identify().weakest
     monkeypatch.undo()

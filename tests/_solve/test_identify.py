@@ -353,7 +353,7 @@ def windows(K: int, per: int, spacing: float, seed: int = 0) -> tuple[np.ndarray
 
 
 def is_one_cut(groups, K):
-    """Tell whether two groups of windows in a row are the windows up to some place, and those after it."""
+    """Return whether two groups of windows in a row are the windows up to some place, and those after it."""
     left, right = ([int(name) for name in group] for group in groups)
     return left == list(range(len(left))) and right == list(range(len(left), K))
 

@@ -149,7 +149,10 @@ def test_a_bias_and_its_text_are_one():
         (lambda: class_shift("a", {"b": math.inf}), "Class 'b' has inf"),
         (lambda: class_shift("a", {"b": "c"}), "Class 'b' has 'c'"),
         (lambda: class_shift("a", {"b": 0, "c": 0.0}), "All factors are zero"),
-        (lambda: class_shift("a", {"b": 1}, population={"b": 0}), "no share of the population"),
+        (
+            lambda: class_shift("a", {"b": 1}, population={"b": 0}),
+            "has share 0 in the population, so it has no finite factor",
+        ),
         (
             lambda: where("a + 1") & where("b > 1"),
             r"& joins conditions, but the bias a \+ 1 is not one. Use \* to multiply",

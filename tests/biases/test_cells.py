@@ -230,7 +230,7 @@ def test_missing_values_are_refused(samples):
 
 def test_one_value_is_refused(samples):
     constant = {key: rows.assign(land="a") for key, rows in samples.items()}
-    with pytest.raises(vardi.UnidentifiedParametersError, match="'panel' has one value only .*land=a") as caught:
+    with pytest.raises(vardi.UnidentifiedParametersError, match="'panel' has only one value .*land=a") as caught:
         fit_of(constant, vardi.cells("region", "land"))
     assert caught.value.sample == "panel"
 

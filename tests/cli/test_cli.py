@@ -290,9 +290,9 @@ def test_a_device_is_no_file(folder, force):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["-o", "agency.csv", "--force"], "agency.csv is read by the study, and is not overwritten."),
+        (["-o", "agency.csv", "--force"], "agency.csv is read by the study, so it is not overwritten."),
         (["-o", "a.csv", "--report", "a.csv"], "a.csv is named for two outputs."),
-        (["-o", "weights.xlsx"], "does not say what kind of file to write. End its name in .parquet, .csv or .jsonl."),
+        (["-o", "weights.xlsx"], "has no suffix that names a kind of file. End its name in .parquet, .csv or .jsonl."),
         (["-o", "nowhere/weights.csv"], "there is no folder nowhere."),
         (["-o", "."], "is a folder."),
     ],
@@ -352,7 +352,7 @@ def test_replicates_need_a_file_and_names_of_their_own(folder):
     before = contents(folder)
     result = run("fit", "study.toml", "-o", "weights.csv", "--with-data", "--replicates", "30")
     assert result.exit_code == 1
-    assert "The data have a column 'replicate_7', and so has a file of weights" in result.stderr
+    assert "The data have a column 'replicate_7', and so has a weights file" in result.stderr
     assert contents(folder) == before
 
 
@@ -370,7 +370,7 @@ def test_rows_without_count_are_among_the_weights(small, engine):
 def test_counts_are_said_to_stand_beside_the_weights(small, engine):
     (small / "low.csv").write_text("x,times\n1,1\n2,2\n4,3\n")
     (small / "study.toml").write_text(f'engine = "{engine}"\n{LOW}counts = "times"\n{HIGH}')
-    line = "A weight is that of one unit: multiply it by the column count, since rows stand for several."
+    line = "Weights are per unit. Rows stand for several units, so multiply each weight by the column count."
     assert line in run("fit", "study.toml", "-o", "weights.csv").stdout.splitlines()
     assert pl.read_csv("weights.csv")["count"].to_list() == [1, 2, 3, 1, 1, 1]
     assert line not in run("fit", "study.toml").stdout
@@ -701,10 +701,10 @@ def test_init_asks_until_the_answers_are_right(folder):
     assert result.exit_code == 0, result.output
     assert "The bias of 'agency' is 0 everywhere." in result.stdout
     assert result.stdout.count("both read agency.csv, so its rows would count twice.") == 2
-    assert "A name of [sources] is empty or cannot be printed. Name the sample." in result.stdout
+    assert "A name in [sources] is empty or cannot be printed. Give it another name." in result.stdout
     assert "There is no file agency.cvs. Did you mean 'agency.csv'?" in result.stdout
     assert "Did you mean 'MEDV'?" in result.stdout
-    assert "There is a sample 'agency' already." in result.stdout
+    assert "There is already a sample 'agency'." in result.stdout
     assert "The variable 'rooms' reads column 'rooms', which no file has." in result.stdout
     study = vardi.study.read("new.toml")
     assert (study.title, study.variables) == ("Homes", ("MEDV", "RM > 6"))
@@ -724,7 +724,7 @@ def test_init_tries_a_bias_on_the_rows(folder):
     assert "In this folder: agency.csv, gaps.csv, national.csv" in said
     assert re.search(r"Sample 'agency' holds \d+ rows that its own bias forbids \(the first is row \d+", said)
     assert "A number has no commas: write 22000." in said
-    assert "reads column 'yes', which no file has. A text to compare with goes in quotes: 'yes'." in said
+    assert "reads column 'yes', which no file has. Put a text to compare with in quotes: 'yes'." in said
     assert "there are missing values in 'RM'" in said
     assert "Sample 'national' holds 41 rows that its own bias forbids" in said
     assert "CRIM <= 100 only units for which this is true could be in it" in said
@@ -784,7 +784,7 @@ def test_init_without_questions_and_never_over_a_study(folder):
         (["--source", "a=nothing.csv"], "There is no file nothing.csv."),
         (
             ["--bias", "a=1"],
-            "--bias says how the sample of a --source was drawn, and no --source is given. Add it.",
+            "--bias describes the sample of a --source, and no --source is given. Add one.",
         ),
     ],
 )
@@ -810,7 +810,7 @@ def test_only_near_names_are_suggested(folder):
     result = run("check", "agency.csv")
     assert result.exit_code == 2
     said = " ".join(result.stderr.split())
-    assert said.startswith("error: agency.csv holds data, and a study is a TOML file")
+    assert said.startswith("error: agency.csv holds data. A study is a TOML file")
     assert said.endswith("Write one with: vardi init --source agency=agency.csv")
 
 
@@ -1272,7 +1272,7 @@ def test_a_pdf_needs_a_browser(folder, command, browser):
     assert "a PDF is printed by Chromium, Chrome or Edge, and none of them was found. Write x.html instead" in said
     result = run(name, "study.toml", option, "x.txt")
     assert result.exit_code == 3
-    assert "x.txt says otherwise" in result.stderr
+    assert "x.txt has another suffix" in result.stderr
     assert contents(folder) == before
 
 

@@ -157,11 +157,11 @@ def test_a_missing_library_names_its_install_command(backend, monkeypatch):
 
 
 def test_unknown_names_are_answered_with_the_known_ones():
-    with pytest.raises(MismatchError, match=r"'polar'; there are pandas, polars, .* Did you mean 'polars'\?"):
+    with pytest.raises(MismatchError, match=r"'polar'. There are pandas, polars, .* Did you mean 'polars'\?"):
         datasets.boston("polar")
-    with pytest.raises(MismatchError, match="no part 'valid'; part is 'train', 'test' or None"):
+    with pytest.raises(MismatchError, match="no part 'valid'. Give 'train', 'test' or None"):
         datasets.adult(part="valid")
-    with pytest.raises(MismatchError, match="No Gaussian scenario is called 'm'; the letters are a to l"):
+    with pytest.raises(MismatchError, match="There is no Gaussian scenario 'm'. Give a letter a to l"):
         datasets.gaussian_scenario("m")
 
 

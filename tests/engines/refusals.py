@@ -195,7 +195,7 @@ REFUSALS = {
         {"a": HOUSES, "b": HOUSES},
         {"a": "region > 3", "b": 1},
         vardi.MismatchError,
-        r"^Column 'region' holds text \(String\), and it is compared with 3\.",
+        r"^Column 'region' holds text \(String\), but it is compared with 3\.",
     ),
     "text as a bias": Refusal(
         {"a": HOUSES, "b": HOUSES}, {"a": "region", "b": 1}, vardi.MismatchError, "^Column 'region' holds text"

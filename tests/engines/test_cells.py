@@ -109,7 +109,7 @@ class TestRefusals:
     table = pa.table({"x": [1.5, 2.5, 3.5, 4.5] * 60, "g": ["a", "b", "a", "b"] * 60})
 
     def test_one_value(self):
-        refused(self.table, vardi.cells("one"), vardi.UnidentifiedParametersError, "has one value only", self.one())
+        refused(self.table, vardi.cells("one"), vardi.UnidentifiedParametersError, "has only one value", self.one())
 
     def one(self):
         return "one", pa.array(["same"] * 240)

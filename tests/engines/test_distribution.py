@@ -235,7 +235,7 @@ def test_a_column_that_is_there_already():
     frames = {"a": pl.LazyFrame({"x": [1.0, 2.0], "weight": [1, 2]})}
     pool = as_lazy_pool(frames, {"a": "x"}, source=None, counts=None)
     at = EngineMoments(EngineModel.of(pool), np.zeros(1))
-    with pytest.raises(vardi.MismatchError, match="There is a column 'weight' already"):
+    with pytest.raises(vardi.MismatchError, match="There is already a column 'weight'"):
         weights.weights_column(at)
 
 

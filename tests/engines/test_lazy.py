@@ -494,7 +494,7 @@ class TestEngineErrors:
 
     def test_text_where_a_number_is_needed(self, engine):
         frame = engine(pd.DataFrame({"x": ["1", "2"]}))
-        with pytest.raises(vardi.MismatchError, match=r"Column 'x' holds text \(String\), and it is compared with 0.6"):
+        with pytest.raises(vardi.MismatchError, match=r"Column 'x' holds text \(String\), but it is compared with 0.6"):
             vardi.debias({"a": frame}, {"a": "x <= 0.6"})
 
     def test_one_frame_of_all_samples(self, tmp_path):

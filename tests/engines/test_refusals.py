@@ -101,7 +101,7 @@ class TestWhatNeedsRowsInMemory:
             vardi.debias(engine.samples(ours), biases)
         taken = {name: table.append_column("weight", table["x"]) for name, table in tables.items()}
         fit = vardi.debias(engine.samples(taken), biases)
-        with pytest.raises(vardi.MismatchError, match="^There is a column 'weight' already"):
+        with pytest.raises(vardi.MismatchError, match="^There is already a column 'weight'"):
             _ = fit.weights
         assert fit.probabilities
 

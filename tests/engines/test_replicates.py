@@ -114,5 +114,5 @@ def test_what_is_refused(rows):
     with pytest.raises(vardi.NeedsRowsError, match="Making replicate weights, where rows have counts"):
         counted.replicate_weights(5)
     taken = vardi.debias(rows.with_columns(replicate_2=pl.lit(0)).lazy(), BIASES, source="s")
-    with pytest.raises(vardi.MismatchError, match="There is a column 'replicate_2' already"):
+    with pytest.raises(vardi.MismatchError, match="There is already a column 'replicate_2'"):
         taken.replicate_weights(5)

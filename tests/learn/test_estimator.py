@@ -480,7 +480,7 @@ def test_no_source_for_several_samples():
 
 
 def test_source_without_biases():
-    raises(vardi.MismatchError, "source tells samples apart, but there are no biases", X, Y, SOURCE, biases=None)
+    raises(vardi.MismatchError, "source names several samples, but there are no biases", X, Y, SOURCE, biases=None)
 
 
 def test_source_named_as_a_column():

@@ -233,7 +233,7 @@ class TestCriteria:
 
     @pytest.mark.parametrize("size", ["effective", 0, -1.0, np.nan, None])
     def test_unknown_size(self, rows, size):
-        with pytest.raises(vardi.VardiError, match="it is 'kish', 'rows', or a number of rows"):
+        with pytest.raises(vardi.VardiError, match="Give 'kish', 'rows', or a number of rows"):
             GaussianMixture().fit(rows).bic(rows, size=size)
 
 

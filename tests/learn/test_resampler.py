@@ -322,7 +322,7 @@ def test_column_of_x_with_the_name_of_y():
 
 def test_labels_without_biases_and_biases_without_labels():
     X, y, source = pool()
-    with pytest.raises(vardi.MismatchError, match=r"source tells samples apart, but there are no biases"):
+    with pytest.raises(vardi.MismatchError, match=r"source names several samples, but there are no biases"):
         DebiasedResampler().fit(X, y, source)
     with pytest.raises(vardi.MismatchError, match=r"biases for 'agency', 'national', but source=None") as caught:
         DebiasedResampler(biases=BIASES, target="price").fit(X, y)

@@ -315,7 +315,7 @@ def test_every_scorer_is_a_mean_over_rows_or_refused():
         with pytest.raises(vardi.MismatchError, match=f"scoring='{name}' is not a mean over rows") as error:
             as_loss(name, None)
         weighted = "sample_weight" in signature(get_scorer(name)._score_func).parameters
-        assert str(error.value).endswith("and gives no error.") is weighted
+        assert str(error.value).endswith("but gives no standard error.") is weighted
 
 
 def test_brier_of_three_classes_and_of_one_that_was_not_trained_on():
@@ -381,9 +381,9 @@ def test_several_outcomes_count_the_same():
     [
         (
             "roc_auc",
-            "'roc_auc' is not a mean over rows, so it is no mean over the population either. Give 'squared_error', "
+            "'roc_auc' is not a mean over rows, so it is not a mean over the population either. Give 'squared_error', "
             r".* or scikit-learn's 'neg_mean_squared_error', .*'jaccard_samples'. vardi.debiased_scorer\('roc_auc', "
-            r"fit=fit\) weights the rows within it, and gives no error.$",
+            r"fit=fit\) weights its rows, but gives no standard error.$",
         ),
         ("r2", "'r2' is not a mean over rows"),
         ("neg_root_mean_squared_error", "'neg_root_mean_squared_error' is not a mean over rows"),

@@ -228,7 +228,10 @@ def made(*arguments, u_n=U_N, x_n=X, **options):
 
 
 REFUSED = {
-    "splines": (lambda: made("spline"), "fes_type is 'spline'. Splines are not made: a kernel has a surface without"),
+    "splines": (
+        lambda: made("spline"),
+        "fes_type is 'spline'. Splines are not supported: a kernel gives a surface without",
+    ),
     "kind": (lambda: made("waffles"), "fes_type is 'waffles'. Give 'histogram' or 'kde'."),
     "no bins": (lambda: made(), "histogram_parameters has no bin_edges, but a histogram needs them."),
     "bins": (
@@ -281,7 +284,7 @@ REFUSED = {
         lambda: made(histogram_parameters={"bin_edges": [0.0, 1.0, 99.0, 100.0]}).get_fes(
             [0.5], "from-specified", 99.5
         ),
-        "The reference point 99.5 lies where no row is. Give one that has rows.",
+        "The reference point 99.5 lies where there are no rows. Give one that has rows.",
     ),
     "method": (
         lambda: made(histogram_parameters=BINS).get_fes([0.0], uncertainty_method="svd"),

@@ -230,8 +230,8 @@ def test_options_of_other_solvers_are_noted(caplog):
     with caplog.at_level(logging.INFO, "vardi.mbar"):
         MBAR(u_kn, N_k, solver_protocol="robust", initial_f_k=np.zeros(4), initialize="BAR")
     assert caplog.messages == [
-        "solver_protocol, initial_f_k, initialize: not used. Newton's method starts by itself, and its answer has a "
-        "certificate."
+        "solver_protocol, initial_f_k, initialize: not used. Newton's method finds its own start, and its solution "
+        "has a certificate."
     ]
 
 
@@ -252,13 +252,13 @@ REFUSED = {
     "padding": (lambda: MBAR(np.zeros((2, 2, 1)), N), "u_kn has shape (2, 2, 1), but N_k counts up to 2 rows in each"),
     "NaN": (lambda: MBAR(U + np.nan, N), "The reduced potential of row 0 in state 0 is nan, but exp(-u) must be"),
     "source": (lambda: MBAR(U, N, x_kindices=[0, 0, 0, 1]), "x_kindices has [3, 1] rows of each state, but N_k counts"),
-    "no source": (lambda: MBAR(U, N, x_kindices=[0, 0, 7, 1]), "x_kindices is no list of states 0 to 1, but N_k"),
+    "no source": (lambda: MBAR(U, N, x_kindices=[0, 0, 7, 1]), "x_kindices is not a list of states 0 to 1, but N_k"),
     "start": (lambda: MBAR(U, N, initialize="waffles"), "initialize is 'waffles'. Leave it out, since the solver"),
     "guess": (lambda: MBAR(U, N, initial_f_k=[0.0]), "initial_f_k has shape (1,), but there are 2 states. Leave it"),
     "protocol": (lambda: MBAR(U, N, solver_protocol="magic"), "solver_protocol is 'magic'. Leave it out, since there"),
     "refits": (
         lambda: MBAR(U, N, n_bootstraps=1),
-        "n_bootstraps is 1, but it is a number of refits. Give 0 for none, or 2",
+        "n_bootstraps is 1, but it must be a number of refits. Give 0 for none, or 2",
     ),
     "method": (
         lambda: MBAR(U, N).compute_free_energy_differences(uncertainty_method="waffles"),
@@ -278,7 +278,7 @@ REFUSED = {
     ),
     "observables": (
         lambda: MBAR(U, N).compute_expectations(np.zeros((1, 4)), state_dependent=True),
-        "A_n has 1 rows, but 2 states are asked for. Give one for each state, or state_dependent=False.",
+        "A_n has 1 rows, but there are 2 states. Give one for each state, or state_dependent=False.",
     ),
 }
 

@@ -165,7 +165,9 @@ def test_a_missing_score_is_not_zero(tmp_path):
 def test_runs_of_other_settings_are_not_mixed(tmp_path):
     experiment = Experiment("mixed", lambda seeds, trees: {Cell("t", "d", "", "m", "e"): 1.0})
     run_all([experiment], 1, tmp_path, Settings(seed=0))
-    with pytest.raises(OutputError, match=r"run of other settings \(seed 0 there and 1 now\), and runs are not mixed"):
+    with pytest.raises(
+        OutputError, match=r"run with other settings \(seed 0 there and 1 now\), and runs are not mixed"
+    ):
         run_all([experiment], 1, tmp_path, Settings(seed=1))
 
 
@@ -173,7 +175,9 @@ def test_a_file_that_is_no_run_is_named(tmp_path):
     experiment = Experiment("broken", lambda seeds, trees: {Cell("t", "d", "", "m", "e"): 1.0})
     run_all([experiment], 1, tmp_path, Settings())
     (tmp_path / "broken" / "0000.json").write_text("{")
-    with pytest.raises(OutputError, match=r"0000\.json is not a finished run: .* Remove it, and it is computed again"):
+    with pytest.raises(
+        OutputError, match=r"0000\.json is not a finished run: .* Remove it, and it will be computed again"
+    ):
         run_all([experiment], 1, tmp_path, Settings())
 
 

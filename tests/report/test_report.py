@@ -174,7 +174,7 @@ def test_values_over_all_orders_of_magnitude():
     fit = vardi.debias({"p": np.arange(3.0)}, {"p": 1})
     columns = (Column("x", np.array([-1.7e308, 0.0, 1.7e308])),)
     described = fit.parts.describe(columns)
-    assert math.isnan(described[0].stderr)  # the ends of its interval are too large for a number
+    assert math.isnan(described[0].stderr)  # the ends of its interval overflow
     drawn = steps(distributions(fit, columns, described)[0][0])
     assert len(drawn.x_ticks) > 2
     assert [tick.at for tick in drawn.x_ticks] == sorted(tick.at for tick in drawn.x_ticks)
@@ -271,7 +271,7 @@ def test_a_sound_fit_is_called_sound(strata):
     assert headline.level == "good"
     assert headline.text == "The 3 samples can be compared, and together they represent the population."
     assert "the weakest cut: 15 rows bridge 'low', 'middle' and 'high'." in said(compute(strata))
-    assert "The mean of x0 is 0.477 ± 0.035 in the population, where the pooled rows alone say 0.4288" in said(
+    assert "The mean of x0 is 0.477 ± 0.035 in the population, while the pooled rows alone give 0.4288" in said(
         compute(strata)
     )
 
@@ -343,7 +343,7 @@ def test_one_sample_alone():
         "One sample, weighted by the inverse of its bias, represents the population."
     )
     assert math.isnan(report.overlap.bridging)
-    assert "A single sample has nothing to be compared with" in to_html(report)
+    assert "A single sample is compared with no other" in to_html(report)
 
 
 def test_one_row_alone():
@@ -436,7 +436,7 @@ def test_what_is_too_much_to_ask_of_an_engine_is_left_out_with_a_sentence(monkey
     monkeypatch.setattr("vardi._fit.engine_parts.SLOPES", 1)
     report = compute(vardi.debias(lazy, design.biases), variables=["MEDV"])
     assert report.sensitive == ()
-    said = "Not computed for MEDV: there are many rows and samples. fit.sensitivity(...) tells it of each."
+    said = "Not computed for MEDV: there are many rows and samples. fit.sensitivity(...) computes it for any of them."
     assert f'<p class="note">{said}</p>' in to_html(report)
 
 

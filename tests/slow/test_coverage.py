@@ -50,7 +50,7 @@ def covers(estimate, truth):
 
 
 def drawn_covers(band, cdf):
-    """Tell whether the steps that are drawn hold the cdf from the first point to the last, which rises between them."""
+    """Return whether the drawn steps hold the cdf from the first point to the last; it rises between them."""
     x, low, high = band.drawn
     truth = cdf(x)
     return bool((low[:-1] <= truth[:-1]).all() and (truth[1:] <= high[:-1]).all())

@@ -70,9 +70,9 @@ def test_the_tables_say_so_too(folder):
 @pytest.mark.parametrize(
     ("variable", "problem"),
     [
-        ("brand", "The variable 'brand' holds texts. Only numbers have a mean: write a condition"),
+        ("brand", "The variable 'brand' holds text. Only numbers have a mean: write a condition"),
         ("spant", "The variable 'spant' reads column 'spant', which no file has. Did you mean 'spent'?"),
-        ("spent * children", "reads 'spent', 'children', which no sample has together. Name what one has."),
+        ("spent * children", "reads 'spent', 'children', but no sample has all of them. Use columns of one sample."),
         ("spent == 'a'", "The variable \"spent == 'a'\", on the rows of survey.csv: "),
     ],
 )

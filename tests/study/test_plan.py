@@ -72,7 +72,7 @@ def test_a_fit_asks_what_was_planned(written, answers, monkeypatch, engine, bias
     least, most = (sum(query.passes[end] for query in queries) for end in (0, 1))
     assert least <= len(answers) <= most
     crossed = sum(rows * columns for rows, columns in answers)
-    draws = [query.numbers for query in queries if query.what.startswith("draw")]  # by a hash: 300 rows but for chance
+    draws = [query.numbers for query in queries if query.what.startswith("draw")]  # by a hash: about 300 rows
     expected = sum(query.passes[1] * query.numbers for query in queries)
     assert crossed <= expected + sum(draws) * 4 / np.sqrt(300)
 
@@ -99,14 +99,16 @@ def test_text_files_are_read_whole_in_every_pass(written, tmp_path):
     planned = studies.plan(studies.read(written(CONDITIONS, "polars", "pool.csv")))
     assert planned.rows is None
     assert {query.size for query in planned.queries} == {(tmp_path / "pool.csv").stat().st_size}
-    assert planned.queries[0].what == "see that every line is whole"
+    assert planned.queries[0].what == "check that every line is complete"
 
 
 def test_the_command_shows_it(written):
     path = written(NUMBERS, "duckdb")
     shown = CliRunner().invoke(app, ["check", str(path), "--plan"])
     assert shown.exit_code == 0
-    assert "900 rows, left in place and asked by duckdb: 7 to 9 passes over the rows" in " ".join(shown.output.split())
+    assert "900 rows, left in place and queried by duckdb: 7 to 9 passes over the rows" in " ".join(
+        shown.output.split()
+    )
     told = json.loads(CliRunner().invoke(app, ["check", str(path), "--plan", "--json"]).output)
     assert told["passes"] == [7, 9]
     assert [query["what"] for query in told["queries"]][:3] == ["check", "draw some rows to start from", "solve"]

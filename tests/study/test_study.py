@@ -26,6 +26,7 @@ from vardi.study._outputs import draw, weights_frame, write_weights
 
 AGENCY = '[sources.agency]\ndata = "agency.csv"\nbias = "MEDV <= 22"\n'
 NATIONAL = '[sources.national]\ndata = "national.csv"\nbias = 1\n'
+A_VALUE = "a number, [number, standard error], or for a column a table of the shares of its values"
 
 
 @pytest.fixture(scope="module")
@@ -310,59 +311,68 @@ def test_all_problems_are_said_at_once_with_line_and_suggestion(folder):
     ("text", "message"),
     [
         ("", "There are no samples. Give each a table [sources.NAME] with data and bias."),
-        ("sources = 3", "sources is a table of tables"),
-        ("[sources]\na = 3", "sources.a is a table"),
-        ('[sources.""]\ndata = "agency.csv"\nbias = 1', "A name of [sources] is empty or cannot be printed."),
+        ("sources = 3", "sources must be a table of tables"),
+        ("[sources]\na = 3", "sources.a must be a table"),
+        ('[sources.""]\ndata = "agency.csv"\nbias = 1', "A name in [sources] is empty or cannot be printed."),
         ("[sources.a]\nbias = 1", "'a' has no data. Name its file: data = ..."),
         ('[sources.a]\ndata = "agency.csv"', "'a' has no bias."),
-        ('[sources.a]\ndata = "agency.csv"\nbias = true', "is an expression in text or a number, not true or false"),
+        (
+            '[sources.a]\ndata = "agency.csv"\nbias = true',
+            "must be an expression in quotes or a number, not true or false",
+        ),
         ('[sources.a]\ndata = "agency.csv"\nbias = nan', "The bias of 'a':"),
         ("[sources.a]\ndata = 3\nbias = 1", "data must be a path or a list of paths, not 3."),
         ("[sources.a]\ndata = []\nbias = 1", "data must be a path or a list of paths"),
         ('[sources.a]\ndata = ""\nbias = 1', "The path is empty. Name a file."),
         ('[sources.a]\ndata = "nothing/*.csv"\nbias = 1', "No file matches nothing/*.csv"),
         ('[sources.a]\ndata = "."\nbias = 1', "is a folder."),
-        ('[sources.a]\ndata = "study.toml"\nbias = 1', "is not a kind of file that is read."),
-        ('[sources.a]\ndata = "*"\nbias = 1', "is not a kind of file that is read."),
+        ('[sources.a]\ndata = "study.toml"\nbias = 1', "is not a kind of file that vardi reads."),
+        ('[sources.a]\ndata = "*"\nbias = 1', "is not a kind of file that vardi reads."),
         ('[sources.a]\ndata = "\\u0000.csv"\nbias = 1', "There is no file "),
         ('[sources.a]\ndata = "s3://bucket/a.parquet"\nbias = 1', "is remote, and a study reads local files only."),
         (
             '[sources.a]\ndata = "agency.csv"\ntable = "t"\nbias = 1',
-            "table is for databases, and agency.csv is not one.",
+            "agency.csv is not a database, so it has no tables.",
         ),
         ('engine = "spark"\n' + AGENCY, "There is no engine 'spark'."),
         ('engine = "memry"\n' + AGENCY, "Did you mean 'memory'?"),
-        ("title = 3\n" + AGENCY, "title must be a text, not 3."),
-        ("variables = 3\n" + AGENCY, "variables must be a list of texts: columns and expressions."),
+        ("title = 3\n" + AGENCY, "title must be a string, not 3."),
+        ("variables = 3\n" + AGENCY, "variables must be a list of strings: columns and expressions."),
         ('variables = ["MEDV", "MEDV"]\n' + AGENCY, "A variable is listed twice."),
         ('variables = ["1"]\n' + AGENCY, "The variable '1' reads no column"),
         (AGENCY + 'counts = "tmies"\n', "agency.csv has no column 'tmies'."),
         (AGENCY + 'id = "RMM"\n', "Did you mean 'RM'?"),
-        (AGENCY + "[states.agency]\nbias = 1\n", "'agency' is a sample already."),
+        (AGENCY + "[states.agency]\nbias = 1\n", "'agency' is already a sample."),
         (AGENCY + "[biases]\na = 1\n", "[biases] goes with a [pool]."),
-        (AGENCY + '[pool]\ndata = "national.csv"\n', "A study has [sources.NAME], or one [pool] with [biases]"),
-        ('[pool]\ndata = "agency.csv"\n[biases]\na = 1\n', "[pool] needs source"),
+        (
+            AGENCY + '[pool]\ndata = "national.csv"\n',
+            "This study has both [sources.NAME] and [pool]. Keep one of them.",
+        ),
+        ('[pool]\ndata = "agency.csv"\n[biases]\na = 1\n', "[pool] has no source: name the column"),
         ('[pool]\ndata = "agency.csv"\nsource = "RM"\n', "A [pool] needs [biases]"),
         ('[pool]\ndata = "agency.csv"\nsource = "who"\n[biases]\na = 1\n', "agency.csv has no column 'who'."),
-        ("pool = 3", "pool is a table"),
-        (AGENCY + '[known]\nagency = "half"\n', "The known value of 'agency' is a text, and it is a number, [number, "),
-        (
-            AGENCY + "[known]\nagency = [0.5, -1]\n",
-            "The known value of 'agency' is a list, and it is a number, [number, ",
-        ),
-        (AGENCY + "[known]\nagency = inf\n", "The known value of 'agency' is inf, and it is a number, [number, "),
+        ("pool = 3", "pool must be a table"),
+        (AGENCY + '[known]\nagency = "half"\n', f"The known value of 'agency' must be {A_VALUE}, not a string."),
+        (AGENCY + "[known]\nagency = [0.5, -1]\n", f"The known value of 'agency' must be {A_VALUE}, not a list."),
+        (AGENCY + "[known]\nagency = inf\n", f"The known value of 'agency' must be {A_VALUE}, not inf."),
         (AGENCY + "[known]\nagencies = 0.5\n", "reads column 'agencies', which no file has."),
         (AGENCY + "[known.CHASS]\n0 = 1\n", "reads column 'CHASS', which no file has. Did you mean 'CHAS'?"),
-        (AGENCY + "[known.CHAS]\n0 = -1\n", "a table of values, each with a number from 0 to 1."),
-        (AGENCY + "[known.CHAS]\n0 = 0.9\n1 = 0.2\n", "line 4: The shares of 'CHAS' sum to 1.1. Give shares of all"),
+        (AGENCY + "[known.CHAS]\n0 = -1\n", "a table of the column's values, each with a number from 0 to 1."),
+        (
+            AGENCY + "[known.CHAS]\n0 = 0.9\n1 = 0.2\n",
+            "line 4: The shares of 'CHAS' sum to 1.1. Give the shares of all",
+        ),
         (
             AGENCY + '[known]\n"RM > 6" = 1.4\n',
-            "line 5: The share of 'RM > 6' is 1.4, and a share is a number from 0 to 1",
+            "line 5: The share of 'RM > 6' is 1.4, but a share is a number from 0 to 1",
         ),
-        (AGENCY + "[known]\nagency = -1\n", "line 5: The known value of 'agency' is -1. It is the mean of its bias"),
+        (
+            AGENCY + "[known]\nagency = -1\n",
+            "line 5: The known value of 'agency' is -1. It is the mean of a bias, which is never negative.",
+        ),
         (
             AGENCY.replace("agency]", "RM]") + "[known]\nRM = 0.5\n",
-            "'RM' is a sample and a column, so it is unclear which",
+            "'RM' is both a sample and a column, so it is unclear which",
         ),
         (
             AGENCY + "[shares]\nagency = 0.5\n'RM > 6' = 0.2\n[shares.CHAS]\n0 = 0.93\n1 = 0.07\n",
@@ -377,7 +387,7 @@ def test_all_problems_are_said_at_once_with_line_and_suggestion(folder):
         (AGENCY.replace('"MEDV <= 22"', "-1"), "line 3: The bias of 'agency' is -1 everywhere."),
         (AGENCY.replace('"MEDV <= 22"', "0"), "line 3: The bias of 'agency' is 0 everywhere."),
         (AGENCY.replace("MEDV <= 22", "2 - 3"), "line 3: The bias of 'agency' is -1 everywhere."),
-        ("known = 3\n" + AGENCY, "known is a table"),
+        ("known = 3\n" + AGENCY, "known must be a table"),
         (AGENCY.replace("MEDV <= 22", "power(MEDVV)"), "reads column 'MEDVV', which no file has. Did you mean 'MEDV'?"),
         (
             'variables = ["power(MEDV)"]\n' + AGENCY,
@@ -398,8 +408,7 @@ def test_a_column_that_one_file_lacks(folder, houses):
     houses.samples["national"].drop("MEDV").write_csv(folder / "national.csv")
     (found,) = problems(folder, AGENCY + NATIONAL)
     assert found == (
-        "line 3: The bias of 'agency' reads column 'MEDV', which national.csv lacks. It is computed on the rows of "
-        "every sample."
+        "line 3: The bias of 'agency' reads column 'MEDV', which national.csv lacks. Every sample must have it."
     )
 
 
@@ -448,7 +457,7 @@ def test_tables_of_a_database(tmp_path):
     found = problems(tmp_path, source + 'table = "house"\n')
     assert found == ("line 4: d.duckdb has no table 'house'. Did you mean 'houses'? It has: houses.",)
     found = problems(tmp_path, 'engine = "polars"\n' + source + 'table = "houses"\n')
-    assert found == ('line 1: Polars does not read d.duckdb. Write engine = "duckdb" or "auto".',)
+    assert found == ('line 1: Polars cannot read d.duckdb. Write engine = "duckdb" or "auto".',)
 
 
 @pytest.mark.parametrize(
@@ -457,7 +466,7 @@ def test_tables_of_a_database(tmp_path):
         ("nothing.toml", "There is no study .*nothing.toml. Did you mean 'nothings.toml'?"),
         ("elsewhere/x.toml", "There is no study .*x.toml. Write one with: vardi init"),
         (".", "is a folder. Name the study file in it."),
-        ("bytes.toml", "is not a text in UTF-8, so it is not a study."),
+        ("bytes.toml", "is not UTF-8 text, so it is not a study."),
         ("large.toml", "which is too many for a study."),
     ],
 )
@@ -483,7 +492,7 @@ def test_a_link_leads_to_data_only(folder):
     (folder / "secret.txt").write_text("a,b\n1,2\n")
     (folder / "link.csv").symlink_to(folder / "secret.txt")
     (found,) = problems(folder, '[sources.a]\ndata = "link.csv"\nbias = 1\n')
-    assert "is not a kind of file that is read" in found
+    assert "is not a kind of file that vardi reads" in found
     os.mkfifo(folder / "pipe.csv")
     (found,) = problems(folder, '[sources.a]\ndata = "pipe.csv"\nbias = 1\n')
     assert "is not a regular file" in found
@@ -529,7 +538,7 @@ def test_names_with_signs_of_a_pattern(tmp_path, engine):
     (tmp_path / "a1.csv").write_text("x\n5\n")
     text = f'engine = "{engine}"\n[sources.a]\ndata = "a[1].csv"\nbias = "x"\n'
     if engine == "duckdb":
-        assert "which would be taken for a pattern" in problems(tmp_path, text)[0]
+        assert "so it would be read as a pattern" in problems(tmp_path, text)[0]
     else:
         assert len(read(written(tmp_path, text)).fit()) == 2
 
@@ -585,10 +594,10 @@ def test_a_hard_link_between_two_sources_is_refused(folder):
         (ROWS + "1,500,7\n", "a row has more "),
         ("# made by hand\n" + ROWS, "a row has more "),
         (ROWS + '1,"a\n2,b\n', "a quote is not closed"),
-        (ROWS.encode() + "1,é\n".encode("latin-1"), "it is not a text in UTF-8. Save it as CSV UTF-8."),
+        (ROWS.encode() + "1,é\n".encode("latin-1"), "it is not UTF-8 text. Save it as CSV UTF-8."),
         (
             f"{ROWS.strip()}\n".replace("x", "é", 1).encode("latin-1"),
-            "it is not a text in UTF-8. Save it as CSV UTF-8.",
+            "it is not UTF-8 text. Save it as CSV UTF-8.",
         ),
         ("", "it is empty."),
     ],
@@ -628,7 +637,7 @@ def test_blank_lines_are_left_out_by_no_engine(tmp_path, ends):
             read(written(tmp_path, f'engine = "{engine}"\n{PAIR}')).fit()
     said = refusal(tmp_path, f'engine = "duckdb"\n{PAIR}')
     assert said == (
-        "a.csv has blank lines. Take them out: they are rows without values, and DuckDB would silently skip them."
+        "a.csv has blank lines. Remove them: they are rows without values, and DuckDB would silently skip them."
     )
 
 
@@ -691,7 +700,7 @@ def test_an_id_that_is_no_number_any_more_is_explained(tmp_path, engine):
     text = f'engine = "{engine}"\nvariables = ["k"]\n{PAIR}id = "k"\n'.replace('"x"', '"k > 3"')
     found = problems(tmp_path, text)
     assert len(found) == 2
-    assert all(problem.endswith("'k' is an id, and ids of a CSV are read as texts.") for problem in found)
+    assert all(problem.endswith("'k' is an id, and ids in a CSV are read as text.") for problem in found)
 
 
 # --- columns that a study does not use, or uses twice
@@ -706,7 +715,7 @@ def test_weights_are_written_beside_columns_of_several_kinds(tmp_path, engine):
     assert found.columns == ["source", "row", "weight"]
     assert len(found) == 33
     if engine != "polars":  # which makes texts of them all
-        with pytest.raises(vardi.MismatchError, match="kinds: .*k|Column 'k' is"):
+        with pytest.raises(vardi.MismatchError, match="types: .*k|Column 'k' is"):
             weights(study, tmp_path, with_data=True)
 
 
@@ -778,8 +787,8 @@ def test_a_table_of_another_schema_is_refused(tmp_path):
     source = '[sources.a]\ndata = "d.duckdb"\nbias = "x"\n'
     (found,) = problems(tmp_path, source + 'table = "t2"\n')
     assert found == (
-        "line 4: The table 't2' of d.duckdb is in the schema 's2'. Only tables of the schema 'main' are read: make a "
-        "view of it there."
+        "line 4: The table 't2' of d.duckdb is in the schema 's2'. vardi reads only tables of the schema 'main': "
+        "create a view of it there."
     )
     (found,) = problems(tmp_path, source + 'table = "t3"\n')
     assert found.endswith("It has: t.")
@@ -918,7 +927,7 @@ def test_digits_with_leading_zeros_are_text_in_every_file_and_in_outputs(tmp_pat
     assert found.dtype == pl.String
     assert (found[0], found[100]) == ("0961945600000", "961945600000")
     (problem,) = problems(tmp_path, f'engine = "{engine}"\nvariables = ["cds"]\n{PAIR}')
-    assert "'cds' has digits with leading zeros, which are read as texts." in problem
+    assert "'cds' has digits with leading zeros, which are read as text." in problem
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -933,7 +942,7 @@ def test_what_r_writes_for_missing_is_missing_and_a_stray_text_is_named(tmp_path
         "value is an empty cell or NA.",
     )
     (problem,) = problems(tmp_path, f'variables = ["z"]\n{text}')
-    assert "The variable 'z' holds texts." in problem
+    assert "The variable 'z' holds text." in problem
     assert problem.endswith(study.notes[0])
     with pytest.raises(vardi.MissingValuesError):
         read(written(tmp_path, text.replace("bias = 1", "bias = 'y >= 0'"))).fit()
@@ -969,14 +978,12 @@ def test_the_biases_are_untested_for_the_true_reason(holder):
 )
 def test_a_quote_that_is_not_closed(tmp_path, text, line):
     (problem,) = problems(tmp_path, text)
-    assert problem == (
-        f'line {line}: A quote that opens a text is not closed. Close it on the same line, as in bias = "x <= 5".'
-    )
+    assert problem == (f'line {line}: A quote is not closed. Close it on the same line, as in bias = "x <= 5".')
 
 
 def test_a_text_without_quotes(tmp_path):
     (problem,) = problems(tmp_path, '[sources.a]\ndata = "a.csv"\nbias = x <= 5\n')
-    assert problem == 'line 3: Invalid value. A text stands in quotes, as in bias = "x <= 5".'
+    assert problem == 'line 3: Invalid value. Put text in quotes, as in bias = "x <= 5".'
 
 
 TRUNCATED = '[sources.seen]\ndata = "seen.csv"\nbias = "window(x, u, v)"\n'
@@ -1004,8 +1011,8 @@ def test_a_window_is_a_bias_of_a_study(truncated):
     [
         (TRUNCATED.replace("u, v", "u, w"), "reads column 'w', which no file has"),
         (TRUNCATED + '[states.other]\nbias = "x > 1"\n', "a window for each row, beside other samples"),
-        ('engine = "polars"\n' + TRUNCATED, 'needs rows in memory, and these are left to polars: engine = "memory"'),
-        ('variables = ["window(x, u, v)"]\n' + TRUNCATED, "a bias that rows bring with them, and has no mean"),
+        ('engine = "polars"\n' + TRUNCATED, 'needs rows in memory, and the engine is polars. Write engine = "memory"'),
+        ('variables = ["window(x, u, v)"]\n' + TRUNCATED, "is a window or a fitted bias, which has no mean"),
         (TRUNCATED.replace("u, v", "u"), "window takes the column of the value and the two ends"),
     ],
 )
@@ -1031,7 +1038,7 @@ def test_a_bias_that_is_learned(tmp_path):
     assert fit.learned["panel"].columns == ("x", "sex")
     for wrong, problem in (
         (text.replace("learned(x, sex)", "learned(xx)"), "reads column 'xx', which no file has. Did you mean 'x'?"),
-        (f'engine = "polars"\n{text}', "learned(x, sex), needs rows in memory, and these are left to polars"),
+        (f'engine = "polars"\n{text}', "learned(x, sex), needs rows in memory, and the engine is polars"),
     ):
         (tmp_path / "study.toml").write_text(wrong)
         with pytest.raises(vardi.StudyError) as caught:
@@ -1049,7 +1056,7 @@ def test_design_weights_of_one_source(tmp_path):
     (tmp_path / "study.toml").write_text(text)
     assert read(tmp_path / "study.toml").fit().sizes == {"survey": 60, "web": 60}
     for wrong, problem in (
-        ("1 / pw", "A design weight that only its own sample has is smoothed(pw, columns that all have)."),
+        ("1 / pw", "For a design weight that only one sample has, write smoothed(pw, columns that all samples have)."),
         ("smoothed(pww, x)", "regresses column 'pww', which it lacks. Did you mean 'pw'?"),
     ):
         (tmp_path / "study.toml").write_text(text.replace("smoothed(pw, x)", wrong))

@@ -1,4 +1,4 @@
-"""What a check of the declared biases says: BiasCheck, and where the samples depart most from them."""
+"""The result of a check of the declared biases: BiasCheck, and where the samples depart most from them."""
 
 from __future__ import annotations
 
@@ -122,5 +122,5 @@ class BiasCheck:
 
 
 def untested(reason: str) -> BiasCheck:
-    """Return that the biases cannot be tested."""
+    """Return the check of biases that cannot be tested, with the reason."""
     return BiasCheck(np.nan, np.nan, None, "score", (), {}, None, {}, reason)

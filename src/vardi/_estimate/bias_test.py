@@ -1,11 +1,11 @@
 r"""Whether the samples agree with their declared biases, where they overlap.
 
-Given a row z of the pool, the model says that it came from sample k with probability
+Given a row z of the pool, the model implies that it came from sample k with probability
 
 .. math:: p_k(z) = e^{u_k}\omega_k(z) \Big/ \sum_l e^{u_l}\omega_l(z),
 
-a multinomial logit with known offsets and free intercepts :math:`u_k`. Labels that are not spread as p says contradict
-a declared bias. Where one sample alone can draw, p is 1 and nothing is tested.
+a multinomial logit with known offsets and free intercepts :math:`u_k`. Labels that do not follow p contradict a
+declared bias. Where only one sample can draw, p is 1 and nothing is tested.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import chdtrc, fdtrc
 
 from vardi._estimate.bias_check import BiasCheck, Worst
 from vardi._estimate.tangent import Tangent
@@ -37,8 +37,8 @@ from vardi.errors._texts import show, to_digits
 RANK = 1e-8  # eigenvalues of the scaled information, and information in rows, that count as zero
 FIFTHS, REGIONS, GRID = 5, 10, 200  # cells of a column: as features, to seek the worst in, for distances between cdfs
 INFORMED = 1.0  # information, in rows, from which the z of a region is near a normal variable
-ALONE = 0.999  # probability of its own sample from which a row says nothing of the others
-METHODS = {"score": 0, "ks": 999, "ks-bootstrap": 199}  # each with its draws
+ALONE = 0.999  # probability of its own sample above which a row counts as one that no other could draw
+METHODS = {"score": 0, "ks": 999, "ks-bootstrap": 199}  # method -> default number of draws
 
 
 Method: TypeAlias = Literal["score", "ks", "ks-bootstrap"]
@@ -109,7 +109,7 @@ def check_biases(
     varying = {name: values for name, values in columns.items() if np.ptp(values) > 0}
     statistic, pvalues, df, reason = math.nan, np.full(labels.K + 1, math.nan), None, ""
     if labels.K == 1:
-        reason = "there is only one sample, and none to compare it with."
+        reason = "there is only one sample, so there is nothing to compare it with."
     elif varying and method == "score":
         statistic, pvalues, df = _score(labels, np.hstack([_features(x, labels, features) for x in varying.values()]))
     elif varying:
@@ -127,7 +127,7 @@ def check_biases(
 
 
 class _Labels:
-    """The label of every row, against the probabilities that the biases give it; sampled states only."""
+    """The label of every row and its probabilities under the biases, for sampled states only."""
 
     def __init__(self, influence: Tangent, names: Sequence[Name]) -> None:
         self.influence, rows, strata = influence, influence.rows, influence.strata
@@ -148,7 +148,7 @@ class _Labels:
         return np.asarray(rows.mix(u, np.eye(len(u))[:, self.sampled]))
 
     def residual_of(self, drawn: Floats, P: Floats) -> Floats:
-        """Return c_i (1{s_i = k} - p_ik): how often each sample drew a row, minus p's share of all draws of it."""
+        """Return c_i (1{s_i = k} - p_ik): how often each sample drew a row, minus the share p of all draws of it."""
         return np.asarray(drawn - drawn.sum(axis=1)[:, None] * P[self.kind])
 
     def information(self, y: Floats) -> Floats:
@@ -179,7 +179,7 @@ class _Labels:
         return isinstance(self.influence.strata, DependentRows)
 
     def by_units(self, h: Floats) -> Any:
-        """Return the covariance of the scores of features as a function of what is lost to all that was fitted."""
+        """Return a function from the correction for fitted coordinates to the covariance of the features' scores."""
         if not self.depend:
             return None
         residual = (self.source[:, None] == np.arange(self.K)) - self.P[self.kind]
@@ -187,7 +187,7 @@ class _Labels:
         return lambda through: _by_units(self.influence.measure, values, self._placed(through))
 
     def _placed(self, through: Floats) -> Floats:
-        """Return rows for the sampled states and the parameters as rows for all coordinates."""
+        """Return rows for the sampled states and the parameters, padded with zeros to all coordinates."""
         at = self.influence.measure.coordinates
         whole = np.zeros((len(at), through.shape[1]))
         whole[self.sampled], whole[at.theta] = through[: self.K], through[self.K :]
@@ -203,7 +203,7 @@ class _Labels:
 
 
 class _Cells:
-    """A column cut into cells that hold about as many rows each; few distinct values are a cell each."""
+    """A column cut into cells of about equal size; where distinct values are few, each is a cell."""
 
     def __init__(self, values: Floats, labels: _Labels, most: int) -> None:
         distinct, place = np.unique(values, return_inverse=True)
@@ -212,7 +212,7 @@ class _Cells:
         last = np.arange(len(distinct)) if len(distinct) <= most else np.unique(np.searchsorted(below, targets))
         self.low, self.high = distinct[np.concatenate([[0], last[:-1] + 1])], distinct[last]
         self.cell = np.searchsorted(last, place)
-        self.rows = membership(self.cell, len(last), None)  # times values of the rows: their sums within cells
+        self.rows = membership(self.cell, len(last), None)  # times values on the rows: their sums by cell
 
     def information(self, labels: _Labels) -> Floats:
         """Return M_jj = M_j0 for the indicator of every cell j, of shape (cells, K, K)."""
@@ -234,11 +234,11 @@ def _information(P: Floats, w: Any) -> Floats:
 
 
 def _features(values: Floats, labels: _Labels, kind: str) -> Floats:
-    """Return x and x^2 with mean 0 (for the sake of rounding), or the indicators of all cells but the last."""
+    """Return x and x^2 with mean 0 (to limit rounding), or the indicators of all cells but the last."""
     if kind == "cells":
         return np.asarray(_Cells(values, labels, FIFTHS).rows[:-1].T.toarray())
     centred = values - np.average(values, weights=labels.counts)
-    centred /= np.abs(centred).max()  # whose square might overflow
+    centred /= np.abs(centred).max()  # its square might overflow otherwise
     x = centred / math.sqrt(np.average(centred**2, weights=labels.counts))
     return np.column_stack([x, x**2 - 1.0])
 
@@ -255,7 +255,7 @@ def _score(labels: _Labels, h: Floats) -> tuple[float, Floats, int]:
 
 
 def _tested(U: Floats, M: Floats, cross: Floats, solve: Any, by_units: Any = None) -> tuple[float, Floats, int]:
-    """Return the statistic of scores U (J, K) with information M, less what is lost to all that was fitted."""
+    """Return the statistic of scores U (J, K) with information M, corrected for everything that was fitted."""
     J, K = U.shape
     M_h0 = cross.reshape(J * K, -1)
     through = solve(M_h0.T)
@@ -268,7 +268,7 @@ def _tested(U: Floats, M: Floats, cross: Floats, solve: Any, by_units: Any = Non
 
 
 def _by_units(measure: Any, functions: Any, b: Floats) -> tuple[Floats, float]:
-    """Return the covariance of scores where rows depend on one another, and its degrees of freedom."""
+    """Return the covariance of scores of rows that depend on one another, and its degrees of freedom."""
     spread = measure.spread(measure.influence(functions, np.zeros(b.shape[1]), b))
     return spread.covariance * measure.n**2, float(spread.freedom.sum(axis=0).min())
 
@@ -285,14 +285,15 @@ def _chi2(U: Floats, V: Floats, least: Floats, freedom: float = math.inf) -> tup
     statistic = float(((vectors.T @ (U[informed] / root))[kept] ** 2 / values[kept]).sum())
     rank = int(kept.sum())
     if math.isinf(freedom):
-        return statistic, float(chdtrc(rank, statistic)), rank
+        return statistic, float(scipy.special.chdtrc(rank, statistic)), rank
     left = freedom - rank + 1.0
-    pvalue = float(fdtrc(rank, left, statistic * left / (freedom * rank))) if rank and left >= 1.0 else math.nan
-    return statistic, pvalue, rank
+    if not rank or left < 1.0:
+        return statistic, math.nan, rank
+    return statistic, float(scipy.special.fdtrc(rank, left, statistic * left / (freedom * rank))), rank
 
 
 def _untested(df: int | None) -> str:
-    """Say why there is no p-value."""
+    """Return why there is no p-value."""
     if df:
         return f"there are too few clusters, or effective rows of series, to compare the samples in {df} ways at once."
     return "no column was given that varies where the samples overlap."
@@ -301,7 +302,7 @@ def _untested(df: int | None) -> str:
 def _ks(labels: _Labels, grids: Sequence[_Cells], drawn: Floats) -> tuple[float, Floats]:
     """Return the largest T_k, and the p-values of each sample and of all together among draws of the null."""
     T = _suprema([grid.rows @ labels.residual for grid in grids], labels.sizes)
-    tied = T * (1.0 - 1e-6)  # equal distances count, and refits are solved to that
+    tied = T * (1.0 - 1e-6)  # equal distances count as exceeded, up to the tolerance of refits
     exceeded = np.column_stack([drawn >= tied, drawn.max(axis=1) >= tied.max()]).sum(axis=0)
     untestable = np.append(drawn.max(axis=0), drawn.max()) < RANK
     return float(T.max()), np.where(untestable, math.nan, (1 + exceeded) / (1 + len(drawn)))
@@ -313,13 +314,13 @@ def _suprema(gaps: Sequence[Floats], sizes: Floats) -> Floats:
 
 
 def _relabelled(labels: _Labels, grids: Sequence[_Cells], draws: int, rng: np.random.Generator) -> Floats:
-    r"""Draw T_k from labels that are spread as p says, less what a refit would take from them, to first order.
+    r"""Draw T_k from labels distributed as p, minus what a refit would absorb to first order.
 
     .. math:: Z(t) = \sum_i 1\{x_i \le t\}\,e_i - M(t) M_{00}^+ \sum_i e_i,\qquad
               M(t) = \sum_i c_i 1\{x_i \le t\} (\mathrm{diag}(p_i) - p_i p_i'),
 
-    with :math:`e_{ik} = c^*_{ik} - c_i p_{ik}`. Multiples of the observed residuals would not do: those of a few rare
-    values, all of them where they are likely, are small and of one sign.
+    with :math:`e_{ik} = c^*_{ik} - c_i p_{ik}`. Random multiples of the observed residuals would not work: where a few
+    rare values all come from the sample that is likely to draw them, residuals are small and of one sign.
     """
     P = labels.P[labels.kind]
     P /= P.sum(axis=1, keepdims=True)
@@ -344,7 +345,7 @@ def _refits(labels: _Labels, grids: Sequence[_Cells], draws: int, rng: np.random
     law = np.cumsum(labels.P[labels.kind] * labels.counts[:, None], axis=0).T
     groups = _Group.all_of(labels)
     sizes: Floats = np.rint(labels.sizes)
-    drawn = np.full((draws, labels.K), np.inf)  # what a draw that cannot be fitted counts as
+    drawn = np.full((draws, labels.K), np.inf)  # stays infinite for a draw that cannot be fitted
     for T in drawn:
         picked = [p.searchsorted(p[-1] * rng.random(int(n_k)), "right") for n_k, p in zip(sizes, law, strict=True)]
         rows = np.array([np.bincount(row, minlength=len(labels.kind)) for row in picked], np.float64).T
@@ -358,18 +359,18 @@ def _refits(labels: _Labels, grids: Sequence[_Cells], draws: int, rng: np.random
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """Samples that overlap joins, with their rows: the same rows with other counts, whose labels matter by size only.
+    """Samples joined by overlap, and their rows, to be refitted with other counts.
 
     Attributes
     ----------
     states : ndarray of bool
         The samples.
     places : ndarray of int
-        Their rows among all.
+        Positions of their rows among all rows.
     rows : Rows
-        These rows.
+        Their rows.
     sizes : ndarray of shape (K,)
-        Whole numbers of rows that each sample draws.
+        How many rows each sample draws, rounded.
     """
 
     states: NDArray[np.bool_]
@@ -389,7 +390,7 @@ class _Group:
         return found
 
     def refitted(self, u: Floats, counts: Floats) -> bool:
-        """Solve for other counts of all rows from u on, put the solution there, and tell whether there is one."""
+        """Solve with other counts of all rows, starting from u and writing to it, and return whether it converged."""
         star = self.rows.with_counts(counts[self.places])
         star.sizes = np.where(self.states, self.sizes, 0.0)  # labels matter through the sizes only
         solution = newton(star, np.where(self.states, u, -np.inf), tol=1e-6)
@@ -398,7 +399,7 @@ class _Group:
 
 
 def _worst(labels: _Labels, columns: Mapping[str, Floats]) -> Worst | None:
-    """Return the cell of a column, and the sample, where observed and expected rows are most standard errors apart."""
+    """Return the cell and the sample in which observed and expected rows are the most standard errors apart."""
     worst = None
     for name, values in columns.items():
         cells = _Cells(values, labels, REGIONS)
@@ -414,7 +415,7 @@ def _further(worst: Worst | None, name: str, names: Sequence[Name], table: tuple
     observed, gap, information, low, high = table
     variance = np.stack([np.diag(M - M @ solve(M)) for M in information])
     z = np.where(variance >= INFORMED, gap / np.sqrt(np.maximum(variance, INFORMED)), 0.0)
-    largest = np.abs(z) >= np.abs(z).max() * (1.0 - 1e-9)  # of two samples each differs by as much: name the first
+    largest = np.abs(z) >= np.abs(z).max() * (1.0 - 1e-9)  # two samples differ by the same amount: name the first
     j, k = np.unravel_index(int(largest.argmax()), z.shape)
     if not z[j, k] or (worst is not None and abs(z[j, k]) <= abs(worst.z)):
         return worst
@@ -439,7 +440,7 @@ def check_engine_biases(
     labels : EngineLabels
         The rows, without known values.
     tangent : Tangent
-        Of the same point.
+        The tangent at the same point.
     names : sequence
         A name for each bias.
     functions : mapping from name to EngineFunction
@@ -471,7 +472,7 @@ def check_engine_biases(
         return tangent.hessian.solve(whole)[sampled]
 
     if labels.K == 1:
-        reason = "there is only one sample, and none to compare it with."
+        reason = "there is only one sample, so there is nothing to compare it with."
     elif varying:
         h = labels.features(list(varying.values()), features)
         sums = labels.score(h)

@@ -1,6 +1,6 @@
-r"""Bootstrap within samples: draw how often each row counts, solve for the normalisers again, look at the spread.
+r"""Bootstrap within samples: draw how often each row counts, solve for the normalisers again, measure the spread.
 
-Sample k was drawn on its own, so each draw leaves its :math:`n_k` rows their number and changes how often each counts:
+Each sample was drawn separately, so a draw keeps the size :math:`n_k` of sample k and changes how often its rows count:
 
 - *bayesian* (Rubin 1981): :math:`b_i \sim \mathrm{Exp}(1)`, rescaled to sum to :math:`n_k` over sample k. Every row
   stays, so samples that can be compared remain so;
@@ -9,8 +9,9 @@ Sample k was drawn on its own, so each draw leaves its :math:`n_k` rows their nu
 Where every sample is one row with a bias of its own (truncation), rows are drawn from the pool, with their biases.
 Known values with an error are redrawn too, and parameters of biases refitted.
 
-The refit starts at the solution and needs the draw's counts by row of :class:`~vardi._rows.Rows` only. Where equal rows
-are collapsed (indicator biases) these are a handful of sums: a refit of a million rows costs its random numbers.
+A refit starts at the solution and needs only the draw's counts by row of :class:`~vardi._rows.Rows`. Where equal rows
+are collapsed (indicator biases) these are a handful of sums: refitting a million rows costs little beyond its random
+numbers.
 """
 
 from __future__ import annotations
@@ -44,20 +45,20 @@ from vardi.errors._texts import show
 from vardi.errors._warn import warn
 
 TOLERANCE = 1e-6  # of a refit: far below the spread of any draw
-MOST_FAILED = 0.1  # share of draws without a fit from which their spread says nothing
-FEW_GROUPS = 30  # groups of a sample below which their spread is hardly known
-MEANS = 10  # columns by which the memory of a series is judged for a function
+MOST_FAILED = 0.1  # share of draws without a fit above which the spread of the others is meaningless
+FEW_GROUPS = 30  # groups of a sample below which their spread is poorly known
+MEANS = 10  # columns by which the autocorrelation of a series is judged if the statistic is a function
 BATCH = 32  # draws that a thread takes at once, which share their passes over the rows
-SHARED_NUMBERS = 2**22  # numbers up to which it takes so many, in 100 MB or less
-MANY_SHARED_NUMBERS = 2**25  # numbers up to which a batch does that has all threads to itself: 256 MB
-BESIDE = 8  # of the matrix of biases: the share that the counts of a batch may take where that is more
+SHARED_NUMBERS = 2**22  # counts in such a batch, at most: 100 MB or less
+MANY_SHARED_NUMBERS = 2**25  # the same for a batch that has all threads to itself: 256 MB
+BESIDE = 8  # ... or one in so many of the numbers in the matrix of biases, if that is more
 
 Progress: TypeAlias = Callable[[int, int], object]
 
 
 @dataclass(frozen=True, eq=False)
 class Bootstrap:
-    """What refits of resampled rows give.
+    """The result of refits to resampled rows.
 
     Attributes
     ----------
@@ -76,7 +77,7 @@ class Bootstrap:
     kind : str
         What was drawn.
     laws : tuple of Law
-        What each interval is made by: shares have their own, everything else is normal.
+        The law of each interval: shares have their own, everything else is normal.
     is_approximate : bool
         Whether biases were learned, which refits hold fixed.
     """
@@ -102,7 +103,7 @@ class Bootstrap:
 
     @property
     def interval(self) -> Any:
-        """Value plus and minus z standard errors, of shares their own: (low, high), or an array of shape (..., 2)."""
+        """Value plus or minus z standard errors; for shares, theirs: (low, high), or an array of shape (..., 2)."""
         low, high = np.array([estimate.interval for estimate in self._estimates]).T
         return self._ends(low, high)
 
@@ -124,7 +125,7 @@ class Bootstrap:
         more.
         """
         level = self.level if level is None else level
-        quantile_of_normal(level)  # refuses what is no level
+        quantile_of_normal(level)  # refuses an invalid level
         low, high = np.quantile(self._fitted, [0.5 - level / 2, 0.5 + level / 2], axis=0)
         return self._ends(low, high)
 
@@ -173,7 +174,7 @@ def bootstrap(
     progress: Progress | None = None,
     identity: str | None = None,
 ) -> Bootstrap:
-    """Refit the normalisers to resampled rows, and give the spread of a statistic over the refits.
+    """Refit the normalisers to resampled rows, and return the spread of a statistic over the refits.
 
     Rows in an engine are put into 1,000 random groups a sample, or into those of a column, and whole groups are drawn,
     each with one Newton step from the solution: see :mod:`vardi._estimate.group_bootstrap`.
@@ -244,7 +245,7 @@ def bootstrap(
 
 
 def _judged_by(held: Any, statistic: Any) -> Floats | None:
-    """Return functions by which the memory of series is judged: those of the statistic, or columns of numbers."""
+    """Return functions by which autocorrelation is judged: those of the statistic, or numeric columns."""
     if held.dependence is None or "series" not in held.dependence.named or statistic is None:
         return None
     if callable(statistic):
@@ -295,7 +296,7 @@ def _gathered(
     kind: Kind,
     functions: Any = None,
 ) -> Bootstrap:
-    """Return the draws side by side, or say how many have no fit; functions are what statistics are the means of."""
+    """Return the draws, or report how many have no fit; ``functions`` are those whose means the statistics are."""
     values, log_omegas = np.full((n, len(names)), np.nan), np.full((n, len(held.names)), np.nan)
     failures = []
     for i, refit in enumerate(draws):
@@ -311,7 +312,7 @@ def _gathered(
 
 
 def _laws(held: Any, functions: Any, errors: Floats) -> tuple[Law, ...]:
-    """Return what intervals of means are made by: a share is worth as many rows as its draws say."""
+    """Return the laws of the intervals of means; the error of its draws gives the rows that a share is worth."""
     found = held.tangent.estimates(functions, 0.95)
     measure = held.tangent.measure
     return tuple(
@@ -326,12 +327,12 @@ def _laws(held: Any, functions: Any, errors: Floats) -> tuple[Law, ...]:
 
 @dataclass(frozen=True)
 class _Measure:
-    """Statistics as functions of a draw: of its multiplicities, and of the weight of each row of ``rows`` beside."""
+    """Statistics as functions of a draw: of its multiplicities, and of the weights of ``rows`` in its refit."""
 
     names: tuple[str, ...]
     value: Floats
     of: Callable[[Floats, Floats], Floats] | None  # (drawn, scale) -> (m,); None where counts and weights are enough
-    functions: Floats | None = None  # that statistics are the means of
+    functions: Floats | None = None  # whose means the statistics are
 
 
 def _measure(held: Any, statistic: Any, plan: Plan) -> _Measure:
@@ -402,7 +403,7 @@ class _Refits:
     ) -> None:
         self.held, self.plan, self.measure, self.kind, self.entropy = held, plan, measure, kind, entropy
         rows, self.jobs = plan.rows, jobs
-        rows._scale(held.solution.u)  # once, to be shared: a refit does not move u far
+        rows._scale(held.solution.u)  # once for all refits, which do not move u far
         self.may_part = kind == "rows" and not _allow_all(rows)
         self.passes = None if self.may_part else held.shared_passes()
         self.is_read = isinstance(rows, Blocks)
@@ -413,7 +414,7 @@ class _Refits:
             most = max(MANY_SHARED_NUMBERS // len(plan.order), len(rows.sizes) // BESIDE)
         self.size = int(np.clip(most, 1, BATCH))
         self._reused: Floats | None = None
-        if self.in_turn:  # one after the other in the same memory: fresh one costs as much as a pass
+        if self.in_turn:  # one after the other in the same memory: allocating it afresh costs as much as a pass
             self._reused = np.empty((self.size, len(rows)))
 
     def batch(self, draws: range) -> list[tuple[Floats, Floats] | Refit]:
@@ -424,15 +425,15 @@ class _Refits:
         refits: Sequence[Refit | None] = [None] * len(draws)
         if self.passes is not None and len(draws) > 1:
             refits = self.held.refit_draws(self.passes, counts, functions, tol=TOLERANCE)
-        in_threads = self.in_turn and not self.is_read  # a draw that is solved alone reads its rows
+        in_threads = self.in_turn and not self.is_read  # a draw that is solved on its own reads its rows
         return self._each(self._measured, in_threads, rngs, drawn, counts, factors, refits)
 
     def _space(self) -> Floats:
-        """Return where the counts of a batch are written."""
+        """Return the array that the counts of a batch are written to."""
         return np.empty((self.size, len(self.plan.rows))) if self._reused is None else self._reused
 
     def _draw(self, rng: np.random.Generator, out: Floats) -> tuple[Floats | None, Floats]:
-        """Write the counts of a draw; return what was drawn, if that is asked for, and the factors of samples."""
+        """Write the counts of a draw; return what was drawn, if needed, and the factor of each sample."""
         plan = self.plan
         is_asked = self.measure.of is not None
         space = out if plan.is_in_place and not is_asked else np.empty(len(plan.order))
@@ -460,7 +461,7 @@ class _Refits:
 
     @property
     def _functions(self) -> Floats:
-        """The functions whose means are the statistics, on the rows that are counted: none for normalisers alone."""
+        """The functions whose means are the statistics, on the rows that have counts; none for normalisers alone."""
         functions = self.measure.functions
         return np.empty((len(self.plan.rows), 0)) if functions is None else functions
 
@@ -473,17 +474,17 @@ class _Refits:
 
 
 def _in_threads(refits: _Refits, n: int, progress: Progress | None) -> Iterator[tuple[Floats, Floats] | Refit]:
-    """Give the refits of draws 0 to n - 1 in their order, however many threads make them, or none.
+    """Yield the refits of draws 0 to n - 1 in order, however many threads there are, if any.
 
-    Batches are all of one size, so that a draw has the same digits however many there are: the last may go beyond n.
-    Where a pass has threads of its own batches are made in turn, which takes the memory of one, and so they are where
-    rows are read, which only this thread does.
+    All batches have the same size, so that draw i gives the same digits for any n: the last may go beyond n. Batches
+    run in turn where a pass uses threads itself, which takes the memory of one batch only, and where rows are read from
+    disk, which only this thread does.
     """
     import joblib  # slow to load
 
     batches = [range(low, low + refits.size) for low in range(0, n, refits.size)]
     jobs = refits.jobs if can_start() and not refits.in_turn else 1
-    with threadpool_limits(1, user_api="blas"):  # threads of their own would only stand in the way of one another
+    with threadpool_limits(1, user_api="blas"):  # more threads in each would only compete for the cores
         parallel = joblib.Parallel(n_jobs=jobs, backend="threading", return_as="generator")
         for draws, results in zip(batches, parallel(map(joblib.delayed(refits.batch), batches)), strict=True):
             yield from results[: n - draws.start]
@@ -492,7 +493,7 @@ def _in_threads(refits: _Refits, n: int, progress: Progress | None) -> Iterator[
 
 
 def _allow_all(rows: Rows) -> bool:
-    """Tell whether every bias allows every row, so that no draw can part the samples."""
+    """Return whether every bias allows every row, so that no draw can disconnect the samples."""
     sampled = np.flatnonzero(rows.sizes > 0)
     reach = rows.reach()[sampled][:, sampled]
     return isinstance(reach, np.ndarray) and bool((reach == rows.sizes[sampled]).all())
@@ -517,9 +518,7 @@ def _check(n: int, kind: Kind, level: float, jobs: int | None) -> None:
     if jobs == 0:
         raise MismatchError("jobs is 0. Give 1 or more, or -1 for all cores.", expected=(1,), got=(0,))
     if n < 2:
-        raise MismatchError(
-            f"{n} draws have no spread. Give n = 2 or more; 1000 is a good number.", expected=(2,), got=(n,)
-        )
+        raise MismatchError(f"{n} draws have no spread. Give n = 2 or more, such as 1000.", expected=(2,), got=(n,))
     if kind not in get_args(Kind):
         raise MismatchError(
             f"kind is {kind!r}. Give 'bayesian' (every row stays, with a random weight) or 'rows' (rows are drawn with "
@@ -542,13 +541,13 @@ def _warn_of_few_units(plan: Plan, names: Sequence[Name], *, grouped: bool) -> N
     if grouped and few.any():
         said = show(name for name, short in zip(names, few, strict=True) if short)
         fact = f"There are fewer than {FEW_GROUPS} groups in {said}, so the spread between them is poorly known"
-        effect = "standard errors may be far off, and intervals cover less than they say"
+        effect = "standard errors may be far off, and intervals cover less than their level"
         remedy = "Use more groups, or smaller ones if rows of different groups are then still independent."
         warn(VardiWarning(f"{fact}: {effect}. {remedy}"))
 
 
 def _report_failures(failures: Sequence[Refit], n: int, kind: Kind, held: Any) -> None:
-    """Say how many draws have no fit; raise where the others do not stand for them."""
+    """Warn how many draws have no fit; raise if the others are not representative."""
     if not failures:
         return
     names = [name for name, size in zip(held.names, held.rows.sizes, strict=True) if size > 0]

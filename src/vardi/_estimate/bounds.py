@@ -25,7 +25,7 @@ from vardi._types import Floats
 from vardi.errors import MismatchError
 from vardi.errors._texts import WIDTH
 
-TARGET = 0.1  # error of W, Omega or the cdf for which the rows needed are told
+TARGET = 0.1  # error of W, Omega or the cdf for which the rows needed are given
 LOG10 = math.log(10.0)
 HEADING = ("", "rows needed", "error here", "c", "c prime")
 
@@ -228,7 +228,7 @@ def bounds(influence: Tangent, names: Sequence[Name], delta: float = 0.05) -> Bo
     kappa = judge(rows, names, mass / mass.sum()).kappa
     sigma2 = _second_eigenvalue(influence.laplacian) / n
     shares, u = rows.sizes[sampled] / n, influence.u[sampled]
-    # From here on everything is a natural logarithm, named by the letter of what it is the logarithm of.
+    # From here on every variable is a natural logarithm, named after its argument.
     eps, lam, kap, sigma = _log_epsilon(rows), math.log(shares.min()), math.log(kappa), math.log(sigma2)
     x = math.log(2.0) - lam - kap - eps
     U = _log(math.log(K) - eps) + float(np.logaddexp.reduce(x * np.arange(1, K)))
@@ -276,12 +276,12 @@ def _statement(n: float, delta: float, M: float, c: float, Mp: float = math.nan,
 
 
 def _rows_needed(M: float, c: float) -> float:
-    """Return the log of the n with M e^{-cn} = 1, all in logs: of log(M) / c."""
+    """Return the log of n = log(M) / c, at which M e^{-cn} = 1; M and c are given as logs."""
     return _log(M) - c if M > 0.0 else -math.inf
 
 
 def _second_eigenvalue(laplacian: Laplacian) -> float:
-    """Return the second smallest eigenvalue of H: one over the largest of H^+, which is exact where it is small."""
+    """Return the second smallest eigenvalue of H as one over the largest of H^+, which is accurate if it is small."""
     K = len(laplacian.q)
 
     def solve(x: Floats) -> Floats:
@@ -316,7 +316,7 @@ def _exp(x: float) -> float:
 
 
 def _power(log10: float) -> str:
-    """Return 10^log10 as a person reads it."""
+    """Return 10^log10 as readable text."""
     if -4.0 <= log10 < 6.0 or not math.isfinite(log10):
         return f"{10.0**log10:,.3g}" if math.isfinite(log10) else "inf" if log10 > 0 else "0"
     return f"10^{log10:.1f}" if abs(log10) < 1e5 else f"10^{log10:.1e}"

@@ -16,8 +16,8 @@ from vardi._solve.identify import Verdict
 from vardi._types import Floats, Integers
 from vardi.errors._texts import count, show
 
-MOST = 500  # samples up to which the smallest cut is sought; beyond, it is the cut of an eigenvector
-NAMED = 3  # samples of a side up to which each of them is named
+MOST = 500  # samples up to which the smallest cut is computed; beyond, the signs of an eigenvector give a cut
+NAMED = 3  # most samples on one side that are all named
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Bridge:
     cut : tuple of two tuples
         The samples on either side of it, in their order.
     link : tuple of two names, or None
-        The two samples across it that share most of these rows; None where that is not known.
+        The two samples across it that share most of these rows; None if unknown.
     approximate : bool
-        Whether it is the cut of an eigenvector, of too many samples to seek the smallest.
+        Whether the signs of an eigenvector gave it, because there are too many samples to compute the smallest.
     """
 
     rows: float
@@ -50,7 +50,7 @@ class Bridge:
 
     @property
     def _sides(self) -> str:
-        """The samples on either side by name, and of many only how many there are."""
+        """The samples on either side by name or, if there are many, their number."""
         smaller, larger = sorted(self.cut, key=len)
         if len(larger) <= NAMED:
             return f"{show(self.cut[0])} and {show(self.cut[1])}"
@@ -58,7 +58,7 @@ class Bridge:
         return f"{first} and {len(larger)} other samples"
 
     def within(self, verdict: Verdict) -> Verdict:
-        """Return a verdict whose weakest link is the one across the cut, with the cut in its words."""
+        """Return the verdict with the link across the cut as the weakest, and the cut in its message."""
         if not all(self.cut) or not verdict.identified or len(verdict.groups) > 1 or len(verdict.names) < 3:
             return verdict
         weakest = None if self.link is None else verdict.link(*sorted(self.link, key=verdict.names.index))
@@ -74,15 +74,15 @@ def bridge_of(
     Parameters
     ----------
     gram : Gram
-        sum_i c_i p_i p_i' of all biases: an array, a sparse array, or a function where it is not formed.
+        sum_i c_i p_i p_i' of all biases: an array, a sparse array, or a matrix-vector product if it is not formed.
     sampled : ndarray of bool
         Which biases have rows.
     groups : ndarray of int or None
-        Groups of samples that overlap does not join: cuts are sought within these.
+        The group of each sample, where overlap does not join all of them; cuts are within groups.
     eigenvector : ndarray of shape (K,)
-        Whose signs give a cut where there are too many samples.
+        Its signs give a cut if there are too many samples.
     names : sequence
-        Of all biases.
+        The names of all biases.
     """
     labels = np.zeros(len(sampled), np.int64) if groups is None else groups
     found = [
@@ -115,14 +115,14 @@ def _smallest(gram: Any, members: Integers, eigenvector: Floats, names: Sequence
 def smallest_cut(links: Floats) -> tuple[float, NDArray[np.bool_]]:
     """Return the smallest cut of a graph with symmetric links, and which of its nodes are on one side.
 
-    Nodes that no cut better than the best so far parts are merged, until one is left: those that are tied as much by
-    their link and by their common neighbours, of which each is on one side or the other (Padberg and Rinaldi 1990), and
-    where there are no such, the last two in an order in which each is tied most to those before (Stoer and Wagner
+    Nodes that no cut better than the best so far separates are merged until one is left: those whose link and common
+    neighbours, each on one side or the other, tie them at least as strongly (Padberg and Rinaldi 1990); failing these,
+    the last two in an order in which each node is the one most strongly tied to those before it (Stoer and Wagner
     1997).
     """
     links = links.copy()
     np.fill_diagonal(links, 0.0)
-    merged = np.arange(len(links))  # the node that each of those given is now part of
+    merged = np.arange(len(links))  # the merged node that each original node is part of
     best, side = np.inf, np.zeros(len(links), bool)
     while len(links) > 1:
         ties = links.sum(axis=1)
@@ -142,7 +142,7 @@ def smallest_cut(links: Floats) -> tuple[float, NDArray[np.bool_]]:
 
 
 def _last_two(links: Floats) -> tuple[list[int], list[int]]:
-    """Return the two nodes that are left last, when each is taken that is tied most to those before."""
+    """Return the last two nodes of an order in which each is the one most strongly tied to those before it."""
     tied, before, last = np.zeros(len(links)), -1, -1
     for _ in range(len(links)):
         before, last = last, int(tied.argmax())

@@ -21,16 +21,16 @@ from vardi.errors import MismatchError
 
 GRID = 200  # points of a band
 ROUNDING = 1e-9  # of a probability
-FIXED = 1e-7  # standard error of a probability up to which it is rounding: of 1, and of what is known
-TAIL = 0.02  # the band leaves out this much of the distribution at either end: few rows speak there
+FIXED = 1e-7  # standard error of a probability up to which it is rounding: where F is 1, or known
+TAIL = 0.02  # the band leaves out this much of the distribution at either end, where rows are few
 
 
 @dataclass(frozen=True)
 class Band:
     """A simultaneous confidence band, given at some points and, since a distribution function rises, everywhere.
 
-    From one point up to the next the function is at least what it is at the one and at most what it is at the other, so
-    there the band reaches from ``low[i]`` to ``high[i + 1]``. Called with t it returns its ends at t.
+    Between two successive points the function lies between its values at them, so there the band reaches from
+    ``low[i]`` to ``high[i + 1]``. Called with t it returns its ends at t.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Band:
 
 
 def points_of(t: Any) -> Floats:
-    """Return where a distribution function is asked for, or refuse what is no number."""
+    """Return the points at which a distribution function is evaluated; raise if they are not numbers."""
     array = np.atleast_1d(as_array(t, "What F is evaluated at"))
     points = as_numbers(array)
     if points is None or not points.size or np.isnan(points).any():
@@ -106,11 +106,11 @@ class Woodruff:
     steps : Steps
         Where F steps.
     q : float
-        Of which probability it is the quantile.
+        The probability whose quantile it is.
     stderr : float
         The error of F there.
     approximate : bool
-        Whether that leaves out the error of a learned bias.
+        Whether that ignores the error of a learned bias.
     """
 
     steps: Steps = field(repr=False)
@@ -152,7 +152,7 @@ class DebiasedCdf:
 
     @property
     def heights(self) -> Floats:
-        """F at these."""
+        """F at these values."""
         return self._steps.heights
 
     def __repr__(self) -> str:
@@ -217,18 +217,18 @@ class DebiasedCdf:
         angle = np.arcsin(np.sqrt(value))
         margin = np.divide(critical * stderr, np.sin(2.0 * angle), out=np.zeros(len(grid)), where=free)
         low, high = np.sin(np.maximum(angle - margin, 0.0)) ** 2, np.sin(np.minimum(angle + margin, np.pi / 2)) ** 2
-        low = np.maximum.accumulate(np.minimum(low, value))  # what bounds F somewhere bounds it further on
+        low = np.maximum.accumulate(np.minimum(low, value))  # a lower bound of F at a point holds beyond it
         high = np.minimum.accumulate(np.maximum(high, value)[::-1])[::-1]
         return Band(grid, value, low, high, level)
 
 
 def _critical(covariance: Floats, level: float, draws: int, seed: int) -> float:
-    """Return the quantile of the largest of all normal deviates in units of their standard errors."""
+    """Return the quantile of the largest absolute normal deviate, in units of standard errors."""
     if not len(covariance):
         return 0.0
     stderr = np.sqrt(np.diag(covariance))
     values, vectors = np.linalg.eigh(covariance / np.outer(stderr, stderr))
-    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T  # the one that no sign of a vector changes
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T  # does not depend on the signs of eigenvectors
     Z = np.random.default_rng(seed).standard_normal((draws, len(stderr))) @ root
     return float(np.quantile(np.abs(Z).max(axis=1), level))
 
@@ -243,7 +243,7 @@ class PoolSteps:
     values : ndarray of shape (n,)
         The function.
     inside : ndarray of bool, optional
-        The rows of a domain, whose distribution it is; all rows by default.
+        The rows of the domain whose distribution it is; all rows by default.
     """
 
     def __init__(self, rows: WeightedRows, values: Floats, inside: NDArray[np.bool_] | None = None) -> None:
@@ -265,19 +265,19 @@ class PoolSteps:
 
     def grid(self, most: int, tail: float) -> tuple[Floats, Floats]:
         """Return values evenly spaced among the distinct ones with F from ``tail`` to 1 - ``tail``, and F there."""
-        edge = tail - ROUNDING  # which a step may hit, but for rounding
+        edge = tail - ROUNDING  # a step may hit the tail exactly, up to rounding
         inner = np.flatnonzero((self.heights >= edge) & (self.heights <= 1.0 - edge))
         inner = inner if len(inner) else np.arange(len(self.x))
         chosen = inner[np.unique(np.linspace(0, len(inner) - 1, min(most, len(inner))).astype(int))]
         return self.x[chosen], self.heights[chosen]
 
     def below(self, points: Floats) -> Floats:
-        """Return whether the value of each row is at most each point; of a domain, whose rows are the last function."""
+        """Return whether each row's value is at most each point; for a domain, with its indicator as last column."""
         below = (self._values[:, None] <= points).astype(np.float64)
         return below if self._inside is None else np.column_stack([below, np.ones(len(below))]) * self._inside[:, None]
 
     def before_last(self, value: float) -> float:
-        """Return a value, or the last one before the largest, where F is 1 and has no error."""
+        """Return the value, or instead of the largest one, where F is 1 and has no error, the one before it."""
         return value if value < self.x[-1] or len(self.x) == 1 else float(self.x[-2])
 
     def inverse(self, q: float) -> float:

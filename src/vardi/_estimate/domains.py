@@ -23,11 +23,11 @@ from vardi.errors._texts import SHOWN, WIDTH, cut, more, show, width_of
 
 T = TypeVar("T")
 
-AT_ONCE = 50  # domains of which the influence of all rows is held at once
+AT_ONCE = 50  # domains whose influence values are held at once
 
 
 class RowsByDomain(Protocol):
-    """Domains of rows and a function of these, in memory or in an engine."""
+    """Domains of rows and a function of the rows, in memory or in an engine."""
 
     at_once: int
 
@@ -41,7 +41,7 @@ class RowsByDomain(Protocol):
 
 
 class ByDomain(Mapping[Any, T], Generic[T]):
-    """A mapping from each domain to what was asked of it.
+    """A mapping from each domain to the answer for it.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class ByDomain(Mapping[Any, T], Generic[T]):
         return domain in self._places
 
     def get(self, domain: Any, default: Any = None) -> Any:
-        """Return the answer for a domain, or something else where there is none."""
+        """Return the answer for a domain, or a default if there is none."""
         return default if domain not in self._places else self[domain]
 
     def __getitem__(self, domain: Any) -> T:
@@ -156,7 +156,7 @@ class Domains(ByDomain[Estimate]):
         return fragment(table(heads, rows, of="domains", total=len(self), caption=self.what))
 
     def _cells(self, most: int) -> tuple[list[str], list[list[str]]]:
-        """Return the cells of the heading, and those of the first domains."""
+        """Return the cells of the heading and of the first domains."""
         found, rows = self._estimates, []
         for domain, j in list(self._places.items())[:most]:
             one = found.plain(j)
@@ -171,24 +171,24 @@ class Domains(ByDomain[Estimate]):
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The numbers of all domains; the influence on one is computed where it is asked for.
+    """The numbers of all domains; the influence on one is computed on demand.
 
     Attributes
     ----------
     values, stderr : ndarray of shape (G,)
         The estimates and their errors.
     laws : list of Law
-        What each interval is made by.
+        The law of each interval.
     level : float
-        Nominal coverage of these.
+        Nominal coverage of the intervals.
     influence : callable
         Returns the influence on the estimates at some places.
     among : tuple of str
-        The samples whose rows they are made from, where not all.
+        The samples whose rows they are made from, if not all.
     unassisted : Found or None
-        The same without the model that assisted.
+        The same without the assisting model.
     approximate : bool
-        Whether errors leave out that of a learned bias.
+        Whether errors ignore that of a learned bias.
     """
 
     values: Floats
@@ -211,7 +211,7 @@ class Found:
 
     @property
     def differs(self) -> bool:
-        """Whether a model changed some error by much."""
+        """Whether a model changed some error considerably."""
         if self.unassisted is None or self.unassisted.approximate:
             return False
         without = self.unassisted.stderr
@@ -227,7 +227,7 @@ class Found:
 def found_in_domains(
     tangent: Tangent, domains: RowsByDomain, level: float, factor: float | Estimate | None = None
 ) -> Found:
-    """Return the numbers of all domains, or these times a factor, with their errors.
+    """Return the numbers of all domains, multiplied by a factor if given, with their errors.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def found_in_domains(
     level : float
         Coverage of the intervals.
     factor : float or Estimate, optional
-        The size of the population, or what a total is relative to; an Estimate is of the same rows, or apart from them.
+        The size of the population, or what a total is relative to; an Estimate is from the same rows or independent.
     """
     sums = domains.sums
     times = 1.0 if factor is None else float(factor)
@@ -259,7 +259,7 @@ def found_in_domains(
         functions = domains.functions(places)
         moved = influence(places, functions)
         spread = moved.spread(joint=False)
-        students = moved.laws(spread, tails=False)  # the largest values are those of its few rows, which is no tail
+        students = moved.laws(spread, tails=False)  # a domain's few rows have the largest values: not a heavy tail
         fixed = np.zeros(len(places), bool)
         if tangent.measure.coordinates.known and not isinstance(factor, Estimate):
             fixed = tangent.is_fixed(spread, domains.naive(places, functions) * times**2)
@@ -271,14 +271,14 @@ def found_in_domains(
 
 
 def assisted_in_domains(predicted: Found, missed: Found, places: Integers, plain: Found) -> Found:
-    """Return what a model predicts in domains and what it misses there on average, added up.
+    """Return the sum of a model's mean prediction and its mean error in each domain.
 
     Parameters
     ----------
     predicted, missed : Found
-        Of all samples, and of those that have recorded the values.
+        The mean prediction over all samples, and the mean error over those that recorded the values.
     places : ndarray of int
-        Where the domains of the latter are among those of all.
+        The places of the latter's domains among all domains.
     plain : Found
         The numbers without the model.
     """
@@ -299,7 +299,7 @@ def assisted_in_domains(predicted: Found, missed: Found, places: Integers, plain
 
 
 class _Weighing:
-    """How evenly the weights are spread over the rows of a domain: by its sums, or over clusters by a question more."""
+    """How evenly weights are spread over the rows of a domain: from its sums or, over clusters, by one more query."""
 
     def __init__(self, measure: Any, domains: RowsByDomain, j: int) -> None:
         self.measure, self.domains, self.j = measure, domains, j
@@ -328,13 +328,13 @@ def _law(
     *,
     is_fixed: bool,
 ) -> tuple[Law, float]:
-    """Return what an interval is made by, and the standard error: as for a ratio of two expectations."""
+    """Return the law of an interval and the standard error, as for a ratio of two expectations."""
     sums = domains.sums
     if isinstance(factor, Estimate):
         return student, math.nan if student.df < REFUSED else error
     times = 1.0 if factor is None else factor
     if sums.is_constant(j) and not sums.is_share(j):
-        return (Student(), 0.0) if sums.rows[j] > 1 else (Student(0.0), math.nan)  # one row says nothing of others
+        return (Student(), 0.0) if sums.rows[j] > 1 else (Student(0.0), math.nan)  # one row shows no spread
     if is_fixed:
         return Declared(), error
     if not sums.is_share(j):

@@ -15,7 +15,7 @@ Method: TypeAlias = Literal["multinomial", "systematic"]
 
 
 def draw(probabilities: Floats, size: Any, rng: Any, *, replace: bool = True, method: Method = "multinomial") -> Any:
-    """Return positions drawn by probability; size and method are those of :class:`DebiasedResampler`.
+    """Return positions drawn by probability; size and method are as in :class:`DebiasedResampler`.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def _systematic(probabilities: Floats, size: int, rng: Any) -> Integers:
 
 
 def rows_to_draw(size: Any, n: int, default: int) -> int:
-    """Return how many rows are meant: a number, a share of n, or the default."""
+    """Return how many rows to draw for a size: a number, a share of n, or None for the default."""
     if size is None:
         return default
     whole = isinstance(size, Integral) and not isinstance(size, bool)

@@ -18,8 +18,8 @@ from vardi.errors._texts import show
 if TYPE_CHECKING:
     from vardi._estimate.tangent import Influence
 
-MUCH = 0.1  # of the error without a model: by how much that with it differs where both are shown
-ROUNDING = 1e-12  # of what is added up: below it an error says how numbers are rounded, and nothing of the rows
+MUCH = 0.1  # difference that a model makes, relative to the error without it, above which both errors are shown
+ROUNDING = 1e-12  # relative to what is added up: below it an error is only rounding
 NORMAL = Student()
 APPROXIMATE = "; its error is approximate"
 
@@ -29,7 +29,7 @@ class Estimate:
     """A number that was estimated, with its standard error.
 
     Sums, differences, products and quotients of estimates of one fit carry their errors along, correlation included:
-    each knows the influence of every row on it.
+    each holds the influence of every row on it.
 
     Attributes
     ----------
@@ -42,8 +42,8 @@ class Estimate:
     level : float
         Its nominal coverage.
     law : Law
-        What the interval is made by, at this level and at others: Student's t by default with infinite degrees of
-        freedom, which is the normal distribution.
+        The law of the interval, at this level and at others: by default the normal distribution, as Student's t with
+        infinite degrees of freedom.
     among : tuple of str
         The samples whose rows it is estimated from, where not all have recorded the values; empty for all.
     plain : Estimate or None
@@ -66,7 +66,7 @@ class Estimate:
     plain: Estimate | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        quantile_of_normal(self.level)  # refuses what is no level
+        quantile_of_normal(self.level)  # refuses an invalid level
         if math.isnan(self.interval[0]):
             object.__setattr__(self, "interval", self.law.ends(self.value, self.stderr, self.level))
 
@@ -85,7 +85,7 @@ class Estimate:
 
     @property
     def is_approximate(self) -> bool:
-        """Whether its error leaves out that of something else that was estimated: a learned bias."""
+        """Whether its error ignores that of something else that was estimated, such as a learned bias."""
         return bool(getattr(self.influence or self.law, "approximate", False))
 
     @property
@@ -105,7 +105,7 @@ class Estimate:
 
     def exp(self) -> Estimate:
         """Return the estimate of the exponential; its interval is that of the exponent, transformed."""
-        with np.errstate(over="ignore"):  # beyond e^709 only the log has a number
+        with np.errstate(over="ignore"):  # beyond e^709 only the log is finite
             value = float(np.exp(self.value))
         return self._map(value, value, self.law if isinstance(self.law, Declared) else Transformed(self, np.exp))
 
@@ -155,7 +155,7 @@ class Estimate:
         return fragment(paragraph(rest, bold=value))
 
     def _made_from(self) -> str:
-        """Say which samples it is made from, where not all, and what the model changed, where that is much."""
+        """Return which samples it is made from, if not all, and what it would be without the model, if that differs."""
         said = f"; from {show(self.among)}" if self.among else ""
         said += APPROXIMATE if self.is_approximate else ""
         if (
@@ -168,7 +168,7 @@ class Estimate:
         return f"{said}; {value} ± {stderr} without the model"
 
     def _without_error(self) -> str:
-        """Return what interval or bound there is without a standard error; an empty text where there is none."""
+        """Return the interval or bound of an estimate without a standard error; an empty text if there is none."""
         if all(map(math.isfinite, self.interval)):
             low, high = self.interval
             return f"{100 * self.level:g}%: {low:.4g} to {high:.4g} by the likelihood; too few rows for an error"
@@ -206,7 +206,7 @@ class Estimate:
         return joined
 
     def _share_among(self, holds: Law, base: Law) -> Estimate:
-        """Return a ratio, which is a share where the numerator is, of the rows that the denominator is a share of."""
+        """Return the ratio, as a share if it is one: that of the base's rows on which the numerator holds."""
         if not isinstance(holds, Share) or not isinstance(base, Share) or holds.holds is None or base.holds is None:
             return self
         assert self.influence is not None
@@ -253,7 +253,7 @@ class Estimates:
     errors : ndarray of shape (m,), optional
         Standard errors, where their squares overflow or underflow.
     laws : tuple of Law, optional
-        What each interval is made by; the normal distribution by default.
+        The law of each interval; the normal distribution by default.
     among : tuple of str
         The samples whose rows they are estimated from, where not all; empty for all.
     """
@@ -271,7 +271,7 @@ class Estimates:
         """Standard errors."""
         if self.errors is not None:
             return self.errors
-        return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))  # which rounding may take below 0
+        return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))  # rounding may take it below 0
 
     @property
     def df(self) -> Floats:
@@ -308,12 +308,12 @@ class Estimates:
 
 
 def headings(level: float) -> list[str]:
-    """Return what stands above the cells of estimates."""
+    """Return the headings of a table of estimates."""
     return ["estimate", "error", f"{100 * level:g}% interval"]
 
 
 def cells_of(estimate: Estimate) -> list[str]:
-    """Return value, error and interval, as they stand in a table."""
+    """Return value, error and interval as the cells of a table."""
     if isinstance(estimate.law, Declared):
         return [f"{estimate.value:.6g}", "-", "known"]
     if math.isnan(estimate.stderr) or not estimate.stderr:
@@ -323,7 +323,7 @@ def cells_of(estimate: Estimate) -> list[str]:
 
 
 def with_digits_of(stderr: float, *numbers: float) -> list[str]:
-    """Return numbers with the decimals that show two digits of the error, or in powers of ten where these are many."""
+    """Return numbers with as many decimals as show two digits of the error, or in powers of ten if these are many."""
     if not 1e-6 < stderr < 1e7:
         return [f"{number:.4g}" for number in numbers]
     decimals = max(0, 1 - math.floor(math.log10(stderr)))

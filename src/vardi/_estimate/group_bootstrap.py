@@ -1,12 +1,12 @@
-r"""Bootstrap of rows that stay in their engine: whole groups of rows are drawn, by one query in all.
+r"""Bootstrap of rows that stay in their engine: whole groups of rows are drawn, with a single query.
 
-Rows are put into groups, by a column or by chance (random groups, Wolter 2007). Within a group all sums of a refit are
-linear in how often it counts, so those of a draw are sums over groups. From the solution v one step leads to that of
-the draw, :math:`\delta = -J^{-1} g_b`, with J at the solution, and a mean there is
+Rows are put into groups, by a column or at random (random groups, Wolter 2007). All sums of a refit are linear in how
+often each group counts, so those of a draw are sums over groups. One step from the solution v, with J taken there,
+leads to the solution of the draw, :math:`\delta = -J^{-1} g_b`, and a mean there is
 
 .. math:: \eta_b = \frac{\sum_i b_i f_i (1 - x_i'\delta) / S_i}{\sum_i b_i (1 - x_i'\delta) / S_i},
 
-which leaves out what is of second order in the draw.
+up to terms of second order in the draw.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from vardi._solve.parameters import held_of
 from vardi._solve.refit import Refit
 from vardi._types import Floats
 
-LONG = 0.5  # change of log S along a step, root mean square over the rows, from which one step does not do
+LONG = 0.5  # root mean square change of log S along a step above which one step is not enough
 
 
 class GroupRefits:
@@ -33,7 +33,7 @@ class GroupRefits:
     held : Any
         The fit.
     sums : GroupSums
-        Sums within groups; of functions those of the statistics, then of 1, then of biases without rows.
+        Sums within groups; the functions are those of the statistics, then 1, then biases without rows.
     kind : {"bayesian", "rows"}
         Exponential multiplicities, or groups drawn with replacement.
     """
@@ -45,7 +45,7 @@ class GroupRefits:
         self.jacobian = At.of(sums.rows, self.point, held_of(sums.rows)).jacobian
 
     def __call__(self, rng: np.random.Generator) -> tuple[Floats, Floats] | Refit:
-        """Return means and log normalisers of a draw, or that it has no fit."""
+        """Return means and log normalisers of a draw, or an unsolved refit if it has no fit."""
         sums, at = self.sums, self.sums.at.coordinates
         likelihood, moments = sums.drawn(self._times(rng))
         here = At(self.point, likelihood, self.sizes, at, held=-1)
@@ -59,7 +59,7 @@ class GroupRefits:
         return total[:one] / total[one], self._log_omegas(here, delta, total, one)
 
     def _log_omegas(self, here: At, delta: Floats, total: Floats, one: int) -> Floats:
-        """Return the logs of the means of the biases; one with parameters has the rows of its sample."""
+        """Return the log means of the biases; for one with parameters, from the rows of its sample."""
         at, rows = here.coordinates, self.sums.rows
         theta = self.point[at.theta] + delta[at.theta]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -70,17 +70,17 @@ class GroupRefits:
         return found - float(np.log(total[one]))
 
     def _times(self, rng: np.random.Generator) -> Floats:
-        """Return how often each group counts, with which each sample has its size."""
+        """Return how often each group counts, rescaled so that each sample keeps its size."""
         source, counts, unit = self.sums.source, self.sums.counts, self.sums.unit
         units = int(unit.max()) + 1
         if self.kind == "bayesian":
             drawn = rng.standard_exponential(units)
-        elif units < len(unit):  # some span samples: all are drawn at once
+        elif units < len(unit):  # some span samples, so all are drawn together
             drawn = rng.multinomial(units, np.full(units, 1.0 / units)).astype(np.float64)
         else:
             groups = np.bincount(source, minlength=len(self.sizes))
             each = [rng.multinomial(size, np.full(size, 1.0 / size)) for size in groups if size]
-            drawn = np.concatenate(each).astype(np.float64)  # groups stand sample by sample
+            drawn = np.concatenate(each).astype(np.float64)  # groups are numbered sample by sample
         times = drawn[unit]
         rows = np.bincount(source, times * counts, minlength=len(self.sizes))
         times *= (self.sizes / np.where(rows > 0, rows, 1.0))[source]

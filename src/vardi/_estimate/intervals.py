@@ -1,4 +1,4 @@
-"""What an interval rests on: the law of an estimate's error, from which its ends at any level are made."""
+"""The law of an estimate's error, which gives the ends of its interval at any level."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from scipy.special import betaincinv, ndtri, stdtrit
+import scipy
 
 from vardi._rows.contract import Evenness
 from vardi.errors import MismatchError
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 REFUSED = 3.0  # degrees of freedom below which no standard error is given
 DOUBTED = 10.0  # degrees of freedom below which it comes with a warning
 HEAVY = 0.4  # tail index from which the variance may be infinite (Hill's estimate is biased low)
-FEW = 10.0  # rows with and without an event from which a share's own error says how many rows it is worth
-COUNTED = 20.0  # the same, below which its interval is that of a count
-RARE = 5.0  # the same, from which their number is not shown; and rows whose labels make a chi-square
+FEW = 10.0  # rows with, and rows without, an event from which a share's own error gives the rows it is worth
+COUNTED = 20.0  # such rows below which the interval is that of a count
+RARE = 5.0  # such rows below which their number is shown; also bridging rows below which chi-square tests are doubtful
 
 
 def quantile_of_normal(level: float) -> float:
@@ -30,7 +30,7 @@ def quantile_of_normal(level: float) -> float:
 
 
 def quantile_of_student(level: float, df: float) -> float:
-    """Return the same of Student's t, which is normal where the degrees of freedom are infinite."""
+    """Return the same for Student's t, which is normal if the degrees of freedom are infinite."""
     if not isinstance(level, int | float | np.number) or not 0.0 < level < 1.0:
         raise MismatchError(
             f"The level {level} is not the probability of an interval. Give a number between 0 and 1, such as 0.95.",
@@ -38,11 +38,11 @@ def quantile_of_student(level: float, df: float) -> float:
             got=(level,),
         )
     below = 0.5 + level / 2.0
-    return float(ndtri(below) if math.isinf(df) else stdtrit(df, below))
+    return float(scipy.special.ndtri(below) if math.isinf(df) else scipy.special.stdtrit(df, below))
 
 
 class Weighing(Protocol):
-    """Tells how evenly weights are spread over rows: over all, and over those on which something holds."""
+    """How evenly weights are spread over all rows, and over those for which something holds."""
 
     @property
     def evenness(self) -> Evenness: ...
@@ -69,12 +69,12 @@ class Student:
     df : float
         Degrees of freedom; infinite for the normal distribution.
     tail : float
-        Hill's index of the influence values, from 1/2 on of which their variance is infinite; NaN where their kurtosis
-        is not large enough to ask.
+        Hill's index of the influence values, whose variance is infinite from 1/2 on; NaN where their kurtosis is too
+        small for it to matter.
     most : int
-        The sample whose rows carry most of the variance; -1 where that is not known.
+        The sample whose rows carry most of the variance; -1 if unknown.
     effective : tuple of float
-        Of rows that follow one another in time: how many independent ones those of each sample are worth.
+        For time series, how many independent rows each sample is worth.
     """
 
     df: float = math.inf
@@ -89,7 +89,7 @@ class Student:
 
 @dataclass(frozen=True)
 class Declared:
-    """No interval at all: what was declared fixes the value."""
+    """An interval of zero width: what was declared fixes the value."""
 
     df: float = math.inf
 
@@ -99,14 +99,14 @@ class Declared:
 
 @dataclass(frozen=True, eq=False)
 class LikelihoodProfile:
-    """Values that the likelihood does not rule out, whatever all else is: given where a standard error is withheld.
+    """Values that the profile likelihood does not rule out: given where a standard error is withheld.
 
     Attributes
     ----------
     df : float
         Degrees of freedom that the standard error would have had.
     within : callable
-        From a likelihood ratio to the ends of the interval in which it is not larger.
+        Maps a likelihood ratio to the ends of the interval on which the ratio is at most that.
     """
 
     df: float
@@ -118,24 +118,24 @@ class LikelihoodProfile:
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    r"""The interval of a share, of so many rows as the share is worth: Wilson's, where many have it and many lack it.
+    r"""The interval of a share that is worth m rows: Wilson's, if many rows have it and many lack it.
 
     .. math::
 
         \frac{1}{1 + z^2 / m} \Bigl(p + \frac{z^2}{2m} \pm z \sqrt{\frac{p (1 - p)}{m} + \frac{z^2}{4m^2}}\Bigr)
 
-    Where few do, it is that of a count of mp among m (Korn and Graubard 1998), each end between the two that Clopper
-    and Pearson give with and without the count itself, as that of the mid-P interval is: their mean in log p for the
-    lower end, and in log (1 - p) for the upper one.
+    If few do, it is that of a count of mp among m (Korn and Graubard 1998). Each end lies between the two that Clopper
+    and Pearson give with and without the count itself, as in the mid-P interval: their mean in log p for the lower end,
+    and in log (1 - p) for the upper one.
 
     Attributes
     ----------
     rows : float
-        m.
+        The number m of rows that it is worth.
     events, others : float
-        Counted rows that have what it is the share of, and that lack it.
+        How many rows, counted, have the property and lack it.
     holds : Any
-        Which rows have it, in the language of the rows; None for a share among some rows only.
+        Which rows have it, in the language of the rows; None for a share of a part of the rows.
     """
 
     rows: float
@@ -155,11 +155,10 @@ class Share:
         holds: Any,
         base: Callable[[], Evenness] | None = None,
     ) -> Share:
-        """Return the law of a share with (events, others); what weights say is asked for only where one is few.
+        """Return the law of a share with (events, others); weights are looked at only if one of these is small.
 
-        ``base`` gives the weights of the rows that it is a share of, where these are not all. Of a share that no row
-        has, or all have, nothing shows how heavy the opposite row would be: it is assumed to weigh no more than the
-        heaviest.
+        ``base`` gives the evenness of the rows that it is a share of, if these are not all. If no row has the property,
+        or all do, nothing shows how heavy an exception would be: it is assumed to weigh no more than the heaviest row.
         """
         events, others = counts
         rows = p * (1.0 - p) / stderr**2 if stderr > 0 else math.inf
@@ -180,7 +179,7 @@ class Share:
 
     @property
     def least_error(self) -> float:
-        """Half the width of the interval of one standard deviation where all rows have it, or none."""
+        """Half the width of the interval of one standard deviation, if all rows have it or none do."""
         return 0.5 / (self.rows + 1.0)
 
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
@@ -202,13 +201,14 @@ class Share:
 
 
 def _rows_of_few(own: float, everywhere: Evenness, n: float, few: Evenness, k: float) -> float:
-    r"""Return how many rows a share is worth that few rows, k of n, have or lack.
+    r"""Return how many rows a share is worth if only few rows, k of n, have it or lack it.
 
-    The error of so few says by itself how heavy events are. That is right if all events have about the same weight, as
-    where a sample was drawn for them, and too many rows if these k happen to be light ones among events like all other
-    rows: then it is no more than Kish's effective number. Which of the two it is, their own spread tells, if there are
-    several: :math:`1/m = (1 - \lambda) / m_{own} + \lambda / m_{Kish}`, with :math:`\lambda` the squared coefficient of
-    variation of their weights over that of all rows, and :math:`1/k^2` besides, up to 1.
+    The error of so few reflects how heavy these events are. That is right if all events have about the same weight, as
+    when a sample was drawn for them, but too optimistic if weights of events vary like all others and these k happen to
+    be light: then the share is worth no more than Kish's effective number. The spread of their own weights, if there
+    are several, decides between the two: :math:`1/m = (1 - \lambda) / m_{own} + \lambda / m_{Kish}`, with
+    :math:`\lambda` the squared coefficient of variation of their weights over that of all rows, plus :math:`1/k^2`, at
+    most 1.
     """
     spread, own_spread = everywhere.unevenness(n), few.unevenness(k) * k / (k - 1.0) if k > 1.0 else 0.0
     if not spread > 0.0:
@@ -226,11 +226,12 @@ def _ends_of_share(p: float, m: float, level: float) -> tuple[float, float]:
 
 
 def _ends_of_count(p: float, m: float, level: float) -> tuple[float, float]:
-    """Return the ends of a count of mp among m, which need not be whole."""
-    quantile_of_normal(level)  # refuses what is no level
+    """Return the ends for a count of mp among m; neither need be an integer."""
+    quantile_of_normal(level)  # refuses an invalid level
     k, beyond = m * p, 0.5 - level / 2.0
-    low = math.sqrt(betaincinv(k, m - k + 1.0, beyond) * betaincinv(k + 1.0, m - k, beyond))
-    high = 1.0 - math.sqrt(betaincinv(m - k + 1.0, k, beyond) * betaincinv(m - k, k + 1.0, beyond))
+    inverse = scipy.special.betaincinv
+    low = math.sqrt(inverse(k, m - k + 1.0, beyond) * inverse(k + 1.0, m - k, beyond))
+    high = 1.0 - math.sqrt(inverse(m - k + 1.0, k, beyond) * inverse(m - k, k + 1.0, beyond))
     return min(low, p), max(high, p)
 
 
@@ -255,7 +256,7 @@ class Transformed:
         return self.of.df
 
     def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
-        with np.errstate(over="ignore"):  # beyond e^709 only the log has a number
+        with np.errstate(over="ignore"):  # beyond e^709 only the log is finite
             first, second = (float(self.by(end)) for end in self.of.at(level).interval)
         return (second, first) if second < first else (first, second)
 

@@ -1,4 +1,4 @@
-"""What is known of the population next to what the samples say about it on their own."""
+"""What is known of the population next to what the samples alone imply about it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vardi.biases import Bias
 from vardi.errors._texts import cut, more
 
 CONTRADICTED = 0.01  # p-value below which a warning is given
-APART = 2.0  # standard errors from which a line is named among what the samples contradict
+APART = 2.0  # standard errors beyond which a known value is named in the remedy
 SHOWN = 12
 HEADING = ("mean of", "known", "by the samples", "z")
 WIDTH = 80
@@ -23,7 +23,7 @@ WIDTH = 80
 
 @dataclass(frozen=True)
 class KnownLine:
-    """One known value, and what the samples say about it.
+    """One known value, and what the samples imply about it.
 
     Attributes
     ----------
@@ -32,12 +32,12 @@ class KnownLine:
     known, known_stderr : float
         The known value and its standard error, zero where it is exact.
     estimated, stderr : float
-        The same by the samples and their biases, with its error; what is known gives the masses of groups that overlap
-        does not join. An error of zero means that the samples say nothing more about it.
+        The estimate from the samples and their biases, with its error; known values give the masses of groups that
+        overlap does not join. An error of zero means that the samples add nothing about it.
     columns : tuple of str
         The columns that it reads.
     margin : tuple of (str, value) or None
-        The column and its value whose share it is, where the shares of all values of a column are known.
+        The column and the value whose share it is, if the shares of all values of the column are known.
     """
 
     label: str
@@ -50,7 +50,7 @@ class KnownLine:
 
     @property
     def z(self) -> float:
-        """By how many standard errors the samples differ from what is known; NaN where they do not say."""
+        """By how many standard errors the samples differ from what is known; NaN where they do not identify it."""
         if not self.stderr > 0:
             return math.nan
         return (self.estimated - self.known) / math.hypot(self.stderr, self.known_stderr)
@@ -58,7 +58,7 @@ class KnownLine:
 
 @dataclass(frozen=True)
 class KnownCheck:
-    """What is known of the population against the samples.
+    """A comparison of what is known of the population with the samples.
 
     Attributes
     ----------
@@ -67,9 +67,9 @@ class KnownCheck:
     statistic, df : float, int
         Chi-square of all of them together and its degrees of freedom.
     pvalue : float
-        Small where the samples contradict them; NaN where they do not say.
+        Small where the samples contradict them; NaN where they do not identify them.
     residual : float
-        The largest distance of the weighted rows from a known value.
+        The largest deviation of the weighted rows from a known value.
     samples : tuple of str
         The samples that were drawn.
     """
@@ -88,7 +88,7 @@ class KnownCheck:
 
     @property
     def verdict(self) -> str:
-        """The outcome in a sentence; where the samples contradict what is known, with what may be wrong."""
+        """The outcome in a sentence; if the samples contradict what is known, with what may be wrong."""
         if math.isnan(self.pvalue):
             return "The samples on their own say nothing about what is known, so it cannot be tested."
         said = "contradict" if self.contradicted else "do not contradict"
@@ -126,7 +126,7 @@ class KnownCheck:
         ]
 
     def _remedy(self, worst: KnownLine) -> str:
-        """Say what may be wrong, and how to declare a selection that nobody knows."""
+        """Return what may be wrong, and how to declare an unknown selection."""
         reason = "A bias or a known value is wrong, or they describe different populations."
         if worst.margin is not None:
             apart = [line.margin for line in self.lines if line.margin is not None and abs(line.z) > APART]
@@ -135,14 +135,14 @@ class KnownCheck:
         else:
             columns = dict.fromkeys(worst.columns)
             declaration = f"vardi.exponential_tilt({worst.label!r})"
-        if not columns:  # the bias of a sample, or a function in Python
+        if not columns:  # the bias of a sample, or a Python function
             return reason
         whose = repr(self.samples[0]) if len(self.samples) == 1 else "a sample"
         return f"{reason} If the selection of {whose} depends on {' and '.join(columns)}, declare it: {declaration}."
 
 
 def known_lines(known: Known, estimated: Floats, stderr: Floats) -> tuple[KnownLine, ...]:
-    """Return each known value next to what the samples say about it."""
+    """Return each known value next to what the samples imply about it."""
     return tuple(
         KnownLine(
             label,
@@ -158,14 +158,14 @@ def known_lines(known: Known, estimated: Floats, stderr: Floats) -> tuple[KnownL
 
 
 def known_text(line: KnownLine) -> str:
-    """Return a known value as a person reads it, with its error where it has one."""
+    """Return a known value as readable text, with its error if it has one."""
     if not line.known_stderr > 0:
         return f"{line.known:.4g}"
     return " ± ".join(with_digits_of(line.known_stderr, line.known, line.known_stderr))
 
 
 def estimated_text(line: KnownLine) -> str:
-    """Return what the samples say of a known value, with its error."""
+    """Return the samples' estimate of a known value, with its error."""
     if not line.stderr > 0:
         return "no error" if math.isnan(line.stderr) else "not identified"
     return " ± ".join(with_digits_of(line.stderr, line.estimated, line.stderr))

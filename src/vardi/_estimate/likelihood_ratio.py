@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import chdtrc
+import scipy
 
 from vardi._rows.families import Function
 from vardi._rows.joint import Joint
@@ -42,15 +42,15 @@ class LikelihoodRatio:
 def no_bias(joint: Joint, v: Floats, k: int, sample: str) -> LikelihoodRatio:
     r"""Test whether the family of sample k is constant, at the maximum v of the likelihood of u and theta.
 
-    At slope 0 every logistic curve is constant, whatever its intercept, so the ratio against all of them has no
-    chi-square distribution (Davies 1977). All of them leave it in one direction, that of the exponential tilt in the
-    same columns: that is the alternative, with a degree of freedom for each slope.
+    At slope 0 every logistic curve is constant, whatever its intercept, so the ratio against all of them is not
+    chi-square (Davies 1977). All of them leave slope 0 in the direction of the exponential tilt in the same columns, so
+    that is the alternative, with one degree of freedom for each slope.
     """
     model, theta = joint.families[k], v[joint.coordinates.theta]
     if isinstance(model, Function):
         raise MismatchError(
-            f"The bias of {sample!r} is an arbitrary function, so it is not known for which parameters it is constant. "
-            "Give them to test_parameters.",
+            f"The bias of {sample!r} is an arbitrary function, so it is unknown for which parameters it is constant. "
+            "Give these to test_parameters.",
             expected=("logistic", "exponential_tilt", "power", "steps", "cells"),
             got=("function",),
         )
@@ -80,8 +80,8 @@ def declared(joint: Joint, v: Floats, k: int, values: Mapping[str, float], sampl
             expected=("a slope that is not 0",),
             got=tuple(values.items()),
         )
-    constraint = model.scale[fixed]  # rows of what turns theta into the user's parameters
-    inside = np.linalg.svd(constraint)[2][len(fixed) :].T  # directions that keep them
+    constraint = model.scale[fixed]  # rows of the map from theta to the user's parameters
+    inside = np.linalg.svd(constraint)[2][len(fixed) :].T  # directions in which these do not change
     theta = v[joint.coordinates.theta].copy()
     basis = np.zeros((len(theta), len(theta) - len(fixed)))
     others = np.delete(np.arange(len(theta)), np.arange(place.start, place.stop))
@@ -122,7 +122,7 @@ def _maximum(joint: Joint, v: Floats, basis: Floats, sample: str) -> At:
         walk = descend(joint, walk.v if walk.converged else v, held, basis=basis)
     if not walk.converged:
         raise UnidentifiedParametersError(
-            f"With the parameters of {sample!r} as declared, those that are left diverge, so their likelihood has no "
+            f"With the parameters of {sample!r} as declared, the others diverge, so their likelihood has no "
             "maximum to compare with. Declare more of them.",
             sample=sample,
         )
@@ -131,4 +131,4 @@ def _maximum(joint: Joint, v: Floats, basis: Floats, sample: str) -> At:
 
 def _ratio(best: At, restricted: At, dof: int) -> LikelihoodRatio:
     statistic = max(2.0 * (restricted.objective - best.objective), 0.0)
-    return LikelihoodRatio(statistic, dof, float(chdtrc(dof, statistic)))
+    return LikelihoodRatio(statistic, dof, float(scipy.special.chdtrc(dof, statistic)))

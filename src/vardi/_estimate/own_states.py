@@ -1,8 +1,8 @@
-r"""The states that samples were drawn from: their weights on rows are the shares that the solution has already.
+r"""The states that samples were drawn from: the solution already has their weights on rows.
 
 Row i has weight :math:`t_{ik} = r_i\omega_k(z_i) / \Omega_k = (n / n_k)\,p_{ik}` under the state of sample k. So with G
-the gram of the solution and :math:`D = \mathrm{diag}(n / n_k)`, sums of t over the rows are products of G and D, and no
-number for each row and state is needed.
+the gram of the solution and :math:`D = \mathrm{diag}(n / n_k)`, sums of t over the rows are products of G and D, and
+no n x K array is needed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scipy import sparse
 from vardi._estimate.tangent import Influence, Tangent
 from vardi._types import Floats
 
-CLOSE = 1e-6  # of sums of squares: below it, their difference has lost too many digits
+CLOSE = 1e-6  # relative difference of sums of squares below which it has lost too many digits
 
 
 class OwnStates:
@@ -46,7 +46,7 @@ class OwnStates:
     def _sums(self) -> tuple[Floats, Floats]:
         r"""The sums :math:`\sum_i c_i g_i g_i'` of g = t - r, and :math:`a = \sum_i c_i p_i g_i'`.
 
-        Of a bias that is nearly constant g is small, and a difference of sums has no digits of it: g itself is summed.
+        If a bias is nearly constant, g is small and a difference of sums loses all its digits: g itself is summed.
         """
         rows, u, r, factors = self.tangent.rows, self.tangent.u, self.tangent.row_weights, self.factors
         counted, across = r if rows.counts is None else r * rows.counts, factors * self._against_weights
@@ -62,16 +62,16 @@ class OwnStates:
 
     @cached_property
     def _b(self) -> Floats:
-        """H^+ a: what the functions are moved by."""
+        """H^+ a: how the functions move with the normalisers."""
         return self.tangent.hessian.solve(self._sums[1])
 
     def covariance(self) -> Floats:
-        r"""Return that of the log normalisers, :math:`\sum_i \pi_i^2 g_i g_i' + a'H^+a / n`."""
+        r"""Return the covariance of the log normalisers, :math:`\sum_i \pi_i^2 g_i g_i' + a'H^+a / n`."""
         squares, a = self._sums
         return np.asarray((squares + a.T @ self._b) / self.tangent.n**2)
 
     def influence(self) -> Influence:
-        r"""Return that on each :math:`\log\Omega_k`: :math:`\phi_i = t_i - r_i + b'p_i`, a mean under p less r."""
+        r"""Return the influence on each :math:`\log\Omega_k`: :math:`\phi_i = t_i - r_i + b'p_i`."""
         b, measure = self._b, self.tangent.measure
         values = measure.mix(np.diag(self.factors) + b)
         values -= measure.weights[:, None]

@@ -1,8 +1,7 @@
-r"""Whether the windows of truncated rows say nothing of their values, beyond that these lie in them.
+r"""Whether the windows of truncated rows are independent of their values, except that each contains its value.
 
-Two rows are comparable where each would have been seen through the other's window. If windows and values are
-independent in the population (quasi-independence), then of two comparable rows each is as likely to have brought either
-window, so that
+Two rows are comparable if each would have been seen through the other's window. If windows and values are independent
+in the population (quasi-independence), two comparable rows are as likely to have had their windows swapped, so
 
 .. math::
 
@@ -23,8 +22,8 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import chdtrc
 
 from vardi._estimate.bias_check import BiasCheck
 from vardi._inputs.pool import Name
@@ -32,7 +31,7 @@ from vardi._rows.windows import Windows
 from vardi._types import Floats
 
 METHOD = "quasi-independence"
-MOST_ROWS = 20_000  # whose pairs are all compared; of more, a random part is
+MOST_ROWS = 20_000  # up to which all pairs are compared; beyond, those of a random part
 BLOCK = 2**20  # pairs at once
 RANK = 1e-8  # relative size of an eigenvalue of the covariance from which a direction counts
 
@@ -45,11 +44,11 @@ def quasi_independence(
     Parameters
     ----------
     name : hashable
-        Of the sample.
+        The name of the sample.
     windows : Windows
         The value and the window of each row.
     ends : mapping of str to ndarray
-        The ends that there are.
+        The lower or upper ends, or both.
     columns : mapping of str to ndarray
         What to compare with them: the value, or anything else that the rows hold.
     counts : ndarray or None
@@ -76,14 +75,14 @@ def quasi_independence(
     means = first / max(n - 1.0, 1.0)
     V = 4.0 * (means.T * c) @ means / n**2 - 2.0 * second / (n * max(n - 1.0, 1.0)) ** 2
     statistic, df = _chi_square(U, V)
-    pvalue = float(chdtrc(df, statistic)) if df else math.nan
+    pvalue = float(scipy.special.chdtrc(df, statistic)) if df else math.nan
     reason = "" if df else "no two rows with different values would have been seen through each other's windows."
     untested = {name: float(c @ (partners == 0) / n)}
     return BiasCheck(pvalue, statistic, df or None, METHOD, tuple(columns), {name: pvalue}, None, untested, reason)
 
 
 def _sums(windows: Windows, ends: list[Floats], columns: list[Floats], c: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return sum_j c_j h_ij of every row, sum_ij c_i c_j h_ij h_ij', and how many rows each is compared with."""
+    """Return sum_j c_j h_ij for every row i, sum_ij c_i c_j h_ij h_ij', and how many rows each is compared with."""
     n, m = len(windows.x), len(ends) * len(columns)
     first, second, partners = np.zeros((n, m)), np.zeros((m, m)), np.zeros(n)
     x, low, high = windows.x, windows.low, windows.high
@@ -103,12 +102,12 @@ def _sums(windows: Windows, ends: list[Floats], columns: list[Floats], c: Floats
 
 
 def _summed(h: NDArray[np.int8], c: Floats) -> Floats:
-    """Return sum_j c_j h_ij; of rows that all count once without an array of floats."""
+    """Return sum_j c_j h_ij, without an array of floats if all counts are 1."""
     return h.sum(axis=1, dtype=np.int64).astype(np.float64) if (c == 1.0).all() else np.asarray(h @ c)
 
 
 def _signs(values: Floats, i: slice) -> NDArray[np.int8]:
-    """Return the signs of the differences of some values from all."""
+    """Return the signs of the differences between the values at i and all values."""
     return (values[i, None] > values).astype(np.int8) - (values[i, None] < values).astype(np.int8)
 
 

@@ -1,4 +1,4 @@
-"""The solution of the samples whose biases are known, seen from the pool that holds others beside them."""
+"""The solution for the samples with known biases alone, as estimates over a pool that holds others as well."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TangentOfReference(Tangent):
     measure : RowsOfReference
         Their rows among those of the pool.
     known : ndarray of shape (r of the pool, r of the reference)
-        Covariance of known values that have an error, in standard deviations, as the two solutions have them.
+        Covariance between the known values with an error in the two solutions, in standard deviations.
     """
 
     def __init__(self, own: Tangent, measure: RowsOfReference, known: Floats) -> None:
@@ -29,7 +29,7 @@ class TangentOfReference(Tangent):
         self.known = known
 
     def moved_by(self, functions: Any, eta: Floats, b: Floats) -> Influence:
-        """Return the influence of all rows of the pool; of the coordinates those that both solutions have."""
+        """Return the influence of all rows of the pool, through the coordinates that both solutions have."""
         whole, own = self.measure.whole, self.measure.coordinates
         shared = np.zeros((len(whole.coordinates), b.shape[1]))
         shared[whole.coordinates.epsilon] = self.known @ b[own.epsilon]

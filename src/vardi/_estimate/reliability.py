@@ -33,7 +33,7 @@ class Trust:
     messages : tuple of str
         The messages, most severe first; empty where all is well.
     in_time : tuple of float
-        Of rows that follow one another in time: the fewest independent ones that those of each sample are worth.
+        For time series, how many independent rows each sample is worth at least.
     """
 
     df: float
@@ -45,7 +45,7 @@ class Trust:
 
     @classmethod
     def of(cls, laws: Mapping[str, Law], bridge: Bridge, names: Sequence[Name]) -> Trust:
-        """Judge estimates by their laws, each under what it is called."""
+        """Judge estimates by their laws, given by the name of each."""
         found = {what: own for what, law in laws.items() if (own := _student(law)) is not None}
         df = min((law.df for law in found.values()), default=math.inf)
         tail = max((law.tail for law in found.values() if not math.isnan(law.tail)), default=math.nan)
@@ -64,7 +64,7 @@ class Trust:
 
 
 def doubts(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law]) -> tuple[str, ...]:
-    """Return what is to be said of estimates with these laws: of the one with the fewest rows, and of the tails.
+    """Return the warnings about estimates with these laws: about the one with the fewest rows, and about heavy tails.
 
     Parameters
     ----------
@@ -73,10 +73,10 @@ def doubts(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law]) -> t
     what : sequence of str
         What the estimates are called.
     laws : sequence of Law
-        What their intervals are made by.
+        The laws of their intervals.
     """
     found = [(one, own) for one, law in zip(what, laws, strict=True) if (own := _student(law)) is not None]
-    few = min(found, key=lambda pair: float(f"{pair[1].df:.6g}"), default=None)  # the first, but for rounding
+    few = min(found, key=lambda pair: float(f"{pair[1].df:.6g}"), default=None)  # the first, up to rounding
     heavy = max((pair for pair in found if pair[1].tail > HEAVY), key=lambda pair: pair[1].tail, default=None)
     said = []
     if few is not None and few[1].df < DOUBTED:
@@ -112,19 +112,19 @@ def doubts(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law]) -> t
 
 
 def warn_of_doubt(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law]) -> None:
-    """Warn of errors that rest on few rows: one message for the worst estimate of a call."""
+    """Warn of errors that rest on few rows: one message, for the worst estimate of a call."""
     for message in doubts(names, what, laws)[:1]:
         warn(WeakOverlapWarning(message))
 
 
 def warn_of_few_bridging(bridge: Bridge, what: str, remedy: str = "") -> None:
-    """Warn of what compares samples by so few rows that neither a chi-square nor a normal distribution applies."""
+    """Warn if samples are compared by so few rows that neither a chi-square nor a normal distribution applies."""
     if bridge.rows < RARE:
         warn(WeakOverlapWarning(f"{what} on few rows: {bridge}. Add rows that both sides could draw{remedy}."))
 
 
 def _student(law: Law) -> Student | None:
-    """Return the law of an estimate, or of the one that it is made of, where that is Student's, or would have been."""
+    """Return the law of an estimate, or of the one it is computed from, if that is Student's or would have been."""
     while isinstance(law, Transformed):
         law = law.of.law
     if isinstance(law, LikelihoodProfile):

@@ -1,16 +1,16 @@
-r"""Replicate weights: columns of weights of draws, from whose spread any software makes standard errors.
+r"""Replicate weights: a column of weights for each draw, from whose spread any software computes standard errors.
 
-A replicate counts row i :math:`m_i` times (:mod:`vardi._rows.multipliers`). From the solution v one Newton step leads
-to that of the replicate, with J at the solution, and weights move along it:
+A replicate counts row i :math:`m_i` times (:mod:`vardi._rows.multipliers`). One Newton step from the solution v, with J
+taken there, leads to the solution of the replicate, and the weights move with it:
 
 .. math::
 
     \delta = -J^{-1} g_m,\qquad g_m = \sum_i m_i q_i - n,\qquad
     w_i \propto m_i\,e^{-x_i'\delta} / S_i,
 
-since x is the gradient of log S. So all replicates need of the rows is a sum of q each, linear in m: in an engine a
-query has many. What is left out is of second order in the draw. Against :math:`m_i / S_i(v + \delta)`, which leaves out
-as much, no weight falls below zero where known values move S, nor explodes where parameters move a curve.
+since x is the gradient of log S. So each replicate needs only a sum of q over the rows, linear in m: in an engine, one
+query computes many. The error is of second order in the draw. That of :math:`m_i / S_i(v + \delta)` is no smaller, but
+its weights could fall below zero where known values move S, or explode where parameters move a curve.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from vardi.errors import MismatchError, WeakOverlapWarning
 from vardi.errors._refusals import needs_rows
 from vardi.errors._warn import warn
 
-FAR = 0.5  # deviation of the change of log weights from which one step does not do
-NUMBERS = 2**22  # multipliers of rows in memory that are held at once
+FAR = 0.5  # standard deviation of the change of log weights above which one step is not enough
+NUMBERS = 2**22  # multipliers held in memory at once
 
 
 def replicate_weights(
@@ -48,15 +48,15 @@ def replicate_weights(
 ) -> Any:
     """Return the weights of replicates of a fit; see :meth:`vardi.DebiasedSample.replicate_weights`.
 
-    Whole clusters are drawn, and batches of successive rows of series, as the fit knows them; within strata, and spread
-    less where a sample is a good part of a finite population.
+    Draws are of whole clusters, or of batches of successive rows of a series, within strata; they spread less where a
+    sample is a good part of a finite population.
 
     Parameters
     ----------
     held : Any
         The fit's rows and solution.
     n, kind, seed, identity, progress
-        As there.
+        As in that method.
     """
     _check(n, kind)
     if held.in_memory:
@@ -80,9 +80,9 @@ class _Steps:
         return np.asarray(-self.jacobian.solve(gradient))
 
     def _known(self, replicates: range) -> Floats:
-        """Return by how much known values with an error are off in each replicate, in standard deviations: (R, r).
+        """Return drawn errors of the known values that have one, in standard deviations: (R, r).
 
-        For a jackknife, whose variances are sums of squares, by as much less.
+        For a jackknife, whose variance is a sum of squares, they are scaled down accordingly.
         """
         rng = np.random.default_rng(np.random.SeedSequence(self.law.seed, spawn_key=(0, 2)))
         drawn = rng.standard_normal((self.law.n, self.coordinates.uncertain))[replicates.start : replicates.stop]
@@ -146,24 +146,24 @@ class _MemoryRows:
         whole = clusters is None and len(self.source) > 1 and bool((sizes <= 1).all())
         self.stratum = np.zeros_like(self.source) if whole else self.source
         self.sizes = np.array([sizes.sum()]) if whole else sizes
-        self.kept = self.counts  # of what each replicate has as much as there is: rows
+        self.kept = self.counts  # what each replicate keeps the total of: rows
         if given is not None and given.strata is not None:
             self.stratum = np.unique(given.strata, return_inverse=True)[1]
-            if clusters is not None:  # a stratum keeps its clusters, whatever rows they bring
+            if clusters is not None:  # a stratum keeps its number of clusters, however many rows they have
                 place = np.unique(clusters, return_inverse=True)[1]
                 self.kept = (1.0 / np.bincount(place))[place]
             self.sizes = np.bincount(self.stratum, self.kept).astype(np.float64)
         self.halves = _halves(held, seed, identity) if clusters is None else hashed_numbers(clusters, seed, 0)
-        self.shared = self.counts if clusters is None else None  # rows that stand for several have multipliers of each
+        self.shared = self.counts if clusters is None else None  # a row with a count has a multiplier for each
         units = self.sizes if clusters is None else _units(clusters, self.stratum, len(self.sizes))
         self.law = Multipliers(kind, n, seed, units)
         self.steps = _Steps(held, self.law)
         x, q = self.measure.rows.beside(self.measure.v)
         p = self.measure.coordinates.parameters
-        self.own = self.measure.rows.spread(x[:, :p] - q[:, :p])  # the gradient of the own bias in theta
+        self.own = self.measure.rows.spread(x[:, :p] - q[:, :p])  # gradient in theta of the row's own bias
 
     def weights(self, replicates: range) -> tuple[Floats, Floats]:
-        """Return the weights of replicates, of mean 1, and how far each moves them: the deviation of x'delta."""
+        """Return the weights of replicates, with mean 1, and the standard deviation of x'delta in each."""
         measure, at = self.measure, self.measure.coordinates
         times = self._times(replicates)
         counted = times if self.counts is None else times * self.counts[:, None]
@@ -177,7 +177,7 @@ class _MemoryRows:
         return weights / (share @ weights), np.sqrt(np.maximum(spread, 0.0))
 
     def _times(self, replicates: range) -> Floats:
-        """Return how often each row counts; a sample without units in a replicate has all of them there."""
+        """Return how often each row counts; a sample that a replicate would leave empty keeps all its rows."""
         times = self.law.of_rows(self.halves, self.stratum, replicates, self.shared)
         kept = times if self.kept is None else times * self.kept[:, None]
         sums = _summed(kept, self.stratum, len(self.sizes))
@@ -192,7 +192,7 @@ class _MemoryRows:
 
 
 def _clusters(held: Any) -> Integers | None:
-    """Return a number for what is drawn with each row: its cluster, or the batch of its series."""
+    """Return the number of the unit that each row is drawn with: its cluster, or its batch of a series."""
     given = held.dependence
     if given is None or given.order is None:
         return None if given is None else given.clusters
@@ -211,13 +211,13 @@ def _summed(values: Floats, stratum: Integers, strata: int) -> Floats:
 
 
 def _units(clusters: Integers, source: Integers, samples: int) -> Floats:
-    """Return how many clusters each sample has."""
+    """Return the number of clusters in each sample."""
     pairs = np.unique(np.column_stack([source, clusters]), axis=0)
     return np.bincount(pairs[:, 0], minlength=samples).astype(np.float64)
 
 
 def _halves(held: Any, seed: Any, identity: str | None) -> tuple[Integers, Integers]:
-    """Return the hash of each row that the fit rests on: of its place in its frame, or of a column."""
+    """Return a hash of each row in the fit: of its place in its frame, or of a column."""
     lengths = [len(frame) for frame in held.pool.frames] or [len(held)]
     numbers = [np.arange(length) for length in lengths]
     if identity is not None:
@@ -229,14 +229,14 @@ def _halves(held: Any, seed: Any, identity: str | None) -> tuple[Integers, Integ
         slice(None) if held.kept is None else held.kept[end - n : end] for n, end in zip(lengths, ends, strict=True)
     ]
     own = [one[rows] for one, rows in zip(numbers, kept, strict=True)]
-    with_rows = [one for one in own if len(one)]  # frames that were left out have no place
+    with_rows = [one for one in own if len(one)]  # frames that were left out are not numbered
     halves = [hashed_numbers(one, seed, place) for place, one in enumerate(with_rows)]
     left, right = (np.concatenate(half) for half in zip(*halves, strict=True))
     return left, right
 
 
 def _identity(frame: Any, column: str) -> Integers:
-    """Return the whole numbers that identify rows; texts and dates are numbered in their order."""
+    """Return integers that identify the rows; texts and dates are numbered in sorted order."""
     if column not in frame.columns:
         raise _no_identity(column, frame.columns)
     values = np.asarray(frame.column(column))
@@ -257,7 +257,7 @@ def _no_identity(column: str, known: Any) -> MismatchError:
 def _check(n: int, kind: ReplicateKind) -> None:
     if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 2:
         raise MismatchError(
-            f"{n!r} replicates have no spread. Give a whole number of 2 or more; 500 is a good one.",
+            f"{n!r} replicates have no spread. Give a whole number of 2 or more, such as 500.",
             expected=("int",),
             got=(n,),
         )

@@ -14,19 +14,19 @@ from vardi.errors import MismatchError
 from vardi.errors._refusals import missing_groups, needs_rows, no_groups, spanning_group
 
 BLOCK = 2**15  # units whose counts stay in cache
-SMALL = 30  # units of a sample up to which draws are spread a little more: beyond, that is 3% of a standard error
-ROUNDING = 1e-9  # of a standard error, below which nothing moves an estimate
-LEAST_SHAPE = 0.1  # of the gamma law of a multiplicity: below, a draw may lose all units but one
+SMALL = 30  # units of a sample up to which draws are spread a little more; beyond, it is under 3% of an error
+ROUNDING = 1e-9  # share of the largest standard error that counts as zero
+LEAST_SHAPE = 0.1  # of the gamma law of a multiplicity: below it, a draw may lose all units but one
 
 Kind: TypeAlias = Literal["bayesian", "rows"]
 
 
 class Plan:
-    """What a draw draws: rows, or whole groups of them, numbered sample by sample, and within it kind by kind.
+    """The units of a draw: rows or whole groups of them, numbered by sample and within each sample by kind.
 
-    Drawn with replacement g units of a sample give a mean (g - 1) / g of its variance, and with exponential
-    multiplicities (g - 1) / (g + 1) of it. So where units are few, g - 1 of them are drawn, or multiplicities have a
-    gamma law of shape (g - 2) / g.
+    A mean over g units of a sample has (g - 1) / g of its variance if they are drawn with replacement, and
+    (g - 1) / (g + 1) of it with exponential multiplicities. So where units are few, g - 1 of them are drawn, or
+    multiplicities have a gamma law of shape (g - 2) / g.
 
     Where every sample is a single row, as with a window for each row (truncation), a row and its bias are one unit, and
     units are drawn from the pool: ``whole``.
@@ -38,15 +38,15 @@ class Plan:
     source, counts : ndarray, ndarray or None
         Sample and count of each row that is drawn.
     inverse : ndarray or None
-        The row of ``rows`` that each is; None where they are the same.
+        The row of ``rows`` that each drawn row maps to; None where they are the same.
     groups : ndarray or None
         Number of each row's group.
     parts : ndarray of int, optional
-        How many groups stand one after the other and are drawn on their own; by default those of a sample.
+        Sizes of the runs of groups that are drawn separately; by default one run for each sample.
     cells : ndarray of int, optional
-        The stratum of each row, which keeps its units in every draw.
+        The stratum of each row; a stratum keeps its number of units in every draw.
     remaining : ndarray, optional
-        The share of a finite population that each sample left, by which draws are spread less.
+        The share of a finite population that each sample leaves unseen; draws spread less where it is small.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Plan:
         self._is_sorted = bool((rows.source[1:] >= rows.source[:-1]).all())
         self._lengths = np.bincount(rows.source, minlength=len(rows.sizes))
         self.order, self.starts = self.place, None
-        if inverse is not None:  # all rows of one kind side by side: their sums are sums over runs
+        if inverse is not None:  # rows of one kind are side by side, so their sums are sums over runs
             rank = np.empty(len(rows), np.int64)
             rank[self.place] = np.arange(len(rows))
             kinds = rank[inverse]
@@ -107,7 +107,7 @@ class Plan:
         return spread if self.groups is None or self.row_counts is None else spread * self.row_counts
 
     def _settle(self, drawn: Floats) -> None:
-        """Give each stratum its units, and bring draws of finite populations nearer to what is there, in place."""
+        """Restore each stratum's number of units, and shrink draws from finite populations, in place."""
         assert self.cells is not None
         usual = np.ones(len(drawn)) if self.unit_counts is None else self.unit_counts
         units = usual if self.groups is None else (1.0 / np.bincount(self.groups))[self.groups]
@@ -124,16 +124,16 @@ class Plan:
         return values if self.starts is None else np.repeat(values, self.lengths)
 
     def counts(self, drawn: Floats, out: Floats) -> Floats:
-        """Write the counts of ``rows`` with which each sample has its size; return its factor that makes it so.
+        """Write the counts of ``rows``, rescaled so that each sample keeps its size; return the factor of each sample.
 
-        What was drawn may be written over where it is not gathered and ``rows`` are sample by sample.
+        ``drawn`` and ``out`` may be the same array if :attr:`is_in_place`.
         """
         gathered, lengths = self.gather(drawn), self._lengths
         if self.whole:
             factors = np.full(len(lengths), self.rows.sizes.sum() / gathered.sum())
         else:
             factors = np.zeros(len(lengths))
-            some = lengths > 0  # states without rows have none
+            some = lengths > 0  # states without rows have no factor
             factors[some] = self.rows.sizes[some] / np.add.reduceat(gathered, (np.cumsum(lengths) - lengths)[some])
         counts = out if self._is_sorted else np.empty(len(out))
         if self.whole:  # a sample for each row
@@ -151,7 +151,7 @@ class Plan:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether what is drawn stands in the order of ``rows``, one for each, so that counts may be drawn in place."""
+        """Whether draws are in the order of ``rows``, one for each, so that counts may be drawn in place."""
         return self._is_sorted and self.starts is None
 
     def _few_spread_more(self) -> Floats | None:
@@ -172,7 +172,7 @@ class Plan:
         if self._shapes is None:
             rng.standard_exponential(out=out)
         else:
-            rng.standard_gamma(self._shapes, out=out)  # of a count: the sum of so many
+            rng.standard_gamma(self._shapes, out=out)  # a row with a count c has the sum of c multiplicities
 
     def _multinomial(self, rng: np.random.Generator, out: Floats) -> None:
         ends = np.cumsum(self.strata)
@@ -188,7 +188,7 @@ class Plan:
 
 
 def _drawn_with_replacement(rng: np.random.Generator, out: Floats) -> None:
-    """Draw as many units as there are and write how often each came, block by block: counts are quick in cache."""
+    """Draw len(out) units with replacement and write how often each was drawn, in blocks that fit the cache."""
     n = len(out)
     starts = np.arange(0, n, BLOCK)
     lengths = np.minimum(BLOCK, n - starts)
@@ -197,12 +197,12 @@ def _drawn_with_replacement(rng: np.random.Generator, out: Floats) -> None:
 
 
 def make_plan(held: Any, groups: Integers | None, *, of_rows: bool, functions: Any = None) -> Plan:
-    """Return what a bootstrap of a fit draws: counts of distinct rows where that is enough, and else rows."""
+    """Return the plan of a bootstrap: draws of distinct rows' counts where these are enough, of rows otherwise."""
     rows, given, parts = held.rows, held.dependence, None
     in_units = given is not None and given.in_units
     finite = given is not None and bool((given.remaining < 1.0).any())
     more = (given.remaining,) if given is not None else ()
-    if held.collapsed and not of_rows and groups is None and not in_units:  # counts of kinds have a law of their own
+    if held.collapsed and not of_rows and groups is None and not in_units:  # counts of distinct rows are drawn directly
         return Plan(rows, rows.source, rows.counts, None, None, None, rows.source if finite else None, *more)
     cells = held.source if finite else None
     if given is not None and given.strata is not None:
@@ -214,7 +214,7 @@ def make_plan(held: Any, groups: Integers | None, *, of_rows: bool, functions: A
 
 
 def effective_rows(held: Any, functions: Any) -> Floats:
-    """Return how many independent rows each series is worth: the fewest over log normalisers and means of functions."""
+    """Return how many independent rows each series is worth: the minimum over log normalisers and functions' means."""
     measure = held.tangent.measure
     of_functions = [] if functions is None else [held.tangent.influence(functions)[1]]
     found = [measure.spread(one.values) for one in (held.bias_influence(), *of_functions)]
@@ -223,7 +223,7 @@ def effective_rows(held: Any, functions: Any) -> Floats:
 
 
 def group_codes(held: Any, groups: Any) -> Integers:
-    """Return a number for the group of each row that the fit rests on; a group lies within one sample."""
+    """Return the number of the group of each row in the fit; a group must lie within one sample."""
     if isinstance(groups, str):
         known = list(dict.fromkeys(name for frame in held.pool.frames for name in frame.columns))
         if groups not in known or not all(groups in frame.columns for frame in held.pool.frames):
@@ -253,9 +253,9 @@ def group_codes(held: Any, groups: Any) -> Integers:
 
 
 def _firsts(codes: Integers, groups: int) -> Integers:
-    """Return where each number first stands."""
+    """Return the position of each code's first row."""
     firsts = np.empty(groups, np.int64)
-    firsts[codes[::-1]] = np.arange(len(codes))[::-1]  # of equal places the last that is written stays
+    firsts[codes[::-1]] = np.arange(len(codes))[::-1]  # the last one written wins
     return firsts
 
 

@@ -1,7 +1,7 @@
-r"""Influence values: how much each row moves an estimate, the estimation of everything else included.
+r"""Influence values: how much each row moves an estimate, including through everything else that is estimated.
 
-For :math:`\eta = E_P f`, with :math:`r_i` the weights, :math:`x_i` what a row is at the solution and J the derivative
-of the equations there:
+For :math:`\eta = E_P f`, with :math:`r_i` the weights, :math:`x_i` the gradient of :math:`\log S_i` at the solution and
+J the derivative of the equations there:
 
 .. math::
 
@@ -9,7 +9,7 @@ of the equations there:
     \hat\eta - \eta \approx \sum_i m_i (\phi_i - E\phi_i).
 
 With known biases alone :math:`x_i = q_i = p_i` and J is the Hessian in u. Parameters and known moments only make these
-vectors longer. A known value with an error moves the estimate too: by the part of b that belongs to it.
+vectors longer. A known value with an error moves the estimate too, by its part of b.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from vardi._rows.variance import Spread
 from vardi._solve.laplacian import Laplacian, restricted
 from vardi._types import Floats, Integers
 
-LIGHT = 15.0  # kurtosis of influence values up to which no law has a tail that is worth a look
-SETTLED = 50.0  # degrees of freedom that an infinite variance hardly ever leaves: its kurtosis grows like n
-FIXED = 1e-10  # of the error that known values leave out, below which they fix a mean
+LIGHT = 15.0  # kurtosis of influence values up to which no tail is heavy enough to matter
+SETTLED = 50.0  # degrees of freedom rarely reached if the variance is infinite: the kurtosis then grows like n
+FIXED = 1e-10  # error relative to that without known values, below which these fix a mean
 
 
 class Measure(Protocol):
-    """Rows at a solution, in memory or in an engine; functions and influence values are in their own language."""
+    """Rows at a solution, in memory or in an engine, with functions and influence values in a form of their own."""
 
     sizes: Floats
     n: float
@@ -69,16 +69,16 @@ class Solver(Protocol):
 
 
 class Hessian:
-    """J where biases are known and nothing else is: the Laplacian of the overlaps.
+    """J of a fit with known biases only: the Laplacian of the overlaps.
 
     Parameters
     ----------
     rows : Any
-        What answers ``sums`` at u.
+        Rows with a method ``sums`` at u.
     u : ndarray
         The dual point.
     groups : ndarray of int, optional
-        Groups of samples that overlap does not join; all are one by default.
+        The group of each sample, where overlap does not join all of them; one group by default.
     """
 
     def __init__(self, rows: Any, u: Floats, groups: Integers | None = None) -> None:
@@ -116,7 +116,7 @@ class Hessian:
 
     @cached_property
     def blocks(self) -> list[tuple[NDArray[np.bool_], Laplacian]]:
-        """The samples of each group of two or more, and their Laplacian: one alone has nothing to be compared with."""
+        """The samples of each group of two or more, with their Laplacian."""
         if self.groups is None or self.groups.max() == 0:
             return [(self.sampled, self.laplacian)]
         members = [self.groups == label for label in range(int(self.groups.max()) + 1)]
@@ -140,10 +140,9 @@ class Influence:
     b : ndarray of shape (d, m)
         What the rows move through each coordinate of the point.
     outside : mapping from a name to ndarray of shape (m,)
-        What numbers move that were measured apart from the rows, and from one another, for each standard deviation of
-        theirs.
+        What numbers measured independently of the rows, and of one another, move for each of their standard deviations.
     approximate : bool
-        Whether something else was estimated from the rows that these values leave out, such as a learned bias.
+        Whether these values ignore something else that was estimated from the rows, such as a learned bias.
     """
 
     measure: Measure
@@ -154,16 +153,16 @@ class Influence:
 
     @property
     def beyond(self) -> Floats:
-        """What known values move, for each standard deviation of theirs, times n: of shape (r, m)."""
+        """What known values move for each of their standard deviations, times n: of shape (r, m)."""
         return self.b[self.measure.coordinates.epsilon]
 
     def column(self, j: int) -> Influence:
-        """Return that of one estimate."""
+        """Return the influence on one of the estimates."""
         outside = {name: moved[[j]] for name, moved in self.outside.items()}
         return Influence(self.measure, self.values[:, [j]], self.b[:, [j]], outside, self.approximate)
 
     def __matmul__(self, coefficients: Floats) -> Influence:
-        """Return that of linear combinations of the estimates, with coefficients of shape (m, k)."""
+        """Return the influence on linear combinations of the estimates, with coefficients of shape (m, k)."""
         outside = {name: moved @ coefficients for name, moved in self.outside.items()}
         return Influence(self.measure, self.values @ coefficients, self.b @ coefficients, outside, self.approximate)
 
@@ -179,16 +178,16 @@ class Influence:
         return self.measure.covariance(self.values) + self._apart.T @ self._apart
 
     def spread(self, *, joint: bool = True) -> Spread:
-        """Return the covariance of the estimates, and what it rests on; covariances of two only if they are asked."""
+        """Return the variances of the estimates and what they rest on; with covariances if ``joint``."""
         return self.measure.spread(self.values, joint=joint).beside(self._apart)
 
     @property
     def _apart(self) -> Floats:
-        """What is moved by known values, and by numbers that were measured apart: of shape (r, m)."""
+        """What known values, and numbers measured independently of the rows, move: of shape (r, m)."""
         return np.vstack([self.beyond / self.measure.n, *self.outside.values()])
 
     def laws(self, spread: Spread, *, tails: bool = True) -> list[Student]:
-        """Return what intervals of the estimates are made by: Student's t, and how heavy the tail is, if it may be."""
+        """Return the laws of the estimates' intervals: Student's t, with the tail index where it may matter."""
         df = spread.df
         suspect = (spread.kurtosis > LIGHT) & (df < SETTLED) & tails
         most = spread.most if len(spread.carried) == len(self.measure.sizes) else -np.ones(len(df))
@@ -207,9 +206,9 @@ class Tangent:
     jacobian : Solver
         J there.
     hessian : Hessian
-        Its part in u as overlap alone has it: the same, but for parameters and known moments.
+        The Hessian in u of the overlaps; the same as J without parameters and known moments.
     approximate : bool
-        Whether the biases were learned from the same rows, which J leaves out.
+        Whether biases were learned from the same rows, which J ignores.
     """
 
     def __init__(self, measure: Any, jacobian: Solver, hessian: Hessian, *, approximate: bool = False) -> None:
@@ -217,13 +216,13 @@ class Tangent:
 
     @property
     def n(self) -> float:
-        """How many rows are counted."""
+        """The number of rows, counted."""
         return self.measure.n
 
     def influence(self, functions: Any, moved: Floats | None = None) -> tuple[Floats, Influence]:
         """Return eta (m,) and the influence on it.
 
-        Functions that depend on the point themselves bring what that moves: the sums of their derivatives, (d, m).
+        For functions that depend on the point, ``moved`` holds the sums of their derivatives, (d, m).
         """
         eta = self.measure.mean(functions)
         return eta, self._influence(functions, eta, moved)
@@ -234,24 +233,24 @@ class Tangent:
         return self.moved_by(functions, eta, b)
 
     def moved_by(self, functions: Any, eta: Floats, b: Floats) -> Influence:
-        """Return the influence of all rows of the pool, given what they move through each coordinate."""
+        """Return the influence of all rows of the pool, given their effect b through each coordinate."""
         values = self.measure.influence(functions, eta, b)
         return Influence(self.measure.whole, values, b, approximate=self.approximate)
 
     def of_coordinates(self, directions: Floats, functions: Any) -> Influence:
         """Return the influence on linear functions of the point itself, given by directions of shape (d, m).
 
-        ``functions`` are m functions that are zero on every row, in the language of the rows.
+        ``functions`` are m functions that are zero on every row, in the form that the measure takes.
         """
         b = -self.n * self.jacobian.solve(directions)
         return self.moved_by(functions, np.zeros(directions.shape[1]), b)
 
     def estimates(self, functions: Any, level: float, declared: Sequence[bool] = ()) -> Estimates:
-        """Return the expectations of functions; ``declared`` says which are expressions without a column."""
+        """Return the expectations of functions; ``declared`` marks expressions without a column."""
         return self.measured(functions, level, declared)[0]
 
     def measured(self, functions: Any, level: float, declared: Sequence[bool] = ()) -> tuple[Estimates, Spread]:
-        """Return expectations, with intervals as what they are: shares, known, or means; and what errors rest on."""
+        """Return expectations, each with the interval of its kind (share, known value or mean), and their spread."""
         measure, found = self.measure, self.measure.means(functions)
         influence = self._influence(functions, found.mean)
         spread = influence.spread()
@@ -278,19 +277,19 @@ class Tangent:
         return made, spread
 
     def is_fixed(self, spread: Spread, naive: Floats) -> NDArray[np.bool_]:
-        """Tell where known values take all error away, given what the variance were if weights were known, times n²."""
+        """Return where known values remove all error, given the variance if weights were known, times n²."""
         error = np.sqrt(naive) / self.n
         return np.asarray((error > 0) & np.isfinite(error) & (spread.stderr <= FIXED * error))
 
     def apart(self, name: Hashable, value: float, stderr: float, nothing: Any, level: float) -> Estimate:
-        """Return a number that was measured apart from the rows; ``nothing`` is a function that is zero on these."""
+        """Return a number measured independently of the rows; ``nothing`` is a function that is zero on all of them."""
         b = np.zeros((len(self.measure.coordinates), 1))
         zero = self.measure.whole.influence(nothing, np.zeros(1), b)
         influence = Influence(self.measure.whole, zero, b, {name: np.array([stderr])})
         return Estimate(value, stderr, level, influence=influence)
 
     def ratios(self, functions: Any, level: float) -> Estimates:
-        """Return the expectations of all functions but the last over that of the last one, on whose rows these are."""
+        """Return the expectations of all functions but the last over that of the last, the indicator of their rows."""
         found = self.measure.means(functions)
         base = found.mean[-1]
         values = found.mean[:-1] / base
@@ -315,7 +314,7 @@ class Tangent:
         assert found is not None
         return found[2]
 
-    # what looks at rows in memory
+    # Properties of rows in memory
 
     @property
     def rows(self) -> Any:
@@ -354,7 +353,7 @@ class Tangent:
 
     @property
     def row_weights(self) -> Floats:
-        """Weight of each row as they were solved."""
+        """Weight of each row as it was solved."""
         return self.measure.row_weights
 
     def of(self, values: Any) -> tuple[Floats, Floats]:

@@ -1,4 +1,4 @@
-"""Batches for deep learners: rows drawn by weight, or weights for the rows of a batch. PyTorch is loaded when asked."""
+"""Batches for deep learning: rows drawn by weight, or weights for the rows of a batch. PyTorch is loaded on demand."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def torch_sampler(
     Parameters
     ----------
     probabilities : ndarray
-        Of the rows of the pool. Positions are those of it: all rows, sample after sample, as they were given.
+        Of the rows of the pool. Positions refer to the pool: all rows, sample after sample, as they were given.
     n : int, float or None
-        Rows of a pass, ``len(sampler)``; a float is a share of the rows there are, None as many as there are.
+        Rows in a pass, ``len(sampler)``: an int, a float as a share of the rows of the pool, or None for all of them.
     seed : int, optional
         For reproducible draws; by default a new one, kept as ``sampler.seed``.
     method : {"multinomial", "systematic"}
@@ -99,8 +99,8 @@ def _torch() -> Any:
 
 
 def _restored(probabilities: Floats, size: int, seed: int, method: Method, epoch: int) -> Any:
-    """Return a sampler at a pass; this is what a pickled one is made of."""
-    draw(probabilities, 1, np.random.default_rng(0), method=method)  # a wrong method is told now, not in the first pass
+    """Return a sampler at a given pass; pickled samplers are restored by it."""
+    draw(probabilities, 1, np.random.default_rng(0), method=method)  # an invalid method fails now, not in a pass
     return _sampler_class()(probabilities, size, seed, method, epoch)
 
 
@@ -125,7 +125,7 @@ def _sampler_class() -> type:
             return iter((rng.permutation(drawn) if self.method == "systematic" else drawn).tolist())
 
         def set_epoch(self, epoch: int) -> None:
-            """Go to a pass: the next draw is that of this number."""
+            """Go to a pass: the next draw is the one with this number."""
             self.epoch = epoch
 
         def __reduce__(self) -> tuple[Any, ...]:

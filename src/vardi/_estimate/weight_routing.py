@@ -1,4 +1,4 @@
-"""Weights on their way to every step of a learner that takes them, and a guard against those that take none."""
+"""Passing weights to every step of a learner that takes them, and a guard against learners that take none."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ BLIND_BUT_RIGHT = (
     PolynomialFeatures,
     SparseRandomProjection,
 )
-"""Steps whose fit depends on which values occur at most, not on how often: no weight would change them."""
+"""Steps whose fit depends at most on which values occur, not on how often: no weight would change them."""
 
 FORWARD_ANY = (GridSearchCV, RandomizedSearchCV, RFE, SelectFromModel, TransformedTargetRegressor)
 FORWARD_WEIGHTS = (StackingClassifier, StackingRegressor, VotingClassifier, VotingRegressor)
-"""Meta-estimators that hand fit parameters on also without routing: any of them, or ``sample_weight`` alone."""
+"""Meta-estimators that pass fit parameters on even without routing: any of them, or ``sample_weight`` alone."""
 
 
 def takes_weights(estimator: Any) -> bool:
-    """Tell whether the part that predicts can be fitted with weights.
+    """Return whether the part that predicts can be fitted with weights.
 
-    Of a pipeline that is the last step that depends on how often rows occur, of a union of transformers any of them,
-    and of a meta-estimator that hands its fit parameters on, all that it wraps.
+    In a pipeline that part is the last step that depends on how often rows occur, in a union of transformers any of
+    them, and in a meta-estimator that passes its fit parameters on, everything it wraps.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def takes_weights(estimator: Any) -> bool:
 
 
 def blind_steps(estimator: Any) -> tuple[str, ...]:
-    """Return the steps of pipelines that learn from how often rows occur, and take no weights.
+    """Return the steps of pipelines that learn from how often rows occur, yet take no weights.
 
     Examples
     --------
@@ -109,8 +109,8 @@ def require_weight_use(estimator: Any) -> None:
 def fit_weighted(estimator: Any, X: Any, y: Any, weights: Floats, params: Mapping[str, Any]) -> Any:
     """Return a fitted clone of an estimator; the weights reach every step that takes ``sample_weight``.
 
-    Without metadata routing they go to the steps of a pipeline as ``step__sample_weight``. Some hand nothing on that
-    way (ColumnTransformer, FeatureUnion, OneVsRestClassifier, ...): routing is then switched on for this fit alone.
+    Without metadata routing they go to the steps of a pipeline as ``step__sample_weight``. Some estimators pass nothing
+    on that way (ColumnTransformer, FeatureUnion, OneVsRestClassifier, ...): routing is then switched on for this fit.
     """
     inner = clone(estimator)
     keys = _fit_keys(inner)
@@ -125,7 +125,7 @@ def fit_weighted(estimator: Any, X: Any, y: Any, weights: Floats, params: Mappin
 def _routes(estimator: Any) -> bool:
     try:
         estimator.get_metadata_routing()
-    except (AttributeError, NotImplementedError):  # some of scikit-learn's own, as AdaBoost, route nothing
+    except (AttributeError, NotImplementedError):  # some of scikit-learn's own, such as AdaBoost, do not route
         return False
     return True
 
@@ -159,7 +159,7 @@ def _steps(estimator: Any) -> list[tuple[str, Any]]:
 
 
 def _wrapped(estimator: Any) -> list[Any]:
-    """Return what a meta-estimator hands its fit parameters on to."""
+    """Return the estimators that a meta-estimator passes its fit parameters on to."""
     parameters = signature(estimator.fit).parameters.values()
     if not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
         return []
@@ -170,7 +170,7 @@ def _wrapped(estimator: Any) -> list[Any]:
 
 
 def _last(estimator: Any) -> Any:
-    """Return the learner that is to blame if an estimator takes no weights."""
+    """Return the learner to blame if an estimator takes no weights."""
     if isinstance(estimator, Pipeline):
         steps = [step for _, step in _steps(estimator) if not _is_indifferent(step)]
         return _last(steps[-1]) if steps else estimator
@@ -178,7 +178,7 @@ def _last(estimator: Any) -> Any:
 
 
 def _is_indifferent(step: Any) -> bool:
-    """Tell whether weights could not change the fit of a step."""
+    """Return whether weights cannot change the fit of a step."""
     if isinstance(step, OneHotEncoder | OrdinalEncoder) and not (step.min_frequency is step.max_categories is None):
         return False
     return isinstance(step, BLIND_BUT_RIGHT) or not get_tags(step).requires_fit
@@ -196,7 +196,7 @@ def _blind(estimator: Any, path: str) -> Iterator[str]:
 
 
 def _fit_keys(estimator: Any) -> tuple[str, ...] | None:
-    """Return the fit parameters through which weights reach every step without routing; None where routing must."""
+    """Return the fit parameters through which weights reach every step without routing; None if it takes routing."""
     if has_fit_parameter(estimator, "sample_weight"):
         return ("sample_weight",)
     steps = _steps(estimator)

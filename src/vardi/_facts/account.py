@@ -1,4 +1,4 @@
-"""One account of a fit: all that is said of it, computed once. Text, HTML, JSON and pictures are made from it."""
+"""One account of a fit: all its facts, computed once. Text, HTML, JSON and pictures are made from it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from vardi.errors._texts import listed, number_of_rows
 
 MOST_GAPS = 8  # columns with gaps that are named
 MOST_ERRORS = 200  # samples up to which errors of their normalisers are computed
-MOST_COSTS = 50_000_000  # numbers that these may take
-LOGS = 30.0  # a log normaliser from which the number itself says nothing to a person
+MOST_COSTS = 50_000_000  # numbers in memory that these may take
+LOGS = 30.0  # size of a log normaliser above which the normaliser itself is meaningless to a reader
 
 
 @dataclass(frozen=True)
 class SampleFacts:
-    """One bias, and what its sample brings.
+    """One bias, and what its sample contributes.
 
     Attributes
     ----------
@@ -52,9 +52,9 @@ class SampleFacts:
     normaliser : float
         The mean of the bias over the population, or its log.
     stderr : float
-        Standard error of that; zero for what is known, NaN where it is withheld or was not computed.
+        Its standard error; zero if it is known, NaN if withheld or not computed.
     left_out : bool
-        Whether it has rows, but the fit does not rest on them.
+        Whether it has rows but was left out of the fit.
     """
 
     name: Name
@@ -71,18 +71,18 @@ class SampleFacts:
 
 @dataclass(frozen=True)
 class Account:
-    """All that is said of a fit.
+    """All facts about a fit.
 
     Attributes
     ----------
     length, rows : int, float
-        How many rows the pool has, and how many these stand for.
+        How many rows the pool has, and how many these are with counts.
     effective : float
         Kish's effective number of rows, 1 / sum pi_i^2.
     distinct : int or None
-        How many distinct rows were solved for, where equal rows were collapsed.
+        How many distinct rows were solved for, if equal rows were collapsed.
     samples, samples_note : tuple of SampleFacts, str
-        By bias; and why normalisers have no errors, where they have none.
+        By bias; and why normalisers have no errors, if they have none.
     log_scale : bool
         Whether normalisers are shown as logs.
     variables, variables_note : tuple of ColumnFacts, str
@@ -92,25 +92,25 @@ class Account:
     gaps : dict
         Columns left out for missing or infinite values, with the number of these.
     mixed : dict
-        Columns left out for being of different types in different samples, with where they are what.
+        Columns left out because their type differs between samples, with the type in each.
     uncovered : dict
-        Columns left out for being recorded by samples that do not cover the pool, with why.
+        Columns left out because the samples that recorded them do not cover the pool, with the reason.
     unasked : tuple of str
-        Columns of an engine, of which no mean was asked for.
+        Columns in an engine whose means were not asked for.
     bias_notes : tuple of str
-        What is odd about the declared biases, and may be meant.
+        What is odd about the declared biases, though it may be intended.
     known_check : KnownCheck or None
-        What is known of the population beside the samples.
+        What is known of the population next to what the samples imply.
     parameters : dict
         Parameters of biases, by sample.
     solution, verdict, trust : Solution, Verdict, Trust
-        How it was solved, through which rows the samples are compared, and what errors rest on.
+        How it was solved, which rows connect the samples, and what errors rest on.
     check : Check
-        Whether the samples agree with their declared biases, where that takes little time.
+        Whether the samples agree with their declared biases, if that takes little time.
     depends : str
-        How rows depend on one another, in words; empty where they do not.
+        How rows depend on one another, in words; empty if they do not.
     in_time : dict
-        How many independent rows the series of each sample is worth: the fewest over what is shown.
+        How many independent rows the series of each sample is worth: the minimum over what is shown.
     """
 
     length: int
@@ -139,7 +139,7 @@ class Account:
 
     @property
     def rows_depend(self) -> str:
-        """How rows depend on one another, and what those of a series are worth, in words."""
+        """How rows depend on one another, and how many independent rows each series is worth, in words."""
         sizes = {sample.name: sample.rows for sample in self.samples}
         worth = listed(f"{number:,.0f} of {sizes[name]:,.0f} in {name}" for name, number in self.in_time.items())
         return f"{self.depends}: worth {worth}" if self.in_time else self.depends
@@ -168,7 +168,7 @@ class Account:
 
     @property
     def speaks(self) -> str:
-        """What it is, in words."""
+        """What the fit is, in words."""
         used = len(self.sampled)
         return f"{self.counted_rows} of {used} {'sample' if used == 1 else 'samples'} represent the population"
 
@@ -185,7 +185,7 @@ class Account:
 
     @property
     def known(self) -> str:
-        """How well what is known is met, in words; empty where nothing is."""
+        """How well known values are met, in words; empty if there are none."""
         if self.known_check is None:
             return ""
         lines = len(self.known_check.lines)
@@ -194,7 +194,7 @@ class Account:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is to be said beneath the tables: what is odd, and why some numbers are not there."""
+        """The notes beneath the tables: what is odd, and why some numbers are missing."""
         notes = [*self.bias_notes, *([self.samples_note] if self.samples_note else [])]
         if self.unasked and not self.variables:
             notes.append(
@@ -214,7 +214,7 @@ class Account:
 
     @property
     def note_on_some(self) -> str:
-        """What known values do not say of columns that only some samples have recorded; may be empty."""
+        """That means of columns recorded by some samples do not use the known values; may be empty."""
         apart = [variable.name for variable in self.variables if variable.among]
         if not apart or self.known_check is None:
             return ""
@@ -240,13 +240,13 @@ def account(
     fit : Fit
         The fit.
     columns : sequence of Column
-        What to look at.
+        The columns to show.
     note, more : str, int
-        On columns that are not looked at, and how many there are.
+        A note on columns that are not shown, and how many more there are.
     named : mapping, optional
-        What was asked for by name: the biases are tested on these where they read no column.
+        The values asked for by name: biases that read no column are tested on these.
     slopes : bool
-        Whether to tell how far wrong biases move the means.
+        Whether to compute how far wrong biases move the means.
     """
     parts, given = fit.parts, fit.parts.given()
     if named is not None:
@@ -254,7 +254,7 @@ def account(
             name: values for (name, values), column in zip(named.items(), columns, strict=True) if not column.among
         }
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", WeakOverlapWarning)  # the account says it
+        warnings.simplefilter("ignore", WeakOverlapWarning)  # the account has it as a message
         sums, verdict = parts.weight_sums(), fit.identify()
         normalisers, samples_note, log_scale = normalisers_of(fit, given)
         variables = parts.describe(columns, slopes=slopes) if columns else ()
@@ -296,7 +296,7 @@ def trust_of(fit: Fit, normalisers: Mapping[Name, Estimate], variables: Sequence
 def samples_of(
     fit: Fit, given: Given, sums: WeightSums, normalisers: Mapping[Name, Estimate]
 ) -> tuple[SampleFacts, ...]:
-    """Return what each sample brings."""
+    """Return what each sample contributes."""
     biases = ["everywhere" if bias == everywhere() else str(bias) for bias in given.biases]
     sizes = np.array(list(fit.sizes.values()), np.float64)
     effective = np.divide(sums.mass**2, sums.squares, out=np.zeros(len(sizes)), where=sums.squares > 0)
@@ -318,7 +318,7 @@ def samples_of(
 
 
 def normalisers_of(fit: Fit, given: Given) -> tuple[dict[Name, Estimate], str, bool]:
-    """Return normalisers or their logs with errors, why there are none where there are none, and whether it is logs."""
+    """Return normalisers or their logs with errors, a note if there are no errors, and whether they are logs."""
     logs = given.log or any(LOGS < abs(value) < math.inf for value in fit.log_omegas.values())
     if len(fit.names) > MOST_ERRORS or given.costs > MOST_COSTS:
         note = (

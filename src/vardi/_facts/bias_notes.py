@@ -1,4 +1,4 @@
-"""What can be noticed of biases that do nothing, or hardly anything, name values that no row has, or cut values off."""
+"""Notes on biases that have little or no effect, name values that no row has, or seem to cut values off."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from vardi.biases._learned import checks_of
 from vardi.errors import suggest
 from vardi.errors._texts import listed
 
-NEARLY = 0.98  # share of the rows of the other samples that meet a condition, or fail it, from which that is said
-LEAST_ROWS = 50  # of the other samples from which a share says something
+NEARLY = 0.98  # share of the other samples' rows that meet a condition, or fail it, from which there is a note
+LEAST_ROWS = 50  # of the other samples, below which such a share is not informative
 HEAP, HEAPED = 5, 0.05  # rows, and share of its sample, from which a single value at a bound is a heap
-EXPECTED = 3.0  # rows of other samples that should have that value too, from which it says something that few have
-RARER = 4.0  # how many times as often it should be, to be called rare there
+EXPECTED = 3.0  # rows of other samples expected to have that value, below which their number is not informative
+RARER = 4.0  # times as many rows expected as observed, from which the value is rare there
 SURPRISE = "If that is a surprise, check the unit of the column and the direction of the comparison."
 
 
 def bias_notes(pool: Pool, sizes: Mapping[Name, float], verdict: Verdict, *, even: bool) -> tuple[str, ...]:
-    """Return what is odd about the declared biases, and may be meant.
+    """Return what is odd about the declared biases, though it may be intended.
 
     Parameters
     ----------
     pool : Pool
-        The rows, in memory or in an engine, of which at most a query for each part is asked.
+        The rows, in memory or in an engine, which runs at most one query for each part.
     sizes : mapping from name to number
-        Rows of each sample that are looked at.
+        Rows of each sample in the fit.
     verdict : Verdict
-        Who could have drawn whose rows.
+        Which samples could have drawn which rows.
     even : bool
         Whether the bias of the only sample is the same on all rows.
     """
@@ -113,7 +113,7 @@ def _learned(biases: Mapping[Name, Bias]) -> Iterator[str]:
 
 
 def _texts_asked_for(node: Node) -> Iterator[tuple[str, Sequence[str]]]:
-    """Give each column of which a bias asks for texts, with these."""
+    """Yield each column that a bias compares with texts, with these texts."""
     match node:
         case IsIn(Column(name), values):
             texts = [value.value for value in values if isinstance(value.value, str)]
@@ -127,7 +127,7 @@ def _texts_asked_for(node: Node) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def _cut_off(pool: Pool, sizes: Mapping[Name, float], biases: Mapping[Name, Bias]) -> Iterator[str]:
-    """Give bounds at which rows of a sample heap that other samples, where they allow both sides, do not have."""
+    """Yield a note on each bound at which rows of a sample heap, unlike those of samples with rows on both sides."""
     windows = [
         (k, bound)
         for k, (name, bias) in enumerate(biases.items())
@@ -153,7 +153,7 @@ def _cut_off(pool: Pool, sizes: Mapping[Name, float], biases: Mapping[Name, Bias
 
 
 def _is_heap(sides: Floats, k: int, rows: float, sampled: Floats, *, above: bool) -> bool:
-    """Tell whether a sample has a bound far more often than the rows of others that its window allows."""
+    """Return whether a sample has the bound far more often than those rows of others that its window allows."""
     below, at, beyond = sides
     others = sampled & (below > 0) & (beyond > 0) & (np.arange(len(at)) != k)
     allowed = at[others].sum() + (beyond if above else below)[others].sum()
@@ -163,7 +163,7 @@ def _is_heap(sides: Floats, k: int, rows: float, sampled: Floats, *, above: bool
 
 
 def _bounds_in(node: Node) -> Iterator[tuple[str, str, float]]:
-    """Give the columns that a window is made of, each with a bound that lies within it and on which side that is."""
+    """Yield the columns of a window, each with the comparison and the bound, if the bound belongs to the window."""
     match node:
         case Comparison(first, rest):
             for (_, left), (sign, right) in pairwise([("", first), *rest]):

@@ -1,4 +1,4 @@
-"""The check of the declared biases, within bounds of time."""
+"""The check of the declared biases, in bounded time."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from vardi.errors._texts import Outcome, outcome
 Level: TypeAlias = Literal["bad", "doubt", "good", "fact"]
 
 LEVELS: dict[Outcome, Level] = {"contradicted": "bad", "doubtful": "doubt", "not contradicted": "good"}
-WORK = 1e9  # products, from which the test takes longer than a reader waits
-PAIRS = 5e7  # of truncated rows, from which their comparison does too
+WORK = 1e9  # products above which the test takes longer than a reader waits
+PAIRS = 5e7  # pairs of truncated rows above which their comparison does too
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class CheckRow:
     name : str
         The sample.
     pvalue : float
-        Of this sample alone; NaN where it cannot be tested.
+        Of this sample alone; NaN if it cannot be tested.
     untested : float
-        The share of its rows that no test sees.
+        The share of its rows that the test does not cover.
     outcome : str
-        What the p-value says, among as many as there are.
+        The outcome by its p-value, adjusted for the number of samples.
     """
 
     name: str
@@ -53,15 +53,15 @@ class Check:
     Attributes
     ----------
     level : str
-        How it is to be taken.
+        How serious it is.
     text : str
         The outcome in a sentence.
     detail : str
-        The statistic, and where the samples are furthest apart.
+        The statistic, and the largest discrepancy between the samples.
     rows : tuple of CheckRow
         By sample, worst first.
     found : BiasCheck or None
-        The test itself; None where it was not made.
+        The test itself; None if it was not run.
     """
 
     level: Level
@@ -72,7 +72,7 @@ class Check:
 
     @property
     def is_made(self) -> bool:
-        """Whether the samples had a say."""
+        """Whether the biases were tested."""
         return self.found is not None and not self.found.reason
 
 
@@ -80,7 +80,7 @@ UNASKED = Check("fact", "The declared biases were not checked: fit.check_biases(
 
 
 def check_of(fit: Fit, variables: Mapping[str, Any] | None) -> Check:
-    """Run the check on the columns that the biases read, or on all there are."""
+    """Run the check on the columns that the biases read or, if these read none, on the others."""
     columns = _columns(fit, variables)
     feasible = _feasible(fit, max(len(columns), 1))
     if not feasible:
@@ -103,9 +103,7 @@ def check_of(fit: Fit, variables: Mapping[str, Any] | None) -> Check:
         detail += f" Largest discrepancy: {check.worst}."
     said = "Where the samples overlap, the declared biases are"
     if check.method == METHOD:
-        said = (
-            "The assumption that a window says no more about its value than that it contains it (quasi-independence) is"
-        )
+        said = "The assumption that windows are independent of the values they contain (quasi-independence) is"
     text = f"{said} {check.outcome} (p {_equals(check.pvalue)}).{f' {check.note}' if check.note else ''}"
     return Check(LEVELS[check.outcome], text, detail, rows, check)
 
@@ -126,7 +124,7 @@ def _feasible(fit: Fit, columns: int) -> int:
 
 
 def _adjusted(ordered: Sequence[float]) -> list[float]:
-    """Return p-values, the smallest first, adjusted for their number (Holm 1979); two samples are but one test.
+    """Return p-values, the smallest first, adjusted for their number (Holm 1979); two samples are a single test.
 
     >>> _adjusted([0.004, 0.03, 0.5, float("nan")])
     [0.012, 0.06, 0.5, nan]

@@ -1,4 +1,4 @@
-"""Which columns a report looks at where none are named: all that can be read, up to a number."""
+"""Which columns a report shows if none are named: all that can be read, up to a maximum number."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from vardi.errors._texts import listed
 
 MOST_NUMERIC = 20
 MOST_TEXT, MOST_CATEGORIES = 4, 6  # text columns, and categories of each
-IDENTIFIER = 30  # distinct texts from which a column names units rather than kinds of them
-MANY = 5000  # texts of a column from which on it can neither hold kinds nor the names of samples
+IDENTIFIER = 30  # distinct texts above which a column identifies units rather than categories
+MANY = 5000  # distinct texts above which a column can hold neither categories nor names of samples
 MISSING = "(missing)"
 UNREAD = "missing or infinite values, or neither numbers nor text"
 
 
 class Recorded(Protocol):
-    """What is asked of the holder of a pool: which rows the fit rests on, and which samples recorded which columns."""
+    """What the holder of a pool provides: which rows the fit rests on, and which samples recorded which columns."""
 
     kept: NDArray[np.bool_] | None  # None for all
 
@@ -43,9 +43,9 @@ def choose(
     pool, held : Pool, Recorded
         All rows, which of them the fit rests on, and which columns only some samples have recorded.
     numeric : sequence of str
-        The columns of numbers without gaps.
+        The numeric columns without gaps.
     read : callable
-        Gives a column.
+        Returns a column by name.
     """
     whole = pool.whole()
     if whole is None:
@@ -76,7 +76,7 @@ def choose(
 
 
 def note_on(numeric: Sequence[str], left_out: Mapping[str, Sequence[str]]) -> str:
-    """Return which columns are not shown, by the reason why."""
+    """Return which columns are not shown, by reason."""
     more = len(numeric) - MOST_NUMERIC
     notes = [f"{more} more numeric columns are not shown; name columns in variables= to choose."] if more > 0 else []
     notes += [f"Not shown: {listed(names)} ({reason})." for reason, names in left_out.items() if names]
@@ -84,13 +84,13 @@ def note_on(numeric: Sequence[str], left_out: Mapping[str, Sequence[str]]) -> st
 
 
 def by_reason(uncovered: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return columns by why they have no mean, without the end of that sentence."""
+    """Return columns by the reason why they have no mean, without its full stop."""
     reasons = dict.fromkeys(uncovered.values())
     return {one.removesuffix("."): [name for name, own in uncovered.items() if own == one] for one in reasons}
 
 
 def _mine(pool: Pool, held: Recorded, name: str) -> NDArray[np.bool_] | None:
-    """Tell which rows that the fit rests on are of samples that have recorded a column; None for all rows."""
+    """Return which rows of the fit are from samples that have recorded a column; None for all rows."""
     own = held.of_some.get(name)
     if own is None:
         return held.kept
@@ -100,20 +100,20 @@ def _mine(pool: Pool, held: Recorded, name: str) -> NDArray[np.bool_] | None:
 
 @dataclass(frozen=True, eq=False)
 class _Texts:
-    """A column of texts: the distinct ones in order, and which of them each row has; none where they are very many."""
+    """A column of texts: the distinct ones in order, and which of them each row has; empty if they are very many."""
 
     kinds: tuple[str, ...]
     codes: Integers
 
     @classmethod
     def of(cls, array: NDArray[Any]) -> _Texts | None:
-        """Return the texts of a column, where other values are missing ones; None for objects that are no texts."""
+        """Return the texts of a column, with other values as missing; None if the first 1000 values have no text."""
         values = array.tolist()
         if not any(isinstance(value, str) for value in values[:1000]):
             return None
         try:
             found = set(values)
-        except TypeError:  # a value that cannot be looked up, such as a list
+        except TypeError:  # an unhashable value, such as a list
             values = [value if isinstance(value, str) else None for value in values]
             found = set(values)
         texts = {value for value in found if isinstance(value, str)}
@@ -124,7 +124,7 @@ class _Texts:
         return cls(tuple(kinds), np.fromiter(map(place.__getitem__, values), np.int64, len(values)))
 
     def among(self, rows: NDArray[np.bool_] | None) -> tuple[NDArray[Any], Integers, Integers]:
-        """Return the texts that some rows have, which of them each of these has, and how many have each."""
+        """Return the texts that occur in some rows, which of them each row has, and how many rows have each."""
         codes = self.codes if rows is None else self.codes[rows]
         counts = np.bincount(codes, minlength=len(self.kinds))
         there = np.flatnonzero(counts)
@@ -132,7 +132,7 @@ class _Texts:
 
 
 class _Places(dict[Any, int]):
-    """Where a text stands; what is none is missing."""
+    """The place of each text; other values are missing."""
 
     def __missing__(self, value: Any) -> int:
         return self[MISSING]
@@ -143,8 +143,8 @@ def _categories(
 ) -> tuple[tuple[Column, ...], tuple[list[str], list[str], list[str]]]:
     """Return the shares of the most frequent categories, and the columns left out.
 
-    These are columns with too many distinct texts to be kinds of rows, columns beyond the number that is shown (those
-    with few categories come first), and columns that repeat the label of the samples.
+    Left out are columns with too many distinct texts to be categories, columns beyond the number shown (those with few
+    categories come first), and columns that repeat the label of the samples.
     """
     kept = slice(None) if held.kept is None else held.kept
     many = [name for name, found in texts.items() if not found.kinds]
@@ -162,14 +162,14 @@ def _categories(
 
 
 def _are_labels(pool: Pool, texts: _Texts) -> bool:
-    """Tell whether every row has the name of its sample."""
+    """Return whether every row has the name of its sample."""
     place = {kind: k for k, kind in enumerate(texts.kinds)}
     codes = np.array([place.get(str(name), -1) for name in pool.names])
     return bool((codes[pool.source] == texts.codes).all())
 
 
 def _spread(values: Floats, mine: NDArray[np.bool_] | None) -> Floats:
-    """Return values of some rows for all of the pool, 0 on others."""
+    """Return values on some rows extended to the whole pool, with 0 on the others."""
     if mine is None:
         return values
     found = np.zeros(len(mine))
@@ -186,6 +186,6 @@ def _shares(name: str, kinds: NDArray[Any], place: NDArray[Any], counts: NDArray
 
 
 def most_frequent(counts: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the places of the most frequent categories: of all, where only one would be left to be called others."""
+    """Return the places of the most frequent categories; of all if "others" would be a single one."""
     frequent = np.argsort(-counts, kind="stable")
     return frequent if len(counts) <= MOST_CATEGORIES + 1 else frequent[:MOST_CATEGORIES]

@@ -20,16 +20,16 @@ from vardi.errors import MismatchError
 from vardi.errors._texts import listed
 
 BATCH = 4  # columns whose influence values are in memory at once
-EXTREME = 300  # powers of two from which squares are in danger
-CONSTANT = 1e-12  # spread of a column, relative to the size of its values, up to which it is rounding alone
+EXTREME = 300  # exponent of two above which squares may overflow
+CONSTANT = 1e-12  # spread of a column relative to its values up to which it is only rounding
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """Something that has a mean: its values on the rows that the fit rests on or, in an engine, a text of columns.
+    """A column or expression that has a mean: its values on the rows of the fit or, in an engine, an expression.
 
-    ``among`` are the places of the samples that have recorded it, where not all have; its values are 0 on other rows.
-    Where it is a category of a column of texts, ``category_of`` is that column.
+    ``among`` are the places of the samples that have recorded it, if not all have; its values are 0 on other rows.
+    If it is a category of a column of texts, ``category_of`` is that column.
     """
 
     name: str
@@ -45,8 +45,8 @@ class ColumnFacts:
     With :math:`V` the variance of an expectation and :math:`\phi` its influence values, one more row of sample k
     changes V by :math:`\partial V / \partial n_k = -\operatorname{Var}_{P_k}(\phi) / n^2`. The estimator is efficient,
     so its influence values minimise :math:`\sum_k \operatorname{Var}_{P_k}(h_k) / n_k` over all that are unbiased, and
-    to first order a change of n_k leaves the minimising :math:`h_k = \lambda_k \phi` alone. It holds for states that
-    no sample was drawn from, too.
+    to first order a change of n_k leaves the minimising :math:`h_k = \lambda_k \phi` alone. This holds for states
+    without a sample, too.
 
     Attributes
     ----------
@@ -59,24 +59,23 @@ class ColumnFacts:
     stderr : float
         Standard error of the latter; NaN where none can be given.
     law : Law
-        What its interval is made by.
+        The law of its interval.
     spread : float
         Standard deviation over the population.
     worth : float
-        Rows of a sample without bias that would give the same error; infinite for a mean that is known, NaN for a
-        constant.
+        Rows of a sample without bias that would give the same error; infinite for a known mean, NaN for a constant.
     design_effect : float
-        n V / Var: how many times as large the variance is as that of n rows without bias; NaN for a constant.
+        n V / Var: the variance relative to that of n rows without bias; NaN for a constant.
     carried : tuple of float
         Share of the variance that the rows of each sampled bias carry, in the order of the samples; may be empty.
     gain : dict
-        For each bias, by how much V falls with one more row of its sample, relative to V; empty where not asked for,
-        and for what only some samples have recorded: means of theirs are not efficient.
+        For each bias, by how much V falls with one more row of its sample, relative to V; empty if not asked for, or
+        if only some samples have recorded the column: its mean is then not efficient.
     among : tuple of str
         The samples that have recorded it; empty for all.
     slope : float
-        By how much ``debiased`` moves at worst, to first order, where every bias may be wrong by up to a factor: for
-        each unit of the log of that factor; NaN where not asked for.
+        By how much ``debiased`` moves at worst, to first order, if every bias may be wrong by up to a factor: per unit
+        of the log of that factor; NaN if not asked for.
     category_of : str
         The column of texts that it is a category of; empty for other columns.
     """
@@ -98,12 +97,12 @@ class ColumnFacts:
 
     @property
     def category(self) -> str:
-        """The name of the category alone, where it is one."""
+        """The name without the column that it is a category of."""
         return self.name.removeprefix(f"{self.category_of}: ")
 
     @property
     def label(self) -> str:
-        """The name, with the samples that it comes from where not all have recorded it."""
+        """The name, with the samples that have recorded it if not all have."""
         return f"{self.name} (from {listed(self.among)})" if self.among else self.name
 
     @property
@@ -122,13 +121,13 @@ class ColumnFacts:
         return (self.debiased - self.pooled) / self.spread if self.spread else 0.0
 
     def if_wrong_by(self, factor: float) -> tuple[float, float]:
-        """Return the ends of what it may be, to first order, where every bias may be wrong by up to a factor."""
+        """Return the range of ``debiased``, to first order, if every bias may be wrong by up to a factor."""
         half = math.log(factor) * self.slope
         low, high = self.debiased - half, self.debiased + half
         return (max(low, 0.0), min(high, 1.0)) if self.is_share else (low, high)
 
     def factor_to(self, distance: float) -> float:
-        """Return the factor by which biases have to be wrong to move it so far, to first order; may be infinite."""
+        """Return the factor by which biases must be wrong to move it this far, to first order; may be infinite."""
         if not distance:
             return 1.0
         with np.errstate(over="ignore", divide="ignore"):
@@ -141,7 +140,7 @@ class ColumnFacts:
 
     @property
     def tail_index(self) -> float:
-        """Tail index of the influence values; NaN where there was no need to ask."""
+        """Tail index of the influence values; NaN if it was not needed."""
         return self.law.tail if isinstance(self.law, Student) else math.nan
 
     @property
@@ -156,12 +155,12 @@ class ColumnFacts:
 
     @property
     def collect_next(self) -> Name:
-        """The bias whose next row helps this column most; an empty text where gains are not known."""
+        """The bias whose next row helps this column most; an empty text if gains are unknown."""
         return max(self.gain, key=lambda name: self.gain[name], default="")
 
 
 def named_variables(variables: Any) -> dict[str, Any] | None:
-    """Return what was asked for by name, None for whatever can be read."""
+    """Return the variables by name; None for all that can be read."""
     if variables is None:
         return None
     if isinstance(variables, str):
@@ -182,7 +181,7 @@ def named_variables(variables: Any) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, eq=False)
 class ColumnSums:
-    """What the rows say of m functions f: sums over rows, wherever these are.
+    """Sums over rows that describe m functions f, wherever the rows are.
 
     Attributes
     ----------
@@ -195,9 +194,9 @@ class ColumnSums:
     variance, size : ndarray of shape (m,)
         Means of (f - debiased)^2 and of the absolute value of f over the population.
     within : ndarray of shape (K, m), or (0, m)
-        By how much the variance of ``debiased`` falls with one more row of each bias, where asked for.
+        By how much the variance of ``debiased`` falls with one more row of each bias, if asked for.
     slopes : ndarray of shape (m,), or (0,)
-        By how much ``debiased`` moves for each unit of log Gamma, where asked for.
+        By how much ``debiased`` moves per unit of log Gamma, if asked for.
     """
 
     debiased: Estimates
@@ -211,7 +210,7 @@ class ColumnSums:
     def facts(
         self, columns: Sequence[Column], sizes: Mapping[Name, float], exponents: Sequence[int] = ()
     ) -> list[ColumnFacts]:
-        """Return the facts of columns; of those that were divided by powers of two the ``exponents``."""
+        """Return the facts about columns, undoing their division by powers of two with these ``exponents``."""
         facts, n, sampled = [], sum(sizes.values()), np.array(list(sizes.values())) > 0
         spread = np.where(np.sqrt(self.variance) > CONSTANT * self.size, np.sqrt(self.variance), 0.0)
         for j, (column, estimate) in enumerate(zip(columns, self.debiased, strict=True)):
@@ -223,7 +222,7 @@ class ColumnSums:
             with np.errstate(over="ignore"):
                 before, after, stderr, deviation, slope = np.ldexp(units, exponents[j] if exponents else 0).tolist()
             if not math.isfinite(sum(map(abs, estimate.law.ends(after, stderr, 0.95)))):
-                stderr = math.nan  # an interval whose ends are too large for a number
+                stderr = math.nan  # the ends of its interval overflow
             worth = float(spread[j] ** 2 / V) if V > 0 else math.inf if spread[j] > 0 else math.nan
             carried = self.rests_on.carried[sampled, j] * self.rests_on.scale[j] ** 2
             gain = self.within[:, j] / V if V > 0 else np.zeros(len(self.within))
@@ -264,7 +263,7 @@ def describe(
     slopes: Callable[[Influence], Floats] | None = None,
     most_slopes: int = 0,
 ) -> tuple[ColumnFacts, ...]:
-    """Return the facts of columns in memory.
+    """Return the facts about columns in memory.
 
     Parameters
     ----------
@@ -277,7 +276,7 @@ def describe(
     laws : ndarray of shape (n, K), optional
         The probability of each row under each bias; for gains.
     slopes, most_slopes : callable, int
-        Tells how far wrong biases move estimates, and of how many columns that is asked; of none by default.
+        Returns how far wrong biases move estimates, for how many columns; for none by default.
     """
     facts: list[ColumnFacts] = []
     for start in range(0, len(columns), BATCH):
@@ -291,7 +290,7 @@ def describe(
 
 
 def _exponent(values: Floats) -> int:
-    """Return by which power of two values are divided, so that no square of one is too large or small for a number."""
+    """Return the power of two to divide values by, so that no square overflows or underflows."""
     exponent = int(np.frexp(np.abs(values).max())[1])
     return exponent if abs(exponent) > EXTREME else 0
 

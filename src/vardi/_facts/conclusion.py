@@ -11,16 +11,16 @@ from vardi._facts.check import Check, Level
 
 @dataclass(frozen=True)
 class Conclusion:
-    """A sentence, and how it is to be taken."""
+    """A sentence, and how serious it is."""
 
     level: Level
     text: str
 
 
 def conclude(trust: Trust, check: Check, known: KnownCheck | None, samples: int, left_out: int) -> Conclusion:
-    """Return the worst that is to be said of a fit of some samples, of which some more were left out.
+    """Return the most serious conclusion about a fit, given how many samples it has and how many were left out.
 
-    It is good only where the declared biases were put to the test.
+    It is "good" only if the declared biases were tested.
     """
     if not trust.errors_hold:
         text = "Some estimates rest on too few rows for standard errors, and are rough."

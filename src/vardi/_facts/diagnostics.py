@@ -1,4 +1,4 @@
-"""What the debiased sample rests on: effective sizes, overlap, who carries the weight, what to collect next."""
+"""What the debiased sample rests on: effective sizes, overlap, how the weight is spread, what to collect next."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from vardi._types import Floats
 from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import SHOWN, WIDTH, cut, more
 
-MIN_SPARSE_SAMPLES = 3000  # samples from which their overlap is a sparse array
+MIN_SPARSE_SAMPLES = 3000  # samples above which their overlap is a sparse array
 SAMPLES = ("sample", "rows", "of pool", "of weight", "effective", "largest")
 COLUMNS = ("mean of", "pool", "population", "error", "shift", "worth", "next")
 COLUMNS_MEAN = "shift in standard deviations, worth in rows without bias, next to collect"
@@ -47,9 +47,9 @@ class Diagnostics:
         By numeric column.
     overlap : ndarray of shape (K, K)
         O_kl = (1/n_k) sum_i p_ik p_il of the sampled biases; rows sum to 1. A sparse array for thousands of samples,
-        and of shape (0, 0) where rows that each allow many of them leave it unformed.
+        and of shape (0, 0) if it was not formed because many of them allow each row.
     second_eigenvalue : float
-        Its second largest eigenvalue; at 1 the samples fall apart.
+        Its second largest eigenvalue; at 1 the samples are disconnected.
     largest : tuple of (int, float)
         Position in the pool and weight of the rows with the largest weights.
     trust : Trust
@@ -73,7 +73,7 @@ class Diagnostics:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """All that should be said before the numbers are used; empty where all is well."""
+        """What to know before the numbers are used; empty if all is well."""
         return self.trust.messages
 
     def to_frame(self, backend: Any = "pandas") -> Any:
@@ -176,7 +176,7 @@ def diagnose(fit: Fit, columns: Sequence[str]) -> Diagnostics:
     sums, (sizes, gram) = parts.weight_sums(), sampled_gram(fit)
     given = parts.given()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", WeakOverlapWarning)  # the diagnostics say it
+        warnings.simplefilter("ignore", WeakOverlapWarning)  # the diagnostics have it as a message
         described = parts.describe([parts.column(name, name) for name in columns], gains=True) if columns else ()
         normalisers, unknown, _ = normalisers_of(fit, given)
     return Diagnostics(
@@ -205,11 +205,11 @@ def _disconnection(sizes: Floats, verdict: Verdict) -> float:
     r"""Return :math:`\sum (1 - q_{kl})^{n_l}` over a tree, both ways; q_kl is the share of sample l that k allows."""
     if len(sizes) == 1:
         return 0.0
-    # q_kl by the rows of sample l itself, which the tilts reproduce on average
+    # q_kl is estimated from the rows of sample l itself, which the tilts reproduce on average
     both = verdict.reach.minimum(verdict.reach.T)
     tree = widest_tree(both)
     if tree.nnz < len(sizes) - len(verdict.groups):
-        return 1.0  # no tree of two-way links: the bound says nothing
+        return 1.0  # no tree of two-way links: the bound is vacuous
     k, l = tree.row, tree.col
     forward = np.asarray(verdict.reach[k, l]).ravel() / sizes[l]
     backward = np.asarray(verdict.reach[l, k]).ravel() / sizes[k]

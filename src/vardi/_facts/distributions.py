@@ -16,13 +16,13 @@ from vardi._types import Floats
 MOST_DISTRIBUTIONS = 6
 POINTS = 160  # of a drawn distribution function
 BINS = 24  # of a histogram
-MAX_BANDED_ROWS, BANDS_BEYOND = 200_000, 2  # rows from which only so many bands are computed
-EDGE = 0.005  # share of the rows beyond either end of its axis
+MAX_BANDED_ROWS, BANDS_BEYOND = 200_000, 2  # rows above which only so many bands are computed
+EDGE = 0.005  # share of the rows beyond either end of the axis
 
 
 @dataclass(frozen=True)
 class Bins:
-    """The shares of the pool and of the population in intervals of one width, each with its upper edge."""
+    """The shares of the pool and of the population in intervals of equal width, each including its upper edge."""
 
     edges: tuple[float, ...]
     pooled: tuple[float, ...]
@@ -91,7 +91,7 @@ def heights(fit: Fit, column: Column, facts: ColumnFacts) -> tuple[Floats, Float
 
 
 def _bins(x: Floats, pooled: Floats, debiased: Floats, first: int, last: int) -> Bins:
-    """Return the shares between the first and the last value, where edges of whole numbers lie between these."""
+    """Return the shares between the first and the last value; the edges for whole numbers lie halfway between them."""
     low, high = float(x[first]), float(x[last])
     shown = x[first : last + 1]
     if high - low < 2**52 and (shown == np.floor(shown)).all():
@@ -100,14 +100,14 @@ def _bins(x: Floats, pooled: Floats, debiased: Floats, first: int, last: int) ->
     else:
         edges = np.linspace(0.0, 1.0, BINS + 1)
         edges = low * (1.0 - edges) + high * edges  # the difference of the ends may be infinite
-        edges[0] = np.nextafter(low, -np.inf)  # an interval has its upper edge, and the first one both
+        edges[0] = np.nextafter(low, -np.inf)  # an interval includes its upper edge, the first one both
     below = np.searchsorted(x, edges, "right")
     shares = (np.diff(np.append(0.0, heights)[below]) for heights in (pooled, debiased))
     return Bins(tuple(edges.tolist()), *(tuple(np.maximum(part, 0.0).tolist()) for part in shares))
 
 
 def _ends(band: Band | None, x: Floats) -> Iterator[tuple[float | None, ...]]:
-    """Give the lower and the upper ends of the simultaneous band; None outside it, and where there is none."""
+    """Yield the lower and the upper ends of the simultaneous band; None outside its range, and if there is no band."""
     if band is None or np.isnan(band.low).any():
         yield from [(None,) * len(x)] * 2
         return

@@ -1,4 +1,4 @@
-"""What identifies the data of a fit: a hash that the same rows give again, on any machine."""
+"""A hash that identifies the data of a fit: the same rows have the same hash on any machine."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from vardi._inputs.pool import Pool
 from vardi.biases._values import is_missing
 
-MISSING = "\1"  # which no text is
+MISSING = "\1"  # unlike any text
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """The SHA-256 of the rows, and the columns that it is of; empty where it was not made."""
+    """The SHA-256 of the rows, and the columns that it covers; empty if it was not computed."""
 
     digest: str = ""
     columns: tuple[str, ...] = ()
@@ -27,8 +27,8 @@ class Fingerprint:
 def fingerprint(pool: Pool, columns: Sequence[str]) -> Fingerprint:
     """Return the SHA-256 of the samples' names, and of label, count and some columns of every row, in their order.
 
-    Numbers and conditions are hashed as 64-bit floats, times as microseconds, and texts and dates as UTF-8, where what
-    is missing is one thing, so that it does not depend on the library that holds them.
+    It does not depend on the library that holds the rows: numbers and conditions are hashed as 64-bit floats, times as
+    microseconds, texts and dates as UTF-8, and all missing values among these alike.
     """
     found = hashlib.sha256()
     for name in pool.names:

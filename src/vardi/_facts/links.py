@@ -1,4 +1,4 @@
-"""The graph of the samples: who shares rows with whom, and where it is weakest."""
+"""The graph of the samples: which of them share rows, and where it is weakest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vardi._types import Floats
 
 MOST_CELLS = 60  # of a heat map, each way
 MOST_LINKS = 200
-KEPT_ORDER = 3  # samples up to which they stand in the user's order
+KEPT_ORDER = 3  # samples up to which the user's order is kept
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class LinkFacts(Link):
     Attributes
     ----------
     bridging : float
-        sum_i p_i,first p_i,second: how many rows could as well have come from the other; NaN where not computed.
+        sum_i p_i,first p_i,second: how many rows could equally well have come from the other; NaN if not computed.
     weakest : bool
-        Whether it is the strongest link across the smallest cut, on which the comparison of all samples hangs.
+        Whether it is the strongest link across the smallest cut, on which the comparison of all samples depends.
     """
 
     bridging: float
@@ -39,7 +39,7 @@ class LinkFacts(Link):
 
     @property
     def strength(self) -> float:
-        """Bridging rows, or shared rows where these are not known."""
+        """Bridging rows, or shared rows if these are unknown."""
         return self.rows if math.isnan(self.bridging) else self.bridging
 
 
@@ -54,16 +54,16 @@ class Overlap:
     sizes : tuple of float
         Their rows.
     links : tuple of LinkFacts
-        Every pair that shares rows, the strongest first; only these, where there are very many.
+        The pairs that share rows, the weakest link first and then the strongest; at most 200 of them.
     more_links : int
         How many pairs were left out of ``links``.
     shares : tuple of tuple of float
         Share of the rows of the second (inner) that the bias of the first (outer) allows; by groups of neighbouring
-        samples where there are many.
+        samples if there are many.
     group : int
-        How many samples a cell of ``shares`` stands for, each way.
+        How many samples a cell of ``shares`` covers, each way.
     complete : bool
-        Whether every bias allows every row, so that shared rows say nothing and bridging rows all.
+        Whether every bias allows every row, so that only bridging rows are informative, not shared ones.
     kappa : float
         The paper's overlap.
     bridging : float
@@ -71,9 +71,9 @@ class Overlap:
     cut : tuple of two tuples of str
         The samples on either side of it.
     approximate : bool
-        Whether a smaller cut there may be: of very many samples it is not sought.
+        Whether there may be a smaller cut: with very many samples the smallest is not computed.
     weak : bool
-        Whether the weakest link is a weak one: some error rests on so few rows that it is rough, or not given at all.
+        Whether the weakest link is actually weak: some error rests on so few rows that it is rough or withheld.
     """
 
     names: tuple[str, ...]
@@ -97,7 +97,7 @@ def overlap_of(fit: Fit, verdict: Verdict, trust: Trust) -> Overlap:
     if len(sizes) > KEPT_ORDER:
         cut = fit.solution.cut[[size > 0 for size in fit.sizes.values()]]
         order = np.argsort(cut, kind="stable")  # neighbours have similar signs of the cut
-        order = order if order[0] < order[-1] else order[::-1]  # which way they stand is ours to choose
+        order = order if order[0] < order[-1] else order[::-1]  # the direction is arbitrary
     names = tuple(str(verdict.names[k]) for k in order.tolist())
     reach = sparse.csr_array(verdict.reach)[order][:, order]
     bridge = fit.bridge
@@ -120,7 +120,7 @@ def overlap_of(fit: Fit, verdict: Verdict, trust: Trust) -> Overlap:
 
 
 def sampled_gram(fit: Fit) -> tuple[Floats, Any]:
-    """Return rows of the samples that have some, and sum_i p_ik p_il of every pair; None where they are too many."""
+    """Return the sizes of the samples that have rows, and sum_i p_ik p_il of every pair; None if they are too many."""
     sizes = np.array(list(fit.sizes.values()), np.float64)
     sampled = np.flatnonzero(sizes > 0)
     gram = fit.parts.gram()
@@ -128,7 +128,7 @@ def sampled_gram(fit: Fit) -> tuple[Floats, Any]:
 
 
 def _links(verdict: Verdict, gram: Any) -> list[LinkFacts]:
-    """Return all links, the weakest and then the strongest first."""
+    """Return all links: the weakest, then the others from the strongest on."""
     position = {name: k for k, name in enumerate(verdict.names)}
     ends = [(position[link.first], position[link.second]) for link in verdict.links]
     bridging = np.full(len(ends), math.nan)
@@ -142,7 +142,7 @@ def _links(verdict: Verdict, gram: Any) -> list[LinkFacts]:
 
 
 def _is_complete(reach: Any, sizes: Floats) -> bool:
-    """Tell whether every bias allows every row."""
+    """Return whether every bias allows every row."""
     return len(sizes) > 1 and bool((np.asarray(reach.sum(axis=0)) == sizes * (len(sizes) - 1)).all())
 
 
@@ -152,7 +152,7 @@ def _in_order(side: Sequence[Name], names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _cells(reach: Any, sizes: Floats) -> tuple[tuple[tuple[float, ...], ...], int]:
-    """Return the share of the rows of l (inner) that bias k (outer) allows; neighbours in one cell where many."""
+    """Return the share of l's rows (inner) that bias k (outer) allows; many samples share cells with neighbours."""
     K = len(sizes)
     group = -(-K // MOST_CELLS)
     cell = np.arange(K) // group

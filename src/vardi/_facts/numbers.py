@@ -1,4 +1,4 @@
-"""Numbers as a person reads them."""
+"""Numbers as readable text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MINUS = "\N{MINUS SIGN}"
 
 
 def plain(text: str) -> str:
-    """Return a text with the minus sign of a keyboard, for terminals."""
+    """Return a text with ASCII hyphens for minus signs, for terminals."""
     return text.replace(MINUS, "-")
 
 
@@ -37,7 +37,7 @@ def number(value: float) -> str:
 
 
 def with_error(value: float, stderr: float, *, percent: bool = False) -> str:
-    """Return a number with two digits of its error; alone where it has none.
+    """Return a number with two digits of its error; alone if it has none.
 
     >>> with_error(-23.2157, 0.9712), with_error(0.2512, 0.0123, percent=True), with_error(188336.04, 4.6143)
     ('−23.22 ± 0.97', '25.1% ± 1.2', '188,336.0 ± 4.6')

@@ -1,7 +1,6 @@
-"""What an account asks of a fit: its public answers, and a few questions that only the holder of its rows can answer.
+"""What an account needs of a fit: its public answers, and a few questions that only the holder of its rows can answer.
 
-Every one of these can be answered by sums over rows: an engine needs one query for each, and no row leaves it. Rows in
-memory answer from arrays.
+Each of these can be answered by sums over rows: an engine needs one query for each, and no row leaves it.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from vardi._solve.newton import Solution
 from vardi._types import Floats, Integers
 from vardi.biases import Bias
 
-EVEN = 1e-12  # by how much weights may differ, relative to them, and be all the same
+EVEN = 1e-12  # relative difference up to which weights count as equal
 
 
 @dataclass(frozen=True, eq=False)
 class WeightSums:
-    """Of the rows of each bias: the sum of their weights, of the squares of these, and the largest."""
+    """For the rows of each bias: the sum of their weights, the sum of squares, and the largest weight."""
 
     mass: Floats
     squares: Floats
@@ -43,14 +42,14 @@ class WeightSums:
 
     @property
     def are_even(self) -> bool:
-        """Whether all weights are the same, which have mean 1."""
+        """Whether all weights are the same, hence 1."""
         rows = self.mass.sum()
         return bool(abs(self.effective - rows) <= EVEN * rows)
 
 
 @dataclass(frozen=True, eq=False)
 class WeightTable:
-    """How many rows of which sample have which weight; weights that are nearly equal may be one, their mean."""
+    """How many rows of which sample have which weight; nearly equal weights may be replaced by their mean."""
 
     weights: Floats
     source: Integers
@@ -59,7 +58,7 @@ class WeightTable:
 
 @dataclass(frozen=True, eq=False)
 class ValueTable:
-    """How many rows have a value up to x and above the one before, and how much weight: at x both sums are exact."""
+    """The number and the weight of rows with a value above the previous x and up to x: cumulated, both are exact."""
 
     x: Floats
     counts: Floats
@@ -68,7 +67,7 @@ class ValueTable:
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """What the fit was given, and how it was taken.
+    """What the fit was given, and how it was read.
 
     Attributes
     ----------
@@ -77,25 +76,25 @@ class Given:
     log : bool
         Whether biases were given as logs.
     is_counted, is_labelled : bool
-        Whether rows stand for several, and whether all samples came in one frame with labels.
+        Whether rows have counts, and whether all samples came in one frame with labels.
     distinct : int or None
-        How many distinct rows were solved for, where equal rows were collapsed.
+        How many distinct rows were solved for, if equal rows were collapsed.
     left_out : collection of names
-        Samples with rows on which the fit does not rest.
+        Samples that have rows but were left out of the fit.
     costs : int
-        Numbers that the errors of all normalisers take to compute in memory.
+        How many numbers it takes in memory to compute the errors of all normalisers.
     gaps : mapping of str to int
-        Missing and infinite values in the columns that have no mean for them.
+        Columns that have no mean because of missing or infinite values, with the number of these.
     mixed : mapping of str to str
-        Columns that are of different types in different samples, so that they have no mean, with where they are what.
+        Columns that have no mean because their type differs between samples, with the type in each.
     unasked : tuple of str
-        Columns of which a mean takes a pass over all rows, so that none is shown unless it is asked for.
+        Columns whose means would take a pass over all rows, so they are shown only on request.
     uncovered : mapping of str to str
-        Columns that only some samples have recorded, which do not cover the pool, so that they have no mean; with why.
+        Columns that have no mean because the samples that recorded them do not cover the pool, with the reason.
     depends : str
-        How rows depend on one another, in words; empty where they do not.
+        How rows depend on one another, in words; empty if they do not.
     named : mapping of str to str
-        By which arguments that was said, and the columns that these name.
+        The arguments that declared the dependence, with the columns that they name.
     """
 
     biases: tuple[Bias, ...]
@@ -114,24 +113,24 @@ class Given:
 
 
 class Parts(Protocol):
-    """What only the holder of the rows can tell."""
+    """What only the holder of the rows can answer."""
 
     @property
     def pool(self) -> Pool:
-        """The rows as they came."""
+        """The rows as the user gave them."""
 
     @property
     def numeric_of_some(self) -> tuple[str, ...]:
-        """The columns of numbers that only some samples have recorded, and that have a mean."""
+        """The numeric columns that only some samples have recorded, but that have a mean."""
 
     def given(self) -> Given:
         """Return what the fit was given."""
 
     def fingerprint(self, columns: Sequence[str]) -> Fingerprint:
-        """Return the hash of the rows with some of their columns; an empty one where that cannot be made."""
+        """Return the hash of the rows with some of their columns; an empty one if it cannot be computed."""
 
     def gram(self) -> Gram:
-        """Return sum_i c_i p_i p_i' of all biases: an array, a sparse array, or None where it is not formed."""
+        """Return sum_i c_i p_i p_i' of all biases: an array, a sparse array, or None if it is not formed."""
 
     def weight_sums(self) -> WeightSums:
         """Return sums of weights by bias."""
@@ -140,24 +139,24 @@ class Parts(Protocol):
         """Return the distribution of the weights."""
 
     def largest_weights(self, most: int) -> Sequence[tuple[int, Name, float]]:
-        """Return position in the pool, sample and weight of the rows of largest weight; none where rows have none."""
+        """Return position in the pool, sample and weight of the heaviest rows; none if rows have no position."""
 
     def column(self, name: str, values: Any) -> Column:
-        """Return a column, an expression or values, or refuse those without a mean."""
+        """Return a column, an expression or values as a Column; raise if it has no mean."""
 
     def choose(self) -> tuple[tuple[Column, ...], str]:
-        """Return the columns that a report looks at, and a note on those left out."""
+        """Return the columns that a report shows, and a note on those left out."""
 
     def describe(
         self, columns: Sequence[Column], *, gains: bool = False, slopes: bool = False
     ) -> tuple[ColumnFacts, ...]:
-        """Return means before and after of columns, what their errors rest on, and how far wrong biases move them."""
+        """Return columns' means before and after, what their errors rest on, and how far wrong biases move them."""
 
     def value_table(self, column: Column, centre: float, scale: float) -> ValueTable:
-        """Return the distribution of a column; an engine has its bins finest around the centre."""
+        """Return the distribution of a column; an engine uses bins that are finest around the centre."""
 
     def band(self, column: Column, level: float = 0.95) -> Band | None:
-        """Return the simultaneous band of the distribution function; None where an engine does not give it."""
+        """Return the simultaneous band of the distribution function; None if an engine does not provide it."""
 
 
 class Fit(Protocol):

@@ -14,16 +14,16 @@ from vardi._types import Floats, Integers
 
 BINS = 24
 MOST_VALUES = 16  # distinct weights up to which each has a bar of its own
-MOST_SERIES = 5  # samples up to which bars are split by them
+MOST_SERIES = 5  # samples up to which bars are split by sample
 LARGEST = 10
-TOP, LEAST_TOP = 0.01, 10  # the share of the rows that is called the top, and how many rows at least
-SEEN = 10_000  # rows at which weights are mostly known to have many values
-SAME = 1e-9  # relative distance below which two weights are one
+TOP, LEAST_TOP = 0.01, 10  # the share of rows called the top, and the least number of them
+SEEN = 10_000  # rows that usually suffice to see that weights have many values
+SAME = 1e-9  # relative difference below which two weights count as one
 
 
 @dataclass(frozen=True)
 class Bar:
-    """Rows whose weight lies between two ends (or is one value), by sample; and their share of all weight."""
+    """The number of rows with a weight between two ends (or a single weight), by sample, and their share of weight."""
 
     low: float
     high: float
@@ -38,15 +38,15 @@ class Weights:
     Attributes
     ----------
     series : tuple of str
-        What the rows of each bar are split by: the samples, or all in one where they are many.
+        The samples that each bar is split by, or a single series for all if they are many.
     bars : tuple of Bar
         From the smallest weight to the largest.
     is_discrete : bool
         Whether each bar is a single weight.
     top_rows, top_share : float
-        So many rows of largest weight carry this share of all weight.
+        How many rows of largest weight carry which share of all weight.
     largest : tuple of (position in the pool, sample, weight)
-        The largest weights; none where rows stay in an engine.
+        The largest weights; none if rows stay in an engine.
     """
 
     series: tuple[str, ...]
@@ -86,7 +86,7 @@ def _distinct(weights: Floats) -> Floats:
 
 
 def _edges(weights: Floats) -> Floats:
-    smallest = max(weights.min(), sys.float_info.min)  # a weight may be too small for a number, and then is 0
+    smallest = max(weights.min(), sys.float_info.min)  # a weight may underflow to 0
     return np.logspace(math.log10(smallest), math.log10(weights.max()), BINS + 1)
 
 
@@ -106,8 +106,8 @@ def _bars(table: WeightTable, which: Integers, m: int, values: Floats, edges: Fl
 
 
 def _top(weights: Floats, counts: Floats, rows: float) -> float:
-    """Return the share of the weight that so many rows of largest weight carry."""
-    most = math.ceil(rows) if counts.min() >= 1.0 else len(weights)  # so many of the largest hold these rows
+    """Return the share of the weight carried by the given number of rows of largest weight."""
+    most = math.ceil(rows) if counts.min() >= 1.0 else len(weights)  # as counts are 1 or more, these are enough
     large = np.argpartition(-weights, most)[:most] if most < len(weights) else np.arange(len(weights))
     order = large[np.argsort(-weights[large], kind="stable")]
     through = np.cumsum(counts[order])

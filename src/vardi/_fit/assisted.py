@@ -1,26 +1,27 @@
-r"""Means that a model assists: what it predicts over all samples, and what it misses in those that have the column.
+r"""Means assisted by a model: its mean prediction over all samples, plus its mean error in those with the column.
 
 .. math::
 
     \hat\eta = E\,\hat y + E^A (y - \hat y),\qquad \phi = \phi_{\hat y} + \phi^A_{y - \hat y},
 
 with E the mean by the weights of all samples and :math:`E^A` that by the weights of those that recorded y. Each
-:math:`\hat y` comes from models that have not seen its row: rows of A get the one of their fold, others the mean of
-all. So the second term takes away what the model gets wrong, and the error holds whether it is right or not. Where all
+:math:`\hat y` comes from models that have not seen its row: rows of A get that of their fold, others the mean of all.
+So the second term removes what the model gets wrong, and the error holds whether the model is right or not. If all
 samples have y the model drops out.
 
-Beside learned biases the first mean is that of the samples whose biases are known, by their own weights and with their
+With learned biases the first mean is that of the samples whose biases are known, by their own weights and with their
 own tangent:
 
 .. math::
 
     \hat\eta = E^{ref}\,\hat y + E^A (y - \hat y),
 
-with the folds of the odds. In the direction h(x) of an error of learned odds :math:`\omega_k` its derivative is
-:math:`-E_P[(y - \hat y)\,p_k h]`, with :math:`p_k` the share of sample k in :math:`S^A`: none if the model is right,
-given what :math:`p_k` depends on. In that of an error of the model it is :math:`E^{ref} - E^A`: none if the odds are
-right. So the errors of both multiply. Where a known bias reads y itself, :math:`p_k` depends on it, and the model that
-takes the derivative away is :math:`E_P[p_k y | x] / E_P[p_k | x]`: that of the rows of k with weights :math:`1 / S^A`.
+with the folds of the odds. Its derivative in the direction h(x) of an error in learned odds :math:`\omega_k` is
+:math:`-E_P[(y - \hat y)\,p_k h]`, with :math:`p_k` the share of sample k in :math:`S^A`: zero if the model is right,
+given what :math:`p_k` depends on. In the direction of an error in the model it is :math:`E^{ref} - E^A`: zero if the
+odds are right. So the two errors multiply. If a known bias reads y itself, :math:`p_k` depends on it, and the model
+that makes the derivative vanish is :math:`E_P[p_k y | x] / E_P[p_k | x]`: that of the rows of k with weights
+:math:`1 / S^A`.
 """
 
 from __future__ import annotations
@@ -53,20 +54,20 @@ from vardi.errors import MismatchError, MissingValuesError, suggest
 from vardi.errors._texts import show
 
 FOLDS = 5
-LEAST_ROWS = 4  # of a fold that a model is tried on
+LEAST_ROWS = 4  # in each fold
 
 
 class Assisted:
-    """A model that assists means of what some samples have recorded.
+    """A model that assists means of values that some samples have recorded.
 
     Parameters
     ----------
     whole : InMemory
         The rows of all samples.
     estimator : regressor, classifier or None
-        The model; None for the default one, beside learned biases.
+        The model; None for the default one, with learned biases.
     columns : sequence of str or None
-        What it sees. By default all columns of numbers that all samples have; the default model, those that biases
+        What it sees. By default all numeric columns that all samples have; for the default model, those that biases
         were learned from and those that known biases read.
     """
 
@@ -78,7 +79,7 @@ class Assisted:
         self.name = type(self.estimator).__name__
 
     def names(self, read: Iterable[str]) -> list[str]:
-        """Return the columns that the default model sees, given those that the values are made of."""
+        """Return the columns that the default model sees, given those that the values are computed from."""
         if self.columns is not None:
             return [self.columns] if isinstance(self.columns, str) else list(self.columns)
         checks, biases = checks_of(self.whole.names, self.whole.pool.biases), self.whole.pool.biases
@@ -87,19 +88,19 @@ class Assisted:
         return list(dict.fromkeys([*own, *known]))
 
     def told_by_reference(self, asked: Any, values: Any, by: By, *, chosen: bool) -> Any:
-        """Return the known samples where these alone tell a mean: no learned one has it, or has more to say of it.
+        """Return the known samples if these alone determine a mean: no learned one has it, or adds anything to it.
 
-        What is a function of the columns that biases were learned from is that in the reference: odds are free to make
-        the learned samples agree with it.
+        The mean of a function of the columns that biases were learned from is that of the reference: the odds are free
+        to make the learned samples agree with it.
 
         Parameters
         ----------
         asked : InMemory
             The rows of the samples that have recorded the values.
         values : str, expression or array
-            What is asked.
+            The values.
         by : By
-            What tells domains apart.
+            What defines the domains.
         chosen : bool
             Whether the user chose the samples.
         """
@@ -116,7 +117,7 @@ class Assisted:
         return self.over if all(read <= set(check.columns) for check in learned) else None
 
     def _read(self, values: Any) -> set[str]:
-        """Return the columns that values are made of."""
+        """Return the columns that values are computed from."""
         every = dict.fromkeys(column for frame in self.whole.pool.frames for column in frame.columns)
         return set(bias_of(values, every).columns) if is_function(values) else set()
 
@@ -125,18 +126,18 @@ class Assisted:
         return self.apart(asked, values, level)[2]
 
     def apart(self, asked: Any, values: Any, level: float) -> tuple[Floats, Influence, Estimate]:
-        """Return what the model misses plus the mean of what it predicts, the influence on the former, and the mean."""
+        """Return the model's errors plus its mean prediction, the influence on the mean error, and the estimate."""
         plain = asked.tangent.estimates(asked.functions(values), level)[0]
         predicted = self._predictions(asked, values)
         mean, moved = self.over.tangent.influence(predicted[:, None])
         missed, own = asked.tangent.influence((asked.values(values) - predicted)[:, None])
-        influence = replace(moved + own, approximate=False)  # free of what was learned, in first order
+        influence = replace(moved + own, approximate=False)  # learning has no effect on it, to first order
         found = Estimate.from_influence(float(mean[0] + missed[0]), influence, level)
         found = replace(found, among=plain.among, plain=plain)
         return (asked.values(values) - predicted)[:, None] + mean, own, found
 
     def may_be_wrong(self, asked: Any, samples: Any) -> Any:
-        """Return the samples whose biases may be wrong: learned ones where all are asked, and else those that are."""
+        """Return the samples whose biases may be wrong: by default the learned ones if all samples are in question."""
         if asked.states is not None:
             return samples
         learned = list(checks_of(self.whole.names, self.whole.pool.biases))
@@ -152,7 +153,7 @@ class Assisted:
         return wanted
 
     def _predictions(self, asked: Any, values: Any) -> Floats:
-        """Return what models that have not seen a row predict for it; beside learned biases in the folds of these."""
+        """Return predictions for each row by models that have not seen it; with learned biases, in the same folds."""
         whole, learned = self.whole, learned_of(self.whole.names, self.whole.pool.biases)
         if not learned:
             return predictions(
@@ -165,7 +166,7 @@ class Assisted:
         fold = fold if whole.kept is None else fold[whole.kept]
         biases, rows = zip(whole.names, whole.pool.biases, strict=False), None
         if read & {column for name, bias in biases if name not in learned for column in bias.columns}:
-            # a known bias reads the values: the model is then that of the learned rows (see above)
+            # a known bias reads the values, so the model is fitted to the rows of learned samples (see above)
             rows = np.isin(whole.source, [k for k, name in enumerate(whole.names) if name in learned])
         with threadpool_limits(1 if self.encodes and len(fold) <= ONE_THREAD else None):
             return predictions(whole, asked, values, self.estimator, X, fold, rows)
@@ -178,7 +179,7 @@ class Assisted:
         plain: Found,
         factor: float | Estimate | None,
     ) -> Found:
-        """Return numbers of the domains that columns tell apart, given those without the model."""
+        """Return the numbers of domains, given those without the model."""
         by, keys, base = told
         predicted = self._predictions(asked, values)
         everywhere, domains = self.over.domains(self._of_pool(predicted), by, base)
@@ -190,7 +191,7 @@ class Assisted:
         if absent:
             raise MismatchError(
                 f"No row of {show(self.over.tangent.measure.recorded_by)} has {by.said(absent[0])}, so only a "
-                "learned bias says how much of the population that is. Use larger domains, or "
+                "learned bias determines how much of the population that is. Use larger domains, or "
                 "assisted_by=None.",
                 expected=tuple(place),
                 got=tuple(absent),
@@ -198,7 +199,7 @@ class Assisted:
         return assisted_in_domains(of_all, missed, np.array([place[key] for key in keys]), plain)
 
     def _of_pool(self, values: Floats) -> Floats:
-        """Return values of the rows that the fit rests on for all of the pool, 0 on others."""
+        """Return values on the rows in the fit extended to the whole pool, with 0 on the others."""
         if self.whole.kept is None:
             return values
         found = np.zeros(len(self.whole))
@@ -207,7 +208,7 @@ class Assisted:
 
 
 def default_model(columns: int) -> Any:
-    """Return what assists means beside learned biases: gradient boosting, or a ridge regression of embeddings."""
+    """Return the default model with learned biases: gradient boosting, or a ridge regression for embeddings."""
     from sklearn.ensemble import HistGradientBoostingRegressor
     from sklearn.linear_model import RidgeCV
     from sklearn.pipeline import make_pipeline
@@ -215,7 +216,7 @@ def default_model(columns: int) -> Any:
 
     if columns > MANY_COLUMNS:
         return make_pipeline(StandardScaler(), RidgeCV(np.logspace(0.0, 5.0, 11)))
-    # its errors at 500 and 2,000 rows of a curved function: .51 and .31; with the usual 31 leaves .64 and .44
+    # its errors at 500 and 2,000 rows of a curved function are .51 and .31; with the default 31 leaves .64 and .44
     return HistGradientBoostingRegressor(max_leaf_nodes=LEAVES, early_stopping=False, random_state=0)
 
 
@@ -228,7 +229,7 @@ def predictions(
     fold: Integers | None = None,
     trained_on: NDArray[np.bool_] | None = None,
 ) -> Floats:
-    """Return what models that have not seen a row predict for it, for all rows that the fit rests on.
+    """Return predictions for each row in the fit by models that have not seen it.
 
     Parameters
     ----------
@@ -243,7 +244,7 @@ def predictions(
     fold : ndarray of int, optional
         The fold of each row; five are dealt out by default.
     trained_on : ndarray of bool, optional
-        Rows that it may learn from, of those that have the values; all by default.
+        Which of the rows with values it may learn from; all by default.
     """
     chance = hasattr(estimator, "fit") and is_classifier(estimator)
     if not chance and not (hasattr(estimator, "fit") and is_regressor(estimator)):
@@ -285,7 +286,7 @@ def predictions(
 
 
 def _fitted(estimator: Any, X: Any, y: Floats, weights: Floats) -> Any:
-    """Return a fitted clone; one that takes no weights has a larger error, and not a wrong one."""
+    """Return a fitted clone; a model that takes no weights makes the error larger, not wrong."""
     y = y.astype(np.int64) if is_classifier(estimator) else y
     return fit_weighted(estimator, X, y, weights, {}) if takes_weights(estimator) else clone(estimator).fit(X, y)
 
@@ -298,7 +299,7 @@ def _predicted(model: Any, X: Any) -> Floats:
 
 
 def _features(whole: Any, values: Any, estimator: Any, columns: Sequence[str] | None) -> Any:
-    """Return what the model sees of the rows that the fit rests on, in the user's library where it names columns."""
+    """Return what the model sees of the rows in the fit, in the user's library if that has named columns."""
     pool = whole.pool
     shared = [name for name in (pool.frames[0].columns if pool.frames else ()) if _in_all(pool, name)]
     read = set(bias_of(values, shared).columns) if is_function(values) else set()
@@ -334,7 +335,7 @@ def _features(whole: Any, values: Any, estimator: Any, columns: Sequence[str] | 
 
 
 def _encoded(whole: Any, names: Sequence[str]) -> Floats:
-    """Return columns as numbers, those of texts as one for each value, of the rows that the fit rests on."""
+    """Return columns of the rows in the fit as numbers, with an indicator for each value of a text column."""
     pool = whole.pool
     rows, said, trees = np.ones(len(pool), bool), "The model that assists means sees", len(names) <= MANY_COLUMNS
     X = Encoding.of(names, pool.column, rows, said, for_trees=trees)(pool.column)

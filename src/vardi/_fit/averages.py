@@ -1,4 +1,4 @@
-"""What a fit says of columns: means, shares, totals and distributions, of the population or of its domains."""
+"""What a fit estimates of columns: means, shares, totals and distributions, of the population or of its domains."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from vardi.errors._warn import warn
 if TYPE_CHECKING:
     from vardi._fit.assisted import Assisted
 
-AUTO = "auto"  # a model assists means where a bias was learned, and else none does
+AUTO = "auto"  # a model assists means only if a bias was learned
 
 
 class Averages(Weighted):
-    """Rows with weights, asked about columns; :class:`DebiasedSample` answers further questions."""
+    """Rows with weights, and estimates of their columns; :class:`DebiasedSample` answers further questions."""
 
     def among(self, samples: Name | Sequence[Name]) -> Averages:
         r"""Return the rows of some samples with weights of their own, for columns that only these have recorded.
@@ -93,7 +93,7 @@ class Averages(Weighted):
     def _asked(
         self, among: Name | Sequence[Name] | None, values: Sequence[Any], by: By | None = None, *, alone: bool = True
     ) -> Averages:
-        """Return the rows of the samples that are chosen, and have recorded what is asked of them alone."""
+        """Return the rows of those chosen samples that have recorded the values; warn of known values if ``alone``."""
         fit = self if among is None else self._of_states(self._places(among), told=alone)
         has = fit.held.recorded_by(values, () if by is None or by.labels is not None else by.columns)
         return fit if has is None else fit._of_states(has, told=alone)._asked(None, values, by, alone=alone)
@@ -149,10 +149,10 @@ class Averages(Weighted):
         assisted_by : scikit-learn regressor or classifier, "auto" or None
             A model of the values, cross-fitted in five folds within samples: the estimate is its mean over all samples
             and what it misses on average in those that have the column, with an error that holds whether the model is
-            right or not. Classifiers are for values of 0 and 1. With learned biases its mean is taken over the
+            right or not. Classifiers need values of 0 and 1. With learned biases its mean is taken over the
             samples whose biases are known, and the estimate is right if the model or what was learned is (doubly
-            robust). By default, "auto", there is such a model only where a bias was learned: gradient boosting, of
-            the columns that biases were learned from or read. None is for none; errors are then approximate.
+            robust). By default, "auto", a model is used only if a bias was learned: gradient boosting on the columns
+            that biases were learned from or read. With None there is no model, and errors are then approximate.
         columns : sequence of str, optional
             What the model sees: columns that all samples have. By default all numeric columns that they have.
 
@@ -190,12 +190,12 @@ class Averages(Weighted):
         assisted_by: Any,
         columns: Sequence[str] | None,
     ) -> tuple[Averages, Assisted | None]:
-        """Return the rows that a mean is made from, and what assists it, if something does."""
+        """Return the rows that a mean is made from, and the model that assists it, if any."""
         is_default = isinstance(assisted_by, str) and assisted_by == AUTO
         if assisted_by is None or (is_default and not self.held.is_learned):
             if columns is not None:
                 raise MismatchError(
-                    "columns= says what a model sees, but there is no model. Give assisted_by=, a regressor or "
+                    "columns= chooses what a model sees, but there is no model. Give assisted_by=, a regressor or "
                     "classifier.",
                     expected=("assisted_by",),
                     got=("columns",),
@@ -281,8 +281,8 @@ class Averages(Weighted):
         twice = [name for name in of.columns if name in within.columns]
         if twice:
             raise MismatchError(
-                f"The proportions of {twice[0]!r} are asked for by {twice[0]!r} itself, within whose domains they are "
-                "0 and 1. Leave it out of one of the two.",
+                f"The proportions of {twice[0]!r} are asked for by {twice[0]!r} itself, so they would all be 0 or 1. "
+                "Leave it out of one of the two.",
                 expected=("other columns",),
                 got=tuple(twice),
             )
@@ -414,11 +414,11 @@ class Averages(Weighted):
         return ByDomain(told, keys, lambda j: DebiasedCdf(tangent, steps(j)))
 
     def _mean(self, values: Function, level: float) -> Estimate:
-        """Return a mean, of which nothing is said."""
+        """Return a mean without warnings."""
         return self.held.tangent.estimates(self.held.functions(values), level)[0]
 
     def _means(self, functions: Any, named: Sequence[Any], level: float) -> Estimates:
-        """Return means of functions, of which some are named, with a word where errors rest on few rows."""
+        """Return means of functions, some of them named, with a warning if errors rest on few rows."""
         declared = [isinstance(one, str) and self.held.is_declared(one) for one in named]
         estimates = self.held.tangent.estimates(functions, level, declared)
         called = [f"the mean of {name_of(one)!r}" if is_function(one) else "the mean" for one in named]
@@ -438,7 +438,7 @@ class Averages(Weighted):
         factor: float | Estimate | None = None,
         model: Assisted | None = None,
     ) -> Domains:
-        """Return numbers of all domains, within bases that so many of the columns, the first ones, tell apart."""
+        """Return the numbers of all domains; the first ``base`` columns define the rows that each is relative to."""
         base = len(by.columns) if base is None else base
         keys, domains = self.held.domains(values, by, base, whole=whole)
         found = found_in_domains(self.held.tangent, domains, level, factor)
@@ -474,7 +474,7 @@ class Averages(Weighted):
         return self._known_number(total, f"total of {_called(column)}", level), mean
 
     def _known_number(self, given: Any, what: str, level: float) -> float | Estimate:
-        """Return a known size or total: a number, or an estimate of this fit or apart from it."""
+        """Return a known size or total: a number, or an estimate from this fit or independent of it."""
         tangent = self.held.tangent
         if (
             isinstance(given, Estimate)

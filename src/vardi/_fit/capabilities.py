@@ -75,11 +75,11 @@ class No:
     Attributes
     ----------
     question : str
-        Of ``QUESTIONS``.
+        One of ``QUESTIONS``.
     reason : str
         Why, and what to do.
     holders, parts, depends : tuple
-        For which; all by default.
+        Where it applies; everywhere by default.
     """
 
     question: str
@@ -89,7 +89,7 @@ class No:
     depends: tuple[Depends, ...] = DEPENDS
 
     def covers(self, question: str, holder: Holder, part: Part, depends: Depends) -> bool:
-        """Tell whether it speaks of a cell of the table."""
+        """Return whether it applies to a cell of the table."""
         return self.question == question and holder in self.holders and part in self.parts and depends in self.depends
 
 
@@ -166,7 +166,7 @@ NOES = (
 
 
 def refused(question: str, holder: Holder, part: Part = "none", depends: Depends = "independent") -> No | None:
-    """Return why a question has no answer; None where it has one."""
+    """Return why a question has no answer; None if it has one."""
     return next((no for no in NOES if no.covers(question, holder, part, depends)), None)
 
 
@@ -178,12 +178,12 @@ def refusal(question: str, holder: Holder, part: Part = "none", depends: Depends
 
 
 def reasons() -> str:
-    """Return why there is no answer, as a list in Markdown."""
+    """Return all reasons why there is no answer, as a Markdown list."""
     return "\n".join(f"- {reason}" for reason in dict.fromkeys(no.reason for no in NOES))
 
 
 def table() -> str:
-    """Return questions by holders as Markdown: a cell names the parts for which there is no answer."""
+    """Return a Markdown table of questions by holders, whose cells name the parts for which there is no answer."""
     lines = ["| question | " + " | ".join(HOLDERS) + " |", "| --- |" + " --- |" * len(HOLDERS)]
     for question in QUESTIONS:
         cells = []

@@ -22,22 +22,22 @@ from vardi.errors._texts import LISTED, listed
 
 
 class ColumnsInMemory(Held):
-    """The columns of a pool, of all samples or of those that a question is asked among."""
+    """The columns of a pool, of all samples or of those in question."""
 
     kept: NDArray[np.bool_] | None  # which rows of the pool the fit rests on; None for all
 
     @property
     @abstractmethod
     def source(self) -> Integers:
-        """Sample of each row that the fit rests on."""
+        """Sample of each row in the fit."""
 
     @cached_property
     def inside(self) -> NDArray[np.bool_] | None:
-        """Which rows of the pool are of the samples that are asked; None for all."""
+        """Which rows of the pool belong to the samples in question; None for all."""
         return None if self.states is None else np.isin(self.pool.source, self.states)
 
     def recorded_by(self, asked: Sequence[Any], columns: Sequence[str] = ()) -> tuple[int, ...] | None:
-        """Return the samples that have recorded some functions and columns; None where all have, or none.
+        """Return the samples that have recorded some functions and columns; None if all have, or none.
 
         A sample whose values are all missing has not recorded them.
         """
@@ -58,7 +58,7 @@ class ColumnsInMemory(Held):
         return None if len(has) in (0, len(asked_of)) else has
 
     def _all_missing(self, pieces: Sequence[NDArray[Any] | None]) -> NDArray[np.bool_]:
-        """Tell of which samples all values are missing, given in one piece or one for each; None stands for none."""
+        """Return which samples have no value, given values in one piece or in one for each sample (or None)."""
         found = np.zeros(len(self.names), bool)
         if len(pieces) > 1:
             for k, piece in enumerate(pieces):
@@ -70,7 +70,7 @@ class ColumnsInMemory(Held):
         return found
 
     def functions(self, values: Any) -> Floats:
-        """Return one column, expression or array as numbers of shape (n, 1), for the rows that the fit rests on."""
+        """Return one column, expression or array as numbers of shape (n, 1), for the rows in the fit."""
         return self.values(values)[:, None]
 
     def matrix(self, values: Any) -> Floats:
@@ -88,7 +88,7 @@ class ColumnsInMemory(Held):
         return self.in_fit(numbers)
 
     def values(self, values: Any) -> Floats:
-        """Return a column, an expression or an array as numbers, one for each row that the fit rests on."""
+        """Return a column, an expression or an array as numbers, one for each row in the fit."""
         if is_function(values):
             if len(self.pool.frames) > 1:
                 self._require_everywhere(values)
@@ -112,7 +112,7 @@ class ColumnsInMemory(Held):
         return self.in_fit(array, name_of(values) if is_function(values) else None)
 
     def _given(self, values: Any, what: str) -> NDArray[Any]:
-        """Return values that were given as an array, in the order of the pool, or refuse what has none for each row."""
+        """Return given values as an array in pool order; raise if they are not one for each row."""
         array = as_array(in_order(values, self.pool.frames, what), what)
         if array.ndim:
             return array
@@ -126,7 +126,7 @@ class ColumnsInMemory(Held):
         )
 
     def _evaluated(self, function: Any) -> list[NDArray[Any]]:
-        """Return a function on each frame, 0 on the rows of samples that are not asked."""
+        """Return a function on each frame, 0 on the rows of samples that are not in question."""
         frames = self.pool.frames
         if len(frames) > 1:
             return [
@@ -143,11 +143,11 @@ class ColumnsInMemory(Held):
         return [values]
 
     def is_declared(self, text: str) -> bool:
-        """Tell whether a text reads no column, so that it is its own mean."""
+        """Return whether a text reads no column, so that it is its own mean."""
         return not any(bias_of(text, frame.columns).columns for frame in self.pool.frames)
 
     def in_fit(self, values: Floats, name: str | None = None) -> Floats:
-        """Return values of the rows that the fit rests on, or refuse those that are not numbers."""
+        """Return values on the rows in the fit; raise if they are not all finite."""
         if self.inside is not None:
             values = np.where(self.inside.reshape(-1, *[1] * (values.ndim - 1)), values, 0.0)
         values = values if self.kept is None else values[self.kept]
@@ -162,7 +162,7 @@ class ColumnsInMemory(Held):
         return values
 
     def _rows_in_words(self, bad: NDArray[np.bool_]) -> str:
-        """Say which of the rows that the fit rests on these are."""
+        """Return the marked rows, of those in the fit, in words."""
         rows = np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1))
         rows = rows if self.kept is None else np.flatnonzero(self.kept)[rows]
         return listed(self.pool.place(row) if k < LISTED else "" for k, row in enumerate(rows.tolist()))
@@ -179,7 +179,7 @@ class ColumnsInMemory(Held):
                 raise column_of_some(column, [name for name in frames if name not in lacks], lacks)
 
     def _gaps_of(self, values: Any, columns: Mapping[str, int]) -> NDArray[np.bool_]:
-        """Tell on which rows of the pool an array, or one of some columns, has no number."""
+        """Return on which rows of the pool an array, or any of some columns, has a missing or infinite value."""
         if not is_function(values):
             return _gaps(as_array(values, "The values"))
         read = [[frame.column(name) for name in columns if name in frame.columns] for frame in self.pool.frames]
@@ -190,7 +190,7 @@ class ColumnsInMemory(Held):
 
     @cached_property
     def gaps(self) -> dict[str, int]:
-        """How many values are missing or infinite in each numeric column that has such, and in those that are empty."""
+        """The number of missing or infinite values in each numeric column that has any, and in each empty column."""
         whole = self.pool.whole()
         columns = {} if whole is None else {name: whole.column(name) for name in whole.columns}
         missing = {name: _missing_in(self._recorded.get(name, column)) for name, column in columns.items()}
@@ -198,7 +198,7 @@ class ColumnsInMemory(Held):
 
     @cached_property
     def of_some(self) -> dict[str, tuple[int, ...]]:
-        """Columns that only some samples have recorded, with these; a sample that has its first value has them."""
+        """Columns that only some samples have recorded, with these samples; one whose first value is there has it."""
         whole = self.pool.whole()
         if whole is None:
             return {}
@@ -209,19 +209,19 @@ class ColumnsInMemory(Held):
 
     @cached_property
     def _recorded(self) -> dict[str, NDArray[Any]]:
-        """What samples have recorded of the columns that only some have."""
+        """The recorded values of the columns that only some samples have."""
         source = self.pool.source
         return {name: self.pool.column(name, has)[np.isin(source, has)] for name, has in self.of_some.items()}
 
     @cached_property
     def numeric_of_some(self) -> tuple[str, ...]:
-        """The numeric columns that only some samples have recorded, without missing values, where these cover all."""
+        """The numeric columns without missing values that only some samples have recorded, if these cover the pool."""
         numeric = [name for name, column in self._recorded.items() if column.dtype.kind in "fiu"]
         return tuple(name for name in numeric if name not in self.gaps and name not in self.uncovered)
 
     @property
     def mixed(self) -> dict[str, str]:
-        """Columns that are of different types in different samples, with where they are what."""
+        """Columns whose type differs between samples, with the type in each."""
         return self.pool.mixed
 
     @cached_property
@@ -248,14 +248,14 @@ def _numbers(array: NDArray[Any]) -> Floats:
 
 
 def _gaps(column: NDArray[Any]) -> NDArray[np.bool_]:
-    """Tell where a value is missing or infinite."""
+    """Return where a value is missing or infinite."""
     if column.dtype.kind in "fiub":
         return np.asarray(~np.isfinite(column).reshape(len(column), -1).all(axis=1))
     return np.fromiter((not hasattr(value, "__len__") and is_missing(value) for value in column), bool, len(column))
 
 
 def _missing_in(column: NDArray[Any]) -> int:
-    """Return how many numbers of a column are missing or infinite; of other columns all values, or none."""
+    """Return how many values of a numeric column are missing or infinite; for other columns all if empty, else 0."""
     if column.dtype.kind in "fiu":
         return int(np.count_nonzero(~np.isfinite(column)))
     empty = column.dtype.kind == "O" and all(not hasattr(value, "__len__") and is_missing(value) for value in column)

@@ -1,4 +1,4 @@
-"""What users call: samples and biases, or their values, checked and handed to the pipeline."""
+"""The functions that users call: samples and biases, or their values, are checked and passed to the pipeline."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def debias(
         A number, an expression as text, a Polars or narwhals expression, a :class:`~vardi.biases.Bias`, a function of
         the rows, or an array with a value for each row of the pool. A bias whose name no sample has describes a state
         that was not sampled: its normaliser is still estimated. Biases with parameters, such as :func:`vardi.logistic`,
-        are estimated too, given a sample whose bias is known, or from what is known of the population; one of which
-        nothing is known can be learned, by :func:`vardi.learned`.
+        are estimated too, given a sample whose bias is known, or from what is known of the population; a wholly unknown
+        bias can be learned, by :func:`vardi.learned`.
     source : str or array of labels, optional
         For one frame that holds all samples: the column with the label of each row's sample, or the labels themselves.
     counts : array, mapping from name to array, or str, optional
-        How many rows each row stands for (frequency weights), or the column that says so.
+        How many rows each row stands for (frequency weights), or the column with these counts.
     known : mapping, optional
         What is known of the population, as from a census. From a column or an expression to its mean; from a condition
         (text or :class:`~vardi.biases.Bias`) to its share; from a column to the shares of its values (a margin: a
@@ -181,7 +181,7 @@ def identify(
     known: Known | None = None,
     shares: Any = None,
 ) -> Verdict:
-    """Say whether the samples can be compared with one another, before any solve.
+    """Return whether the samples can be compared with one another, before any solve.
 
     Parameters are those of :func:`debias`.
 

@@ -1,4 +1,4 @@
-"""A solved fit whose rows stay in their engine: what the questions of a DebiasedSample ask of it, as queries."""
+"""A solved fit whose rows stay in their engine: answers the questions of a DebiasedSample by queries."""
 
 from __future__ import annotations
 
@@ -65,15 +65,15 @@ class InEngine(Held):
     pool : LazyPool
         The frames.
     prepared : Prepared
-        What was solved, and what depends on which coordinates of a point: rows with known biases and, with parameters
-        or known values, the joint rows; each in memory where equal rows were collapsed, and otherwise in the engine.
+        What was solved: rows with known biases and, with parameters or known values, the joint rows; both in memory if
+        equal rows were collapsed, and otherwise in the engine.
     found : JointFit
-        How.
+        The solution.
     """
 
     in_memory = False
     kept = None
-    whole: InEngine | None = None  # that of all samples, where those of some are asked
+    whole: InEngine | None = None  # the fit of all samples, if this one is of some
 
     def __init__(self, pool: LazyPool, prepared: Prepared, found: JointFit) -> None:
         super().__init__(pool, prepared, found)
@@ -97,12 +97,12 @@ class InEngine(Held):
         return Tangent(self.measure, At.of(self.joint, self.point, held_of(self.joint)).jacobian, hessian)
 
     def _overlaps(self, joint: Any, v: Floats) -> Any:
-        """Return what answers sums at u with parameters at those of a point."""
+        """Return rows whose biases have the parameters of a point, for sums at u."""
         if joint is None:
             return self.rows
         return joint.rows_at(v[joint.coordinates.theta])
 
-    # weights
+    # Weights
 
     @property
     def weights(self) -> Any:
@@ -116,19 +116,19 @@ class InEngine(Held):
 
     @property
     def parts_asked(self) -> tuple[Part, ...]:
-        """The frames with rows of the samples that are asked."""
+        """The frames with rows of the samples in question."""
         return tuple(self.model.parts if self.states is None else self.measure.parts)
 
     @property
     def _dropped(self) -> tuple[Part, ...]:
-        """Frames whose rows have no weight: of samples that were left out, or are not asked."""
+        """Frames whose rows have no weight: their samples were left out, or are not in question."""
         asked = self.states
         if asked is None:
             return tuple(self.pool.dropped)
         return (*self.pool.dropped, *(part for part in self.model.parts if not set(part.codes.values()) & set(asked)))
 
     def column(self, frames: Any, name: str) -> Any:
-        """Return frames as they are: they have the column."""
+        """Return frames as they are: they already have the column."""
         return frames
 
     def by_name(self, frames: Mapping[int | None, Any]) -> Any:
@@ -150,7 +150,7 @@ class InEngine(Held):
         """Judge the overlap, measured by the weights."""
         return judge(_Weighed(self), self.names)
 
-    # functions of the rows
+    # Functions of the rows
 
     def functions(self, values: Any) -> list[EngineFunction]:
         """Return one column or expression as a function of the rows."""
@@ -177,7 +177,7 @@ class InEngine(Held):
         return {}
 
     def among(self, states: tuple[int, ...]) -> InEngine:
-        """Return the same solution with the rows of some samples alone."""
+        """Return the same solution with the rows of some samples only."""
         self.require_joined_by_overlap()
         whole = self if self.whole is None else self.whole
         measure = EngineAmong(whole.measure, states, tuple(str(self.names[k]) for k in states))
@@ -191,9 +191,9 @@ class InEngine(Held):
         return held
 
     def recorded_by(self, asked: Sequence[Any], columns: Sequence[str] = ()) -> tuple[int, ...] | None:
-        """Return the samples that have recorded some functions and columns; None where all have, or none.
+        """Return the samples that have recorded some functions and columns; None if all have, or none.
 
-        A frame without a column is told by its schema; samples whose values are all missing where a value is.
+        The schema shows which frames lack a column; whether a sample's values are all missing is queried if some are.
         """
         parts = self.parts_asked
         every = dict.fromkeys(name for part in parts for name in part.schema)
@@ -212,7 +212,7 @@ class InEngine(Held):
         return None if len(has) in (0, len(states)) else has
 
     def is_declared(self, text: str) -> bool:
-        """Tell whether a text reads no column, so that it is its own mean."""
+        """Return whether a text reads no column, so that it is its own mean."""
         return not bias_of(text, self.parts_asked[0].schema).columns
 
     def nothing(self, m: int) -> list[EngineFunction]:
@@ -224,7 +224,7 @@ class InEngine(Held):
         return [_bias(self.measure, k) for k in range(len(self.names))]
 
     def bias_influence(self) -> Influence:
-        r"""Return the influence on each :math:`\log\Omega_k`: by the weights, and by parameters of the bias itself."""
+        r"""Return the influence on each :math:`\log\Omega_k`, through weights and through the bias's parameters."""
         moved = np.zeros((len(self.model.coordinates), len(self.names)))
         for k in self.model.families:
             moved[:, k] = _moved_mean(self.measure, k)
@@ -243,7 +243,7 @@ class InEngine(Held):
         return np.asarray(covariance / np.outer(omegas, omegas))
 
     def pooled_means(self, functions: Sequence[EngineFunction]) -> Floats:
-        """Return means over the pool as it came."""
+        """Return means over the pool, without weights."""
         return pooled_means(self.measure, functions)
 
     def steps(self, values: Any) -> EngineDistribution:
@@ -253,7 +253,7 @@ class InEngine(Held):
     def domains(
         self, values: Any, by: By, base: int, *, whole: bool = False
     ) -> tuple[tuple[tuple[Any, ...], ...], EngineDomains]:
-        """Return domains, and a function of their rows, which is 1 for None; the first columns tell bases apart."""
+        """Return domains and a function of their rows (1 for None); the first ``base`` columns define their bases."""
         keys = domains_of(self.parts_asked, by, self.mixed, whole=whole)
         y = ONE if values is None else self._function_in(values, by, keys)
         return keys, EngineDomains(self.measure, y, keys, by, bases(keys, base), base)
@@ -261,13 +261,13 @@ class InEngine(Held):
     def steps_by_domain(
         self, values: Any, by: By
     ) -> tuple[tuple[tuple[Any, ...], ...], Callable[[int], EngineDistribution]]:
-        """Return domains, and what gives the steps of the distribution function in each."""
+        """Return domains, and a function that returns the steps of the distribution function in each."""
         keys = domains_of(self.parts_asked, by, self.mixed, whole=False)
         y = self._function_in(values, by, keys)
         return keys, lambda j: EngineDistribution(self.measure, y, inside=is_in(by.columns, keys[j]))
 
     def _function_in(self, values: Any, by: By, keys: Sequence[tuple[Any, ...]]) -> EngineFunction:
-        """Return a function, or refuse missing values with the domains that these are in."""
+        """Return a function; an error about missing values names the domains that they are in."""
         try:
             return self.functions(values)[0]
         except MissingValuesError as error:
@@ -276,12 +276,12 @@ class InEngine(Held):
 
     @cached_property
     def numeric_columns(self) -> tuple[str, ...]:
-        """The columns of numbers that all frames have, without missing values: it takes a pass to know."""
+        """The numeric columns that all frames have, without missing values: it takes a pass to find out."""
         return tuple(name for name in self.columns["numeric"] if self._in_all(name) and name not in self.with_gaps)
 
     @cached_property
     def columns(self) -> dict[str, tuple[str, ...]]:
-        """The user's columns by what they hold, those that the biases read first and those of some frames last."""
+        """The user's columns by what they hold: those that the biases read first, those of some frames only last."""
         read = {name for bias in self.pool.biases for name in bias.columns}
         names = sorted(self._kinds, key=lambda name: (name not in read, not self._in_all(name)))
         return {
@@ -291,7 +291,7 @@ class InEngine(Held):
 
     @cached_property
     def _kinds(self) -> dict[str, dict[str, str]]:
-        """What columns hold in each frame that has them."""
+        """What each column holds in each frame that has it."""
         found: dict[str, dict[str, str]] = {}
         for part in self.model.parts:
             for name, dtype in part.schema.items():
@@ -304,7 +304,7 @@ class InEngine(Held):
 
     @cached_property
     def mixed(self) -> dict[str, str]:
-        """Columns of different kinds in different frames, with where they are what."""
+        """Columns whose type differs between frames, with the type in each."""
         several = [name for name, kinds in self._kinds.items() if len(set(kinds.values())) > 1]
         parts = {name: [part for part in self.model.parts if name in part.schema] for name in several}
         return {
@@ -314,7 +314,7 @@ class InEngine(Held):
 
     @cached_property
     def with_gaps(self) -> tuple[str, ...]:
-        """Columns of numbers and conditions in which a value is missing or infinite, by one query for each frame."""
+        """Numeric columns and conditions with missing or infinite values, by one query for each frame."""
         found: set[str] = set()
         for part in self.model.parts:
             names = [name for name in (*self.columns["numeric"], *self.columns["conditions"]) if name in part.schema]
@@ -324,14 +324,14 @@ class InEngine(Held):
 
     @cached_property
     def of_some(self) -> dict[str, tuple[int, ...]]:
-        """Columns of numbers and conditions that only some samples have recorded, with these."""
+        """Numeric columns and conditions that only some samples have recorded, with these samples."""
         names = (*self.columns["numeric"], *self.columns["conditions"])
         found = {name: self.recorded_by([name]) for name in names if name in self.with_gaps or not self._in_all(name)}
         return {name: states for name, states in found.items() if states is not None}
 
     @cached_property
     def whole_of_some(self) -> dict[str, tuple[int, ...]]:
-        """Those without missing values in these samples, which cover the pool."""
+        """Those of them that have no missing values in their samples, if these cover the pool."""
         found = {}
         for name in self.of_some:
             if name not in self.uncovered:
@@ -343,19 +343,19 @@ class InEngine(Held):
 
     @property
     def numeric_of_some(self) -> tuple[str, ...]:
-        """The columns of numbers among them."""
+        """The numeric columns among them."""
         return tuple(name for name in self.columns["numeric"] if name in self.whole_of_some)
 
     @property
     def gaps(self) -> dict[str, int]:
-        """Nothing: it takes a pass to count missing values."""
+        """Empty: it takes a pass to count missing values."""
         return {}
 
-    # what is known
+    # Known values
 
     @property
     def summed_in_memory(self) -> bool:
-        """Whether the distinct rows, which are in memory, are enough for errors: rows vary on their own."""
+        """Whether the distinct rows in memory are enough for errors, because rows are independent."""
         return self.collapsed and not self.depends
 
     @property
@@ -368,7 +368,7 @@ class InEngine(Held):
         return dataclasses.replace(self.model, known=EngineKnown.none())
 
     def tangent_of(self, joint: Any, v: Floats) -> Tangent:
-        """Return the tangent at another point of the same rows: of the distinct ones, where these are in memory."""
+        """Return the tangent at another point of the same rows: of the distinct ones, if these are in memory."""
         weights, scale = joint.weights(v)
         v, at = joint.rescaled(v, scale), joint.coordinates
         u = v[at.u] - joint.shift(v[at.theta])
@@ -381,7 +381,7 @@ class InEngine(Held):
         return Tangent(measure, At.of(joint, v, held_of(joint)).jacobian, hessian)
 
     def _model_of(self, joint: Any) -> EngineModel:
-        """Return the frames with what is known in some rows to solve: nothing, all, or the masses of groups."""
+        """Return the model of joint rows, which may have no known values, all of them, or the masses of groups."""
         if not self.collapsed:
             return joint.model
         if not joint.coordinates.known:
@@ -392,7 +392,7 @@ class InEngine(Held):
         return EngineRows(self.model, lambda: self.joint).with_masses_of(groups, masses).model
 
     def known_at(self, tangent: Tangent, joint: Any, v: Floats) -> tuple[Any, Floats]:
-        """Return the known functions at a point, and what this moves of them, for ``tangent_of``."""
+        """Return the known functions at a point, and how the point moves their sums, for ``tangent_of``."""
         if self.summed_in_memory:
             return self.prepared.values_at(joint, v), self.prepared.moved_at(joint, v)
         measure: EngineMoments = tangent.measure
@@ -411,17 +411,17 @@ class InEngine(Held):
         return self.measure.mean(self._known_functions(self.measure))
 
     def _known_functions(self, measure: EngineMoments) -> list[EngineFunction]:
-        """Return the known functions as functions of the rows, those that are a bias with the parameters of a point."""
+        """Return the known functions as functions of the rows; biases among them have the parameters of the point."""
         moving = self.pool.declared.moving
         return [
             _bias(measure, moving[j]) if j in moving else EngineFunction(_column(name))
             for j, name in enumerate(self.pool.declared.function_columns)
         ]
 
-    # what takes rows
+    # Questions that take rows
 
     def in_groups(self, statistic: Any, groups: Any, seed: int, identity: str | None) -> GroupSums:
-        """Ask for sums within groups of rows, of statistics, of 1 and of the biases that no row was drawn with."""
+        """Return sums by group of rows: of the statistics, of 1, and of the biases that no row was drawn with."""
         if callable(statistic):
             raise refusal("bootstrap of functions", "engine")
         if groups is not None and not isinstance(groups, str):
@@ -442,7 +442,7 @@ class InEngine(Held):
         return sums_in_groups(self.measure, functions, groups, seed, identity, self.names, lengths)
 
     def parts(self, fit: Any) -> EngineParts:
-        """Return what accounts of a fit ask of its rows."""
+        """Return what accounts of a fit need of its rows."""
         return EngineParts(fit)
 
     def draw(self, n: int, seed: Any, *, replace: bool | None, identity: str | None = None) -> Any:
@@ -452,11 +452,11 @@ class InEngine(Held):
         return self.by_name(drawn_rows(self.measure, n, seed, identity))
 
     def drawing(self) -> NoReturn:
-        """Refuse the probabilities of rows for batches, whose positions are drawn in memory."""
+        """Refuse: positions of rows are drawn in memory."""
         raise refusal("draws with replacement", "engine")
 
     def check_biases(self, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
-        """Test the declared biases by the score test, whose sums an engine answers."""
+        """Test the declared biases by the score test, whose sums an engine can compute."""
         if options.get("method", "score") != "score":
             raise refusal("ks tests", "engine")
         tangent, point = self.tangent, self.point
@@ -473,7 +473,7 @@ class InEngine(Held):
         return check_engine_biases(labels, tangent, self.names, functions, features=options.get("features", "poly2"))
 
     def slopes(self, influence: Influence, errors: Errors) -> Floats:
-        """Return what estimates move at worst, for each unit of log Gamma."""
+        """Return how far estimates move at worst, per unit of log Gamma."""
         wrong = np.flatnonzero(self.rows.sizes > 0)[errors.wrong]
         if errors.common:
             return common_slopes(self.measure, influence.values, wrong.tolist())
@@ -484,12 +484,12 @@ class InEngine(Held):
         raise refusal("bounds", "engine")
 
     def weigh(self, rows: Any) -> Any:
-        """Return the weight of rows in memory, which need not be of the pool."""
+        """Return the weight of rows in memory, which need not be in the pool."""
         return weigh(self, rows)
 
 
 class _Weighed:
-    """Rows of an engine whose overlap is measured by the weights."""
+    """Rows in an engine whose overlap is measured by the weights."""
 
     def __init__(self, held: InEngine) -> None:
         self._held, self.sizes = held, held.rows.sizes
@@ -514,7 +514,7 @@ def _bias(measure: EngineMoments, k: int) -> EngineFunction:
 
 
 def _moved_mean(measure: EngineMoments, k: int) -> Floats:
-    r"""Return :math:`\sum_i c_i r_i\,\partial\omega_k/\partial v`, by a query for each part; 0 but for theta."""
+    r"""Return :math:`\sum_i c_i r_i\,\partial\omega_k/\partial v`, by a query for each part; 0 except in theta."""
     model, point, moved = measure.model, measure.point, np.zeros(len(measure.coordinates))
     bias, place = _bias(measure, k), model.places[k]
     omega, *means = measure.mean([bias, *(_times(bias, t) for t in point.gradient(k))])

@@ -1,4 +1,4 @@
-"""What accounts ask of rows in an engine: see :class:`vardi._facts.parts.Parts`."""
+"""What accounts need of rows in an engine: see :class:`vardi._facts.parts.Parts`."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
 
 VALUE = f"{PREFIX}column_{{}}"
-SLOPES = 400  # biases times columns, up to which one query asks how far wrong biases move means
+SLOPES = 400  # biases times columns up to which the effect of wrong biases on means is computed, by one query
 
 
 class EngineParts(MemoryParts):
-    """Rows in an engine, of which sums are asked; what the distinct rows in memory can tell is asked of them."""
+    """Rows in an engine, which returns sums only; the distinct rows in memory answer what they can."""
 
     def __init__(self, fit: DebiasedSample) -> None:
         super().__init__(fit)
@@ -41,7 +41,7 @@ class EngineParts(MemoryParts):
 
     @property
     def _uncovered(self) -> Mapping[str, str]:
-        return {}  # it takes a pass to know
+        return {}  # it takes a pass to find out
 
     def given(self) -> Given:
         pool = self._pool
@@ -74,7 +74,7 @@ class EngineParts(MemoryParts):
         return Column(name, values, self._held.recorded(values).states)
 
     def choose(self) -> tuple[tuple[Column, ...], str]:
-        """Ask for gaps, and of columns with such for the samples that have recorded them."""
+        """Query which columns have gaps, and which samples have recorded these."""
         held, some = self._held, self._held.whole_of_some
         gaps = [
             name
@@ -96,9 +96,10 @@ class EngineParts(MemoryParts):
         return (*columns, *categories), note_on(numeric, left_out)
 
     def _categories(self) -> tuple[list[Column], list[str], list[str], list[str]]:
-        """Ask for the most frequent categories; and return the columns left out.
+        """Query the most frequent categories, and return them with the columns left out.
 
-        These are columns that not all frames have, that have too many distinct texts, and that are more than fit.
+        Left out are columns that not all frames have, columns with too many distinct texts, and columns beyond the
+        number shown.
         """
         texts = [name for name in self._held.columns["texts"] if name != self._parts[0].label]
         whole = [name for name in texts if all(name in part.schema for part in self._parts)]
@@ -112,7 +113,7 @@ class EngineParts(MemoryParts):
     def describe(
         self, columns: Sequence[Column], *, gains: bool = False, slopes: bool = False
     ) -> tuple[ColumnFacts, ...]:
-        """Ask for the estimates, and by one more query for sums of f and, for gains, of phi under each bias."""
+        """Query the estimates and, by one more query, sums of f and, for gains, of phi under each bias."""
         found: dict[int, ColumnFacts] = {}
         for states, places in by_samples(columns).items():
             own, whole = [columns[j] for j in places], states is None
@@ -177,7 +178,7 @@ def _conditions(name: str, rows: Mapping[str | None, float]) -> list[Column]:
 
 
 def _terms(at: EngineMoments, part: Part, j: int, eta: float, laws: Sequence[nw.Expr]) -> list[nw.Expr]:
-    """Return what a function is asked for: sums of itself, and of its influence values under each bias."""
+    """Return the terms to sum for a function: its own, and its influence values under each bias."""
     f, phi, r = nw.col(VALUE.format(j)), nw.col(DEVIATION.format(j)), at.point.weight
     own = [part.times_count(term) for term in (f, (f - eta) * (f - eta) * r, f.abs() * r)]
     return [*own, *(law * phi for law in laws), *(law * phi * phi for law in laws)]

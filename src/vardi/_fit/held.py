@@ -1,4 +1,4 @@
-"""A solved fit: what its questions ask wherever the rows are."""
+"""A solved fit: what its questions need, wherever the rows are."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ONLY_KNOWN = (
 
 
 class Held:
-    """Rows with their weights; :class:`InMemory` and :class:`InEngine` answer for where they are.
+    """Rows with their weights: the base of :class:`InMemory` and :class:`InEngine`.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class Held:
     prepared : Prepared
         What was solved.
     found : JointFit
-        How: the solution, the point that the samples give on their own, and groups that known values join.
+        The solution, the point that the samples alone give, and the groups that known values join.
     """
 
     apart = "too few of their rows join the samples"  # why a draw of rows has no fit
@@ -47,11 +47,11 @@ class Held:
         self.names: tuple[Name, ...] = pool.names
         self.rows: Any = prepared.rows
 
-    states: tuple[int, ...] | None = None  # the samples whose rows are asked; None for all
+    states: tuple[int, ...] | None = None  # the samples in question; None for all
     log_omegas: Any  # the log of each normaliser
-    reference: Any = None  # beside learned biases: the samples whose biases are known, at a solution of their own
-    tangent: Any  # the solution, through which estimates and errors are made
-    dependence: Any  # how rows depend on one another; None where they do not
+    reference: Any = None  # with learned biases: the fit of the samples whose biases are known
+    tangent: Any  # the solution as a map from functions to estimates with errors
+    dependence: Any  # how rows depend on one another; None if they do not
 
     def __len__(self) -> int:
         return len(self.pool)
@@ -63,7 +63,7 @@ class Held:
 
     @property
     def depends(self) -> bool:
-        """Whether rows do not vary on their own: they lie in clusters, series or strata."""
+        """Whether rows are not independent: they are in clusters, series or strata."""
         return self.dependence is not None and self.dependence.in_units
 
     @property
@@ -73,7 +73,7 @@ class Held:
 
     @property
     def solved(self) -> dict[Name, float]:
-        """The log normalisers as they were solved, of which those of more rows are not far."""
+        """The log normalisers as they were solved, from which a fit of more rows can start."""
         return dict(zip(self.names, self.log_omegas.tolist(), strict=True))
 
     @property
@@ -82,7 +82,7 @@ class Held:
         return self.point[self.joint.coordinates.theta] if self.joint is not None else np.empty(0)
 
     def moved_known(self) -> Floats:
-        """Return the known values, moved by as much as their errors let them."""
+        """Return the known values, shifted within their errors as in the solution."""
         known, joint = self.prepared.known, self.joint
         assert known is not None
         moved = joint.root @ self.point[joint.coordinates.epsilon]
@@ -90,15 +90,15 @@ class Held:
 
     @property
     def of_some(self) -> Mapping[str, tuple[int, ...]]:
-        """Columns that only some samples have recorded, with these."""
+        """Columns that only some samples have recorded, with these samples."""
         raise NotImplementedError
 
     def among(self, states: tuple[int, ...]) -> Any:
-        """Return the same solution with the rows of some samples alone."""
+        """Return the same solution with the rows of some samples only."""
         raise NotImplementedError
 
     def of(self, states: tuple[int, ...] | None) -> Any:
-        """Return the rows of some samples, made once; None for these."""
+        """Return the fit with the rows of some samples only, made once; None for this one itself."""
         if states is None or states == self.states:
             return self
         if states not in self._of_samples:
@@ -106,7 +106,7 @@ class Held:
         return self._of_samples[states]
 
     def recorded_by(self, asked: Sequence[Any], columns: Sequence[str] = ()) -> tuple[int, ...] | None:
-        """Return the samples that have recorded some functions and columns; None where all have, or none."""
+        """Return the samples that have recorded some functions and columns; None if all have, or none."""
         raise NotImplementedError
 
     def recorded(self, values: Any) -> Any:
@@ -116,12 +116,12 @@ class Held:
 
     @cached_property
     def _of_samples(self) -> dict[tuple[int, ...], Any]:
-        """What was made of the rows of some samples."""
+        """Fits with the rows of some samples only, as far as they were asked for."""
         return {}
 
     @cached_property
     def uncovered(self) -> dict[str, str]:
-        """Columns that only some samples have recorded, which do not cover the pool, with why these have no mean."""
+        """Columns that have no mean because the samples that recorded them do not cover the pool, with the reason."""
         reasons: dict[tuple[int, ...], str] = {}
         for states in dict.fromkeys(self.of_some.values()):
             try:
@@ -131,7 +131,7 @@ class Held:
         return {name: reasons[states] for name, states in self.of_some.items() if states in reasons}
 
     def require_joined_by_overlap(self) -> None:
-        """Refuse to ask some samples where known values alone join groups: normalisers are then not identified."""
+        """Refuse to use some samples alone if only known values join groups: normalisers are then not identified."""
         if self.groups is not None and self.groups.max() > 0:
             groups = [[self.names[k] for k in np.flatnonzero(self.groups == g)] for g in range(self.groups.max() + 1)]
             raise NotIdentifiableError(
@@ -141,11 +141,11 @@ class Held:
             )
 
     def refit(self, counts: Floats, *, tol: float, may_part: bool, rng: np.random.Generator | None = None) -> Refit:
-        """Solve again for other counts of the rows in memory; known values with an error are drawn anew by rng."""
+        """Solve again for other counts of the rows in memory; rng redraws known values that have an error."""
         return refit(self.rows, self.joint, self.solution.u, self.point, counts, tol=tol, may_part=may_part, rng=rng)
 
     def shared_passes(self) -> SharedPasses | None:
-        """Return passes over the rows that refits to other counts can share; None where there are none."""
+        """Return passes over the rows that refits to other counts can share; None if they cannot share any."""
         if self.joint is None and isinstance(self.rows, Dense) and self.rows.sizes.all():
             return SharedPasses(self.rows, self.solution.u)
         return None
@@ -153,5 +153,5 @@ class Held:
     def refit_draws(
         self, passes: SharedPasses, counts: Floats, functions: Floats | None, *, tol: float
     ) -> Sequence[Refit | None]:
-        """Solve again for counts of shape (draws, rows), which share passes; None stands for a draw to solve alone."""
+        """Solve again for counts of shape (draws, rows) in shared passes; None for a draw that must be solved alone."""
         return refit_draws(passes, self.tangent.hessian.laplacian, counts, functions, tol=tol)

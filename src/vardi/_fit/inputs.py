@@ -1,4 +1,4 @@
-"""What a fit was asked for: samples and biases, or a matrix of biases, so that it can be asked again with more rows."""
+"""The inputs of a fit, samples and biases or a matrix of biases, kept so that it can be repeated with more rows."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from scipy import sparse
 
 from vardi._fit.capabilities import refusal
 from vardi._fit.learned import opened_with_learned
-from vardi._fit.opened import EngineFrames, MemoryRows
+from vardi._fit.opened import MemoryRows
 from vardi._fit.pipeline import Opened, Options, fit
 from vardi._fit.sample import DebiasedSample
 from vardi._fit.truncation import TruncatedRows, window_of
 from vardi._inputs.dependence import as_dependence
-from vardi._inputs.engine.pool import any_lazy, open_frames
 from vardi._inputs.frames import as_frame, concat
+from vardi._inputs.frames.lazy import any_lazy
 from vardi._inputs.pool import Name, as_named, as_pool, matrix_pool
 from vardi._inputs.shared_units import warn_of_shared_units
 from vardi._rows import Windows
@@ -30,7 +30,7 @@ from vardi.errors._texts import show
 
 
 class Depends(NamedTuple):
-    """How rows depend on one another, as it was given."""
+    """How rows depend on one another, as given by the user."""
 
     clusters: Any = None
     series: Any = None
@@ -54,9 +54,12 @@ class FrameInputs:
     options: Options = DEFAULT
 
     def opened(self) -> Opened:
-        """Return samples as the pipeline takes them: in an engine where one of them is a lazy frame, else in memory."""
+        """Return samples as the pipeline takes them: in an engine if one of them is a lazy frame, else in memory."""
         given = {"source": self.source, "counts": self.counts}
         if any_lazy(self.samples):
+            from vardi._fit.opened_engine import EngineFrames  # what asks engines is loaded only for them
+            from vardi._inputs.engine.pool import open_frames
+
             return EngineFrames.of(open_frames(self.samples, self.biases, **given), self.known, self.depends)
         pool = as_pool(self.samples, self.biases, **given)
         pool = replace(pool, dependence=as_dependence(pool, *self.depends))
@@ -65,7 +68,7 @@ class FrameInputs:
         return opened_with_learned(pool, self.known, self.options)
 
     def fitted(self, near: Mapping[Name, float] | None = None, rows: NDArray[np.bool_] | None = None) -> DebiasedSample:
-        """Solve, from log normalisers on that are near, for all rows or for some of the pool."""
+        """Solve, starting near given log normalisers if any, for all rows or for some of the pool."""
         opened = self.opened()
         fitted = fit(_of_rows(opened, rows), self, self.options, near)
         if isinstance(opened, MemoryRows) and rows is None:
@@ -73,7 +76,7 @@ class FrameInputs:
         return fitted
 
     def updated(self, samples: Any, biases: Any, pool: Any) -> FrameInputs:
-        """Return the inputs with further rows, which are in memory like those that were given."""
+        """Return the inputs with further rows, which must be in memory like the others."""
         if any_lazy(self.samples) or any_lazy(samples):
             raise refusal("update", "engine")
         _refuse_given_by_row(self.counts, self.depends, lambda given: isinstance(given, str), BY_COLUMN)
@@ -88,7 +91,7 @@ class FrameInputs:
         return replace(self, samples=joined, biases=by_name)
 
     def _with_labelled(self, samples: Any, biases: Any, pool: Any) -> FrameInputs:
-        """Return one frame with the labels of its rows, to which labelled rows are added."""
+        """Return the inputs of one labelled frame with further rows and their labels."""
         if isinstance(self.source, str) and not isinstance(samples, Mapping | list | tuple):
             labels = np.asarray(as_frame(samples).column(self.source))
             rows, given = samples, dict.fromkeys(labels.tolist(), samples)
@@ -123,7 +126,7 @@ class MatrixInputs:
         return MemoryRows.of(pool, self.known, self.omega, log=self.log)
 
     def fitted(self, near: Mapping[Name, float] | None = None, rows: NDArray[np.bool_] | None = None) -> DebiasedSample:
-        """Solve, from log normalisers on that are near, for all rows or for some of the pool."""
+        """Solve, starting near given log normalisers if any, for all rows or for some of the pool."""
         return fit(_of_rows(self.opened(), rows), self, self.options, near)
 
     def updated(self, samples: Any, biases: Any, pool: Any) -> MatrixInputs:
@@ -158,7 +161,7 @@ class MatrixInputs:
 
 
 def as_matrix(omega: Any, source: Any) -> Any:
-    """Return a matrix of numbers in memory, sparse, read in blocks, or of windows."""
+    """Return a matrix of numbers: an array, a sparse array, a reader of blocks, or windows."""
     if isinstance(omega, Windows):
         return omega
     reader = None if sparse.issparse(omega) else as_reader(omega, np.size(source))
@@ -190,7 +193,7 @@ def _joined_rows(own: Any, new: Any) -> Any:
 
 
 def _joined_biases(given: Mapping[Name, Any], own: Mapping[Name, Any], biases: Any) -> dict[Name, Any]:
-    """Return the biases of all samples, or refuse a sample that has none, or a second one."""
+    """Return the biases of all samples; raise if a sample has none, or a second one."""
     _require_rows(given)
     new = {} if biases is None else as_named(biases, "biases")
     twice = [name for name in new if name in own]
@@ -218,7 +221,7 @@ def _require_rows(given: Mapping[Name, Any]) -> None:
 
 
 def _refuse_given_by_row(counts: Any, depends: Depends, extends: Callable[[Any], bool], remedy: str) -> None:
-    """Refuse what was given row by row: of new rows it is not known."""
+    """Refuse what was given row by row: it is unknown for new rows."""
     given = {"counts": counts, **{what: getattr(depends, what) for what in ("clusters", "series", "strata")}}
     for what, value in given.items():
         if value is not None and value is not False and value is not True and not extends(value):
@@ -242,7 +245,7 @@ def _refuse_values(name: Name, bias: Any) -> None:
 
 
 def _piece(name: Name, rows: Any, omega: Any) -> Any:
-    """Return new rows of a matrix, in its form, or refuse those that do not fit it."""
+    """Return new rows in the form of the matrix; raise if they do not fit it."""
     if isinstance(omega, Windows):
         piece = as_array(rows, f"The rows of {str(name)!r}").astype(np.float64)
         wanted, fits = "(m,), the value of each row", piece.ndim == 1
@@ -283,6 +286,6 @@ def _ends(name: Name, window: Any) -> Sequence[float]:
 
 
 def _labels(names: Any) -> NDArray[Any]:
-    """Return labels as an array that keeps each as it is."""
+    """Return labels as an array of objects, each as it is."""
     found = list(names)
     return np.fromiter(found, dtype=object, count=len(found))

@@ -1,9 +1,9 @@
-r"""What is known of the population against what the samples say of it.
+r"""What is known of the population, tested against the samples.
 
 The samples are fitted without the known values; groups that overlap does not join keep the masses that these give
-them. The means of the known functions are then compared with what is known, each and all together. Where only the known
-values tell the parameters of a bias, the samples have no say, and what can be tested is that :math:`\mu = 0`, in the
-directions in which mu has a spread: those that tell parameters have none.
+them. The means of the known functions are then compared with what is known, each and all together. If only the known
+values determine the parameters of a bias, the samples alone have no fit, and what can be tested is that
+:math:`\mu = 0`, in the directions in which mu varies: it does not in those that determine parameters.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.special import chdtrc
+import scipy
 
 from vardi._estimate.intervals import REFUSED
 from vardi._estimate.known_check import KnownCheck, known_lines
@@ -26,12 +26,12 @@ from vardi._types import Floats
 from vardi.errors import ContradictedKnownWarning
 from vardi.errors._warn import warn
 
-RANK = 1e-8  # relative size of an eigenvalue of a covariance from which a direction counts
-NOTHING = 1e-10  # of the variance of one row, below which only rounding is left
+RANK = 1e-8  # relative size above which an eigenvalue of a covariance counts
+NOTHING = 1e-10  # variance relative to that of one row below which it is only rounding
 
 
 def check_known(held: Any) -> KnownCheck | None:
-    """Compare known values with what the samples say."""
+    """Compare known values with the samples."""
     known: Known | None = held.prepared.known
     if known is None:
         return None
@@ -55,12 +55,12 @@ def check_known(held: Any) -> KnownCheck | None:
     else:
         told = np.outer(stderr > 0, stderr > 0)
         statistic, df = _chi_square(values - known.values, np.where(told, covariance + known.covariance, 0.0), least)
-    pvalue = float(chdtrc(df, statistic)) if df else math.nan
+    pvalue = float(scipy.special.chdtrc(df, statistic)) if df else math.nan
     return KnownCheck(lines, statistic if df else math.nan, df, pvalue, residual, samples)
 
 
 def _least(held: Any) -> Floats:
-    """Return the variances of the known functions' means below which only rounding is left."""
+    """Return the variances of the known functions' means below which they are only rounding."""
     return np.asarray(NOTHING * np.maximum(held.prepared.values.var(axis=0), 1e-300) / held.tangent.n)
 
 
@@ -75,7 +75,7 @@ def _chi_square(gap: Floats, covariance: Floats, least: Floats) -> tuple[float, 
 
 
 def warn_of_contradiction(check: KnownCheck | None) -> None:
-    """Warn where the samples contradict what is known."""
+    """Warn if the samples contradict what is known."""
     if check is not None and check.contradicted:
         said = f"{check.verdict} The weights meet the known values nevertheless. fit.known has the details."
         warn(ContradictedKnownWarning(said))
@@ -90,7 +90,7 @@ def joined(held: Any) -> Verdict:
 
 
 def _alone(held: Any) -> tuple[Any, Floats] | None:
-    """Return the samples without known values, but for the masses of groups; None where these tell parameters."""
+    """Return the samples without known values except the masses of groups; None if known values fix parameters."""
     if held.alone is None:
         return None
     joint, groups = held.joint, held.groups
@@ -118,5 +118,5 @@ def _test_of_multipliers(held: Any) -> tuple[float, int]:
 
 
 def as_identified(verdict: Verdict, message: str) -> Verdict:
-    """Return a verdict that known values do not join the samples."""
+    """Return a verdict that is not identified, with this message."""
     return replace(verdict, identified=False, message=message)

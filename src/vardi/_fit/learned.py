@@ -1,4 +1,4 @@
-"""Biases that nobody knows: the samples whose biases are known are debiased first, and the others told from these."""
+"""Unknown biases: the samples whose biases are known are debiased first, and the others are learned against them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from vardi.errors._texts import show
 
 
 def opened_with_learned(pool: Pool, known: Any, options: Options) -> MemoryRows:
-    """Return the rows of a pool with the biases that are to be learned told from the rows of the others, debiased."""
+    """Return the rows of a pool, with biases learned by comparison with the debiased rows of the known samples."""
     unknown = [k for k, bias in enumerate(pool.biases) if _is_learned(bias)]
     if not unknown:
         return MemoryRows.of(pool, known)
@@ -63,7 +63,7 @@ def _require_known(pool: Pool, unknown: list[int], known: Any) -> None:
     if len({*unknown} & {*np.flatnonzero(sizes).tolist()}) == len(sampled):
         raise NotIdentifiableError(
             f"The biases of all samples, {show(sampled)}, are to be learned, but a classifier only tells samples "
-            "apart: nothing says which is like the population. Give at least one sample whose bias is known.",
+            "apart, not which is like the population. Give at least one sample whose bias is known.",
             groups=[(name,) for name in sampled],
         )
 
@@ -74,7 +74,7 @@ def _debiased(pool: Pool, unknown: list[int], known: Any, options: Options) -> I
     rows = MemoryRows.of(replace(pool, biases=biases), known)
     names = {name for k, name in enumerate(pool.names) if k not in unknown}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", VardiWarning)  # the fit of all samples says it
+        warnings.simplefilter("ignore", VardiWarning)  # the fit of all samples will warn
         try:
             held: InMemory = fit(rows.of_samples(names), None, replace(options, on_unidentified="raise")).held
         except NotIdentifiableError as error:
@@ -88,7 +88,7 @@ def _debiased(pool: Pool, unknown: list[int], known: Any, options: Options) -> I
 
 
 def _learned(pool: Pool, k: int, chances: Floats) -> Bias:
-    """Return the bias of a sample, learned."""
+    """Return the learned bias of a sample, given the probabilities of the known samples' rows."""
     bias, name, own = pool.biases[k], pool.names[k], pool.source == k
     others = tuple(part for part in parts_of(bias) if not isinstance(part, LearnedBias))
     weights = np.where(own, 1.0 if pool.counts is None else pool.counts, chances)
@@ -115,7 +115,7 @@ def _learned(pool: Pool, k: int, chances: Floats) -> Bias:
 
 
 def _columns_of_arrays(pool: Pool, sample: str) -> tuple[str, ...]:
-    """Return the columns of arrays; those of frames are to be named, since labels and ids may be among them."""
+    """Return the columns of arrays; those of frames must be named, since labels and ids may be among them."""
     if not all(isinstance(frame, NumpyFrame) for frame in pool.frames):
         columns = pool.frames[0].columns
         raise MismatchError(

@@ -1,30 +1,24 @@
-"""A solved fit whose rows are in memory, or read in blocks: what the questions of a DebiasedSample ask of it."""
+"""A solved fit whose rows are in memory, or read in blocks: answers the questions of a DebiasedSample."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vardi._estimate.bias_check import BiasCheck, untested
-from vardi._estimate.bias_test import check_biases
-from vardi._estimate.bounds import Bounds, bounds
 from vardi._estimate.cdf import PoolSteps
 from vardi._estimate.own_states import OwnStates
-from vardi._estimate.sensitivity.errors_of_biases import Errors
-from vardi._estimate.sensitivity.linear import slopes
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import refusal
 from vardi._fit.columns import ColumnsInMemory
 from vardi._fit.held import ONLY_KNOWN
 from vardi._fit.new_rows import weigh
-from vardi._fit.parts import MemoryParts
 from vardi._fit.prepare import Prepared
-from vardi._fit.reference import check_reference
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By, Grouping, bases, grouping, in_domains
 from vardi._inputs.frames import concat
@@ -48,7 +42,12 @@ from vardi.biases import Bias
 from vardi.errors import ImpossibleRowError, MismatchError, MissingValuesError, TooLargeError, number_of_rows
 from vardi.errors._refusals import not_covered
 
-TILTS = 2**28  # numbers, one for each row and bias, up to which they are all held at once
+if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
+    from vardi._estimate.bounds import Bounds
+    from vardi._estimate.sensitivity.errors_of_biases import Errors
+    from vardi._fit.parts import MemoryParts
+
+TILTS = 2**28  # rows times biases up to which a number for each is held at once
 
 
 class InMemory(ColumnsInMemory):
@@ -59,16 +58,16 @@ class InMemory(ColumnsInMemory):
     pool : Pool
         What the user gave.
     kept : ndarray of bool or None
-        Which rows of it the fit rests on; None for all.
+        Which of its rows are in the fit; None for all.
     prepared : Prepared
         What was solved.
     found : JointFit
-        How.
+        The solution.
     """
 
     in_memory = True
     collapsed = True
-    whole: InMemory | None = None  # that of all samples, where those of some are asked
+    whole: InMemory | None = None  # the fit of all samples, if this one is of some
 
     def __init__(self, pool: Pool, kept: NDArray[np.bool_] | None, prepared: Prepared, found: JointFit) -> None:
         super().__init__(pool, prepared, found)
@@ -79,18 +78,18 @@ class InMemory(ColumnsInMemory):
 
     @cached_property
     def source(self) -> Integers:
-        """Sample of each row that the fit rests on."""
+        """Sample of each row in the fit."""
         return self.pool.source if self.kept is None else self.pool.source[self.kept]
 
     @cached_property
     def counts(self) -> Floats | None:
-        """How many rows each of them stands for."""
+        """The counts of these rows; None if each counts once."""
         counts = self.pool.counts
         return counts if counts is None or self.kept is None else counts[self.kept]
 
     @cached_property
     def dependence(self) -> Dependence | None:
-        """How they depend on one another."""
+        """How these rows depend on one another."""
         given = self.pool.dependence
         return given if given is None or self.kept is None else given.of(self.kept)
 
@@ -111,7 +110,7 @@ class InMemory(ColumnsInMemory):
         return Tangent(measure, jacobian, hessian, approximate=self.is_learned)
 
     def among(self, states: tuple[int, ...]) -> InMemory:
-        """Return the same solution with the rows of some samples alone: weights are 0 on all others."""
+        """Return the same solution with the rows of some samples only: weights are 0 on all others."""
         self.require_joined_by_overlap()
         whole = self if self.whole is None else self.whole
         measure = RowsAmong(whole.tangent.measure, states, tuple(str(self.names[k]) for k in states))
@@ -120,14 +119,14 @@ class InMemory(ColumnsInMemory):
             raise self._not_covered(rows if self.kept is None else np.flatnonzero(self.kept)[rows], states)
         held = copy.copy(whole)
         for name in ("weights", "probabilities", "masses", "inside", "tangent", "_own_states"):
-            held.__dict__.pop(name, None)  # what they were for all samples
+            held.__dict__.pop(name, None)  # cached for all samples
         held.whole, held.states, held.row_weights = whole, states, measure.row_weights
         held.log_omegas = whole.log_omegas
         held.tangent = Tangent(measure, whole.tangent.jacobian, whole.tangent.hessian, approximate=self.is_learned)
         return held
 
     def _not_covered(self, rows: Integers, states: tuple[int, ...]) -> ImpossibleRowError:
-        """Refuse to ask some samples, given the rows of the pool that none of them could have drawn."""
+        """Return the error for some samples, given the rows of the pool that none of them could have drawn."""
         k = int(self.pool.source[rows[0]])
         first = self.pool.place(int(rows[0]), states[0])
         others = f", nor {number_of_rows(len(rows) - 1)} more" if len(rows) > 1 else ""
@@ -162,7 +161,7 @@ class InMemory(ColumnsInMemory):
         return self.pool.series(values, name)
 
     def table(self, values: Floats, names: Sequence[str]) -> Any:
-        """Return columns, with a number for each row, in the user's library."""
+        """Return columns of numbers, one for each row, in the user's library."""
         return self.pool.table(values, names)
 
     @cached_property
@@ -177,14 +176,14 @@ class InMemory(ColumnsInMemory):
 
     @cached_property
     def masses(self) -> Floats:
-        """The share of the population that each row, as it was solved, stands for."""
+        """The share of the population that each row, as it was solved, represents."""
         mass = self.row_weights if self.rows.counts is None else self.row_weights * self.rows.counts
         return mass / mass.sum()
 
     def log_omega_covariance(self) -> Floats:
-        r"""Return :math:`\sum_i \pi_i^2 g_i g_i' + a'H^+a / n` (MBAR's form), which single rows do not trouble.
+        r"""Return :math:`\sum_i \pi_i^2 g_i g_i' + a'H^+a / n` (MBAR's form), which works for samples of a single row.
 
-        With parameters, known values, or rows that depend on one another, the covariance of the influence values.
+        With parameters, known values, or rows that depend on one another, return that of the influence values.
         """
         if self.joint is not None or self.dependence is not None:
             return self.bias_influence().covariance()
@@ -197,15 +196,19 @@ class InMemory(ColumnsInMemory):
         return np.asarray((squares + a.T @ tangent.hessian.solve(a)) / tangent.n**2)
 
     def check_biases(self, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
-        """Test the declared biases by what overlap alone says: known values have no part in it."""
+        """Test the declared biases by overlap alone, without known values."""
         if self.depends and options.get("method", "score") != "score":
             raise refusal("ks tests", "rows in memory", depends="clusters")
         if self.reference is not None:
+            from vardi._fit.reference import check_reference
+
             return check_reference(self, asked, **options)
         return self.check_values({name: self.values(value) for name, value in asked.items()}, **options)
 
     def check_values(self, values: Mapping[str, Floats], **options: Any) -> BiasCheck:
-        """Test the declared biases, given numbers of the rows that the fit rests on."""
+        """Test the declared biases, given numbers for the rows in the fit."""
+        from vardi._estimate.bias_test import check_biases
+
         if self.joint is None or not self.joint.families:
             return check_biases(self.overlap_tangent, self.names, values, **options)
         if options.get("method", "score") != "score":
@@ -218,22 +221,26 @@ class InMemory(ColumnsInMemory):
         return check_biases(tangent, self.names, values, **options)
 
     def parts(self, fit: Any) -> MemoryParts:
-        """Return what accounts of a fit ask of its rows."""
+        """Return what accounts of a fit need of its rows."""
+        from vardi._fit.parts import MemoryParts
+
         return MemoryParts(fit)
 
     def bounds(self, delta: float) -> Bounds:
-        """Return the paper's finite-sample constants, whose theory is of known biases that overlap alone joins."""
+        """Return the paper's finite-sample constants; their theory is for known biases joined by overlap alone."""
         if self.is_learned:
             raise refusal("bounds", "rows in memory", "learned")
         if self.joint is not None:
             raise refusal("bounds", "rows in memory", "both")
         if self.depends:
             raise refusal("bounds", "rows in memory", depends="clusters")
+        from vardi._estimate.bounds import bounds
+
         return bounds(self.tangent, self.names, delta)
 
     @cached_property
     def overlap_tangent(self) -> Tangent:
-        """The samples on their own, each group that overlap joins by itself, without what is known beside."""
+        """The solution for the samples alone, without known values: each group joined by overlap separately."""
         if self.joint is None:
             return self.tangent
         assert self.groups is not None
@@ -252,7 +259,7 @@ class InMemory(ColumnsInMemory):
         return judge(self.rows, self.names, self.masses)
 
     def bias_influence(self) -> Influence:
-        r"""Return the influence on each :math:`\log\Omega_k`: by the weights, and by parameters of the bias itself."""
+        r"""Return the influence on each :math:`\log\Omega_k`, through weights and through the bias's parameters."""
         moved = None
         if self.joint is not None and self.joint.families:
             moved = self.tangent.n * self.joint.mean_gradients(self.point)
@@ -264,26 +271,26 @@ class InMemory(ColumnsInMemory):
 
     @cached_property
     def _own_states(self) -> OwnStates | None:
-        """What rows weigh under each state, where that is among what was solved: its sample's share of them."""
+        """The weights of rows under each state, if every state has a sample: its share of the row, already solved."""
         alone = self.joint is None and self.whole is None and bool(self.rows.sizes.all())
         return OwnStates(self.tangent) if alone and not callable(self.tangent.sums.gram) else None
 
     @property
     def _are_too_many(self) -> bool:
-        """Whether a number for each row and bias is more than an answer holds, and sums of them are not."""
+        """Whether a number for each row and bias is too much to hold, but their sums are not."""
         K, most = len(self.names), ANSWER if isinstance(self.rows, Blocks) else TILTS
         return not self.depends and isinstance(self.rows, Dense) and len(self.source) * K > most and K * K <= TILTS
 
     @property
     def _tilted(self) -> tuple[Tangent, Any]:
-        """The functions omega_k / Omega_k, and the rows in whose language these are."""
+        """The tangent, and the functions omega_k / Omega_k in the form that it takes."""
         if self._are_too_many:
             return self._summed, self._summed.measure.tilts
         return self.tangent, Weighed(self.tilts())
 
     @cached_property
     def _summed(self) -> Tangent:
-        """The solution for functions of the biases alone, by one pass over rows that are too many for them all."""
+        """The tangent for functions of the biases alone, by one pass over rows too many to hold all their values."""
         tangent = self.tangent
         assert isinstance(self.rows, Dense)
         measure = TiltedRows(self.rows, tangent.measure, self.log_omegas, self.log_row_weights)
@@ -293,26 +300,26 @@ class InMemory(ColumnsInMemory):
         """Return r_i omega_k(z_i) / Omega_k, the weight of row i under state k, for all rows and states."""
         self._require_room()
         log_weights = self.log_row_weights[:, None]
-        finite = np.where(np.isfinite(self.log_omegas), self.log_omegas, 0.0)  # what covers no row has no tilt
+        finite = np.where(np.isfinite(self.log_omegas), self.log_omegas, 0.0)  # a bias that covers no row has no tilt
         return self.rows.spread(np.exp(self.rows.log_omega() - finite + log_weights))
 
     def _require_room(self) -> None:
-        """Refuse to hold a number for each row and bias where these are too many."""
+        """Refuse to hold a number for each row and bias if these are too many."""
         numbers = len(self.source) * len(self.names)
         if numbers > TILTS:
             raise TooLargeError(
                 f"This needs a number for each of {len(self.source):,} rows and {len(self.names):,} biases, "
                 f"{8 * numbers / 2**30:,.0f} GB in all. fit.omegas has the normalisers without their errors; "
-                "fit.expectation(values of one bias) has one with its error.",
+                "fit.expectation(values of one bias) gives one with its error.",
                 bytes=8 * numbers,
             )
 
     @property
     def log_row_weights(self) -> Floats:
-        """Log weight of each row, as it was solved: finite where the weight itself is too small for a number.
+        """Log weight of each row, as it was solved: finite even where the weight itself underflows.
 
-        Rows may weigh nothing in the population and much under a state, as where the population is the flat state of a
-        simulation, e^1000 times as likely in one row as in another.
+        A row may weigh nothing in the population but much under a state, as when the population is the flat state of a
+        simulation, where one row may be e^1000 times as likely as another.
         """
         tiny = self.row_weights < np.finfo(float).tiny
         if not tiny.any():
@@ -329,7 +336,7 @@ class InMemory(ColumnsInMemory):
     none_on_rows = nothing
 
     def known_at(self, tangent: Tangent, joint: Joint, v: Floats) -> tuple[Floats, Floats]:
-        """Return the known functions on the rows of the pool at a point, and what this moves of them."""
+        """Return the known functions on the rows of the pool at a point, and how the point moves their sums."""
         return self.rows.spread(self.prepared.values_at(joint, v)), self.prepared.moved_at(joint, v)
 
     def measured_known(self) -> Floats:
@@ -338,7 +345,7 @@ class InMemory(ColumnsInMemory):
         return np.asarray(self.masses @ self.prepared.values_at(self.joint, self.point))
 
     def known_functions(self) -> dict[Name, Bias]:
-        """Return what known values read of the rows, by how it is called."""
+        """Return the functions whose means are known and that read the rows, by their labels."""
         known = self.prepared.known
         if known is None:
             return {}
@@ -346,7 +353,9 @@ class InMemory(ColumnsInMemory):
         return {f"known {label}": h for label, h in pairs if isinstance(h, Bias)}
 
     def slopes(self, influence: Influence, errors: Errors) -> Floats:
-        """Return what estimates move at worst, for each unit of log Gamma."""
+        """Return how far estimates move at worst, per unit of log Gamma."""
+        from vardi._estimate.sensitivity.linear import slopes
+
         return slopes(self.tangent.measure, influence, errors)
 
     def steps(self, values: Any) -> PoolSteps:
@@ -356,19 +365,19 @@ class InMemory(ColumnsInMemory):
     def domains(
         self, values: Any, by: By, base: int, *, whole: bool = False
     ) -> tuple[tuple[tuple[Any, ...], ...], RowDomains]:
-        """Return domains, and a function of their rows, which is 1 for None; the first columns tell bases apart."""
+        """Return domains and a function of their rows (1 for None); the first ``base`` columns define their bases."""
         found = self._grouping(by, whole=whole)
         y = np.ones(len(self.source)) if values is None else self._values_in(values, by, found)
         return found.keys, RowDomains(self.tangent.measure, y, found.codes, bases(found.keys, base))
 
     def steps_by_domain(self, values: Any, by: By) -> tuple[tuple[tuple[Any, ...], ...], Callable[[int], PoolSteps]]:
-        """Return domains, and what gives the steps of the distribution function in each."""
+        """Return domains, and a function that returns the steps of the distribution function in each."""
         found = self._grouping(by)
         y = self._values_in(values, by, found)
         return found.keys, lambda j: PoolSteps(self.tangent.measure, y, found.codes == j)
 
     def _grouping(self, by: By, *, whole: bool = False) -> Grouping:
-        """Return the domains that rows are in; those of samples that are not asked are in none."""
+        """Return the domain of each row; rows of samples that are not in question are in none."""
         if self.inside is None:
             return grouping(self.pool, by, self.kept, self.counts, whole=whole)
         inside = self.inside if self.kept is None else self.inside & self.kept
@@ -379,7 +388,7 @@ class InMemory(ColumnsInMemory):
         return Grouping(found.keys, codes if self.kept is None else codes[self.kept])
 
     def _values_in(self, values: Any, by: By, found: Grouping) -> Floats:
-        """Return values, or refuse missing ones with the domains that these are in."""
+        """Return values; an error about missing ones names the domains that they are in."""
         try:
             return self.values(values)
         except MissingValuesError as error:
@@ -389,7 +398,7 @@ class InMemory(ColumnsInMemory):
             raise in_domains(error, by, found.keys, counts) from None
 
     def pooled_means(self, functions: Floats) -> Floats:
-        """Return means over the pool as it came."""
+        """Return means over the pool, without weights."""
         return np.asarray(np.average(functions, axis=0, weights=self.counts))
 
     def draw(
@@ -398,7 +407,8 @@ class InMemory(ColumnsInMemory):
         """Draw rows by weight: in the user's library, or their positions for a fit of a matrix."""
         if identity is not None:
             raise MismatchError(
-                "id= names what identifies a row in an engine, but these rows are in memory, where their positions do.",
+                "id= names the column that identifies a row in an engine, but these rows are in memory and identified "
+                "by their positions. Leave it out.",
                 expected=(None,),
                 got=(identity,),
             )
@@ -422,5 +432,5 @@ class InMemory(ColumnsInMemory):
         return self.probabilities
 
     def weigh(self, rows: Any) -> Any:
-        """Return the weight of rows that need not be of the pool."""
+        """Return the weight of rows that need not be in the pool."""
         return weigh(self, rows)

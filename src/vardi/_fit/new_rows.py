@@ -1,8 +1,8 @@
-r"""The weight of rows that need not be of the pool: a function of the row, wherever the rows of the fit are.
+r"""The weight of rows that need not be in the pool: a function of the row, wherever the rows of the fit are.
 
 .. math:: r(z) = 1 / S(z),\qquad S(z) = \sum_l e^{u_l}\omega_l(z;\theta) + \mu'(g(z) - R\varepsilon)
 
-Where some samples are asked alone, S is the first sum over these, up to the scale at which weights have mean 1.
+For some samples alone, S is the first sum over these, up to the scale at which weights have mean 1.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import logsumexp
 
 from vardi._inputs.frames import Frame, as_frame
 from vardi._inputs.known import Known
@@ -33,15 +33,15 @@ def weigh(held: Any, rows: Any) -> Any:
     Parameters
     ----------
     held : InMemory or InEngine
-        The solved fit, of which biases and the point matter, and no row.
+        The solved fit; only its biases and its point are used, no rows.
     rows : array or frame
         In memory, with the columns that biases and known values read; for a fit of a matrix, a matrix of biases.
     """
-    sampled = np.flatnonzero(held.rows.sizes > 0).tolist()  # the others have no part in the weight
+    sampled = np.flatnonzero(held.rows.sizes > 0).tolist()  # the others do not enter the weight
     sampled = sampled if held.states is None else list(held.states)
     frame = as_frame(rows) if held.pool.biases else None
     logs, H = _of_matrix(held, rows, sampled) if frame is None else _of_frame(held, frame, sampled)
-    log_mass = np.asarray(logsumexp(logs + held.solution.u[sampled], axis=1))
+    log_mass = np.asarray(scipy.special.logsumexp(logs + held.solution.u[sampled], axis=1))
     uncovered = np.flatnonzero(log_mass == -np.inf)
     if len(uncovered):
         raise ImpossibleRowError(
@@ -96,7 +96,7 @@ def _of_matrix(held: Any, rows: Any, sampled: Sequence[int]) -> tuple[Floats, Fl
 
 
 def _as_matrix(held: Any, rows: Any) -> Floats:
-    """Return new rows of a matrix fit as an array; what a sparse one does not store is omega = 0."""
+    """Return new rows of a matrix fit as an array; entries that a sparse one does not store are omega = 0."""
     if sparse.issparse(rows):
         stored = sparse.coo_array(rows)
         matrix = np.full(stored.shape, -np.inf if held.rows.log else 0.0)
@@ -105,7 +105,9 @@ def _as_matrix(held: Any, rows: Any) -> Floats:
         array = as_array(rows, "The matrix of new rows")
         numbers = as_numbers(array)
         if numbers is None:
-            raise InvalidBiasError(f"The new rows hold {array.dtype}, and biases are numbers.", sample="")
+            raise InvalidBiasError(
+                f"The new rows hold {array.dtype}, but biases are numbers. Give a matrix of floats.", sample=""
+            )
         matrix = numbers.astype(np.float64, copy=False)
     if matrix.ndim != 2 or matrix.shape[1] != len(held.names):
         raise MismatchError(
@@ -118,13 +120,13 @@ def _as_matrix(held: Any, rows: Any) -> Floats:
 
 
 def _require_one_group(allowed: NDArray[np.bool_], groups: Integers) -> None:
-    """Refuse new rows that samples of several groups could have drawn: the pool has none to weigh them by."""
+    """Refuse new rows that samples of several groups could have drawn: the pool has no such row to weigh them by."""
     several = [allowed[:, groups == label].any(axis=1) for label in range(int(groups.max()) + 1)]
     between = np.flatnonzero(np.sum(several, axis=0) > 1)
     if len(between):
         raise ImpossibleRowError(
             f"{len(between)} of the new rows (the first is row {between[0]}) could have been drawn by samples of "
-            "several groups, but no row of the pool could: nothing says how the groups compare there. Leave them "
+            "several groups, but no row of the pool could, so it is unknown how the groups compare there. Leave them "
             "out, or narrow the biases to what was drawn.",
             sample=None,
             rows=between[:LISTED],
@@ -132,7 +134,7 @@ def _require_one_group(allowed: NDArray[np.bool_], groups: Integers) -> None:
 
 
 def _with_known(held: Any, known: Known, log_mass: Floats, H: Floats) -> Floats:
-    """Return 1 / S with the known functions in it, or refuse rows on which S is not above zero."""
+    """Return 1 / S including the known functions; raise if S is not positive on some row."""
     for column, place in known.margins:
         strange = np.flatnonzero(H[:, place].sum(axis=1) != 1.0)
         if len(strange):

@@ -14,7 +14,7 @@ from vardi.biases import ExpressionBias
 
 
 def log_normalisers(held: Any, level: float) -> Estimates:
-    """Return the log of each normaliser; of a bias that reads no column it is declared, and so is one that is known."""
+    """Return the log of each normaliser; those that are known, or whose bias reads no column, are Declared."""
     influence = held.bias_influence()
     spread = influence.spread()
     stderr, laws = spread.stderr, list[Law](influence.laws(spread))
@@ -28,7 +28,7 @@ def log_normalisers(held: Any, level: float) -> Estimates:
 
 
 def log_ratio(held: Any, k: int, l: int, level: float) -> Estimate:
-    """Return log(Omega_k / Omega_l), with an interval by the profile of its likelihood where no error is given."""
+    """Return log(Omega_k / Omega_l), with an interval by its profile likelihood if no error can be given."""
     value = float(held.log_omegas[k] - held.log_omegas[l])
     found = Estimate.from_influence(value, _influence(held, k, l), level)
     if found.df >= REFUSED or not _has_profile(held, k, l):
@@ -38,7 +38,7 @@ def log_ratio(held: Any, k: int, l: int, level: float) -> Estimate:
 
 
 def _influence(held: Any, k: int, l: int) -> Influence:
-    """Return the influence on a difference of log normalisers: of samples through u alone, which no scale troubles."""
+    """Return the influence on a difference of log normalisers; for samples through u alone, whatever their scale."""
     contrast = np.zeros((len(held.names), 1))
     contrast[k] += 1.0
     contrast[l] -= 1.0
@@ -49,7 +49,7 @@ def _influence(held: Any, k: int, l: int) -> Influence:
 
 
 def _has_profile(held: Any, k: int, l: int) -> bool:
-    """Tell whether the likelihood is that of rows drawn independently with known biases, from both samples."""
+    """Return whether the likelihood is that of rows drawn independently with known biases, from both samples."""
     if held.joint is not None or held.dependence is not None or k == l or not held.rows.sizes[[k, l]].all():
         return False
     return can_profile(held.tangent.hessian.sums.gram)

@@ -1,32 +1,19 @@
-"""Samples and biases as they were given: what the pipeline asks of rows in memory, and of rows in an engine."""
+"""Samples and biases as the user gave them, with what the pipeline needs of rows in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._facts.bias_notes import bias_notes
-from vardi._fit.engine import InEngine
 from vardi._fit.memory import InMemory
-from vardi._fit.prepare import Prepared, counted, independent, prepare, require_told
-from vardi._inputs.engine.dependence import as_engine_dependence
-from vardi._inputs.engine.distinct import DistinctRows
-from vardi._inputs.engine.pool import LazyPool, OpenFrames
-from vardi._inputs.known import Known, as_known
+from vardi._fit.prepare import Prepared, counted, prepare
 from vardi._inputs.pool import Name, Pool
-from vardi._rows.dense import Dense
-from vardi._rows.engine.choose import as_dense, few_rows, functions_on, joint_rows
-from vardi._rows.engine.lazy_rows import LazyRows
-from vardi._rows.engine.levels import with_levels
-from vardi._rows.engine.model import EngineKnown, EngineModel
-from vardi._solve.identify import Verdict, connected, judge
+from vardi._solve.identify import Verdict, judge
 from vardi._solve.model import JointFit
-from vardi._solve.newton import GAP, Solution, solve
-from vardi._types import Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,15 +25,15 @@ class MemoryRows:
     pool : Pool
         What the user gave.
     omega : Any
-        The values of the biases, where these were given as a matrix.
+        The values of the biases, if these were given as a matrix.
     known : Any
-        What is known of the population, as it was given.
+        What is known of the population, as the user gave it.
     log : bool
         Whether omega holds logs.
     kept : ndarray of bool
         Which rows of the pool the fit rests on.
     reference : InMemory or None
-        Beside learned biases: the samples whose biases are known, debiased.
+        With learned biases: the samples whose biases are known, debiased.
     """
 
     pool: Pool
@@ -58,12 +45,12 @@ class MemoryRows:
 
     @classmethod
     def of(cls, pool: Pool, known: Any, omega: Any = None, *, log: bool = False) -> MemoryRows:
-        """Take all rows that count."""
+        """Open all rows that count."""
         return cls(pool, omega, known, log, counted(pool))
 
     @property
     def names(self) -> tuple[Name, ...]:
-        """One for each bias."""
+        """A name for each bias."""
         return self.pool.names
 
     def prepare(self) -> Prepared:
@@ -79,12 +66,14 @@ class MemoryRows:
         return self.explained(judge(joint.rows_at(first), self.names))
 
     def explained(self, verdict: Verdict) -> Verdict:
-        """Return the verdict; where groups share no row, with the two samples that lie nearest to one another."""
+        """Return the verdict; if groups share no row, with the two samples that are nearest to one another."""
         hint = "" if verdict.identified else self.pool.nearest(verdict.groups)
         return replace(verdict, message=f"{verdict.message} {hint}") if hint else verdict
 
     def notes(self, verdict: Verdict, sizes: Mapping[Name, float]) -> tuple[str, ...]:
-        """Return what is odd about the declared biases; whether one does nothing at all is for the weights to say."""
+        """Return what is odd about the declared biases; whether one has no effect at all only the weights can show."""
+        from vardi._facts.bias_notes import bias_notes
+
         return bias_notes(self.pool, sizes, verdict, even=False)
 
     def of_samples(self, names: set[Name]) -> MemoryRows:
@@ -98,93 +87,3 @@ class MemoryRows:
         held = InMemory(self.pool, kept, prepared, found)
         held.reference = self.reference
         return held
-
-
-@dataclass(frozen=True, eq=False)
-class EngineFrames:
-    """Lazy frames whose rows stay in their engine.
-
-    Attributes
-    ----------
-    pool : LazyPool
-        The frames, with biases, features and known functions as columns, checked.
-    known : Known or None
-        What is known of the population.
-    """
-
-    pool: LazyPool
-    known: Known | None
-
-    @classmethod
-    def of(cls, frames: OpenFrames, known: Any, depends: Sequence[Any] = ()) -> EngineFrames:
-        """Put biases, features and known functions on the frames, and check them."""
-        given = None if known is None else as_known(known, frames.names, frames.table)
-        pool = with_levels(frames).survey(() if given is None else given.functions)
-        require_told(pool, pool.sizes)
-        if depends:
-            pool = replace(pool, dependence=as_engine_dependence(pool, *depends))
-        return cls(pool, given)
-
-    @property
-    def names(self) -> tuple[Name, ...]:
-        """One for each bias."""
-        return self.pool.names
-
-    def prepare(self) -> Prepared:
-        """Return the rows to solve: the distinct ones in memory, or where they are if there are too many of them."""
-        found, is_all = few_rows(self.pool)
-        rows = _rows(self.pool, found, is_all=is_all)
-        if self.known is None and not self.pool.declared.features:
-            return Prepared(rows, model=EngineModel.of(self.pool))
-        model, values, directions = _model(self.pool, self.known, found)
-        joint = joint_rows(self.pool, model, found, is_all=is_all)
-        return Prepared(rows, joint, self.known, values, directions, model=model)
-
-    def overlap(self, prepared: Prepared) -> Verdict:
-        """Judge which samples can be compared."""
-        return judge(prepared.rows, self.names)
-
-    def explained(self, verdict: Verdict) -> Verdict:
-        """Return the verdict as it is: which samples are nearest would take all rows."""
-        return verdict
-
-    def notes(self, verdict: Verdict, sizes: Mapping[Name, float]) -> tuple[str, ...]:
-        """Return what is odd about the declared biases."""
-        pool, even = self.pool, self.pool.lows == self.pool.highs
-        return bias_notes(pool, sizes, verdict, even=bool(even[: len(pool.names)][pool.sizes > 0].all()))
-
-    def of_samples(self, names: set[Name]) -> EngineFrames:
-        """Return the rows of some samples only."""
-        return replace(self, pool=self.pool.of_samples([k for k, name in enumerate(self.names) if name in names]))
-
-    def held(self, prepared: Prepared, found: JointFit) -> InEngine:
-        """Return the frames with their weights."""
-        return InEngine(self.pool, prepared, replace(found, solution=replace(found.solution, weights=None)))
-
-
-def _rows(pool: LazyPool, found: DistinctRows, *, is_all: bool) -> Any:
-    few = as_dense(found, len(pool.names))
-    if is_all:
-        return few
-    few = few.standing_for(pool.sizes)
-    constants = pool.declared.constants
-    return LazyRows(pool.parts, len(pool.names), pool.sizes, pool.reach, few, lambda: _start(few), constants)
-
-
-def _start(few: Dense) -> Floats:
-    """Return u of a small part of the rows, solved, or as near as can be where it does not determine it."""
-    if connected(few.reach(), few.sizes):
-        solution: Solution = solve(few, tol=1e-6)
-        if solution.gap >= GAP:
-            return solution.u
-    return few.start()
-
-
-def _model(pool: LazyPool, known: Known | None, found: DistinctRows) -> tuple[EngineModel, Floats, Floats]:
-    """Return what depends on which coordinates, the known functions on some rows, and which of them are independent."""
-    if known is None:
-        return EngineModel.of(pool), np.empty((len(found), 0)), np.empty((0, 0))
-    H = functions_on(pool, found)
-    directions, root, moving = independent(known, H, set(pool.declared.features))
-    engine = EngineKnown(pool.declared.function_columns, directions, known.values @ directions, root, moving)
-    return EngineModel.of(pool, engine), H, directions

@@ -1,4 +1,4 @@
-"""The parameters of biases that have some: their estimates, and likelihood-ratio tests of them."""
+"""The parameters of biases: their estimates, and likelihood-ratio tests of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vardi.errors._texts import show
 
 
 def estimates(held: Any) -> dict[Name, dict[str, Estimate]]:
-    """Return the parameters of each bias that has some, on the user's scale."""
+    """Return the parameters of each bias that has any, on the user's scale."""
     joint: Joint | None = held.joint
     if joint is None or not joint.families:
         return {}
@@ -39,7 +39,7 @@ def estimates(held: Any) -> dict[Name, dict[str, Estimate]]:
 
 
 def users_scale(joint: Joint) -> Floats:
-    """Return what turns theta into the user's parameters, all samples together."""
+    """Return the matrix that turns theta into the user's parameters, for all samples together."""
     scale = np.zeros((joint.coordinates.parameters, joint.coordinates.parameters))
     for k, model in joint.families.items():
         scale[joint.places[k], joint.places[k]] = model.scale
@@ -73,7 +73,7 @@ def test_values(held: Any, name: Name, values: Mapping[str, float]) -> Likelihoo
 
 
 def _likelihood(held: Any) -> tuple[Joint, Floats]:
-    """Return the rows without known values, and the maximum of their likelihood; known values say no more of it."""
+    """Return the rows without known values, which the likelihood ignores, and the maximum of their likelihood."""
     joint = held.joint.without_known()
     if held.depends:
         raise refusal("tests of parameters", "rows in memory", "parameters", "clusters")

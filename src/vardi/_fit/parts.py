@@ -1,4 +1,4 @@
-"""What accounts ask of rows in memory: see :class:`vardi._facts.parts.Parts`."""
+"""What accounts need of rows in memory: see :class:`vardi._facts.parts.Parts`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vardi._rows.contract import Gram
 from vardi._rows.grouping import sums_by_value
 from vardi._types import Floats
 
-SLOPES = 400_000_000  # rows times samples times columns, up to which it is asked how far wrong biases move means
+SLOPES = 400_000_000  # rows times samples times columns up to which the effect of wrong biases on means is computed
 
 if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
@@ -66,7 +66,7 @@ class MemoryParts:
         )
 
     def fingerprint(self, columns: Sequence[str]) -> Fingerprint:
-        """Return the hash of the rows of frames; a matrix has no columns to be known by."""
+        """Return the hash of the rows of frames; an empty one for a matrix, which has no columns."""
         return fingerprint(self._pool, columns) if self._pool.frames else Fingerprint()
 
     def gram(self) -> Gram:
@@ -117,7 +117,7 @@ class MemoryParts:
 
     @property
     def _errors(self) -> Errors:
-        """Every bias may be wrong, each on its own."""
+        """Every bias may be wrong, independently of the others."""
         return as_errors(self._held, None, "free")
 
     def value_table(self, column: Column, centre: float, scale: float) -> ValueTable:
@@ -128,7 +128,7 @@ class MemoryParts:
         return ValueTable(x, *sums)
 
     def band(self, column: Column, level: float = 0.95) -> Band | None:
-        values = np.zeros(len(self._pool))  # rows that were left out have no part in it
+        values = np.zeros(len(self._pool))  # rows that were left out do not count
         values[slice(None) if self._held.kept is None else self._held.kept] = column.values
         held = self._held.of(column.among)
         return DebiasedCdf(held.tangent, held.steps(values)).band(level)

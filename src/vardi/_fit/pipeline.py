@@ -23,7 +23,7 @@ OnUnidentified = Literal["raise", "largest"]
 
 @dataclass(frozen=True)
 class Options:
-    """How a fit is solved: the arguments of :func:`vardi.debias` of these names."""
+    """How a fit is solved: the arguments of the same names of :func:`vardi.debias`."""
 
     on_unidentified: OnUnidentified = "raise"
     tol: float = 1e-10
@@ -31,7 +31,7 @@ class Options:
 
 
 class Opened(Protocol):
-    """Samples and biases as they were given, whose rows are in memory or in an engine: see ``_fit/opened``."""
+    """Samples and biases as the user gave them, with rows in memory or in an engine: see ``_fit/opened``."""
 
     @property
     def names(self) -> tuple[Name, ...]: ...
@@ -40,13 +40,13 @@ class Opened(Protocol):
         """Return the rows to solve."""
 
     def overlap(self, prepared: Prepared) -> Verdict:
-        """Judge which samples can be compared: where biases are zero, which no parameter changes."""
+        """Judge which samples can be compared: it depends on where biases are zero, which no parameter changes."""
 
     def explained(self, verdict: Verdict) -> Verdict:
-        """Return a verdict with what the rows say of it."""
+        """Return a verdict with an explanation from the rows."""
 
     def notes(self, verdict: Verdict, sizes: Mapping[Name, float]) -> tuple[str, ...]:
-        """Return what is odd about the declared biases, and may be meant."""
+        """Return what is odd about the declared biases, though it may be intended."""
 
     def of_samples(self, names: set[Name]) -> Opened:
         """Return the rows of some samples only."""
@@ -56,7 +56,7 @@ class Opened(Protocol):
 
 
 def fit(opened: Opened, inputs: Any, options: Options, near: Mapping[Name, float] | None = None) -> DebiasedSample:
-    """Solve for the weights of all rows, from log normalisers on that are near, where there are some."""
+    """Solve for the weights of all rows, starting near given log normalisers if any."""
     while True:
         prepared = opened.prepare()
         if prepared.joint is not None:
@@ -88,14 +88,14 @@ def _fit_joint(
 
 
 def judged(opened: Opened) -> tuple[Verdict, tuple[str, ...]]:
-    """Judge samples without solving for more than it takes; and say what is odd about the declared biases."""
+    """Judge samples, solving only what that takes, and return the verdict with notes on the declared biases."""
     prepared = opened.prepare()
     verdict = _verdict(opened, prepared)
     return verdict, opened.notes(verdict, dict(zip(opened.names, prepared.rows.sizes.tolist(), strict=True)))
 
 
 def verdict_of(opened: Opened) -> Verdict:
-    """Judge samples without solving for more than it takes."""
+    """Judge samples, solving only what that takes."""
     return _verdict(opened, opened.prepare())
 
 
@@ -118,7 +118,7 @@ def _verdict(opened: Opened, prepared: Prepared) -> Verdict:
 
 
 def _refuse_largest(on_unidentified: str, *, known: bool) -> None:
-    """Refuse to leave samples out where known values or parameters speak of all."""
+    """Refuse to leave samples out if known values or parameters concern all of them."""
     if on_unidentified != "largest":
         return
     fact, remedy = (
@@ -127,7 +127,7 @@ def _refuse_largest(on_unidentified: str, *, known: bool) -> None:
             "Give known values that join the groups, or debias the samples of one group without them.",
         )
         if known
-        else ("and with them what is known of parameters", "Debias the samples of one group.")
+        else ("and with them information about the parameters", "Debias the samples of one group.")
     )
     raise MismatchError(
         f"on_unidentified='largest' leaves samples out, {fact}. {remedy}", expected=("raise",), got=("largest",)

@@ -1,9 +1,9 @@
-"""A pool and what is known -> the rows that are solved: known biases, families of the others, known columns."""
+"""A pool and what is known -> the rows to solve: known biases, families of biases with parameters, known columns."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +13,16 @@ from vardi._inputs.known_on_rows import reduced, values_on
 from vardi._inputs.pool import Pool
 from vardi._rows import Rows, as_rows
 from vardi._rows.cells import with_levels
-from vardi._rows.engine.model import EngineModel
 from vardi._rows.families import Function, Model, as_model
 from vardi._rows.joint import Joint, KnownColumns
 from vardi._types import Floats, Integers
 from vardi.biases import ParametricBias
 from vardi.errors._refusals import untold_parameters
 
-RANK = 1e-12  # relative size of a variance of known values from which it counts
+if TYPE_CHECKING:
+    from vardi._rows.engine.model import EngineModel
+
+RANK = 1e-12  # relative size above which a variance of known values counts
 
 
 @dataclass(frozen=True)
@@ -30,9 +32,9 @@ class Prepared:
     Attributes
     ----------
     rows : Rows or LazyRows
-        The rows with their known biases; of biases with parameters the factor that is known.
+        The rows with their known biases; for biases with parameters, the known factor.
     joint : Joint, EngineRows or None
-        The same with parameters and known moments; None where there are none.
+        The same with parameters and known moments; None if there are none.
     known : Known or None
         What is known.
     values : ndarray of shape (n, m)
@@ -40,9 +42,9 @@ class Prepared:
     directions : ndarray of shape (m, r)
         Which combinations of the known functions are linearly independent.
     pool : Pool or None
-        The pool, where rows told more of its biases: the categories that have a parameter.
+        The pool, if its biases were completed from the rows, with the categories that have a parameter.
     model : EngineModel or None
-        Of rows in an engine: what depends on which coordinates of a point.
+        For rows in an engine: what depends on which coordinates of a point.
     """
 
     rows: Any
@@ -61,14 +63,14 @@ class Prepared:
         return {j: h for j, h in enumerate(functions) if isinstance(h, int) and h in families}
 
     def values_at(self, joint: Joint, v: Floats) -> Floats:
-        """Return the known functions on the rows, those that are a bias with the parameters of a point."""
+        """Return the known functions on the rows; biases among them have the parameters of the point."""
         values = self.values.copy()
         for j, k in self.moving.items():
             values[:, j] = joint.omega(v, k)
         return values
 
     def moved_at(self, joint: Joint, v: Floats) -> Floats:
-        r"""Return :math:`\sum_i c_i r_i\,\partial h_i/\partial v`, what a point moves of them itself, as (d, m)."""
+        r"""Return :math:`\sum_i c_i r_i\,\partial h_i/\partial v`, how the point moves their sums directly: (d, m)."""
         moved = np.zeros((len(joint.coordinates), self.values.shape[1]))
         weights, _ = joint.weights(v)
         for j, k in self.moving.items():
@@ -78,7 +80,7 @@ class Prepared:
 
 
 def prepare(pool: Pool, omega: Any, kept: NDArray[np.bool_], known: Any, *, log: bool) -> Prepared:
-    """Bring biases, parameters and known values to the rows that count."""
+    """Evaluate biases, parameters and known values on the rows that count."""
     parametric = {k: bias for k, bias in enumerate(pool.biases) if isinstance(bias, ParametricBias)}
     if omega is None:
         factors = tuple(bias.known if isinstance(bias, ParametricBias) else bias for bias in pool.biases)
@@ -91,7 +93,7 @@ def prepare(pool: Pool, omega: Any, kept: NDArray[np.bool_], known: Any, *, log:
     H = np.empty((int(kept.sum()), 0)) if given is None else values_on(given, pool, omega, log=log)[kept]
     also = [*H.T, *(column for model in families.values() for column in getattr(model, "z", np.empty((0, 0))).T)]
     opaque = any(isinstance(model, Function) for model in families.values())
-    if opaque:  # a function may tell any two rows apart
+    if opaque:  # a function may differ between any two rows
         also.append(np.arange(len(H), dtype=np.float64))
     rows = rows_of(pool, omega, kept, log=log, also=also)
     first = _representatives(rows)
@@ -125,7 +127,7 @@ def require_told(pool: Pool, sizes: NDArray[Any]) -> None:
 
 
 def _with_levels(pool: Pool, parametric: dict[int, ParametricBias], kept: NDArray[np.bool_], omega: Any) -> Pool:
-    """Return the pool with the values that biases by category have a parameter for."""
+    """Return the pool with biases by category completed: with the values that have a parameter."""
     sizes = np.bincount(pool.source[kept], minlength=len(pool.names))
     require_told(pool, sizes)
     counts = kept.astype(np.float64) if pool.counts is None else pool.counts
@@ -146,7 +148,7 @@ def _families(pool: Pool, kept: NDArray[np.bool_]) -> dict[int, Model]:
 
 
 def _representatives(rows: Rows) -> Integers | None:
-    """Return the first row of the pool that each collapsed row stands for; None where none was collapsed."""
+    """Return the first row of the pool that each collapsed row stands for; None if none was collapsed."""
     if rows.inverse is None:
         return None
     first = np.empty(len(rows), np.int64)
@@ -155,7 +157,7 @@ def _representatives(rows: Rows) -> Integers | None:
 
 
 def _known_columns(known: Known | None, H: Floats, families: dict[int, Model]) -> tuple[KnownColumns, Floats]:
-    """Return known functions that are linearly independent over the rows, and which combinations of all they are."""
+    """Return known functions that are linearly independent over the rows, as which combinations of all functions."""
     if known is None:
         return KnownColumns.none(len(H)), np.empty((0, 0))
     directions, root, moving = independent(known, H, set(families))
@@ -165,7 +167,7 @@ def _known_columns(known: Known | None, H: Floats, families: dict[int, Model]) -
 def independent(known: Known, H: Floats, parametric: set[int]) -> tuple[Floats, Floats, dict[int, int]]:
     """Return which combinations of known functions are used, a root of their covariance, and which have parameters.
 
-    A function that is a bias with parameters is one by itself, since it moves with these.
+    A function that is a bias with parameters is kept on its own, since it moves with these.
     """
     moving = {j: h for j, h in enumerate(known.functions) if isinstance(h, int) and h in parametric}
     fixed = np.array([j for j in range(len(known)) if j not in moving], np.int64)

@@ -1,4 +1,4 @@
-"""The samples whose biases are known, beside learned ones: at a solution of their own, in the language of all rows."""
+"""The samples with known biases in a fit with learned ones: solved on their own, and mapped to the rows of all."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from vardi.errors._texts import show
 
 
 def reference_of(held: Any, states: tuple[int, ...] | None = None) -> Any:
-    """Return the rows of the known samples, or of some of them, with the weights that these have by themselves.
+    """Return the rows of the known samples, or of some of them, with the weights of a fit of the known samples alone.
 
     Parameters
     ----------
     held : InMemory
         A fit in which biases were learned.
     states : tuple of int, optional
-        The places of those known samples whose rows are asked; all by default.
+        The places of the known samples to use; all by default.
     """
     whole = held if held.whole is None else held.whole
     alone = whole.reference
@@ -44,10 +44,10 @@ def reference_of(held: Any, states: tuple[int, ...] | None = None) -> Any:
 
 
 def _shared_errors(whole: Any, alone: Any) -> Floats:
-    r"""Return :math:`R^+ D'C D_0 (R_0^+)'`, the covariance of what moves known values in two solutions.
+    r"""Return :math:`R^+ D'C D_0 (R_0^+)'`, the covariance between the shifts of known values in two solutions.
 
-    Each solution writes the known values as :math:`D'\tau + R\varepsilon` with combinations D of its own, of which the
-    covariance of all, C, is that of :math:`\tau`.
+    Each solution writes the known values as :math:`D'\tau + R\varepsilon` with its own combinations D, where
+    :math:`\tau` has covariance C.
     """
     if whole.joint is None or not whole.joint.coordinates.uncertain:
         return np.zeros((0, 0))
@@ -58,8 +58,8 @@ def _shared_errors(whole: Any, alone: Any) -> Floats:
 def check_reference(held: Any, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
     """Test the declared biases of the known samples among themselves.
 
-    Learned ones were fitted to the same rows, at a rate that no test of a fixed bias knows of: one that took them for
-    declared would reject right ones hardly ever, or far too often. ``fit.learned`` judges them, by held-out rows.
+    Learned ones were fitted to the same rows, which a test of fixed biases cannot account for: it would reject correct
+    ones hardly ever, or far too often. ``fit.learned`` judges them, by held-out rows.
     """
     rows = reference_of(held)
     inside, learned = rows.tangent.measure.inside, tuple(checks_of(held.names, held.pool.biases))

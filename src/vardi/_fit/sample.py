@@ -6,26 +6,17 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from vardi._estimate import bias_test
 from vardi._estimate.bias_check import BiasCheck, untested
-from vardi._estimate.bootstrap import Bootstrap, Progress, bootstrap
-from vardi._estimate.bounds import Bounds
 from vardi._estimate.bridge import Bridge, bridge_of
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.known_check import KnownCheck
-from vardi._estimate.likelihood_ratio import LikelihoodRatio
 from vardi._estimate.reliability import Trust, warn_of_doubt, warn_of_few_bridging
-from vardi._estimate.replicates import replicate_weights
-from vardi._estimate.resampling import Kind
 from vardi._estimate.sensitivity import GAMMAS, Mean, Question, Sensitivity
 from vardi._estimate.sensitivity import Kind as ErrorKind
-from vardi._facts.account import Account
-from vardi._facts.diagnostics import Diagnostics, diagnose
-from vardi._facts.summary import summarize, to_html, to_text
 from vardi._fit import parameters
 from vardi._fit.averages import AUTO, Averages
 from vardi._fit.known import check_known, joined
@@ -36,7 +27,6 @@ from vardi._inputs.given import Biases, Function, Functions, Labels, Samples
 from vardi._inputs.old_names import shares_attribute
 from vardi._inputs.pool import Name
 from vardi._machine.atomic_write import require_writable, whole_file
-from vardi._rows.multipliers import ReplicateKind
 from vardi._solve.identify import Verdict
 from vardi._types import Floats
 from vardi.biases import Bias
@@ -44,6 +34,16 @@ from vardi.biases._learned import LearnedCheck, checks_of
 from vardi.biases._window import columns_to_test
 from vardi.errors import MismatchError, number_of_rows, suggest
 from vardi.errors._texts import listed, show
+
+if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
+    from vardi._estimate.bias_test import Features, Method
+    from vardi._estimate.bootstrap import Bootstrap, Progress
+    from vardi._estimate.bounds import Bounds
+    from vardi._estimate.likelihood_ratio import LikelihoodRatio
+    from vardi._estimate.resampling import Kind
+    from vardi._facts.account import Account
+    from vardi._facts.diagnostics import Diagnostics
+    from vardi._rows.multipliers import ReplicateKind
 
 
 class DebiasedSample(Averages):
@@ -59,24 +59,24 @@ class DebiasedSample(Averages):
 
     def __init__(self, held: Any, inputs: Any) -> None:
         super().__init__(held)
-        self._inputs = inputs  # what it was asked for
+        self._inputs = inputs  # the arguments of the call that made it
 
     @cached_property
     def known(self) -> KnownCheck | None:
-        """What is known of the population next to what the samples say about it; None where nothing was given.
+        """What is known of the population next to what the samples imply about it; None if nothing was given.
 
-        With learned biases these are the samples whose biases are known: a test takes no account of learning.
+        With learned biases only the samples whose biases are known are compared: the test cannot account for learning.
         """
         return check_known(self.held.reference or self.held)
 
     @property
     def shares(self) -> NoReturn:
-        """The former name of ``known``: an error says so."""
+        """The former name of ``known``: raises an error that names it."""
         raise shares_attribute()
 
     @cached_property
     def parameters(self) -> dict[Name, dict[str, Estimate]]:
-        """The parameters of each bias that has some, with their errors; empty where all biases are known."""
+        """The parameters of each bias that has any, with their errors; empty if all biases are known."""
         return parameters.estimates(self.held)
 
     @property
@@ -86,7 +86,7 @@ class DebiasedSample(Averages):
 
     @property
     def learned(self) -> dict[Name, LearnedCheck]:
-        """How each learned bias was learned, with a table of calibration; empty where none was."""
+        """How each learned bias was learned, with a table of calibration; empty if none was."""
         return checks_of(self.names, self.held.pool.biases)
 
     def normalisers(self, level: float = 0.95) -> dict[Name, Estimate]:
@@ -117,17 +117,17 @@ class DebiasedSample(Averages):
     def log_ratio(self, name: Name, other: Name, level: float = 0.95) -> Estimate:
         r"""Return :math:`\log(\Omega_k / \Omega_l)` with its error: in physics, the free energy of l minus that of k.
 
-        Where too few rows join the two for a standard error, the interval is made by the profile of the likelihood: it
-        holds the values of the ratio that the rows do not rule out, whatever all other normalisers are, by a likelihood
-        ratio that is chi-square with one degree of freedom. The estimate says so when it is printed, and has no
-        standard error. With known values, parameters, or rows that depend on one another there is no such interval.
+        Where too few rows join the two for a standard error, the interval comes from the profile likelihood: it holds
+        the values of the ratio that the rows do not rule out, whatever all other normalisers are, by a likelihood
+        ratio that is chi-square with one degree of freedom. The printed estimate says so, and has no standard error.
+        With known values, parameters, or rows that depend on one another there is no such interval.
 
         Parameters
         ----------
         name, other : names
             Two samples or states.
         level : float
-            Of the interval.
+            Coverage of the interval.
 
         Examples
         --------
@@ -145,7 +145,7 @@ class DebiasedSample(Averages):
         return found
 
     def place_of(self, name: Name) -> int:
-        """Return the place of a sample or state in ``names``, or say which there are."""
+        """Return the place of a sample or state in ``names``; raise if there is none of this name."""
         if name not in self.names:
             raise MismatchError(
                 f"The fit has no bias {name!r}. Its biases are {show(self.names)}.{suggest(name, self.names)}",
@@ -170,7 +170,9 @@ class DebiasedSample(Averages):
 
     @cached_property
     def _account(self) -> Account:
-        """What summary, print and notebooks show, made once."""
+        """What summary, print and notebooks show, computed once."""
+        from vardi._facts.summary import summarize
+
         return summarize(self)
 
     @cached_property
@@ -180,11 +182,11 @@ class DebiasedSample(Averages):
         return bridge_of(hessian.sums.gram, hessian.sampled, self.held.groups, solution.cut, self.names)
 
     def identify(self) -> Verdict:
-        """Say through which rows the samples are compared; kappa is measured by the debiased weights."""
+        """Return which rows connect the samples; kappa is measured with the debiased weights."""
         return self.bridge.within(joined(self.held))
 
     def diagnostics(self, columns: Sequence[str] | None = None) -> Diagnostics:
-        """Return effective sizes, overlap, who carries the weight, means before and after, what to collect next.
+        """Return effective sizes, overlap, how the weight is spread, means before and after, what to collect next.
 
         Parameters
         ----------
@@ -193,6 +195,8 @@ class DebiasedSample(Averages):
             only some samples have recorded.
         """
         columns = [columns] if isinstance(columns, str) else columns
+        from vardi._facts.diagnostics import diagnose
+
         return diagnose(self, (*self.numeric_columns, *self.held.numeric_of_some) if columns is None else columns)
 
     def bootstrap(
@@ -208,7 +212,7 @@ class DebiasedSample(Averages):
         progress: Progress | None = None,
         id: str | None = None,
     ) -> Bootstrap:
-        """Refit the normalisers to resampled rows, and give the spread of a statistic over the refits.
+        """Refit the normalisers to resampled rows, and return the spread of a statistic over the refits.
 
         Parameters
         ----------
@@ -220,8 +224,8 @@ class DebiasedSample(Averages):
             As for :func:`vardi._estimate.bootstrap.bootstrap`: draws; their seed; ``"bayesian"`` (every row stays) or
             ``"rows"``; clusters or blocks of dependent rows; coverage; threads; a callback.
         id : str, optional
-            In an engine, where whole groups of rows are drawn by one query in all: the column that identifies a row,
-            where the engine has no row number of its own.
+            In an engine, where whole groups of rows are drawn with a single query: the column that identifies a row,
+            if the engine has no row number of its own.
 
         Examples
         --------
@@ -240,6 +244,8 @@ class DebiasedSample(Averages):
                 got=(statistic,),
             )
         options: dict[str, Any] = {"kind": kind, "groups": groups, "level": level, "jobs": jobs, "progress": progress}
+        from vardi._estimate.bootstrap import bootstrap
+
         return bootstrap(self.held, statistic, n, seed, **options, identity=id)
 
     def replicate_weights(
@@ -298,14 +304,16 @@ class DebiasedSample(Averages):
         >>> float(np.sqrt(np.mean((means - fit.expectation("MEDV").value) ** 2)).round(2))
         0.96
         """
+        from vardi._estimate.replicates import replicate_weights
+
         return replicate_weights(self.held, n, kind, seed, identity=id, progress=progress)
 
     def check_biases(
         self,
         columns: str | Sequence[str] | Mapping[str, Function] | None = None,
         *,
-        method: bias_test.Method = "score",
-        features: bias_test.Features = "poly2",
+        method: Method = "score",
+        features: Features = "poly2",
         seed: int = 0,
         draws: int | None = None,
     ) -> BiasCheck:
@@ -435,12 +443,12 @@ class DebiasedSample(Averages):
         """Test whether the family of a sample is constant: whether the sample was drawn without (further) bias.
 
         For logistic selection the alternative is the exponential tilt in the same columns, which every logistic curve
-        is like where it is nearly flat; the intercept means nothing there. The degrees of freedom are the slopes.
+        resembles where it is nearly flat; the intercept means nothing there. Each slope is a degree of freedom.
 
         Parameters
         ----------
         name : str
-            Of the sample.
+            The name of the sample.
         """
         return parameters.test_no_bias(self.held, name)
 
@@ -450,7 +458,7 @@ class DebiasedSample(Averages):
         Parameters
         ----------
         name : str
-            Of the sample.
+            The name of the sample.
         values : mapping from parameter to number
             One or several parameters of its bias.
         """
@@ -502,6 +510,8 @@ class DebiasedSample(Averages):
 
     def summary(self) -> str:
         """Return what a person wants to know first, in one screen."""
+        from vardi._facts.summary import to_text
+
         return to_text(self._account)
 
     def report(
@@ -524,13 +534,13 @@ class DebiasedSample(Averages):
             Its heading.
         variables : list of str, or mapping from name to values, optional
             Columns and expressions to report; by default numeric columns and the categories of text columns, up to a
-            number that the report tells.
+            number that the report states.
         date : str
             Printed as it is; none by default, so that the same fit gives the same file.
         study : str or path, optional
             The study file that the fit follows from: the report names it, with its hash, as what repeats the fit.
         overwrite : bool
-            Whether a file that is there may be replaced.
+            Whether an existing file may be replaced.
 
         Returns
         -------
@@ -556,4 +566,6 @@ class DebiasedSample(Averages):
         return f"DebiasedSample({number_of_rows(len(self))} of {samples} sample{'' if samples == 1 else 's'})"
 
     def _repr_html_(self) -> str:
+        from vardi._facts.summary import to_html
+
         return to_html(self._account)

@@ -1,7 +1,7 @@
-r"""Truncated rows of one sample, each with its window: what the pipeline asks, and the fit that it gives.
+r"""Truncated rows of one sample, each with its window: as input of the pipeline, and as a solved fit.
 
 Inside, each row is a sample of its own, whose bias is its window; to the user there is one sample, whose bias is the
-chance of being seen, :math:`\alpha S(x)`, with S the sum over windows that the weights are one over.
+chance of being seen, :math:`\alpha S(x)`, with S the sum over windows; the weights are :math:`1 / S`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ HOLDER: Holder = "truncated rows"
 
 @dataclass(frozen=True, eq=False)
 class TruncatedRows:
-    """A pool of one sample, whose rows each brought a window.
+    """A pool of one sample, with a window for each row.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class TruncatedRows:
 
     @classmethod
     def of(cls, pool: Pool, known: Any) -> TruncatedRows:
-        """Read values and windows, or refuse what these cannot be."""
+        """Read values and windows; raise if they are invalid."""
         bias = window_of(pool)
         assert bias is not None
         _require_alone(pool, bias, known)
@@ -80,7 +80,7 @@ class TruncatedRows:
 
     @property
     def names(self) -> tuple[Name, ...]:
-        """One for each row that counts, as it is solved."""
+        """One name for each row that counts, as it is solved."""
         return tuple(Row(row) for row in np.flatnonzero(self.kept))
 
     @property
@@ -91,7 +91,7 @@ class TruncatedRows:
 
     @property
     def counts(self) -> Floats | None:
-        """How many rows each of these stands for."""
+        """The counts of these rows."""
         return None if self.pool.counts is None else self.pool.counts[self.kept]
 
     def prepare(self) -> Prepared:
@@ -105,11 +105,11 @@ class TruncatedRows:
         return one_sample(self.pool.names[0], self.inside, self.counts) if found else self.explained(found)
 
     def explained(self, verdict: Verdict) -> Verdict:
-        """Return a verdict in the language of risk sets."""
+        """Return a verdict in terms of risk sets."""
         return in_risk_sets(verdict, self.inside, self.counts, self.names)  # type: ignore[arg-type]
 
     def notes(self, verdict: Verdict, sizes: Mapping[Name, float]) -> tuple[str, ...]:
-        """Return nothing: a window for each row is no condition that others could meet."""
+        """Return no notes: a window for each row is not a condition that other rows could meet."""
         return ()
 
     def of_samples(self, names: set[Name]) -> TruncatedRows:
@@ -124,12 +124,12 @@ class TruncatedRows:
 
 
 def window_of(pool: Pool) -> WindowBias | None:
-    """Return the window of truncated rows; None where no bias is one."""
+    """Return the window of truncated rows; None if no bias is one."""
     return next((bias for bias in pool.biases if isinstance(bias, WindowBias)), None)
 
 
 class InWindows(InMemory):
-    """Truncated rows with their weights: one sample outside, and inside a sample for each row.
+    """Truncated rows with their weights: one sample to the user, and one for each row inside.
 
     Parameters
     ----------
@@ -163,12 +163,12 @@ class InWindows(InMemory):
 
     @cached_property
     def tangent(self) -> Tangent:
-        """The solution as a map from functions on rows to estimates, by the windows that were solved."""
+        """The solution, in terms of windows, as a map from functions on rows to estimates."""
         measure = SeenRows(self.inner, self.inner_u, self.row_weights, self.dependence)
         return Tangent(measure, Hessian(self.inner, self.inner_u), Hessian(self.rows, self.solution.u))
 
     def bias_influence(self) -> Influence:
-        r"""Return the influence on :math:`\log\alpha`: by the law of the values, and by which windows were seen.
+        r"""Return the influence on :math:`\log\alpha`, through the law of the values and through the windows seen.
 
         With :math:`f = \frac1n\sum_k\omega_k / \Omega_k^2` it is :math:`1 - \alpha/\Omega_i + \alpha\phi^f_i`.
         """
@@ -182,23 +182,23 @@ class InWindows(InMemory):
 
     @property
     def solved(self) -> dict[Name, float]:
-        """The log normalisers of the windows of rows."""
+        """The log normalisers of the rows' windows."""
         return dict(zip(self.inner_names, np.log(self.through).tolist(), strict=True))
 
     @cached_property
     def of_windows(self) -> tuple[str, ...]:
-        """The columns that only the windows read, of which the weights, being those of values, say nothing."""
+        """The columns that only the windows read, which the weights do not correct: they are for the values."""
         bias = window_of(self.pool)
         assert bias is not None
         return tuple(name for name in bias.columns if name not in columns_of(bias.x))
 
     @cached_property
     def numeric_columns(self) -> tuple[str, ...]:
-        """The numeric columns without missing values, the value first, and the ends of windows left out."""
+        """The numeric columns without missing values, the value first, without the ends of windows."""
         return tuple(name for name in super().numeric_columns if name not in self.of_windows)
 
     def values(self, values: Any) -> Floats:
-        """Return a column, an expression or an array as numbers, or refuse what is of the windows."""
+        """Return a column, an expression or an array as numbers; raise if it reads the windows."""
         if is_function(values):
             ends = [name for name in bias_of(values, self.pool.frames[0].columns).columns if name in self.of_windows]
             if ends:
@@ -216,13 +216,13 @@ class InWindows(InMemory):
         return _Steps(self.tangent.measure, self.values(values))
 
     def slopes(self, influence: Influence, errors: Errors) -> Floats:
-        """Return what estimates move at worst, for each unit of log Gamma in the chance of being seen."""
+        """Return how far estimates move at worst, per unit of log Gamma in the chance of being seen."""
         measure = self.tangent.measure
         moved = measure.along_rows(influence.values, influence.b)
         return np.asarray(measure.counts @ np.abs(moved) / measure.n)
 
     def check_biases(self, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
-        """Test whether columns depend on the windows beyond lying in them."""
+        """Test whether columns depend on the windows, beyond the values' lying in them."""
         if options.get("method", "score") != "score":
             raise refusal("ks tests", HOLDER)
         if self.depends:
@@ -236,11 +236,11 @@ class InWindows(InMemory):
         return quasi_independence(self.names[0], self.windows, ends, values, self.counts)
 
     def bounds(self, delta: float) -> Bounds:
-        """Refuse bounds, whose theory is of biases that are known."""
+        """Refuse: the theory of bounds is for known biases."""
         raise refusal("bounds", HOLDER)
 
     def judge(self) -> Verdict:
-        """Return the verdict in the language of risk sets."""
+        """Return the verdict in terms of risk sets."""
         return one_sample(self.names[0], self.windows, self.counts)
 
     def refit(self, counts: Floats, *, tol: float, may_part: bool, rng: np.random.Generator | None = None) -> Refit:
@@ -251,10 +251,10 @@ class InWindows(InMemory):
         return replace(found, log_omegas=np.array([self._log_chance(counts, found.log_omegas)]))
 
     def shared_passes(self) -> None:
-        """Return None: windows are no matrix."""
+        """Return None: windows are not a matrix."""
 
     def weigh(self, rows: Any) -> Any:
-        r"""Return :math:`1 / S(x)`, S the sum over the windows that hold x, of rows that need not be of the pool."""
+        r"""Return :math:`1 / S(x)`, S the sum over the windows that hold x, for rows that need not be in the pool."""
         frame, bias = as_frame(rows), window_of(self.pool)
         assert bias is not None
         x = np.asarray(frame.evaluate([ExpressionBias(bias.x)], called="value")[0], np.float64)
@@ -274,7 +274,7 @@ class InWindows(InMemory):
 
 
 class _Steps(PoolSteps):
-    """The steps of a function over rows with a window each, of which the n x n matrix is never made."""
+    """The steps of a function over rows with a window each, whose n x n matrix is never formed."""
 
     def covariance(self, grid: Floats, value: Floats, tangent: Tangent) -> Floats:
         """Return the covariance of F at the grid."""
@@ -297,7 +297,7 @@ def _require_alone(pool: Pool, bias: WindowBias, known: Any) -> None:
 
 
 def _require_seen(pool: Pool, bias: WindowBias) -> None:
-    """Refuse rows that are censored: of these no value is there to be weighed."""
+    """Refuse censored rows: they have no value to weigh."""
     if bias.status is None:
         return
     status = np.asarray(_numbers(pool, bias.status), np.float64)

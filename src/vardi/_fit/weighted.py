@@ -1,4 +1,4 @@
-"""The pool with its weights: what each row weighs, the normalisers behind it, and draws by weight."""
+"""The pool with its weights, the normalisers behind them, and draws by weight."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Weighted:
     def weights(self) -> Any:
         r"""The weight of each row, :math:`1 / \sum_l \lambda_l \omega_l(z_i) / \Omega_l`, with mean 1 over the pool.
 
-        In pool order and in the user's library; a pandas Series has the user's index. To be given to a learner as
-        ``sample_weight`` (times ``counts``, where rows stand for several). Rows that were left out have weight 0.
+        In pool order and in the user's library; a pandas Series has the user's index. Pass them to a learner as
+        ``sample_weight`` (times ``counts``, if rows have them). Rows that were left out have weight 0.
         """
         return self.held.column(self.held.weights, "weight")
 
@@ -55,7 +55,7 @@ class Weighted:
     @property
     def omegas(self) -> dict[Name, float]:
         r"""Each normaliser, :math:`\Omega_k = E_P\,\omega_k`: the mean of the bias over the population."""
-        with np.errstate(over="ignore"):  # beyond e^709 only the log has a number
+        with np.errstate(over="ignore"):  # beyond e^709 only the log is finite
             return {name: float(np.exp(value)) for name, value in self.log_omegas.items()}
 
     @property
@@ -121,13 +121,13 @@ class Weighted:
             drawn one after the other, so rows with large weights are drawn less often than their share;
             :class:`vardi.DebiasedResampler` has draws that preserve it.
         id : str, optional
-            In an engine: the column that identifies a row, where the engine has no row number of its own.
+            In an engine: the column that identifies a row, if the engine has no row number of its own.
 
         Returns
         -------
         array or frame
-            The rows, in the user's library; for a fit of a matrix their positions; of lazy frames a lazy frame, by name
-            where each sample has its own.
+            The rows, in the user's library; for a fit of a matrix their positions; for lazy frames a lazy frame, or
+            one by name if each sample has its own.
         """
         if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 0:
             raise MismatchError(
@@ -157,5 +157,5 @@ class Weighted:
 
     @property
     def parts(self) -> Parts:
-        """What accounts of the fit ask of the holder of its rows; see :mod:`vardi._facts.parts`."""
+        """What accounts of the fit need of the holder of its rows; see :mod:`vardi._facts.parts`."""
         return self.held.parts(self)

@@ -1,4 +1,4 @@
-"""How the rows of a pool depend on one another: clusters, series, strata, and populations that are finite."""
+"""How the rows of a pool depend on one another: clusters, series, strata, and finite populations."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from vardi.errors import MismatchError, MissingValuesError, VardiWarning, number
 from vardi.errors._texts import show
 from vardi.errors._warn import warn
 
-JUMP = 1.5  # of the usual step between rows of a series, from which a step is a gap
-FEW = 30  # clusters of a sample below which their spread is known roughly
+JUMP = 1.5  # times the usual step between rows of a series, above which a step is a gap
+FEW = 30  # clusters of a sample below which their spread is known only roughly
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,13 +27,13 @@ class Dependence:
     Attributes
     ----------
     clusters : ndarray of int or None
-        Number of each row's cluster, the same in all samples that it spans: its label, where that is a whole number.
+        Number of each row's cluster, the same in all samples that it spans: its label, if that is a whole number.
     order : ndarray of int or None
         Place of each row in time, within its sample.
     strata : ndarray of int or None
         Number of each row's stratum, which lies within one sample.
     remaining : ndarray of shape (K,)
-        The share of its population that each sample left: 1 - n_k / N_k, and 1 where N_k is not given.
+        The share of its population that each sample leaves unseen: 1 - n_k / N_k, and 1 if N_k is not given.
     named : mapping
         What was given as each argument, in words.
     """
@@ -52,11 +52,11 @@ class Dependence:
 
     @property
     def in_units(self) -> bool:
-        """Whether rows do not vary on their own, or not within whole samples."""
+        """Whether errors are summed by cluster, series or stratum rather than over rows within whole samples."""
         return self.clusters is not None or self.order is not None or self.strata is not None
 
     def of(self, rows: NDArray[np.bool_]) -> Dependence:
-        """Return that of some rows."""
+        """Return the dependence of some rows."""
         clusters, order, strata = (
             None if codes is None else codes[rows] for codes in (self.clusters, self.order, self.strata)
         )
@@ -64,7 +64,7 @@ class Dependence:
 
 
 def in_words(named: Mapping[str, str], clusters: int | None, strata: int | None) -> str:
-    """Say what was declared.
+    """Return what was declared, in words.
 
     >>> in_words({"clusters": "district", "population": ""}, 60, None)
     "in 60 clusters of 'district'; drawn from finite populations"
@@ -82,7 +82,7 @@ def in_words(named: Mapping[str, str], clusters: int | None, strata: int | None)
 
 
 def as_dependence(pool: Pool, clusters: Any, series: Any, strata: Any, population: Any) -> Dependence | None:
-    """Return how rows in memory depend on one another, or say what does not fit; None where they do not."""
+    """Return how rows in memory depend on one another; None if they do not; raise if it is declared wrongly."""
     series = None if series is False else series
     given = {"clusters": clusters, "series": series, "strata": strata, "population": population}
     named = {what: value if isinstance(value, str) else "" for what, value in given.items() if value is not None}
@@ -153,7 +153,7 @@ def labels_of(pool: Pool, given: Any, what: str) -> NDArray[Any]:
 
 
 def _by_sample(pool: Pool, given: Mapping[Name, Any], what: str) -> list[NDArray[Any]]:
-    """Return the labels of each sample, of samples that lie one after the other."""
+    """Return the labels of each sample, if samples are one after the other."""
     sizes = np.bincount(pool.source, minlength=len(pool.names))
     names = [name for name, size in zip(pool.names, sizes, strict=True) if size]
     strangers = [name for name in given if name not in names] + [name for name in names if name not in given]
@@ -185,7 +185,7 @@ def _by_sample(pool: Pool, given: Mapping[Name, Any], what: str) -> list[NDArray
 
 
 def no_column(column: str, known: Sequence[str], what: str) -> MismatchError:
-    """Refuse a column that some samples do not have."""
+    """Return the error for a column that some samples do not have."""
     columns = f"The columns are {show(known)}.{suggest(column, known)}" if known else "The rows have no columns."
     return MismatchError(
         f"{what}= names column {column!r}, which not every sample has. {columns} Give a column that all samples have, "
@@ -196,7 +196,7 @@ def no_column(column: str, known: Sequence[str], what: str) -> MismatchError:
 
 
 def missing_labels(missing: int, what: str) -> MissingValuesError:
-    """Refuse rows without a label."""
+    """Return the error for rows without a label."""
     one = {"clusters": "cluster", "strata": "stratum", "series": "time"}[what]
     remedy = {
         "clusters": "a row that depends on no other is a cluster of its own.",
@@ -213,7 +213,7 @@ def missing_labels(missing: int, what: str) -> MissingValuesError:
 
 
 def numbered(labels: NDArray[Any], what: str) -> Integers:
-    """Return labels as numbers, or refuse missing ones."""
+    """Return labels as numbers; raise if some are missing."""
     if labels.dtype.kind != "O":
         if missing := int(np.count_nonzero(labels != labels)):
             raise missing_labels(missing, what)
@@ -228,12 +228,12 @@ def numbered(labels: NDArray[Any], what: str) -> Integers:
 
 
 def _numbers_of(labels: NDArray[Any]) -> Integers:
-    """Return whole numbers as they are, by which engines know clusters too, and other labels numbered."""
+    """Return whole numbers as they are, as engines do too, and other labels numbered."""
     return labels.astype(np.int64) if labels.dtype.kind in "iu" else numbered(labels, "clusters")
 
 
 def _within_strata(clusters: Integers, cells: Integers, labels: NDArray[Any]) -> Integers:
-    """Return the clusters, or refuse one that lies in several strata."""
+    """Return the clusters; raise if one lies in several strata."""
     _, first, place = np.unique(clusters, return_index=True, return_inverse=True)
     astray = np.flatnonzero(cells[first][place] != cells)
     if len(astray):
@@ -286,7 +286,7 @@ def times_of(labels: NDArray[Any]) -> Floats:
 
 
 def tied_times(ties: int, name: Name, time: float) -> MismatchError:
-    """Refuse rows of a sample at the same time."""
+    """Return the error for rows of a sample at the same time."""
     rows = "Two rows" if ties == 1 else f"{ties + 1:,} rows"
     return MismatchError(
         f"{rows} of {str(name)!r} have the time of another row (the first is {time:g}), so their order is unknown. "
@@ -298,7 +298,7 @@ def tied_times(ties: int, name: Name, time: float) -> MismatchError:
 
 
 def _warn_of_gaps(pool: Pool, times: Floats, step: Floats, same: NDArray[np.bool_], source: Integers) -> None:
-    """Say where a series has a gap: rows on both sides are taken for neighbours."""
+    """Warn of gaps in a series: rows on both sides are treated as neighbours."""
     for k in np.unique(source).tolist():
         own = np.flatnonzero(same & (source[1:] == k))
         if len(own) < 2:
@@ -319,7 +319,7 @@ def _warn_of_gaps(pool: Pool, times: Floats, step: Floats, same: NDArray[np.bool
 
 
 def remaining_of(names: Sequence[Name], sizes: Floats, population: Any) -> Floats:
-    """Return the share of its population that each sample left, or refuse a population that is too small."""
+    """Return the share of its population that each sample leaves unseen; raise if a population is too small."""
     remaining = np.ones(len(names))
     if population is None:
         return remaining
@@ -338,7 +338,7 @@ def remaining_of(names: Sequence[Name], sizes: Floats, population: Any) -> Float
         size = by_name[name]
         if isinstance(size, bool) or not isinstance(size, int | float | np.number) or not sizes[k] <= size < np.inf:
             raise MismatchError(
-                f"population= says {size!r} for {str(name)!r}, of which {number_of_rows(int(sizes[k]))} were drawn "
+                f"population= is {size!r} for {str(name)!r}, of which {number_of_rows(int(sizes[k]))} were drawn "
                 "without replacement. Give the number of units that this sample was drawn from, which is at least as "
                 "large.",
                 expected=(sizes[k],),
@@ -349,7 +349,7 @@ def remaining_of(names: Sequence[Name], sizes: Floats, population: Any) -> Float
 
 
 def warn_of_few_clusters(names: Sequence[Name], clusters: Integers, sizes: Floats, column: str) -> None:
-    """Say where clusters are few, or a sample has a single one."""
+    """Warn of samples with few clusters, or with a single one."""
     by = f" of {column!r}" if column else ""
     alone = [name for name, found, size in zip(names, clusters, sizes, strict=True) if found == 1 and size >= 2]
     few = {name: int(found) for name, found in zip(names, clusters, strict=True) if 1 < found < FEW}

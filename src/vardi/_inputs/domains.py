@@ -1,4 +1,4 @@
-"""Domains: the groups that columns, or labels, put rows in; in their order, or a refusal that says what is missing."""
+"""Domains: the groups of rows that columns or labels define, in order; missing values are refused."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from vardi.biases._values import as_array, coded, is_missing
 from vardi.errors import MismatchError, MissingValuesError, TooLargeError, number_of_rows, suggest
 from vardi.errors._texts import listed, show
 
-MOST_DOMAINS = 1000  # that one question is answered for
-LABELS = "label"  # what an array of labels is called
+MOST_DOMAINS = 1000  # most domains of one question
+LABELS = "label"  # the name of an array of labels
 
 
 @dataclass(frozen=True)
 class By:
-    """What tells domains apart.
+    """What defines domains.
 
     Attributes
     ----------
     columns : tuple of str
-        The columns; none where all rows are one domain.
+        The columns; none if all rows are one domain.
     labels : array or None
-        The domain of each row, where it is no column.
+        The domain of each row, if it is not a column.
     several : bool
-        Whether columns were given as a list, so that a domain is called by a tuple.
+        Whether columns were given as a list, so that a domain is named by a tuple.
     """
 
     columns: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class By:
 
     @classmethod
     def of(cls, by: Any) -> By:
-        """Return a column, a list of columns or an array of labels as what it is."""
+        """Read a column, a list of columns or an array of labels."""
         if by is None:
             return cls()
         if isinstance(by, str):
@@ -50,7 +50,7 @@ class By:
         return cls((LABELS,), by)
 
     def __add__(self, other: By) -> By:
-        """Return the domains of both, crossed; labels are of the second only."""
+        """Return the domains of both, crossed; only the second may have labels."""
         if not self.columns:
             return other
         return By((*self.columns, *other.columns), other.labels, several=True)
@@ -89,22 +89,22 @@ def grouping(
     whole: bool = False,
     states: Collection[int] | None = None,
 ) -> Grouping:
-    """Return the domains of the rows of a pool that a fit rests on.
+    """Return the domains of the rows of a pool that are in a fit.
 
     Parameters
     ----------
     pool : Pool
         The rows.
     by : By
-        What tells domains apart.
+        What defines the domains.
     kept : ndarray of bool or None
-        Which rows the fit rests on.
+        Which rows are in the fit; None for all.
     counts : ndarray or None
-        How many rows each of these stands for.
+        The counts of these rows.
     whole : bool
-        Whether every combination of values is a domain, and not only those that some row has.
+        Whether every combination of values is a domain, not only those that occur.
     states : collection of int, optional
-        The samples that have rows which are kept; by default all, and each has the columns.
+        The samples whose rows are kept, which must have the columns; all by default.
     """
     n = len(pool) if kept is None else int(kept.sum())
     codes, values = np.zeros(n, np.int64), []
@@ -123,7 +123,7 @@ def grouping(
 
 
 def bases(keys: Sequence[tuple[Any, ...]], columns: int) -> Integers:
-    """Return the place of the base of each domain: those that are equal in so many of the first columns share one.
+    """Return the place of the base of each domain: domains that agree in this many of the first columns share one.
 
     >>> bases([("N", 1), ("N", 2), ("S", 1)], 1)
     array([0, 0, 1])
@@ -133,7 +133,7 @@ def bases(keys: Sequence[tuple[Any, ...]], columns: int) -> Integers:
 
 
 def _labels(pool: Pool, by: By, name: str, states: Collection[int] | None) -> tuple[NDArray[Any], Sequence[Any] | None]:
-    """Return the value of each row of a pool in a column, or its label, and the order of a categorical."""
+    """Return each row's value in a column, or its label, and the categories in order if it is categorical."""
     if by.labels is not None and name == by.columns[-1]:
         labels = as_array(in_order(by.labels, pool.frames, "by"), "by")
         if labels.shape != (len(pool),):
@@ -150,7 +150,7 @@ def _labels(pool: Pool, by: By, name: str, states: Collection[int] | None) -> tu
 
 
 def require_column(name: str, columns: Sequence[Iterable[str]], mixed: Mapping[str, str]) -> None:
-    """Refuse domains by a column that not all samples have, or that is of different kinds in them."""
+    """Refuse domains by a column that not all samples have, or whose type differs between them."""
     known = list(dict.fromkeys(one for own in columns for one in own))
     if not columns or not all(name in own for own in columns):
         there = (
@@ -172,7 +172,7 @@ def require_column(name: str, columns: Sequence[Iterable[str]], mixed: Mapping[s
 
 
 def require_labelled(name: str, missing: float) -> None:
-    """Refuse rows of which it is unknown which domain they are in."""
+    """Refuse rows whose domain is unknown."""
     if missing:
         raise MissingValuesError(
             f"{name!r} is missing in {number_of_rows(missing)}, so it is unknown which domain they belong to. Fill it "
@@ -182,7 +182,7 @@ def require_labelled(name: str, missing: float) -> None:
 
 
 def require_few(by: By, count: int) -> None:
-    """Refuse more domains than anyone reads, each of which has an error of its own."""
+    """Refuse more domains than anyone would read, since each has an error of its own."""
     if count > MOST_DOMAINS:
         raise TooLargeError(
             f"{show(by.columns)} {'defines' if len(by.columns) == 1 else 'define'} more than {MOST_DOMAINS:,} domains, "
@@ -194,13 +194,13 @@ def require_few(by: By, count: int) -> None:
 def in_domains(
     error: MissingValuesError, by: By, keys: Sequence[tuple[Any, ...]], counts: Floats
 ) -> MissingValuesError:
-    """Return a refusal of missing values that says in which domains these are."""
+    """Return an error about missing values that names the domains that they are in."""
     where = [f"{by.said(key)} ({count:g})" for key, count in zip(keys, counts.tolist(), strict=True) if count]
     return MissingValuesError(f"{error} They are in {listed(where)}.", columns=error.columns) if where else error
 
 
 def ordered(values: Iterable[Any], categories: Sequence[Any] | None) -> list[Any]:
-    """Return values in the order of a categorical, or else sorted.
+    """Return values in the order of their categories, or sorted if there are none.
 
     >>> ordered(["b", "a"], None), ordered(["b", "a"], ["c", "b", "a"])
     (['a', 'b'], ['b', 'a'])
@@ -218,9 +218,9 @@ def ordered(values: Iterable[Any], categories: Sequence[Any] | None) -> list[Any
 def _coded(
     labels: NDArray[Any], categories: Sequence[Any] | None, counts: Floats | None, name: str
 ) -> tuple[Integers, list[Any]]:
-    """Return the place of each label among those that count, and these in order."""
+    """Return the place of each row's label among the labels that count, and these labels in order."""
     if labels.dtype.kind == "M":
-        labels = labels.astype("datetime64[us]")  # nanoseconds are numbers to Python
+        labels = labels.astype("datetime64[us]")  # nanoseconds become integers in Python
     try:
         numbers, different = coded(labels)
     except TypeError as error:

@@ -1,4 +1,4 @@
-"""Folds of rows: dealt out within samples, so that rows which depend on one another are in one."""
+"""Folds of rows: dealt out within samples, so that rows that depend on one another share a fold."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def dealt_out(source: Integers, depends: Dependence | None, strata: Integers, fo
     strata : ndarray of int
         The groups within which rows are dealt out: samples, or classes of them.
     folds : int
-        How many.
+        The number of folds.
     rng : numpy.random.Generator
-        What shuffles them.
+        Shuffles the rows.
     """
     n = len(source)
     if depends is not None and depends.order is not None:

@@ -46,7 +46,7 @@ Population: TypeAlias = Mapping[Any, float] | float
 """How many units samples were drawn from: one number for all, or one for each."""
 
 KnownValue: TypeAlias = "float | tuple[float, float] | HasError | Sequence[HasError] | Mapping[Any, Any]"
-"""A number, with or without its standard error; of a margin, the share of each value."""
+"""A number, with or without its standard error; for a margin, the share of each value."""
 
 Known: TypeAlias = Mapping[Any, KnownValue]
 """What is known of the population: from a column, a condition or the name of a sample to its mean."""
@@ -61,4 +61,4 @@ Domain: TypeAlias = "str | Sequence[str] | ArrayLike"
 """What defines the domains: a column, several columns, or a label for each row."""
 
 Size: TypeAlias = "float | tuple[float, float] | HasError"
-"""A number that is known, with or without its standard error."""
+"""A known number, with or without its standard error."""

@@ -34,7 +34,7 @@ from vardi.biases._values import as_numbers, is_missing
 from vardi.errors import ExpressionError, InvalidKnownError, MismatchError, MissingValuesError, number_of_rows, suggest
 from vardi.errors._texts import show
 
-ROUNDING = 1e-5  # how far the shares of a margin may be from 1 in sum: printed shares are rounded
+ROUNDING = 1e-5  # how far the sum of a margin's shares may be from 1: printed shares are rounded
 
 FORMS = "Name a sample, or write a condition or an expression of the columns."
 
@@ -49,15 +49,15 @@ class Known:
     Attributes
     ----------
     labels : tuple of str
-        How each function is called: "age", "x > 4", "region = N", "panel".
+        The name of each function: "age", "x > 4", "region = N", "panel".
     functions : tuple of Bias or int
         :math:`h_j`: what is evaluated on rows, or the position of the state whose declared bias it is.
     values : ndarray of shape (m,)
         :math:`\tau_j`.
     covariance : ndarray of shape (m, m)
-        V, the covariance of the errors of the values; zero where these are exact.
+        V, the covariance of the values' errors; zero where they are exact.
     margins : tuple of (str, slice)
-        Each column of which all values have a share, and which functions those are; their values sum to 1.
+        Each column whose values all have a share, and the places of their functions; these shares sum to 1.
     """
 
     labels: tuple[str, ...]
@@ -71,7 +71,7 @@ class Known:
 
     @property
     def stderr(self) -> Floats:
-        """The standard error of each value; zero where it is exact."""
+        """The standard error of each value; zero if it is exact."""
         return np.sqrt(np.diag(self.covariance))
 
     @property
@@ -81,11 +81,11 @@ class Known:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that the functions read, but for those that only the bias of a state reads."""
+        """The columns that the functions read, except those that only the bias of a state reads."""
         return tuple(dict.fromkeys(column for h in self.functions if isinstance(h, Bias) for column in h.columns))
 
     def margin_of(self, j: int) -> tuple[str, Any] | None:
-        """Return the column and its value that function j tells in a margin; None for a function of its own."""
+        """Return the column and the value whose share function j is in a margin; None if it is in no margin."""
         for column, place in self.margins:
             if place.start <= j < place.stop:
                 h = self.functions[j]
@@ -101,7 +101,7 @@ class Known:
 
 
 class Table(Protocol):
-    """What known values ask of the rows."""
+    """What known values need of the rows."""
 
     columns: tuple[str, ...]
 
@@ -109,7 +109,7 @@ class Table(Protocol):
         """Return how many rows have each value of a column."""
 
     def kind(self, column: str) -> Kind:
-        """Tell whether a column holds numbers, or true and false, or something that has no mean."""
+        """Return whether a column holds numbers, truth values, or something that has no mean."""
 
 
 class PoolTable:
@@ -128,7 +128,7 @@ class PoolTable:
             raise no_labels(repr(column)) from error
 
     def kind(self, column: str) -> Kind:
-        """Tell whether a column holds numbers, or true and false, or something that has no mean."""
+        """Return whether a column holds numbers, truth values, or something that has no mean."""
         kinds = {_kind(frame, column) for frame in self._frames}
         return kinds.pop() if len(kinds) == 1 else "other" if "other" in kinds else "number"
 
@@ -139,21 +139,20 @@ def as_known(known: Any, names: tuple[Name, ...], table: Table) -> Known:
     Parameters
     ----------
     known : mapping
-        From the name of a sample to the mean of its bias, in the scale in which this is declared; from a column, an
+        From the name of a sample to the mean of its bias, on the scale on which it is declared; from a column, an
         expression as text or a :class:`~vardi.biases.Bias` to its mean, which for a condition is a share; from a column
         to a mapping (or a pandas Series) of its values to their shares; from a tuple of names, texts and biases, or
         within a margin of values, to an ``Estimates``. A value is a number, (value, standard error) or an ``Estimate``.
     names : tuple
-        Of the states: samples, then those that were not sampled.
+        The states: samples, then those that were not sampled.
     table : Table
-        The rows; without columns for a matrix of biases, whose known values go by the names of its columns only.
+        The rows; without columns for a matrix of biases, whose known values are keyed by the names of its columns.
 
     Notes
     -----
-    Errors of several values are independent. Within a margin they are multinomial: the values with an error have the
-    correlations :math:`-\sqrt{p_j p_k / ((1-p_j)(1-p_k))}`, with p their shares of what they sum to, and what their
-    errors would add to the sum, which is known, is taken out in proportion to p. An ``Estimates`` brings its
-    covariance.
+    Errors of several values are independent. Within a margin they are multinomial: the values with an error have
+    correlations :math:`-\sqrt{p_j p_k / ((1-p_j)(1-p_k))}`, with p their shares of their sum; the sum is known, so its
+    error is removed in proportion to p. An ``Estimates`` comes with its covariance.
     """
     if not hasattr(known, "keys") or not hasattr(known, "items"):
         raise MismatchError(
@@ -182,7 +181,7 @@ def as_known(known: Any, names: tuple[Name, ...], table: Table) -> Known:
 
 
 def known_biases(known: Mapping[Any, Any], names: Iterable[Name]) -> dict[str, Bias]:
-    """Return what known values read of the rows, by how it is called; the names of samples read nothing."""
+    """Return the biases that known values evaluate on rows, by label; names of samples read nothing."""
     taken, found = set(names), {}
     for key, given in known.items():
         if _is_margin(given):
@@ -192,14 +191,14 @@ def known_biases(known: Mapping[Any, Any], names: Iterable[Name]) -> dict[str, B
             if isinstance(part, Bias):
                 found[str(part)] = part
             elif isinstance(part, str) and part not in taken:
-                with suppress(ExpressionError):  # the name of a column may be no expression
+                with suppress(ExpressionError):  # the name of a column need not be an expression
                     found[part] = where(part)
     return found
 
 
 @dataclass(frozen=True, eq=False)
 class _Piece:
-    """What one key knows."""
+    """The known values of one key."""
 
     labels: tuple[str, ...]
     functions: tuple[Function, ...]
@@ -221,7 +220,7 @@ def _piece(key: Any, given: Any, names: tuple[Name, ...], table: Table) -> _Piec
 
 
 def _joint(keys: tuple[Any, ...], given: Any, names: tuple[Name, ...], table: Table) -> _Piece:
-    """Return what several estimates know together."""
+    """Return the known values of a tuple of keys, estimated together."""
     labels = tuple(str(key) for key in keys)
     found = [_function(key, names, table) for key in keys]
     values, covariance = estimates_of(given, labels)
@@ -231,7 +230,7 @@ def _joint(keys: tuple[Any, ...], given: Any, names: tuple[Name, ...], table: Ta
 
 
 def _function(key: Any, names: tuple[Name, ...], table: Table) -> tuple[Function, Scale]:
-    """Return what a key stands for, and whether its mean is a share."""
+    """Return the function that a key stands for, and the scale of its mean."""
     label = str(key)
     if not isinstance(key, Bias) and _is_name(key, names):
         if key in table.columns:
@@ -365,13 +364,13 @@ def _require_every_value(column: str, places: Sequence[Any], counts: Mapping[Any
 
 
 def _is_margin(given: Any) -> bool:
-    return hasattr(given, "keys") and hasattr(given, "items")  # a pandas Series is no Mapping
+    return hasattr(given, "keys") and hasattr(given, "items")  # a pandas Series is not a Mapping
 
 
 def _is_name(key: Any, names: tuple[Name, ...]) -> bool:
     try:
         return key in names
-    except (TypeError, ValueError):  # what cannot be compared with a name is none
+    except (TypeError, ValueError):  # it cannot be compared with a name, so it is not one
         return False
 
 

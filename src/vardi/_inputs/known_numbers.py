@@ -65,7 +65,7 @@ def estimates_of(given: Any, labels: Sequence[str]) -> tuple[Floats, Floats]:
 
 
 def value_of(given: Any, label: str) -> tuple[float, float]:
-    """Return a known value and its standard error, zero where it is exact."""
+    """Return a known value and its standard error, zero if it is exact."""
     if is_estimates(given):
         raise InvalidKnownError(
             f"The known value of {label!r} was given as {len(given.values)} estimates. Use a tuple of what they "
@@ -88,7 +88,7 @@ def value_of(given: Any, label: str) -> tuple[float, float]:
         )
     if found[1] < 0 or not math.isfinite(found[1] * found[1]):
         raise InvalidKnownError(
-            f"The standard error of {label!r} is {found[1]:g}. It is a finite number, zero or more; zero says that the "
+            f"The standard error of {label!r} is {found[1]:g}. Give a finite number, zero or more; zero means that the "
             "value is exact.",
             labels=[label],
         )
@@ -139,12 +139,12 @@ def _said(given: Any) -> str:
 
 
 def is_estimates(given: Any) -> bool:
-    """Tell whether several values were estimated together."""
+    """Return whether several values were estimated together."""
     return hasattr(given, "covariance") and hasattr(given, "values") and not hasattr(given, "keys")
 
 
 def block_diagonal(blocks: Sequence[Floats]) -> Floats:
-    """Return the covariance of values of which those of different blocks are independent."""
+    """Return the covariance of values that are independent between blocks."""
     size, start = sum(len(block) for block in blocks), 0
     joined = np.zeros((size, size))
     for block in blocks:

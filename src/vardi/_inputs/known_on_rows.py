@@ -1,7 +1,7 @@
-r"""Known values on the rows: the functions evaluated, brought to a basis, and tested for weights that meet them.
+r"""Known values on the rows: the functions are evaluated, reduced to a basis, and tested for weights that meet them.
 
-With :math:`g_i = h(z_i) - \tau` weights that meet exact values exist if and only if 0 is in the convex hull of the
-:math:`g_i`, and positive ones if it is in its relative interior. A value with an error moves, so it bounds nothing.
+With :math:`g_i = h(z_i) - \tau`, weights that meet exact values exist if and only if 0 is in the convex hull of the
+:math:`g_i`, and positive ones if it is in its relative interior. A value with an error can move, so it rules out none.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import qr, solve_triangular
-from scipy.special import chdtrc
 
 from vardi._inputs.frames import Frame
 from vardi._inputs.known import Known
@@ -25,23 +25,23 @@ from vardi.biases._expressions import is_condition
 from vardi.errors import InvalidKnownError, MissingValuesError
 from vardi.errors._texts import show
 
-RANK = 1e-9  # what is left of a function of unit length, below which the others determine it
-SAME = 1e-12  # relative range up to which the values of a function are one constant
-EXACT = 1e-9  # how far exact values may be from one another: their rounding
+RANK = 1e-9  # residual of a function of unit length below which the others determine it
+SAME = 1e-12  # relative range up to which a function counts as constant
+EXACT = 1e-9  # how far exact values may disagree: their rounding
 UNLIKELY = 1e-6  # p-value below which values with errors contradict one another
-MET = 1e-9  # how near weights have to come to known values, in units of the range of a function
-BLOCK = 65_536  # rows that are brought to a triangle at a time
-ADDED = 50  # rows by which a linear programme grows in a round
+MET = 1e-9  # how close weights must come to known values, in units of the range of a function
+BLOCK = 65_536  # rows that are factored into a triangle at a time
+ADDED = 50  # rows that a linear programme gains in a round
 ROUNDS = 1000
 
 
 def values_on(known: Known, pool: Pool, omega: Any, *, log: bool) -> Floats:
-    """Return h of every row of a pool, of shape (n, m), or refuse a function that has no value on some row.
+    """Return h of every row of a pool, of shape (n, m); raise if a function has no value on some row.
 
     Parameters
     ----------
     known : Known
-        Of which the functions are evaluated.
+        Whose functions are evaluated.
     pool : Pool
         The rows.
     omega : list of arrays, array or SciPy sparse array
@@ -64,7 +64,7 @@ def values_on(known: Known, pool: Pool, omega: Any, *, log: bool) -> Floats:
 
 
 def values_on_frame(known: Known, frame: Frame, biases: Sequence[Bias]) -> Floats:
-    """Return h of rows that need not be of the pool, of shape (n, m); ``biases`` are those of all states."""
+    """Return h of rows that need not be in the pool, of shape (n, m); ``biases`` are those of all states."""
     functions = [biases[h] if isinstance(h, int) else h for h in known.functions]
     try:
         H = np.column_stack(
@@ -79,9 +79,9 @@ def values_on_frame(known: Known, frame: Frame, biases: Sequence[Bias]) -> Float
 def reduced(known: Known, H: Floats) -> Floats:
     r"""Return directions D of shape (m, r) such that the columns of (H - tau) D are linearly independent.
 
-    Where :math:`a'h` is constant over the rows, the values say :math:`a'\tau` of it. Exact values must agree with the
-    constant, and such directions are left out. Of values with errors those that speak of one thing are weighted by
-    their errors: with N the directions that are left out, :math:`D = (I - N (N'VN)^+ N'V)\,Q` has :math:`D'VN = 0`.
+    If :math:`a'h` is constant over the rows, its known value is :math:`a'\tau`. Exact values must agree with the
+    constant, and such directions are left out. Values with errors that concern the same thing are weighted by their
+    errors: with N the directions that are left out, :math:`D = (I - N (N'VN)^+ N'V)\,Q` has :math:`D'VN = 0`.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def reduced(known: Known, H: Floats) -> Floats:
     Raises
     ------
     InvalidKnownError
-        If known values contradict one another, or what a function is on every row.
+        If known values contradict one another, or the constant that a function is on all rows.
     """
     seen = _Seen.of(H)
     kept, null = _split(seen)
@@ -112,7 +112,7 @@ def reduced(known: Known, H: Floats) -> Floats:
         raise _contradiction(known, seen, null[:, int(np.argmax(stiff))])
     if loose.any():
         statistic = float((along[loose] ** 2 / variances[loose]).sum())
-        if chdtrc(int(loose.sum()), statistic) < UNLIKELY:
+        if scipy.special.chdtrc(int(loose.sum()), statistic) < UNLIKELY:
             raise _contradiction(known, seen, null[:, int(np.argmax(np.abs(off)))])
         inverse = (axes[:, loose] / variances[loose]) @ axes[:, loose].T
         chosen = chosen - null @ (inverse @ (null.T @ known.covariance @ chosen))
@@ -120,7 +120,7 @@ def reduced(known: Known, H: Floats) -> Floats:
 
 
 def out_of_reach(known: Known, H: Floats) -> InvalidKnownError | None:
-    """Return the error for known values that no positive weights on the rows meet, with what the rows allow.
+    """Return the error for known values that no positive weights on the rows can meet, with what the rows allow.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def out_of_reach(known: Known, H: Floats) -> InvalidKnownError | None:
     Returns
     -------
     InvalidKnownError or None
-        None where there are such weights.
+        None if there are such weights.
     """
     low, high, tau = H.min(axis=0), H.max(axis=0), known.values
     error = beyond(known, low, high)
@@ -155,7 +155,7 @@ def out_of_reach(known: Known, H: Floats) -> InvalidKnownError | None:
 
 @dataclass(frozen=True, eq=False)
 class _Seen:
-    """What functions are on the rows: least and largest value, mean, and the triangle R of the centred, scaled ones."""
+    """Functions on the rows: least and largest value, mean, and the triangle R of the centred and scaled functions."""
 
     low: Floats
     high: Floats
@@ -201,8 +201,8 @@ def _split(seen: _Seen) -> tuple[NDArray[np.int64], Floats]:
 
 
 def _separating(G: Floats, free: Floats) -> Floats | None:
-    """Return y with G y >= 0 on all rows and not always 0, which rules out positive weights; None without one."""
-    from scipy.optimize import linprog  # slow to load, and needed on the way to an error only
+    """Return y with G y >= 0 on all rows and > 0 on some, which rules out positive weights; None if there is none."""
+    from scipy.optimize import linprog  # slow to load, and needed only before an error
 
     mean, active = G.mean(axis=0), _extreme(G)
     for _ in range(ROUNDS):
@@ -225,7 +225,7 @@ def _separating(G: Floats, free: Floats) -> Floats | None:
 
 
 def _shortfall(G: Floats, free: Floats) -> Floats:
-    """Return how far the nearest values that some weights meet are from those known, in the least sum of distances."""
+    """Return how far the known values are from the nearest ones that some weights meet, by the sum of distances."""
     from scipy.optimize import linprog
 
     m, r = G.shape[1], free.shape[1]
@@ -253,13 +253,13 @@ def _extreme(G: Floats) -> NDArray[np.int64]:
 
 
 def _grown(active: NDArray[np.int64], along: Floats) -> NDArray[np.int64]:
-    """Return the rows with those that break the answer most."""
+    """Return the active rows together with those that violate the answer most."""
     worst = np.argpartition(along, ADDED)[:ADDED] if len(along) > ADDED else np.arange(len(along))
     return np.union1d(active, worst[along[worst] < 0.0])
 
 
 def _contradiction(known: Known, seen: _Seen, combination: Floats) -> InvalidKnownError:
-    """Return the error for a combination that is one constant on the rows and another as known."""
+    """Return the error for a combination that is one constant on the rows and another by the known values."""
     places = np.flatnonzero(np.abs(combination) > RANK * np.abs(combination).max())
     labels = [known.labels[j] for j in places]
     if len(places) == 1:
@@ -299,7 +299,7 @@ def _constant(known: Known, j: int, constant: float) -> InvalidKnownError:
 
 
 def beyond(known: Known, low: Floats, high: Floats) -> InvalidKnownError | None:
-    """Return the error for exact values that lie outside what the functions are on the rows, from low to high."""
+    """Return the error for exact values outside the range of their functions on the rows, from low to high."""
     exact, tau = np.diag(known.covariance) == 0.0, known.values
     places = np.flatnonzero(exact & ((tau < low - EXACT * np.abs(low)) | (tau > high + EXACT * np.abs(high))))
     if not len(places):
@@ -331,7 +331,7 @@ def _not_at_once(known: Known, met: Floats, off: NDArray[np.int64]) -> InvalidKn
 
 
 def _nothing_left(known: Known, H: Floats, along: Floats, places: NDArray[np.int64]) -> InvalidKnownError:
-    """Return the error for values that some weights meet, but none that are positive on all rows."""
+    """Return the error for values that can be met, but not by weights that are positive on all rows."""
     row = int(np.argmax(along))
     where = " and ".join(f"{known.labels[j]!r} = {H[row, j]:.4g}" for j in places[:4])
     said = " and ".join(f"{known.values[j]:.4g} for {known.labels[j]!r}" for j in places[:4])

@@ -1,4 +1,4 @@
-"""Names of earlier versions: each gives an error that shows what to write now, with the user's own values."""
+"""Names of earlier versions: each raises an error that shows what to write now, with the user's own values."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from vardi.errors import RenamedError
 P = ParamSpec("P")
 R = TypeVar("R")
 
-LONGEST = 300  # letters of the values that are written out
+LONGEST = 300  # letters after which values are no longer written out
 
 
 def shares_argument(given: Any) -> RenamedError:
-    """Return the answer to ``shares=``, which is now ``known=``.
+    """Return the error for ``shares=``, which is now ``known=``.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def shares_argument(given: Any) -> RenamedError:
 
 
 def answering_shares(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function that gives the answer to ``shares=``, which it does not take."""
+    """Return a function that raises the error for ``shares=``, which it does not take."""
 
     @wraps(function)
     def asked(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -45,17 +45,17 @@ def answering_shares(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def shares_attribute() -> RenamedError:
-    """Return the answer to ``fit.shares``, which is now ``fit.known``."""
+    """Return the error for ``fit.shares``, which is now ``fit.known``."""
     return RenamedError(
-        "fit.shares is now fit.known: what was known of the population, given as known={...}, beside what the samples "
-        "say. Write fit.known.",
+        "fit.shares is now fit.known: what was known of the population, given as known={...}, next to what the samples "
+        "imply. Write fit.known.",
         expected=("known",),
         got=("shares",),
     )
 
 
 def _written(given: Any) -> str:
-    """Return a mapping as it is written in Python, as far as it is not too long."""
+    """Return a mapping as Python code, cut if it is too long."""
     if not hasattr(given, "items"):
         return "{...}"
     items: list[str] = []

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from vardi._inputs.frames import Frame, as_frame, concat, mixed_columns
 from vardi._inputs.smoothed import require_shared_columns, with_smoothed
 from vardi._machine.memory import require_memory
+from vardi._machine.threads import map_blocks
 from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias, ProductBias, ValuesBias, as_bias
 from vardi.biases._expressions import is_condition
@@ -22,7 +23,7 @@ from vardi.errors._texts import LISTED, show
 
 Name = Hashable
 
-NEAREST = 300  # samples up to which every pair is looked at for the nearest
+NEAREST = 300  # samples up to which all pairs are compared to find the nearest
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Pool:
     counts : ndarray or None
         How many rows each row stands for.
     dependence : Dependence, EngineDependence or None
-        How rows depend on one another, where they do.
+        How rows depend on one another, if they do.
     """
 
     names: tuple[Name, ...]
@@ -56,7 +57,7 @@ class Pool:
         return len(self.source)
 
     def values(self) -> list[NDArray[Any]]:
-        """Return for each bias its values on all rows."""
+        """Return the values of each bias on all rows."""
         return self.evaluate(self.biases, self.names)
 
     def evaluate(self, biases: Sequence[Bias], names: Sequence[Name], called: str = "bias") -> list[NDArray[Any]]:
@@ -80,7 +81,7 @@ class Pool:
         require_shared_columns(biases, names, columns)
 
     def _require_memory(self, functions: Sequence[Bias]) -> None:
-        """Refuse more values than memory holds: a byte for a condition, and for a number eight, and eight as omega."""
+        """Refuse more values than memory holds: a byte for a condition; for a number eight, and eight more as omega."""
         conditions = sum(isinstance(bias, ExpressionBias) and is_condition(bias.node) is True for bias in functions)
         require_memory(
             len(self) * (conditions + 16 * (len(functions) - conditions)),
@@ -95,7 +96,7 @@ class Pool:
         return read_only(values) if whole is None else whole.series(values, name)
 
     def table(self, values: Floats, names: Sequence[str]) -> Any:
-        """Return columns, with a number for each row, in the user's library (pandas: with the user's index)."""
+        """Return columns of numbers, one for each row, in the user's library (pandas: with the user's index)."""
         whole = self.whole()
         return read_only(values) if whole is None else whole.table(values, names)
 
@@ -105,16 +106,16 @@ class Pool:
         return [frame for k, frame in enumerate(self.frames) if one or k in (states or ())]
 
     def column(self, name: str, states: Collection[int] | None = None) -> NDArray[Any]:
-        """Return a column on all rows; where some samples are asked, whatever on the rows of those in other frames."""
+        """Return a column on all rows; given some samples, values on rows of other frames are arbitrary."""
         asked = self.frames_of(states)
         kind = asked[0].column(name).dtype
         pieces = [frame.column(name) if frame in asked else np.zeros(len(frame), kind) for frame in self.frames]
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def whole(self) -> Frame | None:
-        """Return all rows in one frame; None where there is none, or samples are held by different libraries.
+        """Return all rows in one frame; None if there is none, or samples are held by different libraries.
 
-        Columns that are of different types in different samples are left out: ``mixed`` says so.
+        Columns whose type differs between samples are left out: ``mixed`` lists them.
         """
         if len(self.frames) <= 1:
             return self.frames[0] if self.frames else None
@@ -126,11 +127,11 @@ class Pool:
 
     @property
     def mixed(self) -> dict[str, str]:
-        """Columns that are of different types in different samples, with where they are what."""
+        """Columns whose type differs between samples, with the type in each."""
         return {name: kinds_in_words(kinds, self.names) for name, kinds in mixed_columns(self.frames).items()}
 
     def place(self, row: int, k: int | None = None) -> str:
-        """Say which row it is at a position of the pool, and what the bias k, if any, reads there."""
+        """Return in words which row is at a position of the pool, and what the bias k, if any, reads there."""
         own = int(self.source[row])
         if not self.frames:
             return f"row {row} of the pool" if k is not None else f"row {row} of the pool, of {str(self.names[own])!r}"
@@ -144,7 +145,7 @@ class Pool:
         return f"{said}, where {read}" if read else said
 
     def nearest(self, groups: Sequence[Sequence[Name]]) -> str:
-        """Say which two samples of different groups lie nearest in the numeric columns that the biases read."""
+        """Return which two samples of different groups are nearest in the numeric columns that the biases read."""
         columns = self._read_columns()
         if not columns:
             return ""
@@ -168,7 +169,7 @@ class Pool:
         return f"The nearest are {nearest}: their rows are {gap[widest]:.4g} apart in {column}."
 
     def values_of(self, column: str) -> Collection[Any] | None:
-        """Return the different values of a column; None where it is no column of all samples, or they are many."""
+        """Return the distinct values of a column; None if some sample lacks it, or they are too many."""
         if not all(column in frame.columns for frame in self.frames):
             return None
         return {value for frame in self.frames for value in frame.distinct(column)}
@@ -205,7 +206,7 @@ class Pool:
 
 
 def kinds_in_words(kinds: Sequence[str], names: Sequence[Name]) -> str:
-    """Say of a column, or of kinds of it by sample, what it is where; an empty text where a sample lacks it.
+    """Return which type a column has in which sample, given its type in each; empty if a sample lacks it.
 
     >>> kinds_in_words(["Float64", "", "String"], ["a", "b", "c"])
     "Float64 in 'a' and String in 'c'"
@@ -215,7 +216,7 @@ def kinds_in_words(kinds: Sequence[str], names: Sequence[Name]) -> str:
 
 
 def as_pool(samples: Any, biases: Any, *, source: Any = None, counts: Any = None) -> Pool:
-    """Bring samples, biases, labels and counts together, or say what does not fit."""
+    """Return samples, biases, labels and counts as one pool; raise if they do not fit together."""
     if source is not None:
         return _labelled_pool(samples, biases, source, counts)
     named, by_name = as_named(samples, "samples"), as_named(biases, "biases")
@@ -248,7 +249,7 @@ def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
         raise refusals.empty_pool()
     column = source if isinstance(source, str) else "source"
     numbers, values = _numbered(source, frame, column)
-    if isinstance(biases, list | tuple):  # which are named by their place
+    if isinstance(biases, list | tuple):  # these are named by their position
         values = [str(one) if isinstance(one, int) and not isinstance(one, bool) else one for one in values]
     codes = _codes((numbers, values), by_name, column)
     by_name = {name: in_order(bias, (frame,), f"The bias of {str(name)!r}") for name, bias in by_name.items()}
@@ -257,7 +258,7 @@ def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
 
 
 def _with_rows(pool: Pool) -> Pool:
-    """Return the pool, or refuse what is no count, and a sample whose counts are all zero: it is empty."""
+    """Return the pool; raise if a count is invalid, or if all counts of a sample are zero."""
     if pool.counts is not None:
         _require_counts(pool, pool.counts)
         there = np.bincount(pool.source, minlength=len(pool.names)) > 0
@@ -268,7 +269,7 @@ def _with_rows(pool: Pool) -> Pool:
 
 
 def in_order(values: Any, frames: Sequence[Frame], what: str) -> Any:
-    """Return values, or refuse a series whose index says that they belong to other rows."""
+    """Return values; raise if they are a series whose index shows that they belong to other rows."""
     index, indices = index_of(values), [part for frame in frames if (part := index_of(frame.native)) is not None]
     if index is None or not indices or len(indices) < len(frames):
         return values
@@ -284,8 +285,14 @@ def in_order(values: Any, frames: Sequence[Frame], what: str) -> Any:
     return values
 
 
+def _are_within(labels: Integers, K: int) -> bool:
+    """Return whether labels are from 0 to K - 1; as numbers without a sign, those below 0 are the largest there are."""
+    unsigned = labels.view(labels.dtype.str.replace("i", "u"))
+    return all(map_blocks(lambda rows: bool(unsigned[rows].max() < K), len(labels), 1))
+
+
 def matrix_pool(omega: Any, source: Any, counts: Any, names: Iterable[Name] | None) -> Pool:
-    """Check shapes and labels of a matrix of biases."""
+    """Return the pool of a matrix of biases, after a check of its shape and labels."""
     if omega.ndim != 2 or not min(omega.shape):
         raise EmptySampleError(
             f"omega has shape {omega.shape}. Give a matrix with a row for each row of the pool and a column for each "
@@ -294,7 +301,7 @@ def matrix_pool(omega: Any, source: Any, counts: Any, names: Iterable[Name] | No
     n, K = omega.shape
     labels = as_array(source, "source")
     _require_length("source", labels, n, "label")
-    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= K:
+    if labels.dtype.kind not in "iu" or not _are_within(labels, K):
         found = list(dict.fromkeys(labels.tolist()))
         raise MismatchError(
             f"source holds the labels {show(found)} ({labels.dtype}), but omega has {K} columns. Number the samples by "
@@ -353,7 +360,7 @@ def as_biases(by_name: Mapping[Name, Any], names: Sequence[Name]) -> tuple[Bias,
 
 
 def no_labels(what: str) -> MismatchError:
-    """Return the refusal of values that cannot tell rows apart."""
+    """Return the error for values that cannot be labels."""
     return MismatchError(
         f"{what} holds values that cannot be labels, such as lists. Convert it to text or numbers.",
         expected=("text", "numbers"),
@@ -362,7 +369,7 @@ def no_labels(what: str) -> MismatchError:
 
 
 def _codes(labels: tuple[Integers, list[Any]], names: Mapping[Name, Any], column: str) -> Integers:
-    """Return the sample of each row, from labels that are numbered in the order in which they first appear."""
+    """Return the sample of each row, from labels numbered in order of first appearance."""
     codes, values = labels
     position = {name: k for k, name in enumerate(names)}
     sample = np.array([position.get(value, -1) for value in values], np.int64)
@@ -377,7 +384,7 @@ def _codes(labels: tuple[Integers, list[Any]], names: Mapping[Name, Any], column
 
 
 def _numbered(source: Any, frame: Frame, column: str) -> tuple[Integers, list[Any]]:
-    """Return the labels of rows as numbers, in the order in which they first appear, and these labels."""
+    """Return the labels of rows, numbered in order of first appearance, and the distinct labels."""
     try:
         if isinstance(source, str):
             return frame.coded(source)
@@ -389,15 +396,17 @@ def _numbered(source: Any, frame: Frame, column: str) -> tuple[Integers, list[An
 
 
 def _labels(source: Any) -> NDArray[Any]:
-    """Return labels as an array that keeps each as it is: NumPy makes texts of a list with numbers and texts."""
+    """Return labels as an array that keeps each as it is: NumPy would turn mixed numbers and texts into texts."""
     if isinstance(source, list | tuple):
         return np.fromiter(source, dtype=object, count=len(source))
     labels = as_array(source, "source")
-    return labels.astype("datetime64[us]") if labels.dtype.kind == "M" else labels  # nanoseconds are numbers to Python
+    return (
+        labels.astype("datetime64[us]") if labels.dtype.kind == "M" else labels
+    )  # nanoseconds become integers in Python
 
 
 def _counts_by_name(counts: Mapping[Name, Any], frames: Mapping[Name, Frame]) -> list[NDArray[Any]]:
-    """Return the counts of each sample, or refuse those that do not fit its rows."""
+    """Return the counts of each sample; raise if they do not fit its rows."""
     for name in frames:
         if name not in counts:
             raise MismatchError(
@@ -447,7 +456,7 @@ def _counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats | None:
 
 
 def _require_counts(pool: Pool, counts: Floats) -> None:
-    """Refuse counts that are no whole numbers, by the sample, the row and the value."""
+    """Refuse counts that are not whole numbers, naming the sample, the row and the value."""
     bad = np.flatnonzero(~((counts >= 0) & (counts < np.inf)))
     parts = np.flatnonzero(np.abs(counts - np.rint(counts)) > refusals.WHOLE * counts) if not len(bad) else bad[:0]
     for rows, refusal in ((bad, refusals.invalid_counts), (parts, refusals.counts_in_part)):
@@ -468,7 +477,7 @@ def _counts_of_column(name: str, frames: Sequence[Frame]) -> NDArray[Any]:
 def _require_length(what: str, values: NDArray[Any], n: int, unit: str) -> None:
     if values.shape != (n,):
         sizes = unit == "label" and values.ndim == 1 and values.dtype.kind in "iu" and values.sum() == n
-        repeated = " Of sizes of samples one after the other: np.repeat(np.arange(len(sizes)), sizes)." if sizes else ""
+        repeated = " From sizes of successive samples: np.repeat(np.arange(len(sizes)), sizes)." if sizes else ""
         raise MismatchError(
             f"{what} has shape {values.shape}, but the pool has {n} rows. Give one {unit} for each row.{repeated}",
             expected=(n,),

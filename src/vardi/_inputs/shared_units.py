@@ -1,4 +1,4 @@
-"""The same units in two samples: errors take rows for different units, so that they would be too small."""
+"""The same units in two samples: errors assume that rows are different units, so they would be too small."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from vardi.errors import SharedUnitsWarning, number_of_rows
 from vardi.errors._warn import warn
 
 LOOKED_AT = 4_000  # rows by which columns are judged
-COMPARED = 10_000  # rows, at least, that are compared of very many
-TIMES = 10  # equal rows between two samples for each one within them: chance alone gives at most as many
-MOST_BY_CHANCE = 2 / 3  # of a sample's rows without ids: independent samples of one short list share up to such a part
-MOST_SAMPLES = 100  # of which every pair is looked at
+COMPARED = 10_000  # rows that are compared at least, if there are very many
+TIMES = 10  # equal rows between two samples for each within them, above which it is not chance (which gives 1 or less)
+MOST_BY_CHANCE = 2 / 3  # share of a sample's rows, without ids, that independent samples of one short list may share
+MOST_SAMPLES = 100  # up to which every pair is compared
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio, which spreads neighbours far apart
 
 REMEDY = (
@@ -32,11 +32,11 @@ REMEDY = (
 
 
 def warn_of_shared_units(samples: Any, pool: Pool) -> None:
-    """Warn of samples that are the same object, and of rows that are equal in all columns where that says something.
+    """Warn of samples that are the same object, and of rows that are equal in all columns if that is not chance.
 
-    Rows of conditions and small numbers are equal by chance. For rows that are drawn independently of one another,
-    whatever the biases, equal pairs between two samples are at most as many as within them (Cauchy and Schwarz), so
-    far more of them are no chance. Rows with counts stand for several units, and are not looked at.
+    Rows of conditions and small numbers are equal by chance. If rows are drawn independently, whatever the biases,
+    there are no more equal pairs between two samples than within them (Cauchy and Schwarz), so far more of them are not
+    chance. Rows with counts stand for several units, and are not compared.
     """
     found = _same_object(samples) or (None if pool.counts is not None else _equal_rows(pool))
     if found is not None:
@@ -64,7 +64,7 @@ def _is_list(samples: Any) -> bool:
 
 def _equal_rows(pool: Pool) -> tuple[Name, Name, int] | None:
     rows = np.arange(0, len(pool), max(len(pool) // LOOKED_AT, 1))
-    if not pool.frames or any(issparse(frame.native) for frame in pool.frames):  # whose columns are not all at hand
+    if not pool.frames or any(issparse(frame.native) for frame in pool.frames):  # these hold only what biases read
         return None
     if not 1 < len(np.unique(pool.source[rows])) <= MOST_SAMPLES:
         return None
@@ -74,13 +74,13 @@ def _equal_rows(pool: Pool) -> tuple[Name, Name, int] | None:
     share = 0.0 if ids else MOST_BY_CHANCE
     rows = _some(pool, (*ids, *continuous)[0])
     found = _most_shared(pool, rows, properties, share)
-    if found is not None and len(rows) < len(pool):  # now that it is worth the while, count them all
+    if found is not None and len(rows) < len(pool):  # now it is worth counting them all
         found = _most_shared(pool, np.arange(len(pool)), properties, share)
     return None if found is None else (pool.names[found[0]], pool.names[found[1]], found[2])
 
 
 def _columns(pool: Pool, rows: Integers, names: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
-    """Return the columns that all samples have, of one kind, on some rows of the pool in increasing order."""
+    """Return the columns that all samples have, with one type, on some rows of the pool in increasing order."""
     starts = np.cumsum([0, *(len(frame) for frame in pool.frames)])
     within = [rows[(rows >= start) & (rows < end)] - start for start, end in pairwise(starts)]
     if names is None:
@@ -92,7 +92,7 @@ def _columns(pool: Pool, rows: Integers, names: Sequence[str] | None = None) -> 
 
 
 def _part(frame: Frame, rows: Integers, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Return columns on some rows; a library makes arrays of texts slowly, so only of these rows."""
+    """Return columns on some rows only, since libraries are slow to convert texts to arrays."""
     if isinstance(frame, NumpyFrame):
         return {name: frame.column(name)[rows] for name in names}
     taken = as_frame(frame.take(rows))
@@ -102,13 +102,13 @@ def _part(frame: Frame, rows: Integers, names: Sequence[str]) -> dict[str, NDArr
 def _kinds(
     columns: Mapping[str, NDArray[Any]], source: Integers, every: Integers
 ) -> tuple[list[str], list[str], list[str]]:
-    """Return columns that name units, numbers with fractions, and those that are not the same on a whole sample."""
+    """Return the columns that identify units, those with fractions, and those that vary within some sample."""
     ids, continuous, properties = [], [], []
     sizes = np.bincount(every)
     for name, values in columns.items():
         codes = _codes(values)
         pairs = len(np.unique(_mixed(codes, source.astype(np.uint64))))
-        if pairs == len(np.unique(source)) < len(source):  # the label of the samples, or nothing
+        if pairs == len(np.unique(source)) < len(source):  # the label of the samples, or a constant
             continue
         properties.append(name)
         numbers = values.dtype.kind in "fiu"
@@ -121,7 +121,7 @@ def _kinds(
 
 
 def _is_numbering(values: NDArray[Any], sizes: Integers) -> bool:
-    """Tell whether whole numbers, or digits in texts, may count the rows of each sample, which two have in common."""
+    """Return whether whole numbers, or digits in texts, may number the rows of each sample, so that any two agree."""
     try:
         return bool(np.abs(values.astype(np.float64)).max(initial=0) <= sizes.max())
     except (TypeError, ValueError):
@@ -129,7 +129,7 @@ def _is_numbering(values: NDArray[Any], sizes: Integers) -> bool:
 
 
 def _some(pool: Pool, key: str) -> Integers:
-    """Return all rows or, of very many, those whose key has a hash below a bound: equal rows stay together."""
+    """Return all rows or, if very many, those whose key has a hash below a bound, so that equal rows stay together."""
     part = len(pool) // COMPARED
     columns = [frame.column(key) for frame in pool.frames] if part > 1 else []
     if not columns or any(column.dtype.kind not in "fiu" for column in columns):
@@ -141,7 +141,7 @@ def _some(pool: Pool, key: str) -> Integers:
 
 
 def _most_shared(pool: Pool, rows: Integers, names: Sequence[str], share: float) -> tuple[int, int, int] | None:
-    """Return the two samples that share most rows, with their number, where that is no chance."""
+    """Return the two samples that share most rows, with their number, if that is not chance."""
     source, hashes = pool.source[rows], np.zeros(len(rows), np.uint64)
     for values in _columns(pool, rows, names).values():
         hashes = _mixed(hashes, _codes(values))
@@ -161,7 +161,7 @@ def _most_shared(pool: Pool, rows: Integers, names: Sequence[str], share: float)
 
 
 def _codes(values: NDArray[Any]) -> NDArray[np.uint64]:
-    """Return a number for each value, the same for equal ones."""
+    """Return a hash of each value, the same for equal values."""
     if values.dtype.kind in "fiub":
         bits = np.ascontiguousarray(values, np.float64).view(np.uint64)
     else:
@@ -170,10 +170,10 @@ def _codes(values: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def _mixed(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return a number for each pair of numbers."""
+    """Return a hash of each pair of numbers."""
     return _spread(one ^ np.uint64(1)) + other
 
 
 def _spread(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return a hash of each number: its high half, which holds what tells floats apart, goes into the low one."""
+    """Return a hash of each number: its high half, where floats differ, is mixed into the low half."""
     return (bits ^ (bits >> np.uint64(32))) * _ODD

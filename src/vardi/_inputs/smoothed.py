@@ -1,4 +1,4 @@
-"""What biases read of the rows of all samples; design weights that only one has -> a bias on all rows of the pool."""
+"""The columns that biases read in all samples; design weights that only one sample has -> a bias on all rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def require_shared_columns(
 
 
 def with_smoothed(pool: Pool) -> Pool:
-    """Return the pool with the weights of samples that bring their own regressed on columns that all rows have."""
+    """Return the pool with samples' own design weights regressed on columns that all rows have."""
 
     def fitted(bias: Bias, k: int) -> Bias:
         if not isinstance(bias, SmoothedBias):

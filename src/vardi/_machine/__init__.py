@@ -1,1 +1,1 @@
-"""What the machine gives: threads, memory, files that are whole or not there."""
+"""The machine: threads, memory, and files that are written whole or not at all."""

@@ -1,4 +1,4 @@
-"""Files appear whole or not at all: written under a temporary name beside their place, then moved there."""
+"""Files appear whole or not at all: written under a temporary name in the same folder, then moved into place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vardi.errors import OutputError
 
 
 def require_writable(path: str | os.PathLike[str], *, overwrite: bool, remedy: str = "Name another file.") -> Path:
-    """Return the path of an output, or say before any work why it cannot be written; where it exists, what helps."""
+    """Return the path of an output, or refuse one that cannot be written, before any work; ``remedy`` if it exists."""
     target = Path(path)
     if target.is_dir():
         raise OutputError(f"{target} is a folder. Give the name of a file in it.", path=str(target))
@@ -29,7 +29,7 @@ def require_writable(path: str | os.PathLike[str], *, overwrite: bool, remedy: s
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str], *, overwrite: bool) -> Iterator[Path]:
-    """Give a temporary name to write to; it takes the place of ``path`` only when the block ends well.
+    """Yield a temporary name to write to, which is moved to ``path`` only if the block succeeds.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def whole_file(path: str | os.PathLike[str], *, overwrite: bool) -> Iterator[Pat
     [('a.txt', 'whole')]
     """
     target = require_writable(path, overwrite=overwrite)
-    if target.is_symlink():  # what it leads to is written, and it stays
+    if target.is_symlink():  # its target is written, and the link stays
         target = require_writable(target.resolve(), overwrite=overwrite)
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=f".part{target.suffix}", dir=target.parent)
@@ -65,7 +65,7 @@ def whole_file(path: str | os.PathLike[str], *, overwrite: bool) -> Iterator[Pat
 
 
 def _umask() -> int:
-    """Return the mask of new files: mkstemp makes private ones, and outputs are ordinary."""
+    """Return the umask: mkstemp creates private files, but outputs should be ordinary ones."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -1,11 +1,12 @@
-"""Exps and grams of blocks of rows, compiled by Numba: what the extra ``[fast]`` brings.
+"""Exps, grams and tallies of blocks of rows, compiled by Numba, with the extra ``[fast]``.
 
 Loops work on tiles that stay in the first-level cache. Numba compiles them for the processor at hand when they are
-first called, and keeps the result for later sessions where it finds a folder to write to.
+first called, and keeps the result for later sessions if it finds a folder to write to.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,16 +15,17 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
-from vardi._types import Floats
+from vardi._types import Floats, Integers
 
 TILE = 2048  # numbers of a tile: 16 kB
 ROWS = 64  # rows of a tile of the gram
 
-LOWEST = -708.0  # exponents below which e^x is taken for 0: it is no longer a normal number
+LOWEST = -708.0  # exponents below which e^x is set to 0: it would be subnormal
 LOG2_E = 1.4426950408889634
 LOG_2, LOG_2_REST = 0.6931471805599453, 2.3190468138462996e-17  # their sum has 34 digits of log 2
-ROUND = 6755399441055744.0  # 1.5 * 2^52: what is added to it is rounded to a whole number, in the lowest bits
+ROUND = 6755399441055744.0  # 1.5 * 2^52: a number added to it is rounded to a whole number, in the lowest bits
 # e^f for |f| <= log(2) / 2, interpolated at Chebyshev's nodes: a relative error of 1.7e-17 before rounding.
 C0, C1, C2, C3 = 1.0, 1.0, 0.5000000000000019, 0.1666666666666668
 C4, C5, C6, C7 = 0.04166666666648795, 0.008333333333319589, 0.0013888888952352863, 0.00019841269890076403
@@ -31,7 +33,7 @@ C8, C9, C10, C11 = 2.4801485441561313e-05, 2.755724088722987e-06, 2.763265472252
 
 
 def _compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function for any number of threads, and keep the result where there is a folder for it."""
+    """Compile a function for any number of threads, and keep the result if there is a folder for it."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         try:
@@ -43,7 +45,7 @@ def _compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 def _bitcast(signature: Any, to: Any) -> Any:
-    """Return a function that reads the same 64 bits as something else."""
+    """Return a function that reinterprets 64 bits as another type."""
 
     def read(context: Any, value: Any) -> Any:
         return signature, lambda _, builder, __, args: builder.bitcast(args[0], to)
@@ -130,6 +132,54 @@ def _gram(A: Floats, root: Floats, G: Floats) -> None:
                 for r, row in enumerate(((ae, af, ag, ah), (be, bf, bg, bh), (ce, cf, cg, ch), (de, df, dg, dh))):
                     for s, total in enumerate(row):
                         G[k + r, l + s] += total
+
+
+@_compiled()
+def _ends(values: Floats) -> tuple[np.int64, np.int64]:
+    """Return the least and the greatest place of numbers in the order of doubles, in which NaN is beyond infinity."""
+    low, high = np.int64(2**63 - 1), np.int64(-(2**63))
+    for j in range(values.size):
+        bits = _as_bits(values[j])
+        place = bits ^ ((bits >> 63) & (2**63 - 1))  # the bits of negative numbers count down
+        low, high = min(low, place), max(high, place)
+    return low, high
+
+
+@_compiled()
+def _tally(
+    words: NDArray[Any], multiplier: int, shift: int, source: Integers, K: int, out: NDArray[Any], counts: Integers
+) -> None:
+    by, top, lowest = np.uint64(multiplier), np.uint64(shift), np.uint64(255)  # else Numba infers signs or floats
+    for i in range(words.size):
+        pattern = ((np.uint64(words[i]) * by) >> top) & lowest
+        code = (source[i] << K) | np.int64(pattern)
+        out[i] = code
+        counts[i & 3, code] += 1  # four tables: with one, equal rows would wait for the last addition
+
+
+@_compiled()
+def _take(values: NDArray[Any], places: NDArray[Any], out: NDArray[Any]) -> None:
+    for i in range(places.size):
+        out[i] = values[places[i]]
+
+
+def ends(values: Floats) -> tuple[float, float]:
+    """Return the smallest and the largest number; NaN where there is one."""
+    places = np.array(_ends(values.reshape(-1)))
+    low, high = (places ^ ((places >> 63) & (2**63 - 1))).view(np.float64).tolist()
+    return (math.nan, math.nan) if math.isnan(low) or math.isnan(high) else (low, high)
+
+
+def tally(words: NDArray[Any], multiplier: int, shift: int, source: Integers, K: int, out: NDArray[Any]) -> Integers:
+    """Write the code of each row to ``out``, and return how many rows have each code."""
+    counts = np.zeros((4, K << K), np.int64)
+    _tally(words, multiplier, shift, source, K, out, counts)
+    return np.asarray(counts.sum(axis=0))
+
+
+def take(values: NDArray[Any], places: NDArray[Any], out: NDArray[Any]) -> None:
+    """Write values[places] to ``out``."""
+    _take(values, places, out)
 
 
 def exp(values: Floats, out: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""The innermost steps of a pass over a dense matrix: by NumPy, or compiled where the extra ``[fast]`` is installed."""
+"""The innermost steps of a pass over many rows: with NumPy, or compiled if the extra ``[fast]`` is installed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from vardi._types import Floats
+from vardi._types import Floats, Integers
 
-MIN_COMPILED_NUMBERS = 10_000_000  # of a matrix, from which loading Numba (half a second, once) is worth it
+MIN_COMPILED_NUMBERS = 10_000_000  # of a matrix, above which loading Numba (half a second, once) is worth it
 MAX_COMPILED_SAMPLES = 64  # beyond, the BLAS forms a gram faster
 
 
@@ -32,12 +33,36 @@ class Gram(Protocol):
     def __call__(self, A: Floats, root: Floats, room: Floats) -> Floats: ...
 
 
+class Ends(Protocol):
+    """The smallest and the largest of numbers; NaN where there is one."""
+
+    def __call__(self, values: NDArray[Any]) -> tuple[float, float]: ...
+
+
+class Tally(Protocol):
+    """The code s_i 2^K + sum_k 2^k b_ik of each row, written to ``out``, and how many rows have each code.
+
+    ``words`` are the booleans of each row, one byte each, as one number.
+    """
+
+    def __call__(self, words: NDArray[Any], source: Integers, K: int, out: NDArray[Any]) -> Integers: ...
+
+
+class Take(Protocol):
+    """values[places], written to ``out``; all places are within bounds."""
+
+    def __call__(self, values: NDArray[Any], places: NDArray[Any], out: NDArray[Any]) -> None: ...
+
+
 class Kernels(NamedTuple):
-    """What a pass does with a block."""
+    """The steps of a pass over a block."""
 
     exp: Exp
     exp_beyond: ExpBeyond
     gram: Gram
+    ends: Ends
+    tally: Tally
+    take: Take
 
 
 def _exp(values: Floats, out: Floats) -> Floats:
@@ -55,7 +80,37 @@ def _gram(A: Floats, root: Floats, room: Floats) -> Floats:
     return np.asarray(P.T @ P)
 
 
-NUMPY = Kernels(_exp, _exp_beyond, _gram)
+def _ends(values: NDArray[Any]) -> tuple[float, float]:
+    return float(values.min()), float(values.max())
+
+
+def multiplier_and_shift(width: int) -> tuple[int, int]:
+    """Return the multiplier and shift that give sum_k 2^k b_k of that many booleans, one byte each, in the lowest byte.
+
+    The multiplier moves each byte to its own bit of the highest byte; no other products coincide, so nothing carries.
+    """
+    top = 8 * (width - 1)
+    return sum(1 << (top - 7 * k) for k in range(width)), top
+
+
+def packed(words: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return sum_k 2^k b_k of booleans, one byte each, given as machine words."""
+    number = words.dtype.type
+    multiplier, shift = multiplier_and_shift(words.itemsize)
+    return np.asarray((words * number(multiplier)) >> number(shift), np.uint8)
+
+
+def _tally(words: NDArray[Any], source: Integers, K: int, out: NDArray[Any]) -> Integers:
+    np.left_shift(source, K, out=out, casting="unsafe")
+    out |= packed(words)
+    return np.bincount(out, minlength=K << K)
+
+
+def _take(values: NDArray[Any], places: NDArray[Any], out: NDArray[Any]) -> None:
+    values.take(places, axis=0, out=out, mode="clip")  # a bounds check would cost more
+
+
+NUMPY = Kernels(_exp, _exp_beyond, _gram, _ends, _tally, _take)
 
 
 def kernels(n: int, K: int) -> Kernels:
@@ -68,12 +123,12 @@ def kernels(n: int, K: int) -> Kernels:
 
 @functools.cache
 def _compiled() -> Kernels | None:
-    """Return the compiled steps; None where Numba is not installed, too old for NumPy, or told to compile nothing."""
+    """Return the compiled steps; None if Numba is not installed, too old for NumPy, or disabled."""
     if find_spec("numba") is None:
         return None
     try:
         import numba
-    except ImportError:  # raised for a NumPy that it does not know yet
+    except ImportError:  # raised for a NumPy newer than it supports
         return None
 
     config: Any = numba.config
@@ -90,4 +145,14 @@ def _compiled() -> Kernels | None:
     def gram(A: Floats, root: Floats, room: Floats) -> Floats:
         return compiled.gram(A, root) if A.flags.c_contiguous else _gram(A, root, room)
 
-    return Kernels(exp, exp_beyond, gram)
+    def ends(values: NDArray[Any]) -> tuple[float, float]:
+        plain = values.dtype == np.float64 and values.flags.c_contiguous
+        return (compiled.ends if plain else _ends)(values)
+
+    def tally(words: NDArray[Any], source: Integers, K: int, out: NDArray[Any]) -> Integers:
+        return compiled.tally(words, *multiplier_and_shift(words.itemsize), source, K, out)
+
+    def take(values: NDArray[Any], places: NDArray[Any], out: NDArray[Any]) -> None:
+        (compiled.take if values.ndim == 1 else _take)(values, places, out)
+
+    return Kernels(exp, exp_beyond, gram, ends, tally, take)

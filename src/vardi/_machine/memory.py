@@ -1,4 +1,4 @@
-"""How much memory there is, and a refusal before more is taken than that."""
+"""How much memory is available, and a refusal before more is allocated than that."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 
 from vardi.errors import TooLargeError
 
-UNKNOWN = 2 * 2**30  # bytes taken to be available where the system does not tell
+UNKNOWN = 2 * 2**30  # bytes assumed to be available if the system does not report it
 CGROUP = Path("/sys/fs/cgroup")
-ALWAYS = 2**26  # bytes that are taken without asking how many there are
+ALWAYS = 2**26  # bytes that are allocated without a check
 
 
 def available_memory() -> int:
-    """Return the bytes that this process could still take: of the machine, or of its container if that has less.
+    """Return the bytes that this process could still allocate: of the machine, or of its container if that has less.
 
-    Linux tells what is available, and other systems mostly how much there is, of which half is taken. Where none is
+    Linux reports what is available; other systems mostly report the total, of which half is assumed. If nothing is
     known it is 2 GiB.
     """
     machine = _of_machine()
@@ -24,7 +24,7 @@ def available_memory() -> int:
 
 
 def require_memory(needed: int, what: str, remedy: str) -> None:
-    """Refuse what needs more memory than is available, before any of it is taken."""
+    """Refuse what needs more memory than is available, before any of it is allocated."""
     if needed <= ALWAYS:
         return
     available = available_memory()

@@ -17,17 +17,17 @@ from threadpoolctl import ThreadpoolController
 Result = TypeVar("Result")
 Item = TypeVar("Item")
 
-BLOCK = 240_000  # numbers in a block: 2 MB, so that what a step writes is still in cache when it is read again
-RUNS = (16, 256)  # least and most runs of blocks, each of which is added up on its own
-RUN_NUMBERS = 2**24  # numbers that the sums of all runs may take, where that leaves more than the least
-TASKS = 8  # runs of blocks handed to each thread: few, as handing over costs more than a small block
-THREADED = 1_000_000  # numbers from which threads pay for their start
+BLOCK = 240_000  # numbers in a block: 2 MB, so what a step writes is still in the cache when it is read again
+RUNS = (16, 256)  # least and most runs of blocks, each of which is summed separately
+RUN_NUMBERS = 2**24  # numbers that the sums of all runs may take, if that allows more than the least
+TASKS = 8  # runs of blocks handed to each thread: few, since handing over costs more than a small block
+THREADED = 1_000_000  # numbers above which threads are worth starting
 
 
 def blocks(n: int, width: int, sums: int | None = None) -> list[slice]:
-    """Cut n rows of the given width into slices of about BLOCK numbers, and no fewer than half of what a block gives.
+    """Split n rows of the given width into slices of about BLOCK numbers, at least half as many as a block's sums.
 
-    That is how many sums: width^2 unless it is said. They should not cost more than the block itself.
+    ``sums`` is how many numbers these are, width^2 by default; they should not cost more than the block itself.
     """
     width = max(width, 1)
     step = max(BLOCK // width, (width**2 if sums is None else sums) // width // 2, 64)
@@ -35,15 +35,15 @@ def blocks(n: int, width: int, sums: int | None = None) -> list[slice]:
 
 
 def map_blocks(function: Callable[[slice], Result], n: int, width: int) -> Iterator[Result]:
-    """Apply the function to every block, in threads when that pays, and give the results in order."""
+    """Apply the function to every block, in threads if that pays, and yield the results in order."""
     for results in _map_runs(lambda run: [function(part) for part in run], n, width):
         yield from results
 
 
 def sum_blocks(function: Callable[[slice], Result], n: int, width: int, sums: int | None = None) -> Result:
-    """Add up what the function gives for every block, in an order that is the same for any number of threads.
+    """Sum the function's results over all blocks, in an order that is the same for any number of threads.
 
-    ``sums`` says how many numbers that is, where it is not width^2.
+    ``sums`` is how many numbers a result has, if not width^2.
     """
     total = functools.partial(functools.reduce, operator.add)
     return total(_map_runs(lambda run: total(map(function, run)), n, width, sums))
@@ -52,7 +52,7 @@ def sum_blocks(function: Callable[[slice], Result], n: int, width: int, sums: in
 def _map_runs(
     function: Callable[[list[slice]], Result], n: int, width: int, sums: int | None = None
 ) -> Iterator[Result]:
-    """Apply the function to runs of blocks, which never depend on the threads; these take several at a time."""
+    """Apply the function to runs of blocks, which never depend on the threads; a thread takes several at a time."""
     slices = blocks(n, width, sums)
     most = RUN_NUMBERS // max(width**2 if sums is None else sums, 1)
     runs = _cut(slices, min(max(most, RUNS[0]), RUNS[1]))
@@ -67,23 +67,23 @@ def _map_runs(
 
 
 def _cut(items: list[Item], pieces: int) -> list[list[Item]]:
-    """Cut a list into pieces of one length, at most so many."""
+    """Split a list into at most ``pieces`` pieces of equal length."""
     length = -(-len(items) // pieces)
     return [items[low : low + length] for low in range(0, len(items), length)]
 
 
 def cores() -> int:
-    """Return how many threads may run at once, as joblib counts: by what the process may use, and its environment."""
-    import joblib  # slow to load, and small problems take one thread
+    """Return how many threads may run at once, as joblib counts them, from the process's limits and environment."""
+    import joblib  # slow to load, and small problems run in one thread
 
     found: int = joblib.cpu_count()
     return found
 
 
 def can_start() -> bool:
-    """Tell whether a thread can be started: in a browser none can.
+    """Return whether a thread can be started: in a browser none can.
 
-    It is asked anew each time, for less than a tenth of a millisecond, as a limit of the system may come and go.
+    It is checked each time, in less than a tenth of a millisecond, since a limit of the system may come and go.
     """
     thread = threading.Thread(target=int)
     try:
@@ -95,12 +95,12 @@ def can_start() -> bool:
 
 
 def executor(workers: int) -> Executor:
-    """Return threads to work in, or this one where no other can be started."""
+    """Return threads to work in, or this one if no other can be started."""
     return ThreadPoolExecutor(workers) if can_start() else _InThisThread()
 
 
 class _InThisThread(Executor):
-    """Does what is submitted at once."""
+    """Runs what is submitted immediately."""
 
     def submit(self, function: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:
         future: Future[Result] = Future()
@@ -112,13 +112,13 @@ class _InThisThread(Executor):
 
 
 class Scratch(threading.local):
-    """Arrays that a thread uses again from block to block: fresh memory for each costs as much as the arithmetic."""
+    """Arrays that a thread reuses from block to block: fresh memory for each costs as much as the arithmetic."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, NDArray[np.float64]] = {}
 
     def __call__(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """Return an array of the shape, whose contents are whatever was left there."""
+        """Return an array of the shape, with arbitrary contents."""
         array = self._arrays.get(name)
         if array is None or array.shape[1:] != shape[1:] or len(array) < shape[0]:
             array = self._arrays[name] = np.empty(shape)
@@ -127,11 +127,11 @@ class Scratch(threading.local):
 
 @functools.cache
 def _controller() -> ThreadpoolController:
-    return ThreadpoolController()  # finding the BLAS takes a millisecond, so once
+    return ThreadpoolController()  # once, since finding the BLAS takes a millisecond
 
 
 @contextmanager
 def single_threaded_blas() -> Iterator[Any]:
-    """Keep the BLAS to one thread: threads of its own inside each of ours would only get in the way."""
+    """Limit the BLAS to one thread: its own threads inside each of ours would only get in the way."""
     with _controller().limit(limits=1, user_api="blas") as limits:
         yield limits

@@ -1,7 +1,7 @@
-r"""The rows of some samples at a solution of all: what estimates of columns that the others lack are made of.
+r"""The rows of some samples at the solution for all: the basis for estimates of columns that the others lack.
 
 The samples in A recorded a column. Normalisers and parameters are those of all samples; with
-:math:`S^A_i = \sum_{l \in A} e^{u_l}\omega_l(z_i;\theta)`, the rows of A alone have weights and are seen as
+:math:`S^A_i = \sum_{l \in A} e^{u_l}\omega_l(z_i;\theta)`, the rows of A alone have weights and coordinates
 
 .. math::
 
@@ -10,7 +10,7 @@ The samples in A recorded a column. Normalisers and parameters are those of all 
     p^A_{il} = \frac{e^{u_l}\omega_l(z_i;\theta)\,1\{l \in A\}}{S^A_i},
 
 while every row of the pool moves the point: :math:`\phi_i = r^A_i (f_i - \eta) + q_i'b`. Since
-:math:`S^A_i = S_i \sum_{l \in A} p_{il}`, all of it follows from what rows are at the solution of all.
+:math:`S^A_i = S_i \sum_{l \in A} p_{il}`, all of it follows from the rows at the solution for all samples.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RowsAmong(WeightedRows):
     states : sequence of int
         The places of the samples.
     names : tuple of str
-        What these are called.
+        Their names.
     """
 
     inside: NDArray[np.bool_]
@@ -56,12 +56,12 @@ class RowsAmong(WeightedRows):
 
     @property
     def whole(self) -> WeightedRows:
-        """The rows of all samples, in whose language influence values are."""
+        """The rows of all samples, on which influence values are defined."""
         return self._pool
 
     @property
     def uncovered(self) -> NDArray[np.bool_]:
-        """Which rows, as they were solved, none of the samples could have drawn."""
+        """Which rows, in the form in which they were solved, none of the samples could have drawn."""
         return self._share <= 0.0
 
     def project(self, y: Floats) -> Floats:
@@ -85,7 +85,7 @@ class RowsAmong(WeightedRows):
         return self.rows.spread(mine), self.rows.spread(q)
 
     def _moved(self) -> list[tuple[slice, Floats]]:
-        """Return p_ik t_ik of each bias of A with parameters, by where these stand in a point."""
+        """Return p_ik t_ik of each bias of A with parameters, by the place of these in a point."""
         start, found = self.coordinates.theta.start, []
         for k, t in self.rows.gradients(self.v).items():
             if k in self.states:
@@ -105,10 +105,10 @@ class RowsAmong(WeightedRows):
         return super().range(functions[self.inside], j)
 
     def among(self, holds: NDArray[np.bool_], base: NDArray[np.bool_]) -> tuple[float, float, Evenness] | None:
-        """Return rows of A in a base on which something holds and does not, and the weights of the base."""
+        """Return how many rows of A in a base meet a condition and how many do not, and the weights of the base."""
         return super().among(holds & self.inside, base & self.inside)
 
     def mean(self, functions: Floats | Weighed) -> Floats:
-        """Return eta, of functions of rows."""
+        """Return eta for functions of rows."""
         assert not isinstance(functions, Weighed)  # tilts are functions of the biases, which all samples have
         return super().mean(functions)

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
+from vardi._machine.kernels import kernels
 from vardi._machine.threads import blocks, map_blocks
 from vardi._rows.contract import Coordinates, Sums
 from vardi._rows.grouping import sizes_of, stratified
@@ -19,13 +20,13 @@ from vardi._rows.start import tree_start
 from vardi._types import Floats, Integers
 
 MODERATE = 230.0  # |u| and |log omega| up to which no product of e^u and omega can leave the floating-point range
-MAX_START_NUMBERS = 200_000  # numbers that a start from pairs looks at
-FAR = 100.0  # how far u may move from the point that the rows were scaled at
+MAX_START_NUMBERS = 200_000  # numbers that a start from pairs reads at most
+FAR = 100.0  # how far u may move from the point at which the rows were scaled
 
 
 @dataclass(frozen=True)
 class Scaled:
-    """A matrix A and offsets a with A_ik = omega_ik e^{anchor_k - a_i}: from here on a step needs K exps only.
+    """A matrix A and offsets a with A_ik = omega_ik e^{anchor_k - a_i}: from here on a step needs only K exps.
 
     Without a matrix, A is made from the rows as they were given, block by block in each pass.
     """
@@ -61,7 +62,7 @@ class Rows(ABC):
     positive : bool
         Whether every omega is known to be above zero.
     inverse : ndarray of int, optional
-        Where equal rows were collapsed into counts: the row here that each row of the pool is.
+        If equal rows were collapsed into counts: the row here for each row of the pool.
     """
 
     def __init__(
@@ -96,10 +97,10 @@ class Rows(ABC):
 
     @property
     def exponents(self) -> float:
-        r"""What scaling rounds: :math:`\sqrt{\sum_i c_i a_i^2}`, a the logs that are added up for a row; 0 without it.
+        r"""The size of what scaling rounds: :math:`\sqrt{\sum_i c_i a_i^2}`, a the logs added for a row; 0 without it.
 
-        Logs that are given are added to u once, in a sum that for the terms that matter is about the row's offset;
-        those that are taken here are rounded themselves too.
+        Given logs are added to u once, in a sum that for the terms that matter is about the row's offset; logs that
+        are taken here are themselves rounded, too.
         """
         scaled = self._scaled
         if scaled is None or scaled.offset is None:
@@ -109,7 +110,7 @@ class Rows(ABC):
 
     @property
     def coordinates(self) -> Coordinates:
-        """How a point is laid out: normalisers alone."""
+        """The layout of a point: normalisers alone."""
         return Coordinates(len(self.sizes))
 
     @abstractmethod
@@ -126,10 +127,10 @@ class Rows(ABC):
 
     def log_weighted_means(self, weights: Floats) -> Floats:
         r"""Return :math:`\log\sum_i \pi_i\omega_k(z_i)` for every k, for weights of mean 1."""
-        with np.errstate(divide="ignore"):  # a row that a draw has none of
+        with np.errstate(divide="ignore"):  # a row that a draw does not contain
             log_mass = np.log(weights if self.counts is None else weights * self.counts)[:, None]
-        sums = [logsumexp(log_omega + log_mass[place], axis=0) for place, log_omega in self.log_blocks()]
-        return np.asarray(logsumexp(sums, axis=0) - np.log(self.sizes.sum()))
+        sums = [scipy.special.logsumexp(log_omega + log_mass[place], axis=0) for place, log_omega in self.log_blocks()]
+        return np.asarray(scipy.special.logsumexp(sums, axis=0) - np.log(self.sizes.sum()))
 
     @abstractmethod
     def mix(self, u: Floats, b: Floats) -> Floats:
@@ -150,16 +151,16 @@ class Rows(ABC):
 
     @property
     def places(self) -> dict[int, slice]:
-        """Where the parameters of each bias that has some stand in theta: there are none."""
+        """The place in theta of each bias's parameters: there are none."""
         return {}
 
     def beside(self, v: Floats) -> tuple[Floats, Floats]:
-        """Return x_i and q_i of every row without the part of u: nothing."""
+        """Return x_i and q_i of every row without their part in u: nothing."""
         nothing = np.empty((len(self), 0))
         return nothing, nothing
 
     def along(self, v: Floats, b: Floats) -> tuple[Floats, dict[int, Floats]]:
-        """Return what parameters of biases move along b: nothing, since there are none."""
+        """Return the effect of biases' parameters along b: nothing, since there are none."""
         return np.zeros(len(self)), {}
 
     @abstractmethod
@@ -175,7 +176,7 @@ class Rows(ABC):
         """Return log omega as one dense matrix: a copy, meant for small pools."""
 
     def log_blocks(self) -> Iterator[tuple[slice, Floats]]:
-        """Give log omega block by block, with the place of each."""
+        """Yield log omega block by block, with the place of each."""
         for rows in blocks(len(self), len(self.sizes)):
             yield rows, self.subset(np.arange(rows.start, rows.stop)).log_omega()
 
@@ -198,9 +199,10 @@ class Rows(ABC):
         if inverse is None:
             return values
         all_rows = np.empty((len(inverse), *values.shape[1:]), values.dtype)
+        take = kernels(len(inverse), len(self.sizes)).take
 
         def block(rows: slice) -> None:
-            values.take(inverse[rows], axis=0, out=all_rows[rows], mode="clip")  # to check what is within costs more
+            take(values, inverse[rows], all_rows[rows])
 
         for _ in map_blocks(block, len(inverse), values[0].size):
             pass
@@ -226,7 +228,7 @@ class Rows(ABC):
     def subsample(self, fraction: float, *, least: int) -> Self:
         """Return evenly spaced rows of every sample, with counts that make them stand for all of it.
 
-        They are the given fraction, but at least so many of each.
+        They are the given fraction, but at least ``least`` rows of each.
         """
         rows = stratified(self.source, len(self.sizes), fraction, least)
         return self if len(rows) == len(self) else self.subset(rows).standing_for(self.sizes)
@@ -243,13 +245,13 @@ class Rows(ABC):
         return self.with_rows(_taken(self.matrix, rows), self.source[rows], counts)
 
     def with_rows(self, matrix: Any, source: Integers, counts: Floats | None) -> Self:
-        """Return other rows of the same kind, of which the same is known."""
+        """Return other rows of the same kind, with the same known properties."""
         return type(self)(
             matrix, source, counts, log=self.log, moderate=self.moderate, positive=self.positive, inverse=None
         )
 
     def with_counts(self, counts: Floats) -> Self:
-        """Return the same rows, counted otherwise; what was scaled serves again."""
+        """Return the same rows with other counts, reusing what was scaled."""
         rows = copy.copy(self)
         rows.counts, rows.sizes = counts, sizes_of(self.source, len(self.sizes), counts)
         rows._recount()
@@ -273,13 +275,13 @@ class Rows(ABC):
 
 
 def _taken(matrix: Any, rows: Integers) -> Any:
-    """Return some rows of a matrix, of an array in threads."""
+    """Return some rows of a matrix; in threads if it is an array."""
     if not isinstance(matrix, np.ndarray) or rows.dtype == bool:
         return matrix[rows]
     taken = np.empty((len(rows), *matrix.shape[1:]), matrix.dtype)
 
     def block(part: slice) -> None:
-        taken[part] = matrix[rows[part]]
+        matrix.take(rows[part], axis=0, out=taken[part], mode="clip")  # a bounds check would cost more
 
     for _ in map_blocks(block, len(rows), matrix.shape[1]):
         pass

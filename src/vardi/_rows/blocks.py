@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from vardi._machine.threads import Scratch, blocks, cores, executor, single_threaded_blas
 from vardi._rows.base import Scaled
@@ -23,11 +23,11 @@ from vardi._rows.readers import Block, Reader
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, NeedsRowsError
 
-MAX_NUMBERS_IN_MEMORY = 2**22  # numbers up to which the matrix is read as a whole: it is no more than one block
-GATHERED = 2**26  # numbers that are kept of the first pass, to start from: half a gigabyte
-FRACTION = 1 / 16  # share of the rows that are kept, if they are no more than that
-LEAST = 100  # rows of each sample that are kept, likewise
-MIN_WIDE_SAMPLES = 1000  # samples from which the gram of a block costs more than to read it and take its exps
+MAX_NUMBERS_IN_MEMORY = 2**22  # numbers up to which the matrix is read as a whole: at most one block
+GATHERED = 2**26  # numbers kept from the first pass to start from: half a gigabyte
+FRACTION = 1 / 16  # share of the rows kept, within that limit
+LEAST = 100  # rows of each sample kept at least, within that limit
+MIN_WIDE_SAMPLES = 1000  # samples above which the gram of a block costs more than reading it and taking its exps
 ANSWER = 2**27  # numbers that one answer may hold: a gigabyte
 
 Result = TypeVar("Result")
@@ -49,14 +49,14 @@ class Kept:
     matrix: NDArray[Any]
 
     def within(self, rows: Integers) -> Kept:
-        """Return those that are among others (positions, increasing), by their places there."""
+        """Return the kept rows among the given positions (increasing), by their places there."""
         place = np.searchsorted(rows, self.rows)
         inside = place < len(rows)
         inside[inside] = rows[place[inside]] == self.rows[inside]
         return Kept(place[inside], self.matrix[inside])
 
     def differs(self, place: slice, block: NDArray[Any]) -> int | None:
-        """Return the first of these rows in a block, if it holds other values than it did in the first pass."""
+        """Return the first kept row in a block whose values differ from those of the first pass."""
         i = int(np.searchsorted(self.rows, place.start))
         if i == len(self.rows) or self.rows[i] >= place.stop:
             return None
@@ -66,7 +66,7 @@ class Kept:
 
 
 class Blocks(Dense):
-    """A matrix that is read anew in every pass. What stays in memory: a few blocks, some rows to start from, O(n).
+    """A matrix that is reread in every pass. What stays in memory: a few blocks, some rows to start from, O(n).
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class Blocks(Dense):
     source, counts, log, moderate, positive, inverse
         As for :class:`~vardi._rows.base.Rows`.
     kept : Kept, optional
-        Rows to start from; one pass gathers them where they are needed and not given.
+        Rows to start from; if they are needed and not given, one pass gathers them.
     reach : ndarray of shape (K, K), optional
         What ``reach`` returns, if it is known.
     """
@@ -114,7 +114,7 @@ class Blocks(Dense):
         return self.subsample(FRACTION, least=LEAST).start()
 
     def subsample(self, fraction: float, *, least: int) -> Any:
-        """Return the rows that are in memory, however many are asked for, with counts that make them stand for all."""
+        """Return the rows that are in memory, whatever the fraction, with counts that make them stand for all."""
         kept = gathered(self.matrix, self.source) if self._kept is None else self._kept
         counts = None if self.counts is None else self.counts[kept.rows]
         rows = Dense(
@@ -123,7 +123,7 @@ class Blocks(Dense):
         return rows.standing_for(self.sizes)
 
     def subset(self, rows: Integers) -> Self:
-        """Return some of the rows (positions, increasing), still where they are."""
+        """Return some of the rows (positions, increasing), still read in blocks."""
         counts = None if self.counts is None else self.counts[rows]
         part = self.with_rows(self.matrix[rows], self.source[rows], counts)
         kept = None if self._kept is None else self._kept.within(rows)
@@ -137,10 +137,11 @@ class Blocks(Dense):
 
         def block(rows: slice, values: NDArray[Any]) -> Floats:
             logs = self._log(values)
-            logs = logs - logsumexp(logs[:, sampled] + u[sampled], axis=1, keepdims=True)
-            return np.asarray(logsumexp(logs, axis=0, b=None if self.counts is None else self.counts[rows, None]))
+            logs = logs - scipy.special.logsumexp(logs[:, sampled] + u[sampled], axis=1, keepdims=True)
+            counts = None if self.counts is None else self.counts[rows, None]
+            return np.asarray(scipy.special.logsumexp(logs, axis=0, b=counts))
 
-        return np.asarray(logsumexp(list(self._each(block)), axis=0))
+        return np.asarray(scipy.special.logsumexp(list(self._each(block)), axis=0))
 
     def mix(self, u: Floats, b: Floats) -> Floats:
         """Return P b, block by block."""
@@ -155,11 +156,11 @@ class Blocks(Dense):
             return whole if self.log else np.log(whole)
 
     def log_blocks(self) -> Iterator[tuple[slice, Floats]]:
-        """Give log omega block by block, with the place of each, in one pass."""
+        """Yield log omega block by block, with the place of each, in one pass."""
         return self._each(lambda rows, values: (rows, self._log(values)))
 
     def _anchored(self, u: Floats) -> Scaled:
-        # The largest term of each row is looked up by the first pass at u, which so need not wait for another.
+        # The first pass at u finds the largest term of each row itself, so no separate pass is needed.
         return Scaled(None, np.full(len(self), np.nan), np.where(self.sizes > 0, u, 0.0))
 
     def _block(self, scaled: Scaled, rows: slice, values: NDArray[Any], scratch: Scratch) -> Floats:
@@ -205,9 +206,9 @@ class Blocks(Dense):
 def in_threads(
     function: Callable[[slice, NDArray[Any]], Result], read: Iterator[Block], width: int
 ) -> Iterator[Result]:
-    """Apply the function to parts of all blocks in threads, results in order, while this thread reads one ahead.
+    """Apply the function to parts of all blocks in threads, with results in order, while this thread reads one ahead.
 
-    Blocks are read here and nowhere else, as a user's function or file may be bound to the thread that made it.
+    Only this thread reads blocks, since a user's function or file may be bound to the thread that created it.
     """
     workers = cores()
     with single_threaded_blas(), executor(workers) as pool:
@@ -224,7 +225,7 @@ def in_threads(
 
 
 def gathered(reader: Reader, source: Integers) -> Kept:
-    """Return rows to start from, by one pass."""
+    """Return rows to start from, gathered in one pass."""
     places = _places(source, reader.shape[1])
     return Kept(places, reader[places].whole())
 
@@ -237,11 +238,11 @@ def _places(source: Integers, K: int) -> Integers:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What the first pass finds in some rows."""
+    """What the first pass finds in part of the rows."""
 
     low: float
     high: float
-    reach: Floats  # K x K, or a row of it where all are alike
+    reach: Floats  # K x K, or one row of it if all are alike
     bad: _Bad | None
 
     def __add__(self, other: _Seen) -> _Seen:
@@ -251,7 +252,7 @@ class _Seen:
 
 @dataclass(frozen=True)
 class _Bad:
-    """Values that no bias can have, of the first bias that has some: where they stand, and what they are."""
+    """Invalid values of the first bias that has any: their places, and the values."""
 
     k: int
     rows: Integers

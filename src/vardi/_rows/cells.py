@@ -1,4 +1,4 @@
-"""Cells on rows: which values there are, and a column of zeros and ones for each of their parameters."""
+"""Cells on rows: which values occur, and a column of zeros and ones for each of their parameters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from vardi.errors import (
 )
 from vardi.errors._texts import LISTED
 
-MOST_VALUES = 200  # of one column: beyond that it is a measurement, and no category
+MOST_VALUES = 200  # of one column: with more it is a measurement, not a category
 MOST_SHOWN = 20  # values in a message
 
 
@@ -40,13 +40,13 @@ def with_levels(
     Parameters
     ----------
     bias : ParametricBias
-        Whose family may be cells; any other is returned as it is.
+        The bias; returned as it is unless its family is cells.
     frames : sequence of Frame
         The rows of all samples.
     counts : ndarray of shape (n,)
         How often each row counts; 0 where the known factor of the bias is 0, so that its values do not matter.
     own : ndarray of bool of shape (n,)
-        Which rows are of the sample with this bias.
+        Which rows belong to the sample with this bias.
     sample : str
         Its name.
     """
@@ -89,7 +89,7 @@ def dummies(bias: ParametricBias, frames: Sequence[Frame], sample: str) -> tuple
 def require_seen(
     bias: ParametricBias, frame: Frame, places: Sequence[Integers], matters: NDArray[np.bool_], sample: str
 ) -> None:
-    """Refuse new rows with values of which the fit says nothing."""
+    """Refuse new rows with values that do not occur in the fit."""
     family, reader = bias.family, _Reader(bias, sample)
     assert isinstance(family, Cells)
     for group, known, place in zip(family.groups, family.levels, places, strict=True):
@@ -101,7 +101,7 @@ def require_seen(
             raise ImpossibleRowError(
                 f"{level_text(group, levels[codes[unseen[0]]])} at row {unseen[0]} of the new rows "
                 f"({number_of_rows(len(unseen))} in all) is in no row of the fit, so the bias {bias} of {sample!r} has "
-                f"no parameter for it, and nothing is known of the weight. The fit has {shown}{more}. Fit with rows "
+                f"no parameter for it, and its weight is unknown. The fit has {shown}{more}. Fit with rows "
                 "that have the value, or remove these rows.",
                 sample=None,
                 rows=unseen[:10],
@@ -130,12 +130,12 @@ def in_order(
     total: Floats,
     drawn: Floats,
 ) -> list[Level]:
-    """Return levels with the most frequent first and the others sorted, or refuse those that tell nothing.
+    """Return levels with the most frequent first and the others sorted, or refuse uninformative ones.
 
     Parameters
     ----------
     bias, sample, group
-        Whose levels they are, for messages.
+        What the levels belong to, for messages.
     levels : sequence of Level
         In any order.
     total, drawn : ndarray
@@ -144,7 +144,7 @@ def in_order(
     there = sorted(np.flatnonzero(total > 0).tolist(), key=lambda place: levels[place])
     if len(there) < 2:
         raise UnidentifiedParametersError(
-            f"{group_text(group)} in the bias {bias} of {sample!r} has one value only on the rows of the pool "
+            f"{group_text(group)} in the bias {bias} of {sample!r} has only one value on the rows of the pool "
             f"({', '.join(level_text(group, levels[place]) for place in there)}), so its parameter cannot be "
             "distinguished from the normaliser. Leave it out.",
             sample=sample,
@@ -164,7 +164,7 @@ def in_order(
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads categories, and says of which bias they are where it cannot."""
+    """Reads categories; its errors name the bias that they belong to."""
 
     bias: ParametricBias
     sample: str
@@ -211,7 +211,7 @@ class _Reader:
 
 
 def too_many_values(bias: ParametricBias, sample: str, term: Node, count: int) -> InvalidBiasError:
-    """Refuse a column with so many values that it is a measurement."""
+    """Return the error for a column with so many values that it is a measurement."""
     text = to_text(term)
     return InvalidBiasError(
         f"{text!r} has {count:,} different values, and the bias {bias} of {sample!r} would have a parameter for each; "
@@ -265,7 +265,7 @@ def require_one_kind(bias: ParametricBias, sample: str, term: Node, values: Iter
 
 
 def _distinct(array: NDArray[Any]) -> tuple[list[Value], Integers]:
-    """Return the distinct values as Python has them, and which one each row has."""
+    """Return the distinct values as Python objects, and which one each row has."""
     if array.dtype.kind != "O":
         values, codes = np.unique(array, return_inverse=True)
         return [plain(value) for value in values.tolist()], codes

@@ -1,4 +1,4 @@
-"""Values that no bias can have, and rows that no sample can have drawn."""
+"""Checks for invalid values of biases, and for rows that their own sample cannot have drawn."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from vardi._machine.kernels import Ends, kernels
 from vardi._machine.threads import map_blocks
 from vardi._types import Integers
 from vardi.errors._refusals import impossible_rows, invalid_bias
@@ -19,7 +20,7 @@ LOG_MODERATE = (np.log(MODERATE[0]), np.log(MODERATE[1]))
 
 
 class Found(TypedDict):
-    """What a holder of rows wants to know of its values: see :class:`~vardi._rows.base.Rows`."""
+    """What a holder of rows needs to know about its values: see :class:`~vardi._rows.base.Rows`."""
 
     log: bool
     moderate: bool
@@ -36,7 +37,7 @@ class Extremes(NamedTuple):
 
 @dataclass(frozen=True)
 class Checks:
-    """What messages need to know of the rows.
+    """What messages need to know about the rows.
 
     Attributes
     ----------
@@ -45,11 +46,11 @@ class Checks:
     log : bool
         Whether values are logs.
     positions : ndarray of int or None
-        Where the rows stand in the whole, if they are not all of it.
+        The places of the rows in the whole, if they are not all of it.
     whole : str
         What the rows are a part of.
     place : callable, optional
-        Says which row it is at a position of the whole, and what a bias reads there.
+        Describes the row at a position of the whole, and what a bias reads there.
     """
 
     names: Sequence[Hashable]
@@ -65,7 +66,8 @@ class Checks:
 
     def array(self, matrix: NDArray[Any], source: Integers) -> Found:
         """Check an n x K array, or refuse."""
-        low, high, own = together(map_blocks(lambda rows: extremes(matrix[rows], source[rows]), *matrix.shape))
+        of = kernels(*matrix.shape).ends
+        low, high, own = together(map_blocks(lambda rows: extremes(matrix[rows], source[rows], of), *matrix.shape))
         if self.refuses(low, high):
             self.columns(list(matrix.T))
         if not own > self.zero:
@@ -114,11 +116,11 @@ class Checks:
         raise impossible_rows(self.names[k], len(rows), f" (the first is {self._said(rows[0], k)})", rows[:LISTED])
 
     def refuses(self, low: float, high: float) -> bool:
-        """Tell whether a smallest and a largest value cannot both be of biases."""
-        return not (high < np.inf and (self.log or low >= 0))  # also where one is not a number
+        """Return whether the smallest and the largest value cannot both belong to biases."""
+        return not (high < np.inf and (self.log or low >= 0))  # true for NaN, too
 
     def found(self, low: float, own: float, high: float) -> Found:
-        """Return what extremes tell a holder of rows."""
+        """Return what a holder of rows learns from extremes."""
         return {"log": self.log, "moderate": self._moderate(own, high), "positive": bool(low > self.zero)}
 
     def _moderate(self, own: float, high: float) -> bool:
@@ -132,7 +134,7 @@ class Checks:
         return f"row {row} of {self.whole}" if self.place is None else self.place(int(row), k)
 
     def values(self, values: NDArray[Any], k: int, rows: Integers | None) -> None:
-        """Refuse values of bias k that no bias has; ``rows`` says where they stand, if not in order."""
+        """Refuse invalid values of bias k; ``rows`` are their places, if not in order."""
         bad = np.flatnonzero(np.isnan(values) | (values == np.inf) | (False if self.log else values < 0))
         if not len(bad):
             return
@@ -143,16 +145,16 @@ class Checks:
         raise invalid_bias(self.names[k], values[bad[order[0]]], where, log=self.log, rows=places[:LISTED])
 
 
-def extremes(part: NDArray[Any], source: Integers) -> Extremes:
-    """Look at some rows; NaN where there is one."""
-    if source[0] == source[-1] and (source == source[0]).all():  # the rule: samples one after the other
+def extremes(part: NDArray[Any], source: Integers, of: Ends) -> Extremes:
+    """Return the extremes of some rows, of which a kernel gives those of all values; NaN if there is one."""
+    if source[0] == source[-1] and (source == source[0]).all():  # the usual case: samples one after the other
         own = part[:, source[0]]
     else:
         own = part[np.arange(len(part)), source]
-    return Extremes(float(part.min()), float(part.max()), float(own.min()))
+    return Extremes(*of(part), float(own.min()))
 
 
 def together(parts: Iterable[Extremes]) -> Extremes:
-    """Return the extremes of all parts; NaN where one of them has it."""
+    """Return the extremes of all parts; NaN if one of them has it."""
     lows, highs, owns = np.array(list(parts)).T
     return Extremes(float(lows.min()), float(highs.max()), float(owns.min()))

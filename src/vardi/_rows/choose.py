@@ -1,4 +1,4 @@
-"""Checks the biases of the pool, and chooses how to hold them."""
+"""Check the biases of the pool, and choose how to hold them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from vardi._rows.windows import Windows, window_rows
 from vardi._types import Floats, Integers
 from vardi.errors import VardiError
 
-MAX_UNCOLLAPSED_NUMBERS = 50_000  # numbers up to which nothing is gained by collapsing rows
-MIN_SPARSE_SAMPLES = 64  # samples from which mostly empty columns are stored sparse
+MAX_UNCOLLAPSED_NUMBERS = 50_000  # numbers up to which collapsing rows gains nothing
+MIN_SPARSE_SAMPLES = 64  # samples above which mostly empty columns are stored sparse
 
 
 def as_rows(
@@ -52,11 +52,11 @@ def as_rows(
     log : bool
         Whether logs are given.
     positions : ndarray of int, optional
-        Where the rows stand in the pool, for messages, if they are not all of it.
+        The places of the rows in the pool, for messages, if they are not all of it.
     also : sequence of arrays of length n
-        What has to be equal as well for rows to be collapsed into one.
+        Further columns that must be equal for rows to be collapsed into one.
     place : callable, optional
-        Says which row it is at a position of the pool, and what a bias reads there, for messages.
+        Describes the row at a position of the pool, and what a bias reads there, for messages.
     """
     checks = Checks(names, log, positions, place=place)
     if sparse.issparse(biases):
@@ -72,9 +72,9 @@ def as_rows(
     if n * K > MAX_UNCOLLAPSED_NUMBERS and (kinds := distinct(source, compared, checks.zero)) is not None:
         labels, matrix = source[kinds.first], _matrix(_rows_of(biases, kinds.first))
         try:
-            found = checks.array(matrix, labels)  # all rows are like these
+            found = checks.array(matrix, labels)  # every row is equal to one of these
         except VardiError:
-            found = _checked(checks, biases, source)  # which says where in the pool
+            found = _checked(checks, biases, source)  # its message has the place in the pool
         return _dense(K)(matrix, labels, kinds.counts(counts), inverse=kinds.inverse, **found)
     found = _checked(checks, biases, source)
     if isinstance(biases, list):
@@ -86,7 +86,7 @@ def as_rows(
 
 
 def _dense(K: int) -> type[Dense]:
-    """Return what holds a dense matrix of K biases."""
+    """Return the class that holds a dense matrix of K biases."""
     return Thinned if K >= MIN_SAMPLES else Dense
 
 
@@ -109,14 +109,14 @@ def _columns(biases: Any) -> list[NDArray[Any]]:
 
 
 def _as_biases(columns: Sequence[NDArray[Any]], zero: float) -> list[NDArray[Any]]:
-    """Return columns in which what stands for zero is what it is in the biases."""
+    """Return columns in which an omega of zero is written as in the biases."""
     return list(columns) if zero == 0.0 else [np.where(column == 0.0, zero, column) for column in columns]
 
 
 def _sparse_rows(matrix: Any, source: Integers, counts: Floats | None, checks: Checks, *, collapse: bool) -> Rows:
     matrix = sparse.csr_array(matrix, dtype=np.float64)
     if not matrix.has_canonical_format:
-        matrix = matrix.copy()  # the user's arrays are not ours to sort
+        matrix = matrix.copy()  # do not sort the user's arrays
         matrix.sum_duplicates()
     found = checks.sparse(matrix, source)
     if collapse and matrix.nnz > MAX_UNCOLLAPSED_NUMBERS and (kinds := distinct_sparse(matrix, source)) is not None:

@@ -22,11 +22,11 @@ class Sums:
     Attributes
     ----------
     log_mass : float or None
-        :math:`\sum_i c_i \log \sum_l e^{u_l}\omega_l(z_i)`, where it was asked for.
+        :math:`\sum_i c_i \log \sum_l e^{u_l}\omega_l(z_i)`, if it was asked for.
     shares : ndarray of shape (K,)
-        :math:`\sum_i c_i p_i`: how many rows each sample should have had, were u right.
+        :math:`\sum_i c_i p_i`: how many rows each sample should have if u is right.
     gram : Gram or None
-        :math:`\sum_i c_i p_i p_i'`, where it was asked for.
+        :math:`\sum_i c_i p_i p_i'`, if it was asked for.
     """
 
     log_mass: float | None
@@ -41,18 +41,18 @@ class Sums:
 
 @dataclass(frozen=True)
 class Coordinates:
-    """How a point v = (u, theta, mu, epsilon) is laid out: its four parts one after the other.
+    """The layout of a point v = (u, theta, mu, epsilon): its four parts one after the other.
 
     Attributes
     ----------
     samples : int
         K: u, a log normaliser for each bias; -inf where no sample was drawn.
     parameters : int
-        p: theta, the parameters of biases that have some, on the scale on which the search is well-posed.
+        p: theta, the parameters of biases, on the scale on which the search is well-conditioned.
     known : int
         m: mu, a multiplier for each known moment.
     uncertain : int
-        r: epsilon, by how much known values that have an error are moved, in standard deviations.
+        r: epsilon, the shifts of known values that have an error, in standard deviations.
     """
 
     samples: int
@@ -65,22 +65,22 @@ class Coordinates:
 
     @property
     def u(self) -> slice:
-        """Where u stands."""
+        """The place of u."""
         return slice(0, self.samples)
 
     @property
     def theta(self) -> slice:
-        """Where theta stands."""
+        """The place of theta."""
         return slice(self.samples, self.samples + self.parameters)
 
     @property
     def mu(self) -> slice:
-        """Where mu stands."""
+        """The place of mu."""
         return slice(self.theta.stop, self.theta.stop + self.known)
 
     @property
     def epsilon(self) -> slice:
-        """Where epsilon stands."""
+        """The place of epsilon."""
         return slice(self.mu.stop, self.mu.stop + self.uncertain)
 
 
@@ -95,7 +95,7 @@ class Bordered:
     beside : ndarray of shape (d, d - K)
         The columns of the other coordinates, which are few.
     groups : ndarray of int of shape (K,)
-        Samples between which the corner has no entries; -1 where there are no rows, and all entries are 0.
+        Groups of samples between which the corner has no entries; -1 for those without rows, whose entries are 0.
     """
 
     corner: Gram
@@ -114,9 +114,9 @@ Square: TypeAlias = Any
 
 @dataclass(frozen=True)
 class JointSums:
-    r"""All that the estimator needs of the rows at a point v = (u, theta, mu, epsilon).
+    r"""All that the estimator needs from the rows at a point v = (u, theta, mu, epsilon).
 
-    Row i has :math:`S_i(v) = \sum_l e^{u_l}\omega_l(z_i;\theta) + \mu'(g(z_i) - R\varepsilon)` and is seen as
+    Row i has :math:`S_i(v) = \sum_l e^{u_l}\omega_l(z_i;\theta) + \mu'(g(z_i) - R\varepsilon)` and relative gradient
     :math:`x_i = \nabla S_i / S_i`. The objective is :math:`\sum_i c_i (\log S_i - \log\omega_{s_i}(z_i;\theta)) - n'u +
     \varepsilon'\varepsilon / 2`.
 
@@ -131,13 +131,13 @@ class JointSums:
     gram : Square
         :math:`\sum_i c_i x_i x_i'`.
     own : ndarray of shape (d,)
-        :math:`\sum_i c_i \nabla\log\omega_{s_i}(z_i;\theta)`: zero but for theta.
+        :math:`\sum_i c_i \nabla\log\omega_{s_i}(z_i;\theta)`: zero except in theta.
     curvature : Square
         :math:`\sum_i c_i (\nabla^2 S_i / S_i - \nabla^2\log\omega_{s_i}(z_i;\theta))`.
     information : Square
-        The same without the second derivatives of log omega in theta, which have mean zero where the family is right.
+        The same without the second derivatives of log omega in theta, which have mean zero if the family is right.
     positive : bool
-        Whether every S_i is above zero; where it is not, nothing else holds.
+        Whether every S_i is above zero; if not, the other sums are meaningless.
     """
 
     inverse: float
@@ -171,7 +171,7 @@ class Means:
     mean : ndarray of shape (m,)
         The means.
     strays : ndarray of shape (m,)
-        Zero where a function is 0 or 1 on every row.
+        Zero if a function is 0 or 1 on every row.
     events : ndarray of shape (m,)
         Counted rows on which a function is not 0.
     rows : float
@@ -184,12 +184,12 @@ class Means:
     rows: float
 
 
-EVEN = 1e-9  # squared coefficient of variation that rounding of sums may make of equal weights
+EVEN = 1e-9  # squared coefficient of variation that rounding may give equal weights
 
 
 @dataclass(frozen=True)
 class Evenness:
-    """Sums over some rows of their weights and of the squares of these, and the largest; additive over rows."""
+    """The sums of the weights of some rows and of their squares, and the largest weight; additive over rows."""
 
     mass: float
     squares: float
@@ -206,12 +206,12 @@ class Evenness:
         return self.largest / self.mass
 
     def unevenness(self, rows: float) -> float:
-        """Return the squared coefficient of variation of the weights of so many rows, zero but for rounding if even."""
+        """Return the squared coefficient of variation of the weights of this many rows, zero for even ones."""
         found = rows * self.squares / self.mass**2 - 1.0
         return found if found > EVEN else 0.0
 
     def without(self, part: Evenness) -> Evenness:
-        """Return it without some of its rows; the largest may be one of these."""
+        """Return the sums without those of a part; the largest weight may be in that part."""
         return Evenness(self.mass - part.mass, self.squares - part.squares, self.largest)
 
     def __add__(self, other: Evenness) -> Evenness:
@@ -227,7 +227,7 @@ class Moments:
     total : ndarray of shape (m,)
         :math:`\sum_i c_i f_i / S_i`.
     against : ndarray of shape (d, m)
-        :math:`\sum_i c_i x_i (f_i - \eta) / S_i`, where eta was given.
+        :math:`\sum_i c_i x_i (f_i - \eta) / S_i`, if eta was given.
     """
 
     total: Floats

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from vardi._machine.kernels import Kernels, kernels
 from vardi._machine.threads import Scratch, blocks, map_blocks, sum_blocks
 from vardi._rows.base import Rows, Scaled
 from vardi._rows.contract import Sums
 from vardi._rows.grouping import membership
-from vardi._types import Floats
+from vardi._types import Floats, Integers
 
 Result = TypeVar("Result")
 
@@ -27,20 +27,27 @@ class Dense(Rows):
     """An n x K array, read in blocks: beyond the array itself a pass needs a few blocks of memory and n numbers."""
 
     _reciprocals: tuple[Scaled, Floats, Floats] | None = None
+    _of: int | None = None  # how many rows these were taken from
 
     @property
     def reading_dominates(self) -> bool:
-        """Whether reading the rows costs more than forming their gram: exps do."""
+        """Whether reading the rows costs more than forming their gram: taking exps does."""
         return self.log and not self._is_small
 
     def _recount(self) -> None:
         self._reciprocals = None
 
+    def with_rows(self, matrix: Any, source: Integers, counts: Floats | None) -> Self:
+        """Return other rows of the same kind; sums over part of a large matrix use its kernels."""
+        rows = super().with_rows(matrix, source, counts)
+        rows._of = len(self) if self._of is None else self._of
+        return rows
+
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
         """Return log_mass, shares and gram at u, in one pass over the rows."""
         scaled = self._scale(u)
-        step = np.exp(u - scaled.anchor)  # the only exps where omega is scaled already: K of them
-        last = self.__dict__.pop("_reciprocals", None)  # whoever takes the array has it alone
+        step = np.exp(u - scaled.anchor)  # the only exps if omega is already scaled: K of them
+        last = self.__dict__.pop("_reciprocals", None)  # popped, so that it has one owner
         reciprocals, scratch = np.empty(len(self)) if last is None else last[2], Scratch()
 
         def block(rows: slice, values: NDArray[Any]) -> Sums:
@@ -53,11 +60,11 @@ class Dense(Rows):
             if not gram:
                 return Sums(log_mass, shares, None)
             root = r if counts is None else r * np.sqrt(counts)
-            square = self._kernels.gram(A, root, scratch("A", A.shape))  # in place where A is ours already
+            square = self._kernels.gram(A, root, scratch("A", A.shape))  # in place if A is already scratch memory
             return Sums(log_mass, shares, square)
 
         total = self._total(block)
-        self._reciprocals = (scaled, u, reciprocals)  # the weights at the solution are these: no need for another pass
+        self._reciprocals = (scaled, u, reciprocals)  # at the solution these are the weights: no need for another pass
         square = total.gram * (step[:, None] * step) if gram else None
         return Sums(total.log_mass, total.shares * step, square)
 
@@ -69,7 +76,7 @@ class Dense(Rows):
     def weights(self, u: Floats) -> tuple[Floats, float]:
         """Return the weights 1 / S_i, scaled to mean 1 over the counted rows, and the log of that scale."""
         weights, offset = self._reciprocal_mass(u)
-        self._reciprocals = None  # they become the weights, in their place
+        self._reciprocals = None  # they become the weights, in place
         return _scaled_to_one(weights, offset, self.counts)
 
     def log_means(self, u: Floats) -> Floats:
@@ -80,12 +87,12 @@ class Dense(Rows):
         def block(rows: slice, values: NDArray[Any]) -> Floats:
             logs = np.add(self._log(values), log_weight[rows], out=scratch("A", values.shape))
             top = logs.max(axis=0)
-            top[np.isneginf(top)] = 0.0  # what covers no row
+            top[np.isneginf(top)] = 0.0  # a bias that covers no row
             np.exp(np.subtract(logs, top, out=logs), out=logs)
             with np.errstate(divide="ignore"):
                 return np.asarray(np.log(logs.sum(axis=0) if self.counts is None else self.counts[rows] @ logs) + top)
 
-        return np.asarray(logsumexp(list(self._each(block)), axis=0))
+        return np.asarray(scipy.special.logsumexp(list(self._each(block)), axis=0))
 
     def mix(self, u: Floats, b: Floats) -> Floats:
         """Return P b, block by block."""
@@ -114,7 +121,7 @@ class Dense(Rows):
     def reach(self) -> Floats:
         """Return the K x K counts of rows of sample l (columns) that bias k (rows) could have drawn."""
         K = len(self.sizes)
-        if self.positive:  # the rule with densities
+        if self.positive:  # the usual case with densities
             return np.tile(self.sizes, (K, 1))
 
         def block(rows: slice, values: NDArray[Any]) -> Floats:
@@ -139,27 +146,27 @@ class Dense(Rows):
         return self._log(self.matrix)
 
     def log_blocks(self) -> Iterator[tuple[slice, Floats]]:
-        """Give log omega block by block, with the place of each."""
+        """Yield log omega block by block, with the place of each."""
         for rows in blocks(len(self), len(self.sizes)):
             yield rows, self._log(self.matrix[rows])
 
     def _each(self, function: Callable[[slice, NDArray[Any]], Result]) -> Iterator[Result]:
-        """Apply the function to every block: where its rows stand, and their values as they were given.
+        """Apply the function to every block: the place of its rows, and their values as they were given.
 
         Blocks are worked on in threads when that pays; the results come in order.
         """
         return map_blocks(lambda rows: function(rows, self.matrix[rows]), len(self), len(self.sizes))
 
     def _total(self, function: Callable[[slice, NDArray[Any]], Result]) -> Result:
-        """Add up what the function gives for every block."""
+        """Sum the function's results over all blocks."""
         return sum_blocks(lambda rows: function(rows, self.matrix[rows]), len(self), len(self.sizes))
 
     def total_of_logs(self, function: Callable[[slice, Floats], Result]) -> Result:
-        """Add up what the function gives for every block: where its rows stand, and log omega of them."""
+        """Sum the results over all blocks of a function of the place of the rows and their log omega."""
         return self._total(lambda rows, values: function(rows, self._log(values)))
 
     def _reciprocal_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
-        """Return 1 / S_i(u) for every row, as 1 / (S e^offset); free where u is the point of the last sums."""
+        """Return 1 / S_i(u) for every row, as 1 / (S e^offset); without a pass if u is the point of the last sums."""
         scaled = self._scale(u)
         if self._reciprocals is not None and self._reciprocals[0] is scaled and np.array_equal(self._reciprocals[1], u):
             return self._reciprocals[2], scaled.offset
@@ -174,7 +181,7 @@ class Dense(Rows):
         return reciprocals, scaled.offset
 
     def _block(self, scaled: Scaled, rows: slice, values: NDArray[Any], scratch: Scratch) -> Floats:
-        """Return a block of the scaled matrix, from a copy if there is one, and otherwise from the values."""
+        """Return a block of the scaled matrix, from a copy if there is one, otherwise from the values."""
         if scaled.matrix is not None:
             return np.asarray(scaled.matrix[rows])
         if scaled.offset is None:
@@ -185,7 +192,7 @@ class Dense(Rows):
 
     @property
     def _kernels(self) -> Kernels:
-        return kernels(len(self), len(self.sizes))
+        return kernels(len(self) if self._of is None else self._of, len(self.sizes))
 
     @property
     def _plain(self) -> None:
@@ -227,7 +234,7 @@ class Dense(Rows):
 
 
 def _scaled_to_one(weights: Floats, offset: Floats | None, counts: Floats | None) -> tuple[Floats, float]:
-    """Return weights e^-offset, scaled in their place to mean 1 over the counted rows, and the log of that scale."""
+    """Return weights e^-offset, scaled in place to mean 1 over the counted rows, and the log of that scale."""
     top = 0.0
     if offset is not None:
         np.log(weights, out=weights)

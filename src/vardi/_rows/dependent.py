@@ -1,4 +1,4 @@
-"""Rows in memory that depend on one another, as variances see them."""
+"""Variances of rows in memory that depend on one another."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from vardi._types import Floats, Integers
 def strata_of(
     source: Integers, sizes: Floats, counts: Floats | None, tilts: Tilts, dependence: Dependence | None
 ) -> Strata:
-    """Return the rows of samples as variances see them."""
+    """Return the strata over which variances are taken."""
     if dependence is None:
         return Strata(source, sizes, counts, tilts)
     if not dependence.in_units:
@@ -52,14 +52,14 @@ class DependentRows(Strata):
         cell = np.unique(cell, return_inverse=True)[1]
         pair, first, entry = np.unique(
             unit * (int(cell.max()) + 1) + cell, return_index=True, return_inverse=True
-        )  # one after the other by unit
+        )  # sorted by unit
         rows = np.bincount(entry, self.counts, minlength=len(pair)).astype(np.float64)
         in_series = given.order is not None
         return entry, Units(unit[first], cell[first], source[first], rows, self.remaining, in_series)
 
     @property
     def units(self) -> Units:
-        """What sums are taken over."""
+        """The units over which sums are taken."""
         return self._entries[1]
 
     def covariance(self, influence: Floats) -> Floats:
@@ -75,7 +75,7 @@ class DependentRows(Strata):
         return self.units.tail(self._sums(influence))
 
     def evenness(self, r: Floats) -> Evenness:
-        """Return how evenly weights are spread over clusters: all of one may have what none of another has."""
+        """Return how evenly weights are spread over clusters: all rows of one may share what no row of another has."""
         if self.dependence.clusters is None:
             return super().evenness(r)
         unit = np.unique(self.dependence.clusters, return_inverse=True)[1]
@@ -102,9 +102,9 @@ class DependentRows(Strata):
         return units.spread(sums, self.n).covariance
 
     def drawn(self, effective: Floats | None) -> tuple[Integers, Integers]:
-        """Return what a bootstrap draws: a number for the unit of each row, part by part, and the units of each part.
+        """Return what a bootstrap draws: the number of each row's unit, part by part, and the units of each part.
 
-        Of a series these are batches of successive rows, as long as its effective rows ask for.
+        In a series, units are batches of successive rows, as long as its effective size requires.
         """
         entry, units = self._entries
         if not units.in_series:
@@ -119,7 +119,7 @@ class DependentRows(Strata):
         return unit, np.bincount(self.source[firsts], minlength=len(self.sizes))
 
     def _sums(self, influence: Floats) -> Floats:
-        """Return sums of influence values over entries; of single rows less their means under the fitted law."""
+        """Return sums of influence values over entries, for single rows minus their means under the fitted law."""
         entry, units = self._entries
         if self._single.any():
             fitted = np.where(self._single[:, None], self._fitted(influence) / self._sizes, 0.0)

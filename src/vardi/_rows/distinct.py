@@ -13,14 +13,14 @@ from vardi._rows.indicators import Indicators, indicator_kinds
 from vardi._types import Floats, Integers
 
 PROBE = 2048  # rows looked at before all are
-LONGER = 16  # times as many are looked at where biases may be indicators
-WORTHWHILE = 4  # rows for each distinct one from which collapsing pays
-RARE = 16  # of so many rows one may be of a kind that the probe did not show
+LONGER = 16  # times as many are looked at if biases may be indicators
+WORTHWHILE = 4  # rows for each distinct one above which collapsing pays
+RARE = 16  # one row in this many may be of a kind that the probe missed
 
 
 @dataclass(frozen=True)
 class Distinct:
-    """A row of each kind, and for every row of the pool the number of its kind, in as few bytes as are enough."""
+    """A row of each kind, and for every row of the pool the number of its kind, in as few bytes as suffice."""
 
     first: Integers
     inverse: NDArray[Any]
@@ -34,18 +34,18 @@ class Distinct:
 
 
 def distinct(source: Integers, biases: Any, zero: float = 0.0) -> Distinct | None:
-    """Find the distinct rows of labels and biases (a matrix or a list of columns); None where it does not pay.
+    """Find the distinct rows of labels and biases (a matrix or a list of columns); None if it does not pay.
 
-    A probe shows the kinds there are. A few indicators are told apart by their pattern, many by a hash of it. Otherwise
-    each row is sent to the kind whose random projection is nearest. It is compared with its kind, so that the answer is
-    exact; the few rows that the probe missed are grouped by a hash.
+    A probe shows which kinds occur. A few indicators are distinguished by their pattern, many by a hash of it.
+    Otherwise each row goes to the kind with the nearest random projection. It is compared with its kind, so the answer
+    is exact; the few rows that the probe missed are grouped by a hash.
     """
     n = len(source)
     probe, shown = _probe(source, biases, PROBE)
     if len(shown) * WORTHWHILE > len(probe) and n < LONGER * PROBE * WORTHWHILE:
         return None
     indicators = Indicators(biases, probe, zero)
-    if len(shown) * WORTHWHILE > len(probe):  # of many samples with some patterns each, few rows show few twice
+    if len(shown) * WORTHWHILE > len(probe):  # with many samples of a few patterns each, a small probe repeats few
         if not indicators.plausible:
             return None
         probe, shown = _probe(source, biases, LONGER * PROBE)
@@ -78,7 +78,7 @@ def distinct(source: Integers, biases: Any, zero: float = 0.0) -> Distinct | Non
             return None
         inverse[strangers] = len(first) + number
         first = np.concatenate([first, strangers[rare]])
-        used = np.bincount(inverse, minlength=len(first)) > 0  # where projections tie, rows of a kind may miss it
+        used = np.bincount(inverse, minlength=len(first)) > 0  # if projections tie, rows may miss their kind
         first, inverse = first[used], (np.cumsum(used) - 1)[inverse]
     return Distinct(first, inverse) if len(first) * WORTHWHILE <= n else None
 
@@ -100,7 +100,7 @@ def _width(biases: Any) -> int:
 
 
 def _project(source: Integers, biases: Any) -> Floats:
-    """Return the rows' product with random numbers, the same for equal rows but for rounding."""
+    """Return the rows' product with random numbers, the same for equal rows up to rounding."""
     weights = np.random.default_rng(85).uniform(0.5, 1.0, _width(biases) + 1)
     if not isinstance(biases, list):
         return np.asarray(biases @ weights[1:] + source * weights[0])
@@ -108,7 +108,7 @@ def _project(source: Integers, biases: Any) -> Floats:
 
 
 def _unlike(source: Integers, biases: Any, labels: Integers, kinds: Any) -> Integers:
-    """Return where rows differ from those that should be like them; mostly nowhere, so that is asked first."""
+    """Return where rows differ from their kinds; usually nowhere, so that is checked first."""
     pairs = zip(biases, kinds, strict=True) if isinstance(biases, list) else [(biases, kinds)]
     differences = [source != labels, *(a != b for a, b in pairs)]
     if not any(difference.any() for difference in differences):
@@ -161,4 +161,4 @@ def _bits(column: NDArray[Any]) -> NDArray[np.uint64]:
     if column.dtype.kind != "f":
         return column.astype(np.uint64)
     bits = np.ascontiguousarray(column, np.float64).view(np.uint64)
-    return bits ^ (bits >> np.uint64(32))  # the low bits of round numbers are zero: a product would stay in the top
+    return bits ^ (bits >> np.uint64(32))  # low bits of round numbers are zero: products would stay in the top

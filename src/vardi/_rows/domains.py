@@ -1,4 +1,4 @@
-r"""Means within domains of rows in memory: a function for each, whose mean is zero and whose influence is the ratio's.
+r"""Means within domains of rows in memory: for each a function with mean zero and the influence of the ratio.
 
 A domain j lies within a base B, and its number is a ratio of two expectations,
 
@@ -23,7 +23,7 @@ from vardi._rows.contract import Evenness
 from vardi._rows.weighted import WeightedRows
 from vardi._types import Floats, Integers
 
-NUMBERS = 2**24  # of influence values that are held at once
+NUMBERS = 2**24  # influence values held at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +37,13 @@ class DomainSums:
     squares, largest : ndarray of shape (G,)
         Sums of r^2, and the largest r.
     events, strays : ndarray of shape (G,)
-        Counted rows on which y is not 0; and whether it is something else than 0 or 1 on some.
+        Counted rows on which y is not 0; and whether it is neither 0 nor 1 on some.
     event_squares : ndarray of shape (G,)
         Sums of r^2 over the rows on which y is not 0.
     low, high : ndarray of shape (G,)
         The smallest and the largest y.
     base : ndarray of int of shape (G,)
-        The place of the base that each lies in.
+        The place of each domain's base.
     """
 
     rows: Floats
@@ -72,21 +72,21 @@ class DomainSums:
         return self.total / self.base_mass
 
     def of_base(self, sums: Floats) -> Floats:
-        """Return sums over the base of each domain, from those over domains, which are the first axis."""
+        """Return sums over the base of each domain, from sums over domains along the first axis."""
         found = np.zeros((int(self.base.max()) + 1, *sums.shape[1:]))
         np.add.at(found, self.base, sums)
         return found[self.base]
 
     def is_share(self, j: int) -> bool:
-        """Tell whether a number is a share."""
+        """Return whether the number of a domain is a share."""
         return not self.strays[j]
 
     def is_constant(self, j: int) -> bool:
-        """Tell whether y is the same on all rows of a domain that is its own base."""
+        """Return whether y is the same on all rows of a domain that is its own base."""
         return bool(self.low[j] == self.high[j] and np.count_nonzero(self.base == self.base[j]) == 1)
 
     def others(self, j: int) -> float:
-        """Return how many rows of the base lack what a share has."""
+        """Return how many rows of the base are not among those that a share counts."""
         return float(self.rows[self.base == self.base[j]].sum() - self.events[j])
 
     def evenness(self, j: int) -> Evenness:
@@ -95,7 +95,7 @@ class DomainSums:
         return Evenness(float(self.mass[mine].sum()), float(self.squares[mine].sum()), float(self.largest[mine].max()))
 
     def evenness_of_events(self, j: int) -> Evenness:
-        """Return how evenly they are spread over the rows that have what a share is of."""
+        """Return how evenly they are spread over the rows that a share counts."""
         return Evenness(float(self.total[j]), float(self.event_squares[j]), float(self.largest[j]))
 
 
@@ -120,7 +120,7 @@ class RowDomains:
 
     @cached_property
     def sums(self) -> DomainSums:
-        """What means and laws are made of."""
+        """The sums behind means and their distributions."""
         inside = self.codes >= 0
         codes, G = self.codes[inside], len(self.base)
         y, c, r = (one[inside] for one in (self.values, self.rows.counts, self.rows.weights))
@@ -147,12 +147,12 @@ class RowDomains:
         )
 
     def functions(self, places: Integers) -> Floats:
-        """Return h of some domains, of shape (n, m)."""
+        """Return h of the given domains, of shape (n, m)."""
         found = self.sums
         require_memory(
             3 * 8 * len(self.values) * len(places),
             f"The influence of {len(self.values):,} rows on {len(places)} domains",
-            "Ask for differences of two domains in place of the covariance of all.",
+            "Ask for differences of two domains instead of the covariance of all.",
         )
         event = (self.codes[:, None] == places) * self.values[:, None]
         inside = self._base_of_rows[:, None] == self.base[places]
@@ -175,5 +175,5 @@ class RowDomains:
         return self.rows.against(functions, np.zeros(len(places)))
 
     def naive(self, places: Integers, functions: Floats) -> Floats:
-        """Return sum_i c_i (r_i h_i)^2: n^2 times the variance, were the weights known."""
+        """Return sum_i c_i (r_i h_i)^2: n^2 times the variance if the weights were known."""
         return self.rows.counts @ np.square(functions * self.rows.weights[:, None])

@@ -1,7 +1,7 @@
 r"""Passes over dense rows that the draws of a bootstrap share: each has its own counts of the rows, and its own point.
 
 Draws are never far from the fit, so a row's weight in one is its weight in the fit times
-:math:`S_i(\hat u) / S_i(u_b)`, and with that nothing is left to scale. The masses :math:`S_i(u_b)` of all draws are one
+:math:`S_i(\hat u) / S_i(u_b)`, so nothing has to be scaled. The masses :math:`S_i(u_b)` of all draws are one
 matrix product, and the sums over rows are another.
 """
 
@@ -21,16 +21,16 @@ from vardi._types import Floats
 
 Result = TypeVar("Result")
 
-KEPT_NUMBERS = 2**25  # numbers up to which the rows are kept as they are at the fit: 256 MB
+KEPT_NUMBERS = 2**25  # numbers up to which p at the fit is kept for all rows: 256 MB
 
 
 class SharedPasses:
-    """Dense rows at a solution, asked for many draws at once.
+    """Dense rows at a solution, for many draws at once.
 
     Parameters
     ----------
     rows : Dense
-        The rows, of samples that all have some, in memory or read in blocks.
+        The rows, in memory or read in blocks; every sample has some.
     u : ndarray
         The solution of the fit.
     """
@@ -41,14 +41,14 @@ class SharedPasses:
         self._kept = self._gathered()
 
     def sums(self, us: Floats | None, counts: Floats, functions: Floats) -> tuple[Floats, Floats, Floats]:
-        r"""Return shares (B, K), totals of the weights (B,), and of weights times functions (B, m), by one pass.
+        r"""Return shares (B, K), totals of the weights (B,), and of weights times functions (B, m), in one pass.
 
         Weights are 1 / S_i times the scale that gives those of the fit a mean of 1, whose log is ``shift``.
 
         Parameters
         ----------
         us : ndarray of shape (B, K) or None
-            A dual point for each draw; None for that of the fit, where all rows have their weights.
+            A dual point for each draw; None for that of the fit, at which all rows have their weights.
         counts : ndarray of shape (B, n)
             Counts of the rows in each draw.
         functions : ndarray of shape (n, m)
@@ -73,7 +73,7 @@ class SharedPasses:
         return total[:, :K] if moved is None else total[:, :K] * moved, total[:, K], total[:, K + 1 :]
 
     def weights_at(self, us: Floats) -> Floats:
-        """Return the weight of each row in each draw, of shape (B, n) and scaled as in ``sums``, by one pass."""
+        """Return the weight of each row in each draw, of shape (B, n) and scaled as in ``sums``, in one pass."""
         moved, found = np.exp(us - self.u), np.empty((len(us), len(self.rows)))
 
         def part(here: slice, P: Floats) -> int:
@@ -84,7 +84,7 @@ class SharedPasses:
         return found
 
     def _total(self, function: Callable[[slice, Floats], Result], draws: int, scratch: Scratch) -> Result:
-        """Add up what a function gives for every part of the rows: where these stand, and their p at the fit."""
+        """Sum the results over all parts of a function of the place of the rows and their p at the fit."""
         kept = self._kept
 
         def parts(place: slice, P: Floats) -> Result:
@@ -102,12 +102,12 @@ class SharedPasses:
         step = np.exp(self.u - scaled.anchor)
         A = self.rows._block(scaled, place, values, scratch)
         r = 1.0 / (A @ step)
-        P = np.multiply(A, r[:, None], out=scratch("A", A.shape))  # in place where A is ours already
+        P = np.multiply(A, r[:, None], out=scratch("A", A.shape))  # in place if A is already scratch memory
         P *= step
         return P
 
     def _gathered(self) -> Floats | None:
-        """Return p at the fit of all rows, if that is not large: then no pass takes exps, or reads rows again."""
+        """Return p at the fit of all rows, if that is not large: then no pass takes exps or rereads rows."""
         rows, scratch = self.rows, Scratch()
         if len(rows) * len(self.u) > KEPT_NUMBERS:
             return None
@@ -122,11 +122,11 @@ class SharedPasses:
 
 
 def _parts(n: int, width: int) -> list[slice]:
-    """Cut the rows of a block so that what all draws write of a part stays in cache."""
+    """Split a block into parts so that what all draws write for one part stays in the cache."""
     step = max(BLOCK // 2 // width, 64)
     return [slice(low, min(low + step, n)) for low in range(0, n, step)]
 
 
 def _flat(scratch: Scratch, shape: tuple[int, int]) -> Floats:
-    """Return scratch memory of any shape, with rows that follow one another."""
+    """Return contiguous scratch memory of any shape."""
     return scratch("masses", (shape[0] * shape[1],)).reshape(shape)

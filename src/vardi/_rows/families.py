@@ -1,8 +1,8 @@
-r"""Families of biases on the rows of a pool: log omega and its gradient, on a scale on which the search is well-posed.
+r"""Families of biases on the rows of a pool: log omega and its gradient, on a scale that suits the search.
 
-Columns are brought to mean 0 and standard deviation 1. Parameters of that scale, theta, and those of the user, of his
-columns as they are, are linear functions of one another: ``users(theta)`` and ``own(parameters)``. On rows the two
-differ by a constant in log omega, which is a matter of the normaliser.
+Columns are scaled to mean 0 and standard deviation 1. Parameters on that scale, theta, and the user's, which belong to
+the columns as they are, are linear functions of one another: ``users(theta)`` and ``own(parameters)``. On rows the two
+differ by a constant in log omega, which the normaliser absorbs.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from vardi._inputs.frames import Frame
 from vardi._rows.cells import dummies, require_seen
@@ -23,7 +23,7 @@ from vardi.biases._expressions.cells import Cells
 from vardi.biases._expressions.families import Family
 from vardi.errors import InvalidBiasError, UnidentifiedParametersError, number_of_rows
 
-STEP = 3e-3  # how much log omega changes at most in a difference
+STEP = 3e-3  # largest change of log omega in a finite difference
 INTERCEPTS = (0.0, -2.0, 2.0)  # of the starts of a logistic curve
 
 
@@ -33,11 +33,11 @@ class Model(Protocol):
     Attributes
     ----------
     names : tuple of str
-        Of the parameters.
+        Names of the parameters.
     scale : ndarray of shape (p, p)
-        What turns theta into the user's parameters.
+        The matrix that turns theta into the user's parameters.
     scaled : bool
-        Whether theta is of columns with deviation 1.
+        Whether theta belongs to columns with standard deviation 1.
     """
 
     @property
@@ -48,7 +48,7 @@ class Model(Protocol):
     def scaled(self) -> bool: ...
     @property
     def tilt(self) -> Model:
-        """The exponential tilt that the family is like where it is nearly constant; itself where it is one."""
+        """The exponential tilt that the family resembles where it is nearly constant; itself if it is one."""
 
     def starts(self) -> Sequence[Floats]:
         """Return where to start from, all theta."""
@@ -57,16 +57,16 @@ class Model(Protocol):
         """Return log omega of the family, without its known factor, up to a constant."""
 
     def gradient(self, theta: Floats) -> Floats:
-        """Return its derivatives, of shape (n, p)."""
+        """Return the derivatives of log omega, of shape (n, p)."""
 
     def curvature(self, theta: Floats, weights: Floats) -> Floats:
-        """Return the weighted sum of its second derivatives, of shape (p, p); zeros where they are not known."""
+        """Return the weighted sum of its second derivatives, of shape (p, p); zeros if they are unknown."""
 
     def offset(self, theta: Floats) -> float:
-        """Return what to add for log omega on the user's scale."""
+        """Return what to add to get log omega on the user's scale."""
 
     def offset_gradient(self, theta: Floats) -> Floats:
-        """Return its derivatives by theta."""
+        """Return the derivatives of the offset in theta."""
 
     def subset(self, rows: Any) -> Model:
         """Return the same on some rows."""
@@ -109,11 +109,11 @@ class Linear:
         return np.zeros((len(theta), len(theta)))
 
     def offset(self, theta: Floats) -> float:
-        """Return what the means of the columns add."""
+        """Return the contribution of the means of the columns."""
         return float(theta @ (self.mean / self.deviation))
 
     def offset_gradient(self, theta: Floats) -> Floats:
-        """Return the means of the columns, in deviations."""
+        """Return the means of the columns, in standard deviations."""
         return self.mean / self.deviation
 
     def subset(self, rows: Any) -> Linear:
@@ -140,16 +140,16 @@ class Logistic:
 
     @property
     def tilt(self) -> Linear:
-        """The exponential tilt in the same columns: what it is where selection is rare, and touches at b = 0."""
+        """The exponential tilt in the same columns: the limit for rare selection, and the tangent at b = 0."""
         return Linear(self.names[1:], self.z, self.mean, self.deviation)
 
     def starts(self) -> Sequence[Floats]:
-        """Return flat curves; the tilt tells better ones."""
+        """Return flat curves; the tilt gives better ones."""
         return self.starts_from(np.zeros(len(self.names) - 1))
 
     def starts_from(self, tilt: Floats) -> Sequence[Floats]:
-        """Return curves with the slope of a tilt where the columns have their means."""
-        return [np.append(a, np.clip(tilt / expit(-a), -5.0, 5.0)) for a in INTERCEPTS]
+        """Return curves with the slope of a tilt at the means of the columns."""
+        return [np.append(a, np.clip(tilt / scipy.special.expit(-a), -5.0, 5.0)) for a in INTERCEPTS]
 
     def log_omega(self, theta: Floats) -> Floats:
         """Return -log(1 + e^{-a - b'z})."""
@@ -157,12 +157,12 @@ class Logistic:
 
     def gradient(self, theta: Floats) -> Floats:
         """Return (1 - omega) (1, z)."""
-        rest = expit(-(theta[0] + self.z @ theta[1:]))
+        rest = scipy.special.expit(-(theta[0] + self.z @ theta[1:]))
         return np.column_stack([rest, rest[:, None] * self.z])
 
     def curvature(self, theta: Floats, weights: Floats) -> Floats:
         """Return the sum of -omega (1 - omega) (1, z) (1, z)'."""
-        omega = expit(theta[0] + self.z @ theta[1:])
+        omega = scipy.special.expit(theta[0] + self.z @ theta[1:])
         x = np.column_stack([np.ones(len(omega)), self.z])
         return np.asarray(-(x * (weights * omega * (1.0 - omega))[:, None]).T @ x)
 
@@ -181,7 +181,7 @@ class Logistic:
 
 @dataclass(frozen=True)
 class Function:
-    """Any function of rows and parameters, which gets the rows as they were given."""
+    """Any function of rows and parameters, which receives the rows as they were given."""
 
     family: FunctionFamily
     frames: tuple[Frame, ...]
@@ -196,16 +196,16 @@ class Function:
 
     @property
     def tilt(self) -> Function:
-        """The family itself: where it is constant is not known."""
+        """The family itself: it is unknown where it is constant."""
         return self
 
     @property
     def scale(self) -> Floats:
-        """One: the user's scale is ours."""
+        """One: theta is on the user's scale."""
         return np.eye(len(self.names))
 
     def starts(self) -> Sequence[Floats]:
-        """Return the user's."""
+        """Return the user's starts."""
         return [np.array(point) for point in self.family.start]
 
     def log_omega(self, theta: Floats) -> Floats:
@@ -218,7 +218,7 @@ class Function:
             raise InvalidBiasError(
                 f"The bias of {self.sample!r} is {values[bad[0]]} on {number_of_rows(len(bad))} of the pool at "
                 f"{shown}. A bias says how much likelier a unit is to be drawn, so it must be a finite number, zero or "
-                "more, whatever the parameters. Write it so that it is, e.g. as the exponential of something.",
+                "more, whatever the parameters. Write it so that it always is, e.g. as an exponential.",
                 sample=self.sample,
                 rows=bad[:10],
             )
@@ -234,8 +234,8 @@ class Function:
         shapes = [(len(frame), len(theta)) for frame in self.frames]
         if [part.shape for part in parts] != shapes:
             raise InvalidBiasError(
-                f"The gradient of the bias of {self.sample!r} has shape {parts[0].shape}, and not {shapes[0]}. Return "
-                "the derivative of omega by each parameter (columns) for each row.",
+                f"The gradient of the bias of {self.sample!r} has shape {parts[0].shape}, but should have {shapes[0]}. "
+                "Return the derivative of omega by each parameter (columns) for each row.",
                 sample=self.sample,
             )
         omega = np.exp(self.log_omega(theta))[:, None]
@@ -275,7 +275,7 @@ class Function:
         return (8 * near - far) / (12 * h)
 
     def _step(self, theta: Floats, j: int, here: Floats) -> float:
-        """Return a step of a parameter that changes log omega by little, but well above rounding."""
+        """Return a step of a parameter that changes log omega little, but by much more than rounding."""
         direction, h = np.eye(len(theta))[j], 1e-4 * max(abs(theta[j]), 1e-2)
         for _ in range(8):
             ends = [self.log_omega(theta + side * h * direction) for side in (-1.0, 1.0)]
@@ -298,7 +298,7 @@ class Function:
 
 
 def as_model(bias: ParametricBias, frames: tuple[Frame, ...], kept: Any, counts: Floats | None, sample: str) -> Model:
-    """Tie a family to the rows of a pool that the fit rests on."""
+    """Bind a family to the rows of the pool that the fit uses."""
     family = bias.family
     if isinstance(family, FunctionFamily):
         return Function(family, frames, sample, kept)
@@ -310,7 +310,7 @@ def as_model(bias: ParametricBias, frames: tuple[Frame, ...], kept: Any, counts:
 
 
 def model_on(bias: ParametricBias, columns: Floats, mean: Floats, deviation: Floats, sample: str) -> Linear | Logistic:
-    """Return a family on rows whose columns are brought to mean 0 and deviation 1, or refuse one that never varies."""
+    """Return a family on rows whose columns are scaled to mean 0 and deviation 1, or refuse one that never varies."""
     family = bias.family
     assert not isinstance(family, FunctionFamily)
     flat = np.flatnonzero(~(deviation > 1e-12 * np.abs(mean)))
@@ -327,7 +327,7 @@ def model_on(bias: ParametricBias, columns: Floats, mean: Floats, deviation: Flo
 
 
 def columns_of(bias: ParametricBias, frames: Sequence[Frame], sample: str) -> Floats:
-    """Return what a family's parameters multiply (the intercept apart), for all rows of some frames."""
+    """Return what a family's parameters multiply (except the intercept), for all rows of the frames."""
     family = bias.family
     assert not isinstance(family, FunctionFamily)
     if isinstance(family, Cells):
@@ -346,7 +346,7 @@ def columns_of(bias: ParametricBias, frames: Sequence[Frame], sample: str) -> Fl
 def users_log_omega(
     bias: ParametricBias, frame: Frame, parameters: Floats, sample: str, matters: NDArray[np.bool_]
 ) -> Floats:
-    """Return log omega of the family at the user's parameters, for rows that need not be of the pool.
+    """Return log omega of the family at the user's parameters, for rows that need not belong to the pool.
 
     It must be known on the rows where it matters; on others the known factor of the bias is zero.
     """

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from vardi._types import Floats, Integers
 
-NARROW = 16  # columns up to which one after the other is reduced: rows at once take more than ten times as long
+NARROW = 16  # columns up to which they are reduced one by one: whole rows at once take over ten times as long
 
 
 def sizes_of(source: Integers, K: int, counts: Floats | None) -> Floats:
@@ -34,7 +34,7 @@ def by_sample(source: Integers, K: int) -> list[Integers]:
 
 
 def stratified(source: Integers, K: int, fraction: float, least: int) -> NDArray[np.intp]:
-    """Return evenly spaced rows of every sample: the given fraction, but at least so many of each."""
+    """Return evenly spaced rows of every sample: the given fraction, but at least ``least`` of each."""
     lengths = np.bincount(source, minlength=K)
     sizes = np.minimum(lengths, np.maximum(least, (lengths * fraction).astype(np.int64)))
     starts = np.cumsum(lengths) - lengths
@@ -44,7 +44,7 @@ def stratified(source: Integers, K: int, fraction: float, least: int) -> NDArray
             for start, size, length in zip(starts, sizes, lengths, strict=True)
         ]
     )
-    if _is_sorted(source):  # the rule: samples one after the other
+    if _is_sorted(source):  # the usual case: samples one after the other
         return places
     return np.concatenate(by_sample(source, K))[places]
 
@@ -62,7 +62,7 @@ def largest_of_columns(values: Floats) -> Floats:
 
 
 def sums_by_value(values: Floats, parts: Sequence[Floats]) -> tuple[Floats, list[Floats]]:
-    """Return the distinct values in order, and sums of other numbers of rows by value."""
+    """Return the distinct values in order, and sums of the other numbers of the rows by value."""
     order = np.argsort(values)
     x = values[order]
     starts = np.flatnonzero(np.append(True, x[1:] != x[:-1]))[: len(x)]

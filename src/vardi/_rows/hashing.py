@@ -1,6 +1,6 @@
-"""A hash of a seed and of whole numbers, in arithmetic that arrays and expressions of engines share: the same in both.
+"""A hash of a seed and of whole numbers, in arithmetic that gives the same for arrays and for engines' expressions.
 
-All numbers stay below 2^53, so that engines without whole numbers of 64 bits have the same.
+All numbers stay below 2^53, so engines without 64-bit integers get the same result.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import numpy as np
 
 from vardi._types import Integers
 
-PRIME = 67_108_859  # the largest below 2^26, so that squares are whole numbers below 2^53
+PRIME = 67_108_859  # the largest prime below 2^26, so squares are whole numbers below 2^53
 ROUNDS = 8
 
-Number = TypeVar("Number", bound=Any)  # an array of whole numbers, or an expression of narwhals
+Number = TypeVar("Number", bound=Any)  # an array of whole numbers, or a narwhals expression
 
 
 def constants(seed: Any, *key: int, rounds: int = ROUNDS) -> list[int]:
-    """Return what the rounds of a hash add; each key has its own."""
+    """Return the constants that the rounds of a hash add, different for each key."""
     state = np.random.SeedSequence(seed, spawn_key=key).generate_state(rounds)
     found: list[int] = (state % PRIME).tolist()
     return found

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vardi._machine.kernels import Take, kernels, packed
 from vardi._machine.threads import blocks, map_blocks
 from vardi._types import Floats, Integers
 
-WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}  # what so many bytes are as one number
+WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}  # the type of a machine word of this many bytes
 CODES = 4096  # labels times patterns up to which their counts are a table
 
 
@@ -23,10 +24,10 @@ class Kinds(NamedTuple):
 
 
 class Indicators:
-    """Biases each of which is zero or a constant of its own, as a bit for each row and bias.
+    """Biases that are each zero or a constant, as a bit for each row and bias.
 
-    That each value is zero or its column's constant is checked for every row that is looked at, so what follows from
-    the bits is exact.
+    Every row that is read is checked: each value is zero or its column's constant, so what follows from the bits is
+    exact.
 
     Parameters
     ----------
@@ -35,7 +36,7 @@ class Indicators:
     probe : ndarray of int
         Rows to take the constants from.
     zero : float
-        What stands for zero: 0, or -inf where logs are given.
+        How zero is written: 0, or -inf for logs.
     """
 
     def __init__(self, biases: Any, probe: Integers, zero: float) -> None:
@@ -45,12 +46,17 @@ class Indicators:
         self.plausible = np.isfinite(self.constants).all() and self._positive(probe) is not None
 
     def patterns(self, rows: slice) -> NDArray[np.uint8] | None:
-        """Return 1{omega_ik > 0} of some rows, eight biases to a byte; None where a value is something else."""
+        """Return 1{omega_ik > 0} of some rows, eight biases to a byte; None if another value occurs."""
+        words = self.row_words(rows)
+        return None if words is None else packed(words)
+
+    def row_words(self, rows: slice) -> NDArray[Any] | None:
+        """Return the same, eight booleans to a machine word, or fewer in a smaller one."""
         positive = self._positive(rows) if self.plausible else None
-        return None if positive is None else _bytes(positive)
+        return None if positive is None else positive.view(WORDS[min(positive.shape[1], 8)])
 
     def words(self, n: int) -> list[NDArray[np.uint64]] | None:
-        """Return the patterns of all n rows, 64 biases to a word; None where a value is something else."""
+        """Return the patterns of all n rows, 64 biases to a word; None if another value occurs."""
         if not self.plausible:
             return None
         found = np.zeros((n, 8 * -(-self.K // 64)), np.uint8)
@@ -78,31 +84,28 @@ class Indicators:
         if part.dtype == np.bool_:
             positive[:, : self.K] = part
             return positive
-        # A comparison with a row goes through the array in steps of K numbers; with one number, all at once.
+        # A comparison with a row goes through the array in steps of K numbers; with a scalar, all at once.
         same = self.constants[0] if (self.constants == self.constants[0]).all() else self.constants
         np.equal(part, same, out=positive[:, : self.K])
         return positive if np.array_equal(positive[:, : self.K], part != self.zero) else None
 
 
 def indicator_kinds(source: Integers, indicators: Indicators) -> Kinds | None:
-    """Find the distinct rows of labels and indicators, where there are few biases: None where there are too many.
+    """Find the distinct rows of labels and indicators of a few biases; None if there are too many.
 
-    Row i has the code s_i 2^K + sum_k 2^k 1{omega_ik > 0}: of a row's bytes, which are a machine word, a multiplication
-    and a shift.
+    Row i has the code s_i 2^K + sum_k 2^k 1{omega_ik > 0}, computed from the row's bytes, one machine word, by a
+    multiplication and a shift.
     """
     K = indicators.K
     if K << K > CODES:
         return None
     n = len(source)
     codes = np.empty(n, np.uint8 if K << K <= 256 else np.uint16)
+    tally = kernels(n, K).tally
 
     def block(rows: slice) -> Integers | None:
-        patterns = indicators.patterns(rows)
-        if patterns is None:
-            return None
-        mine = np.left_shift(source[rows], K, out=codes[rows], casting="unsafe")
-        mine |= patterns[:, 0]  # one byte: eight biases are the most
-        return np.bincount(mine, minlength=K << K)
+        words = indicators.row_words(rows)
+        return None if words is None else tally(words[:, 0], source[rows], K, codes[rows])  # at most eight biases
 
     counts = []
     for found in map_blocks(block, n, K):
@@ -111,41 +114,29 @@ def indicator_kinds(source: Integers, indicators: Indicators) -> Kinds | None:
         counts.append(found)
     tallies = np.sum(counts, axis=0)
     first = _first_rows(codes, np.array(counts), blocks(n, K))
-    return Kinds(first, _compacted(codes, tallies > 0), tallies[tallies > 0])
+    return Kinds(first, _compacted(codes, tallies > 0, kernels(n, K).take), tallies[tallies > 0])
 
 
 def _constants(biases: Any, probe: Integers, zero: float) -> Floats:
-    """Return the value of each bias where it is not zero, as the probe shows it; 1 where it shows none."""
+    """Return the value of each bias where it is not zero in the probe; 1 if it is zero everywhere."""
     columns = biases if isinstance(biases, list) else biases.T
     shown = [column[probe].astype(np.float64) for column in columns]
     return np.array([column[column != zero][0] if (column != zero).any() else 1.0 for column in shown])
 
 
-def _bytes(positive: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """Return sum_k 2^k b_k of each eight booleans, or fewer that are a machine word.
-
-    The multiplier brings each byte to a bit of its own in the highest one; no two others meet, so nothing is carried.
-    """
-    width = min(positive.shape[1], 8)
-    words = positive.view(WORDS[width])
-    top = 8 * (width - 1)
-    multiplier = sum(1 << (top - 7 * k) for k in range(width))
-    return np.asarray((words * words.dtype.type(multiplier)) >> words.dtype.type(top), np.uint8)
-
-
 def _first_rows(codes: NDArray[Any], counts: Integers, places: list[slice]) -> Integers:
-    """Return the first row of each code that occurs, from how often it does in each block."""
+    """Return the first row of each code that occurs, from its counts in each block."""
     occurring = np.flatnonzero(counts.any(axis=0))
     first = [places[int(np.argmax(counts[:, code] > 0))] for code in occurring]
     return np.array([at.start + int(np.argmax(codes[at] == code)) for code, at in zip(occurring, first, strict=True)])
 
 
-def _compacted(codes: NDArray[Any], occurs: NDArray[np.bool_]) -> NDArray[Any]:
-    """Return the codes, renumbered from 0 on in their place."""
+def _compacted(codes: NDArray[Any], occurs: NDArray[np.bool_], take: Take) -> NDArray[Any]:
+    """Return the codes, renumbered from 0 in place."""
     table = (np.cumsum(occurs) - 1).astype(codes.dtype)
 
     def block(rows: slice) -> None:
-        codes[rows] = table.take(codes[rows], mode="clip")  # all are within it; to check that costs more
+        take(table, codes[rows], codes[rows])
 
     for _ in map_blocks(block, len(codes), 1):
         pass

@@ -1,9 +1,9 @@
-r"""Rows with parameters and known moments beside their biases: the sums of one likelihood in all its coordinates.
+r"""Rows with parameters and known moments besides their biases: the sums of one likelihood in all its coordinates.
 
 With :math:`S^0_i = \sum_l e^{u_l}\omega_l(z_i;\theta)` of the rows as they are held and :math:`S_i = S^0_i + \mu'(g_i -
-R\varepsilon)`, each p of theirs only has to be multiplied by :math:`S^0_i / S_i`. So whatever holds the biases (an
-array, distinct rows, a sparse matrix, windows, blocks of a file) is wrapped, and known moments and parameters are a few
-columns more.
+R\varepsilon)`, each p only has to be multiplied by :math:`S^0_i / S_i`. So whatever holds the biases (an array,
+distinct rows, a sparse matrix, windows, blocks of a file) can be wrapped, and known moments and parameters are a few
+additional columns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from vardi._rows.families import Model
 from vardi._types import Floats, Integers
 
 MODERATE = 200.0  # log omega up to which omega itself is held
-MAX_DENSE_SAMPLES = 400  # samples up to which every gram is made an array; beyond, one that is none stays as it is
+MAX_DENSE_SAMPLES = 400  # samples up to which every gram is made an array; beyond, other forms stay as they are
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class KnownColumns:
     means : ndarray of shape (m,)
         tau, their means.
     root : ndarray of shape (m, r)
-        R with R R' the covariance of tau; r = 0 where it is exact.
+        R with R R' the covariance of tau; r = 0 if tau is exact.
     moving : mapping from int to int
-        Functions that are a bias with parameters themselves, with the position of that bias.
+        Functions that are themselves a bias with parameters, with the position of that bias.
     """
 
     values: Floats
@@ -51,7 +51,7 @@ class KnownColumns:
 
     @classmethod
     def none(cls, n: int) -> KnownColumns:
-        """Return that nothing is known."""
+        """Return the value for nothing known."""
         return cls(np.empty((n, 0)), np.empty(0), np.empty((0, 0)), {})
 
     def subset(self, rows: Any) -> KnownColumns:
@@ -60,12 +60,12 @@ class KnownColumns:
 
 
 class Joint:
-    """Rows of which more is known than their biases, or less.
+    """Rows with known moments besides their biases, or with biases that have parameters.
 
     Parameters
     ----------
     base : Rows
-        The rows with their known biases; of a bias with parameters the factor that is known.
+        The rows with their known biases; for a bias with parameters, its known factor.
     families : mapping from int to Model
         The family of each bias that has one, on the same rows.
     known : KnownColumns
@@ -87,12 +87,12 @@ class Joint:
         return len(self.base)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what can be computed again."""
+        """Leave out what can be recomputed."""
         return {**self.__dict__, "_last": None, "_rows": None}
 
     @cached_property
     def logs(self) -> Floats:
-        """The log of the known factor of each bias, where some have parameters."""
+        """The log of the known factor of each bias, if some have parameters."""
         return self.base.log_omega()
 
     def rows_at(self, theta: Floats) -> Rows:
@@ -105,13 +105,13 @@ class Joint:
             for k, model in self.families.items():
                 L[:, k] += model.log_omega(theta[self.places[k]]) + model.offset(theta[self.places[k]])
             own = L[np.arange(len(L)), self.source]
-            plain = L.max() <= MODERATE and own.min() >= -MODERATE  # numbers that a person can read
+            plain = L.max() <= MODERATE and own.min() >= -MODERATE  # omega itself, without overflow
             rows = Dense(np.exp(L) if plain else L, self.source, self.counts, log=not plain, inverse=self.inverse)
             self._rows = (key, rows)
         return self._rows[1]
 
     def shift(self, theta: Floats) -> Floats:
-        """Return what log omega has more on the user's scale, for each bias."""
+        """Return the offset of log omega on the user's scale, for each bias."""
         shift = np.zeros(len(self.sizes))
         for k, model in self.families.items():
             shift[k] = model.offset(theta[self.places[k]])
@@ -126,7 +126,7 @@ class Joint:
 
     @cached_property
     def groups(self) -> Integers:
-        """The group of each bias beyond which no row is shared; -1 where there are no rows."""
+        """The group of each bias outside which no row is shared; -1 for biases without rows."""
         sampled = np.flatnonzero(self.sizes > 0)
         links = sparse.csr_array(self.base.reach()[sampled][:, sampled])
         groups = np.full(len(self.sizes), -1)
@@ -156,7 +156,7 @@ class Joint:
         return self.at(v).gradients
 
     def beside(self, v: Floats) -> tuple[Floats, Floats]:
-        """Return x_i and q_i of every row without the part of u, of shape (n, d - K)."""
+        """Return x_i and q_i of every row without their part in u, of shape (n, d - K)."""
         at = self.at(v)
         return at.beside, at.scores
 
@@ -193,7 +193,7 @@ class Joint:
         return weights / mean, top + float(np.log(mean))
 
     def rescaled(self, v: Floats, shift: float) -> Floats:
-        """Return the same point in the gauge in which every S is e^shift times what it is."""
+        """Return the same point in the gauge in which every S is multiplied by e^shift."""
         v = v.copy()
         v[self.coordinates.u] += shift
         v[self.coordinates.mu] *= np.exp(shift)
@@ -204,14 +204,14 @@ class Joint:
         return self.base.spread(values)
 
     def with_counts(self, counts: Floats) -> Joint:
-        """Return the same rows, counted otherwise."""
+        """Return the same rows with other counts."""
         joint = Joint(self.base.with_counts(counts), self.families, self.known)
         if self.families:
             joint.logs = self.logs
         return joint
 
     def without_known(self) -> Joint:
-        """Return the same rows with nothing known of the population."""
+        """Return the same rows without known values."""
         return Joint(self.base, self.families, KnownColumns.none(len(self)))
 
     def masses_of(self, groups: Integers, v: Floats) -> Floats:
@@ -221,7 +221,7 @@ class Joint:
         return np.bincount(groups[self.source], mass) / self.sizes.sum()
 
     def with_masses_of(self, groups: Integers, masses: Floats) -> Joint:
-        """Return the same rows with nothing known but the masses of groups of samples."""
+        """Return the same rows with only the masses of groups of samples known."""
         members = np.eye(len(masses))[groups[self.source]]
         known = KnownColumns(members[:, 1:], masses[1:], np.empty((len(masses) - 1, 0)), {})
         return Joint(self.base, self.families, known)
@@ -237,13 +237,13 @@ class Joint:
         return joint
 
     def with_tilts(self, states: Collection[int]) -> Joint:
-        """Return the same rows with the families of some biases replaced by the tilts that they are like."""
+        """Return the same rows with the families of some biases replaced by the tilts that they resemble."""
         families = {k: model.tilt if k in states else model for k, model in self.families.items()}
         return Joint(self.base, families, self.known)
 
     @property
     def few(self) -> Joint:
-        """The rows themselves: those in memory that a search may start on."""
+        """The rows themselves: a search may start on these, which are in memory."""
         return self
 
     def subset(self, rows: Integers) -> Joint:
@@ -263,13 +263,13 @@ class Joint:
 
     @property
     def scaled(self) -> np.ndarray:
-        """Which parameters belong to columns of deviation 1."""
+        """Which parameters belong to columns of standard deviation 1."""
         models = self.families.values()
         return np.repeat([model.scaled for model in models], [len(model.names) for model in models]).astype(bool)
 
 
 class At:
-    """Rows at a point: what S is there, and each x beside those of u."""
+    """Rows at a point: S, and the coordinates of x other than u."""
 
     def __init__(self, joint: Joint, v: Floats) -> None:
         self.joint, self.v = joint, v
@@ -310,7 +310,7 @@ class At:
 
     @cached_property
     def beside(self) -> Floats:
-        """x_i without the part of u, of shape (n, p + m + r)."""
+        """x_i without its part in u, of shape (n, p + m + r)."""
         at, joint = self.joint.coordinates, self.joint
         Z = np.empty((len(joint), len(at) - at.samples), order="F")
         r = self.scale / self.s
@@ -324,7 +324,7 @@ class At:
 
     @cached_property
     def scores(self) -> Floats:
-        """q_i without the part of u."""
+        """q_i without its part in u."""
         Z = self.beside.copy()
         for k, t in self.gradients.items():
             Z[:, self.joint.places[k]] -= (self.joint.source == k)[:, None] * t
@@ -387,7 +387,7 @@ class At:
         return JointSums(inverse, log_mass, x, gram, own, information + bend, information, True)
 
     def _moved(self, inverse: float) -> Floats:
-        """Return what known values that move bend, in the columns beside u."""
+        """Return the curvature between mu and epsilon, the shifts of known values, in the columns other than u."""
         at = self.joint.coordinates
         moved = np.zeros((len(at), len(at) - at.samples))
         mu, epsilon = (slice(part.start - at.samples, part.stop - at.samples) for part in (at.mu, at.epsilon))
@@ -411,7 +411,7 @@ class At:
         return np.exp(self._log_omega(self.joint.known.moving[j]))
 
     def _users_gradient(self, k: int) -> Floats:
-        """Return the gradient of log omega_k on the user's scale, by theta."""
+        """Return the gradient of log omega_k in theta, on the user's scale."""
         theta, model = self.theta[self.joint.places[k]], self.joint.families[k]
         return self.gradients[k] + model.offset_gradient(theta)
 

@@ -1,17 +1,17 @@
 r"""How often a row, or a cluster of rows, counts in a replicate: by a hash, so the same in memory and in every engine.
 
-What identifies a unit (a row or a cluster, never its values) has a hash of two halves l and r below a prime P; in a
+The identity of a unit (a row or a cluster, never its values) has a hash of two halves l and r below a prime P; in a
 replicate :math:`U = (l + a r + 1/2) / P \bmod 1`, with a random factor a of the replicate. Then the U of two units are
-independent of one another, and so are those of a unit in two replicates, exactly as far as the halves are random. Of it
-are made:
+independent, and so are those of a unit in two replicates, exactly as far as the halves are random. From U follow the
+multipliers:
 
 - *bayesian*: :math:`-\log U`, exponential (Rubin 1981);
-- *rows*: the Poisson count of mean 1 at which the distribution function passes U (Efron 1979, each unit on its own);
-- *jackknife*: units are put into as many groups as there are replicates, and replicate r is without group r.
+- *rows*: the Poisson count of mean 1 at which the distribution function passes U (Efron 1979, each unit separately);
+- *jackknife*: units are put into as many groups as there are replicates, and replicate r leaves out group r.
 
-Then samples are brought to their sizes. With g units in a sample, exponential multipliers have :math:`(g - 1)/(g + 1)`
-of the variance that is due. So where there are few, they are raised to the power :math:`1 + 1/(g - 2)`, which mends
-that within 1% from g = 8 on and within 3% below; Poisson counts need no mending.
+Then samples are scaled to their sizes. With g units in a sample, exponential multipliers have :math:`(g - 1)/(g + 1)`
+of the right variance. So if there are few, they are raised to the power :math:`1 + 1/(g - 2)`, which corrects that
+within 1% from g = 8 on and within 3% below; Poisson counts need no correction.
 """
 
 from __future__ import annotations
@@ -21,33 +21,32 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
-from scipy import special
+import scipy
 
 from vardi._rows.hashing import PRIME
 from vardi._types import Floats, Integers
 
-SMALL = 30  # units of a sample up to which exponential multipliers are spread a little more: beyond, it is 3%
-FEWEST = 0.1  # g - 2, at least: of two units one has nearly all, and a third cannot be told
+SMALL = 30  # units of a sample up to which exponential multipliers are spread a little more: beyond, it would be 3%
+FEWEST = 0.1  # least value of g - 2: of two units one has nearly all, and a third cannot be distinguished
 
-Number = TypeVar("Number", bound=Any)  # an array of floats, or an expression of narwhals
+Number = TypeVar("Number", bound=Any)  # an array of floats, or a narwhals expression
 ReplicateKind: TypeAlias = Literal["bayesian", "rows", "jackknife"]
 
-POISSON: Floats = special.pdtr(np.arange(11), 1.0)  # from which on a count is 1, 2, ...; U never passes the next
-MOST_FACTOR = 2**20  # so that l + a r is exact, and what is left of it modulo P has 32 bits
+MOST_FACTOR = 2**20  # so that l + a r is exact, and its remainder modulo P has 32 bits
 
 
 @dataclass(frozen=True)
 class Multipliers:
-    """The law of the multipliers of n replicates.
+    """The distribution of the multipliers of n replicates.
 
     Attributes
     ----------
     kind : {"bayesian", "rows", "jackknife"}
-        What they are.
+        How they are drawn.
     n : int
         How many replicates there are.
     seed : Any
-        What a ``SeedSequence`` takes.
+        A seed for ``SeedSequence``.
     units : ndarray of shape (K,)
         How many rows or clusters each sample has.
     """
@@ -59,21 +58,21 @@ class Multipliers:
 
     @cached_property
     def powers(self) -> Floats:
-        """The power of exponential multipliers, for each sample; 1 where it has many units."""
+        """The power of exponential multipliers, for each sample; 1 if it has many units."""
         few = (self.units <= SMALL) if self.kind == "bayesian" else np.zeros(len(self.units), bool)
         return np.where(few, 1.0 + 1.0 / np.maximum(self.units - 2.0, FEWEST), 1.0)
 
     @cached_property
     def factors(self) -> list[float]:
-        """The factor of each replicate: different ones, the first of which are the same however many there are."""
-        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(0, 1)))  # frames have keys of one
+        """The factor of each replicate, all different; more replicates leave the first ones unchanged."""
+        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(0, 1)))  # frames use shorter keys
         drawn = rng.integers(1, MOST_FACTOR, size=2 * self.n + 100)
         _, first = np.unique(drawn, return_index=True)
         found: list[float] = drawn[np.sort(first)][: self.n].astype(np.float64).tolist()
         return found
 
     def phase(self, left: Number, right: Number, r: int) -> Number:
-        """Return what U of replicate r is the fractional part of, for arrays and expressions of floats."""
+        """Return the number whose fractional part is U of replicate r, for arrays and expressions of floats."""
         return (left + right * self.factors[r] + 0.5) / float(PRIME)
 
     def of_rows(
@@ -81,7 +80,7 @@ class Multipliers:
     ) -> Floats:
         """Return the multipliers of rows in memory, of shape (n, replicates).
 
-        Rows that stand for several, by counts, have the mean of as many multipliers.
+        Rows with counts have the mean of as many multipliers.
         """
         if self.kind == "jackknife":
             return ((halves[1] % self.n)[:, None] != np.arange(replicates.start, replicates.stop)).astype(np.float64)
@@ -91,23 +90,28 @@ class Multipliers:
         if counts is not None:
             return _of_counts(self.kind, uniform, counts[:, None])
         if self.kind == "rows":
-            return np.searchsorted(POISSON, uniform, side="right").astype(np.float64)
+            return np.searchsorted(poisson_thresholds(), uniform, side="right").astype(np.float64)
         found: Floats = -np.log(uniform)
         powers = self.powers[sample]
         return found if (powers == 1.0).all() else found ** powers[:, None]
 
 
+def poisson_thresholds() -> Floats:
+    """Return the least U of a count of 1, 2, ... 11; U never passes the next."""
+    return np.asarray(scipy.special.pdtr(np.arange(11), 1.0))
+
+
 def names_of(n: int) -> list[str]:
-    """Return what the columns of n replicates are called."""
+    """Return the names of the columns of n replicates."""
     return [f"replicate_{r + 1}" for r in range(n)]
 
 
 def _of_counts(kind: ReplicateKind, uniform: Floats, counts: Floats) -> Floats:
-    """Return the mean of as many multipliers as each row counts: of the same law in U as that of one."""
+    """Return the mean of as many multipliers as each row's count, as a function of its U."""
     if kind == "bayesian":
-        found = special.gammainccinv(counts, uniform)
+        found = scipy.special.gammainccinv(counts, uniform)
     else:
-        above = np.ceil(special.pdtrik(uniform, counts))
+        above = np.ceil(scipy.special.pdtrik(uniform, counts))
         below = np.maximum(above - 1.0, 0.0)
-        found = np.where(special.pdtr(below, counts) >= uniform, below, above)  # the root may be off by rounding
+        found = np.where(scipy.special.pdtr(below, counts) >= uniform, below, above)  # the root may be off by rounding
     return np.asarray(found / np.where(counts > 0, counts, 1.0))

@@ -13,23 +13,23 @@ from vardi._machine.threads import BLOCK
 from vardi._types import Integers
 from vardi.errors import MismatchError
 
-READ = 2**25  # bytes of a block: long enough for a disk, and a few of them are no memory to speak of
-BAND = 8  # blocks that the rows of one chunk may fill before a chunk is read in parts
-SEGMENT = 2**14  # bytes of a column that are read together, at least, where columns are stored one after the other
+READ = 2**25  # bytes of a block: long enough for a disk, while a few of them take little memory
+BAND = 8  # blocks that the rows of one chunk may fill before it is read in parts
+SEGMENT = 2**14  # bytes of a column read together, at least, if columns are stored one after the other
 
 Block: TypeAlias = tuple[slice, NDArray[Any]]
 Result = TypeVar("Result")
 
 
 class Reader(ABC):
-    """An n x K matrix of which a pass sees one block of rows at a time; the blocks are the caller's to keep.
+    """An n x K matrix that a pass reads one block of rows at a time; callers may keep the blocks.
 
     Parameters
     ----------
     length, width : int
         Rows and columns of what is read.
     dtype : dtype
-        What holds its numbers without loss.
+        A type that holds its numbers without loss.
     rows : ndarray of int, optional
         The rows that are wanted, in increasing order; all by default.
     """
@@ -42,11 +42,11 @@ class Reader(ABC):
 
     @abstractmethod
     def _selected(self, rows: Integers) -> Self:
-        """Return the reader of these of all rows."""
+        """Return a reader of these rows."""
 
     @abstractmethod
     def _read(self) -> Iterator[Block]:
-        """Give all rows in order, each block with its place; blocks without a wanted row may be left out."""
+        """Yield all rows in order, each block with its place; blocks without a wanted row may be left out."""
 
     def __getitem__(self, key: Any) -> Any:
         """Return the rows of a mask or of increasing positions as a reader, or a column (``[:, k]``) as an array."""
@@ -57,7 +57,7 @@ class Reader(ABC):
         return self._selected(rows if self.rows is None else self.rows[rows])
 
     def blocks(self) -> Iterator[Block]:
-        """Give the wanted rows in order: the place of each block among them, and its values."""
+        """Yield the wanted rows in order: the place of each block among them, and its values."""
         for place, block in self._read():
             if self.rows is None:
                 yield place, block
@@ -96,7 +96,7 @@ class Stored(Reader):
 
     def _values(self, place: slice) -> NDArray[Any]:
         part = self.array[place]
-        if isinstance(part, np.memmap):  # out of the map, in the order of the file: so that only this waits for a disk
+        if isinstance(part, np.memmap):  # copied here, in file order, so that only this step waits for a disk
             return np.array(part, order="K", subok=False)
         return np.asarray(part)
 
@@ -108,7 +108,7 @@ def rows_at_once(array: Any) -> int:
     step = max(READ // row, 1)
     chunks = getattr(array, "chunks", None)
     if chunks:
-        chunk = int(np.max(chunks[0]))  # a number, or for Dask the length of each
+        chunk = int(np.max(chunks[0]))  # a number, or for Dask a tuple of lengths
         if chunk * row <= BAND * READ:
             return max(step // chunk, 1) * chunk
     strides = getattr(array, "strides", None)
@@ -118,7 +118,7 @@ def rows_at_once(array: Any) -> int:
 
 
 class Yielded(Reader):
-    """A function that yields blocks of successive rows, called anew for each pass; together they have ``length``."""
+    """A function that yields blocks of successive rows, ``length`` in all, and is called again for each pass."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class Yielded(Reader):
         return width
 
     def _read(self) -> Iterator[Block]:
-        """Join blocks of a few rows to what a thread takes at once, which costs less than to hand each over."""
+        """Join small blocks into what a thread takes at once, which costs less than handing each over."""
         parts: list[NDArray[Any]] = []
         start = 0
         for place, block in self._blocks():
@@ -167,7 +167,7 @@ class Yielded(Reader):
             yield slice(start, start + sum(map(len, parts))), _joined(parts)
 
     def _blocks(self) -> Generator[Block, None, None]:
-        """Give the function's blocks with their places, or say what is none."""
+        """Yield the function's blocks with their places, or refuse what is not a block."""
         made: Any = _noted(lambda _: self.function(), slice(0, 0))
         if not isinstance(made, Iterable):
             raise MismatchError(
@@ -178,7 +178,7 @@ class Yielded(Reader):
             )
         blocks, low = iter(made), 0
         while (given := _noted(lambda _: next(blocks, _END), slice(low, low))) is not _END:
-            block = np.array(given)  # a copy, as the next one may come in the same memory
+            block = np.array(given)  # a copy, since the next block may reuse the memory
             if block.ndim != 2 or block.dtype.kind not in "fiub":
                 raise MismatchError(
                     f"The block of omega from row {low} on has shape {block.shape} and holds {block.dtype}. Give every "
@@ -192,7 +192,7 @@ class Yielded(Reader):
     def _refuse(self, rows: str) -> NoReturn:
         raise MismatchError(
             f"The blocks of omega hold {rows} rows, but source has {self.length} labels. The function is called for "
-            "each pass over the rows: let it give all of them, starting from the first, each time it is called.",
+            "each pass over the rows: let it yield all of them, starting from the first, each time it is called.",
             expected=(self.length,),
             got=(rows,),
         )
@@ -206,7 +206,7 @@ def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
 
 
 def _noted(function: Callable[[slice], Result], place: slice) -> Result:
-    """Call what may raise errors of its own; these pass with a note where they arose."""
+    """Call the user's function; its errors pass through, with a note of where they arose."""
     try:
         return function(place)
     except Exception as error:
@@ -215,7 +215,7 @@ def _noted(function: Callable[[slice], Result], place: slice) -> Result:
 
 
 def as_reader(omega: Any, n: int) -> Reader | None:
-    """Return what reads omega in blocks, or None for a matrix in memory.
+    """Return a reader of omega in blocks, or None for a matrix in memory.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-r"""The rows of some samples at a solution of their own, in the language of a larger pool that holds them.
+r"""The rows of some samples at their own solution, expressed on the larger pool that contains them.
 
-Beside learned biases the samples whose biases are known have weights, coordinates and a Jacobian of their own, in which
-nothing that was learned has a part. Here their functions and influence values are those of all rows of the pool, 0 on
-the rows of other samples, and scaled to its n, so that they add up with those of any other estimate of the pool.
+Beside learned biases, the samples whose biases are known have their own weights, coordinates and Jacobian, which depend
+on nothing that was learned. Here their functions and influence values are extended to all rows of the pool, 0 on the
+rows of other samples, and scaled to its n, so that they add up with those of any other estimate of the pool.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class RowsOfReference(RowsAmong):
     whole : WeightedRows
         The rows of the pool.
     inside : ndarray of bool
-        Which of these are those of the reference.
+        Which of these belong to the reference.
     names : tuple of str
-        What the samples with weights are called.
+        Names of the samples with weights.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class RowsOfReference(RowsAmong):
 
     @property
     def uncovered(self) -> NDArray[np.bool_]:
-        """No row: a reference that does not cover the pool is refused before anything is learned beside it."""
+        """No row: a reference that does not cover the pool is refused before anything is learned from it."""
         return np.zeros(len(self.rows), bool)
 
     @property

@@ -1,7 +1,7 @@
-r"""Rows that each brought a window, as one sample of independent units: a value and its window.
+r"""Rows that each have a window, as one sample of independent units: a value and its window.
 
-Inside, each row is a sample of its own, with influence values :math:`\phi_i` and their mean :math:`b_i` under the
-fitted law of the row's window. Given its window a row has :math:`E[\phi_i - b_i] = 0`, so that the same difference is
+Inside, each row is its own sample, with influence values :math:`\phi_i` and their mean :math:`b_i` under the
+fitted law of the row's window. Given its window a row has :math:`E[\phi_i - b_i] = 0`, so the same difference is
 the influence of the unit, value and window together, and units are independent of one another.
 """
 
@@ -17,7 +17,7 @@ from vardi._types import Floats
 
 
 class SeenRows(WeightedRows):
-    """Rows at a solution, each in its window, that are one sample to whoever asks.
+    """Rows at a solution, each in its window, presented as one sample.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class SeenRows(WeightedRows):
         self.strata = strata_of(np.zeros(len(rows), np.int64), self.sizes, rows.counts, self, dependence)
 
     def influence(self, functions: Floats | Weighed, eta: Floats, b: Floats) -> Floats:
-        """Return phi_i - b_i for every row: its influence less what its window lets expect."""
+        """Return phi_i - b_i for every row: its influence minus the expectation given its window."""
         return super().influence(functions, eta, b) - b
 
     def along_rows(self, influence: Floats, b: Floats) -> Floats:

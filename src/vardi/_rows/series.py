@@ -3,7 +3,7 @@ r"""Rows that follow one another in time: the integrated autocorrelation of thei
 .. math:: g = 1 + 2 \sum_{t \ge 1} \rho_t,
 
 up to the first pair :math:`\rho_{2t} + \rho_{2t+1}` that is not positive (Geyer 1992), with :math:`\rho_t` the
-autocorrelation at lag t with divisor N. The variance of a sum of N values is then g times what it would be were they
+autocorrelation at lag t with divisor N. The variance of a sum of N values is then g times what it would be if they were
 independent, and N / g of them are effective.
 """
 
@@ -15,13 +15,13 @@ import numpy as np
 
 from vardi._types import Floats, Integers
 
-MOST = 2**15  # values of a series; beyond, sums of 2, 4, 8, ... successive rows are the values
-COLUMNS = 16  # whose spectra are held at once
-LEAST_BATCHES = 8  # from which correlations between estimates are read
+MOST = 2**15  # values of a series at most; beyond, sums of 2, 4, 8, ... successive rows are the values
+COLUMNS = 16  # columns whose spectra are held at once
+LEAST_BATCHES = 8  # above which correlations between estimates are estimated from them
 
 
 def rows_a_value(rows: int) -> int:
-    """Return how many successive rows are summed to one value of a series: a power of two.
+    """Return how many successive rows are summed into one value of a series: a power of two.
 
     >>> rows_a_value(1000), rows_a_value(100_000)
     (1, 4)
@@ -39,7 +39,7 @@ def batch_length(N: int, g: float) -> int:
 
 
 def batch_lengths(sizes: Floats, effective: Floats) -> list[int]:
-    """Return the length of a batch for each sample, by its rows and how many independent ones they are worth."""
+    """Return the length of a batch for each sample, from its rows and the number of independent rows they are worth."""
     pairs = zip(sizes.tolist(), effective.tolist(), strict=True)
     return [batch_length(int(n), n / max(few, 1.0)) if n else 1 for n, few in pairs]
 
@@ -62,7 +62,7 @@ class Autocorrelation:
 
     @property
     def effective(self) -> Floats:
-        """How many independent values are worth as much, for each column."""
+        """How many independent values each column is worth."""
         return np.asarray(len(self.values) / self._found[0])
 
     @property
@@ -73,9 +73,9 @@ class Autocorrelation:
     def covariance(self) -> Floats:
         r"""Return the covariance of the sums of the columns.
 
-        Variances are :math:`g \sum_i x_i^2`, divided by 1 - (2M + 1) / N for the mean that was taken off (with M = 0
+        Variances are :math:`g \sum_i x_i^2`, divided by 1 - (2M + 1) / N for the mean that was subtracted (with M = 0
         that is the usual N / (N - 1)). Correlations between columns are those of sums over batches of successive
-        values, so that the matrix is one of covariances.
+        values, so that the matrix is a valid covariance.
         """
         N, m = self.values.shape
         g, last = self._found
@@ -91,7 +91,7 @@ class Autocorrelation:
 
 
 def _integrated(x: Floats) -> tuple[Floats, Integers]:
-    """Return g and the last lag of each column, by its spectrum."""
+    """Return g and the last lag of each column, from its spectrum."""
     N, m = x.shape
     if N < 4:
         return np.ones(m), np.zeros(m, np.int64)

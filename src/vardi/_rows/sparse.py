@@ -1,4 +1,4 @@
-"""Rows that few biases cover: a SciPy CSR array of omega, or of log omega where what is not stored is zero bias."""
+"""Rows that few biases cover: a SciPy CSR array of omega, or of log omega; entries not stored have omega = 0."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from vardi._rows.grouping import membership
 from vardi._rows.start import mean_log_start, widest_tree
 from vardi._types import Floats, Integers
 
-MAX_PAIRED_SAMPLES = 300  # samples up to which the start looks at pairs, for which a subsample is made dense
+MAX_PAIRED_SAMPLES = 300  # samples up to which the start uses pairs, for which a subsample is made dense
 MAX_DENSE_SAMPLES = 2000  # samples up to which overlaps are summed in dense blocks
-PAIRWISE = 128  # numbers that NumPy adds one by one before it goes on in pairs
+PAIRWISE = 128  # numbers that NumPy adds one by one before it adds in pairs
 CHEAP = 100.0  # entries of a typical row up to which forming the gram costs less than the products it saves
-FILLED = 2.0  # entries of the gram, for each of the rows, up to which its products are the cheaper ones
-PROBE = 50  # samples by whose links the entries of the gram are estimated
+FILLED = 2.0  # entries of the gram, relative to those of the rows, up to which its products are cheaper
+PROBE = 50  # samples from whose links the entries of the gram are estimated
 
 
 class Sparse(Rows):
-    """A CSR array. The gram is sparse while it is cheap to form, and otherwise only a product with a vector.
+    """A CSR array. The gram is sparse if it is cheap to form, otherwise only a product with a vector.
 
-    So thousands of samples never make a dense K x K.
+    So thousands of samples never need a dense K x K matrix.
     """
 
     _by_column: tuple[Scaled, Any] | None = None
@@ -75,7 +75,7 @@ class Sparse(Rows):
         return self._by_column[1]
 
     def _column_sums(self, scaled: Scaled, y: Floats) -> Floats:
-        """Return A'y, added up in pairs: a product with a sparse array adds one by one, and loses digits with n."""
+        """Return A'y, summed in pairs: a product with a sparse array adds one by one, and loses digits as n grows."""
         columns = self._columns(scaled)
         filled = np.flatnonzero(np.diff(columns.indptr))
         starts, ends = columns.indptr[filled], columns.indptr[filled + 1]
@@ -114,7 +114,7 @@ class Sparse(Rows):
         return gram
 
     def start(self) -> Floats:
-        """Return a first u: from pairs where that fits in memory, and else from each sample alone."""
+        """Return a first u: from pairs if that fits in memory, otherwise from each sample alone."""
         if len(self.sizes) <= MAX_PAIRED_SAMPLES:
             return super().start()
         own = np.asarray(self._with(self._log_data())[np.arange(len(self)), self.source])
@@ -131,11 +131,11 @@ class Sparse(Rows):
 
     def log_weighted_means(self, weights: Floats) -> Floats:
         """Return the log of sum_i pi_i omega_ik for every k, for weights of mean 1."""
-        with np.errstate(divide="ignore"):  # a row that a draw has none of
+        with np.errstate(divide="ignore"):  # a row that a draw does not contain
             return self._log_totals(np.log(weights)) - np.log(self.sizes.sum())
 
     def _log_totals(self, log_weight: Floats) -> Floats:
-        """Return log sum_i c_i w_i omega_ik for every k, of log w."""
+        """Return log sum_i c_i w_i omega_ik for every k, from log w."""
         with np.errstate(divide="ignore"):
             if self.counts is not None:
                 log_weight = log_weight + np.log(self.counts)
@@ -188,7 +188,7 @@ class Sparse(Rows):
     def overlap(self, mass: Floats) -> Any:
         """Return the K x K (sparse) masses of the rows that both biases could have drawn.
 
-        Where rows are long, only of the pairs in a tree of the samples that allow most of each other's rows.
+        If rows are long, only for the pairs in a tree of the samples that allow most of each other's rows.
         """
         positive, K = self._positive(), len(self.sizes)
         weighted = self._with(positive.data * self._spread(mass))
@@ -201,7 +201,7 @@ class Sparse(Rows):
 
             return sum_blocks(block, len(self), K)
         sampled = sparse.diags_array((self.sizes > 0).astype(np.float64))
-        reach = sampled @ self.reach()  # a state without rows joins no samples, however many rows it allows
+        reach = sampled @ self.reach()  # a state without rows links no samples, however many rows it allows
         tree = widest_tree(reach + reach.T)
         columns = weighted.tocsc()
         shared = map_blocks(
@@ -210,7 +210,7 @@ class Sparse(Rows):
         return sparse.csr_array((np.concatenate(list(shared)), (tree.row, tree.col)), shape=reach.shape)
 
     def _total(self, function: Callable[[slice], Any]) -> Any:
-        """Add up what the function gives for every block of rows."""
+        """Sum the function's results over all blocks of rows."""
         return sum_blocks(function, len(self), self.matrix.nnz // max(len(self), 1))
 
     def log_omega(self) -> Floats:
@@ -242,14 +242,14 @@ class Sparse(Rows):
 
 
 def _part(matrix: Any, rows: slice) -> Any:
-    """Return some rows of a CSR array that follow one another, without a copy."""
+    """Return successive rows of a CSR array, without a copy."""
     first, last = matrix.indptr[rows.start], matrix.indptr[rows.stop]
     entries = matrix.data[first:last], matrix.indices[first:last], matrix.indptr[rows.start : rows.stop + 1] - first
     return sparse.csr_array(entries, shape=(rows.stop - rows.start, matrix.shape[1]))
 
 
 def _shared(columns: Any, matrix: Any, first: Integers, second: Integers) -> Floats:
-    """Return the products of pairs of columns, of a CSC array with those of a CSR array: by the shorter of the two."""
+    """Return the inner products of pairs of columns, given as CSC and CSR arrays, through the shorter of the two."""
     lengths = np.diff(columns.indptr)
     swap = lengths[first] > lengths[second]
     short, long = np.where(swap, second, first), np.where(swap, first, second)

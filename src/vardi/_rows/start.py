@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy
 from scipy import sparse
 from scipy.sparse import csgraph
-from scipy.special import expit
 
 from vardi._rows.grouping import by_sample
 from vardi._types import Floats, Integers
@@ -20,7 +20,7 @@ def mean_log_start(log_omega_sums: Floats, sizes: Floats) -> Floats:
 
 
 def tree_start(log_omega: Floats, source: Integers, counts: Floats | None, sizes: Floats) -> Floats:
-    """Estimate u from pairs of samples only, and add the differences up along a tree.
+    """Estimate u from pairs of samples only, and sum the differences along a tree.
 
     For samples k and l alone, t = u_k - u_l solves sum_i expit(t + log omega_k - log omega_l) = n_k over their rows
     that both allow (Bennett's acceptance ratio). The tree joins the pairs that overlap most: many shared rows, and
@@ -51,7 +51,7 @@ def _tree(weight: Floats) -> list[tuple[int, int]]:
     edges.flat[:: len(weight) + 1] = False
     if len(weight) == 2:
         return [(0, 1)] if edges[0, 1] else []
-    cost = np.where(edges, weight[edges].max(initial=0.0) + 1.0 - weight, 0.0)  # positive: to SciPy zero is no edge
+    cost = np.where(edges, weight[edges].max(initial=0.0) + 1.0 - weight, 0.0)  # positive: for SciPy zero is no edge
     tree = csgraph.minimum_spanning_tree(sparse.csr_array(cost))
     seen: set[int] = set()
     ordered = []
@@ -72,7 +72,7 @@ def _ratio(d: Floats, counts: Floats, target: float) -> float:
     low, high = level - float(d.max()), level - float(d.min())
     t = level - float(np.median(d))
     for _ in range(60):
-        p = expit(d + t)
+        p = scipy.special.expit(d + t)
         excess = float(counts @ p) - target
         low, high = (low, t) if excess > 0 else (t, high)
         slope = float(counts @ (p * (1.0 - p)))
@@ -87,6 +87,6 @@ def _ratio(d: Floats, counts: Floats, target: float) -> float:
 def widest_tree(weight: Any) -> Any:
     """Return the maximum spanning forest of a sparse graph, as a COO array of the weights of its edges."""
     graph = sparse.csr_array(-weight)
-    for name in ("indices", "indptr"):  # SciPy before 1.17.1 takes no others
+    for name in ("indices", "indptr"):  # SciPy before 1.17.1 accepts no others
         setattr(graph, name, getattr(graph, name).astype(np.int32, copy=False))
     return -csgraph.minimum_spanning_tree(graph).tocoo()

@@ -1,12 +1,12 @@
-r"""Influence values of a distribution function at the points of a grid, which few numbers of each row give.
+r"""Influence values of a distribution function at the points of a grid, from a few numbers for each row.
 
 With m points t, :math:`g_i` the first of these that the value of row i does not exceed (m beyond the last), and F the
 function,
 
 .. math:: \phi_i(t) = r_i (1\{g_i \le t\} - F(t)) + y_i'C(t) = M'z_i,\qquad z_i = (r_i e_{g_i}, y_i),
 
-so their covariance follows from sums of products of z, most of which are sums by cell: no n x m numbers are made, nor
-m x m products of each row.
+so their covariance follows from sums of products of z, most of which are sums by cell: it takes neither n x m numbers
+nor m x m products for each row.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class StepInfluence:
     cell : ndarray of int of shape (n,)
         The cell of each row, from 0 to m.
     y : ndarray of shape (n, d)
-        What else moves the function with a row.
+        Further numbers of each row on which the function depends.
     value : ndarray of shape (m,)
         F at the points.
     C : ndarray of shape (d, m)
-        How y moves it there.
+        The effect of y on F there.
     """
 
     r: Floats
@@ -53,12 +53,12 @@ class StepInfluence:
         return np.vstack([(cells <= np.arange(len(self.value))) - self.value, self.C])
 
     def rows(self, part: slice) -> Floats:
-        """Return the values of some rows, as they are."""
+        """Return the influence values of some rows in full."""
         m = len(self.value)
         return self.r[part, None] * self.from_z[: m + 1][self.cell[part]] + self.y[part] @ self.C
 
     def products(self, part: slice, scale: Floats) -> Floats:
-        """Return sum_i s_i z_i z_i' over some rows, for numbers s of these."""
+        """Return sum_i s_i z_i z_i' over some rows, with a factor s for each."""
         m, r, cell, y = len(self.value), self.r[part], self.cell[part], self.y[part]
         found = np.zeros((m + 1 + y.shape[1],) * 2)
         sums = np.bincount(cell, scale * r * r, minlength=m + 1)

@@ -1,10 +1,10 @@
-r"""Rows of many samples, each of which only a few could have drawn: sums go over these alone.
+r"""Rows of many samples, each of which only a few could have drawn: sums run over these alone.
 
-Of hundreds of samples in a dense matrix most biases say next to nothing of a row: :math:`p_{ik}` is :math:`10^{-40}`,
-and its exp costs as much as any other. At a dual point those entries are kept that are no less than :math:`e^{-T}`
+With hundreds of samples in a dense matrix, most biases are negligible on a row: :math:`p_{ik}` is :math:`10^{-40}`, and
+its exp costs as much as any other. At a dual point those entries are kept that are no less than :math:`e^{-T}`
 times that of the row's own sample. All others together are, with n rows and K samples, at most :math:`nKe^{-T}` rows,
-and T is such that this is less than a sixteenth of the last place of the smallest sample. They are beyond every digit
-that a sum over all entries has, and stay so while u moves by a few units. What is kept is a sparse matrix.
+and T is such that this is less than a sixteenth of the last place of the smallest sample. They are below the precision
+of a sum over all entries, and stay so while u moves by a few units. What is kept is a sparse matrix.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from vardi._rows.sparse import Sparse
 from vardi._rows.start import mean_log_start
 from vardi._types import Floats, Integers
 
-MIN_SAMPLES = 100  # samples from which it is worth a look which entries count
+MIN_SAMPLES = 100  # samples above which it is worth checking which entries count
 MAX_SHARE = 0.04  # of all entries, up to which those that count are kept: solving them takes six times their memory
-PROBED = 256  # rows by which this share is estimated
-SLACK = 8.0  # how far u may move, as a range, until it is asked again which entries count
+PROBED = 256  # rows from which this share is estimated
+SLACK = 8.0  # how far u may move, as a range, before the entries that count are determined again
 
 
 class Counting(Sparse):
@@ -41,12 +41,12 @@ class Counting(Sparse):
 
 
 class Thinned(Dense):
-    """A dense matrix, of which the entries that count are held beside it: while they are few, sums go over them."""
+    """A dense matrix with its entries that count held separately: while they are few, sums run over them."""
 
     _kept: tuple[Floats, Counting] | None = None
 
     def counting(self, u: Floats) -> Counting | None:
-        """Return the entries that count at u; None where these are many, or leave some samples without a link."""
+        """Return the entries that count at u; None if these are many, or leave some samples without a link."""
         sampled = self.sizes > 0
         if self._kept is not None and np.ptp(u[sampled] - self._kept[0][sampled]) <= SLACK:
             return self._kept[1]
@@ -66,12 +66,12 @@ class Thinned(Dense):
 
     @property
     def additions(self) -> int:
-        """How many numbers a sum over the rows adds one after the other; one more for all that do not count."""
+        """How many numbers a sum over the rows adds one after the other; plus one for all that do not count."""
         return super().additions if self._kept is None else self._kept[1].additions + 1
 
     @property
     def exponents(self) -> float:
-        """What scaling rounds."""
+        """The size of what scaling rounds."""
         return super().exponents if self._kept is None else self._kept[1].exponents
 
     def _recount(self) -> None:
@@ -105,7 +105,7 @@ class Thinned(Dense):
         return super().project(u, y) if few is None else few.project(u, y)
 
     def start(self) -> Floats:
-        """Return a first u: from each sample alone where few entries count there, and else from pairs."""
+        """Return a first u: from each sample alone if few entries count there, otherwise from pairs."""
         return super().start() if self.counting(self._alone) is None else self._alone
 
     def subsample(self, fraction: float, *, least: int) -> Any:
@@ -115,12 +115,12 @@ class Thinned(Dense):
 
     @cached_property
     def _own(self) -> Floats:
-        """What each row has under the bias of its own sample."""
+        """The value of each row under the bias of its own sample."""
         return np.asarray(self.matrix[np.arange(len(self)), self.source], np.float64)
 
     @property
     def _alone(self) -> Floats:
-        """The first u that each sample gives alone."""
+        """The first u from each sample alone."""
         logs = self._log(self._own)
         return mean_log_start(membership(self.source, len(self.sizes), self.counts) @ logs, self.sizes)
 
@@ -148,6 +148,6 @@ class Thinned(Dense):
         parts = [one for found in map_blocks(block, len(self), K) for one in found]
         lengths, columns, values = (np.concatenate(these) for these in zip(*parts, strict=True))
         indptr = np.concatenate([[0], np.cumsum(lengths)])
-        narrow = indptr.astype(np.int32 if indptr[-1] < 2**31 else np.int64)  # SciPy has both indices as the wider one
+        narrow = indptr.astype(np.int32 if indptr[-1] < 2**31 else np.int64)  # SciPy uses the wider type for both
         matrix = sparse.csr_array((values.astype(np.float64, copy=False), columns, narrow), shape=(len(self), K))
         return Counting(matrix, self.source, self.counts, log=self.log, moderate=self.moderate and not self.log)

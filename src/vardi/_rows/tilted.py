@@ -1,9 +1,9 @@
-r"""Errors of normalisers by one pass over the rows, where a number for each row and bias would not fit in memory.
+r"""Errors of normalisers in one pass over the rows, if a number for each row and bias would not fit in memory.
 
 Row i has weight :math:`t_{ik} = r_i\omega_k(z_i) / \Omega_k` under state k, sampled or not, and at a solution
-:math:`p_i = \Lambda t_i`. So what a row is at the point is linear in :math:`y_i = (t_i, r_i)` and its few numbers of
+:math:`p_i = \Lambda t_i`. So the coordinates of a row are linear in :math:`y_i = (t_i, r_i)` and a few numbers for
 parameters and known moments, and so is each of its influence values: :math:`\phi_i = M'y_i`. The sums of products of y
-are then enough for every covariance; how many rows an error rests on takes fourth powers, and so a second pass.
+are then enough for every covariance; how many rows an error rests on takes fourth powers, so a second pass.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Products:
     Attributes
     ----------
     counted, scaled : ndarray of shape (w, w)
-        :math:`\sum_i c_i y_i y_i'`, and the same with :math:`v_i` for :math:`c_i`, which makes a variance of squares.
+        :math:`\sum_i c_i y_i y_i'`, and the same with :math:`v_i` for :math:`c_i`, which turns squares into a variance.
     totals : ndarray of shape (K, w)
         :math:`\sum_i c_i y_i` within samples.
     """
@@ -43,14 +43,14 @@ class Products:
 
 
 class TiltedRows:
-    """The rows of a fit as their weights under each state: a measure whose functions are given by coefficients of y.
+    """The rows of a fit as their weights under each state; functions are given by coefficients of y.
 
     Parameters
     ----------
     rows : Dense
         The biases at the solution, in memory or read in blocks.
     measure : WeightedRows
-        The same rows at the solution, with parameters and known moments where there are some.
+        The same rows at the solution, with parameters and known moments if there are any.
     log_omegas : ndarray of shape (K,)
         The log normalisers.
     log_weights : ndarray of shape (n,)
@@ -67,7 +67,7 @@ class TiltedRows:
         self._rows, self._r, self._beside = rows, measure.row_weights, np.column_stack([q, x])
         self._log_r = log_weights[:, None]
         self._counts = np.ones(len(rows)) if rows.counts is None else rows.counts
-        self._log_omegas = np.where(np.isfinite(log_omegas), log_omegas, 0.0)  # what covers no row has no tilt
+        self._log_omegas = np.where(np.isfinite(log_omegas), log_omegas, 0.0)  # a bias that covers no row has no tilt
         self._products = rows.total_of_logs(self._products_of)
 
     @property
@@ -76,7 +76,7 @@ class TiltedRows:
         return self
 
     def _y(self, part: slice, logs: Floats) -> Floats:
-        """Return y of a block of rows, from log omega of these."""
+        """Return y of a block of rows, from their log omega."""
         K = len(self.sizes)
         y = np.empty((len(logs), K + 1 + self._beside.shape[1]))
         np.exp(logs - self._log_omegas + self._log_r[part], out=y[:, :K])
@@ -90,7 +90,7 @@ class TiltedRows:
 
     @property
     def tilts(self) -> Floats:
-        """The functions omega_k / Omega_k, as coefficients of y: these times r are t."""
+        """The functions omega_k / Omega_k, as coefficients of y; times r they are t."""
         K = len(self.sizes)
         return np.eye(len(self._products.counted), K)
 
@@ -119,17 +119,17 @@ class TiltedRows:
         between = ((factors * sizes)[:, None] * means).T @ means
         covariance = phi.T @ sums.scaled @ phi - across - across.T + between
         size = np.abs(phi).T @ np.abs(sums.scaled) @ np.abs(phi)
-        known = np.diag(covariance) <= ROUNDING * np.diag(size)  # of what is known exactly only rounding is left
+        known = np.diag(covariance) <= ROUNDING * np.diag(size)  # exactly known: the variance is only rounding
         return np.where(known | known[:, None], 0.0, covariance)
 
     def _means(self, phi: Floats) -> Floats:
-        """Return the mean of phi in each sample; of a single row, under its fitted law."""
+        """Return the mean of phi in each sample; for a single row, under its fitted law."""
         sizes, sums = self.sizes, self._products
         fitted = (self._x.T @ sums.counted @ phi)[: len(sizes)]
         return np.where((sizes < 2)[:, None], fitted, sums.totals @ phi) / np.where(sizes > 0, sizes, 1.0)[:, None]
 
     def spread(self, phi: Floats, *, joint: bool = True) -> Spread:
-        """Return what the errors rest on, by another pass over the rows."""
+        """Return what the errors rest on, in another pass over the rows."""
         covariance = self.covariance(phi)
         moved = np.diag(covariance) > 0
         scale = unit_of(np.sqrt(np.where(moved, np.diag(covariance), 0.0)))
@@ -155,17 +155,17 @@ class TiltedRows:
 
     @property
     def _x(self) -> Floats:
-        """Which coefficients of y give each coordinate of x."""
+        """The coefficients of y for each coordinate of x."""
         return self._seen(len(self.sizes) + 1 + self._more)
 
     @property
     def _q(self) -> Floats:
-        """Which coefficients of y give each coordinate of q."""
+        """The coefficients of y for each coordinate of q."""
         return self._seen(len(self.sizes) + 1)
 
     @property
     def _more(self) -> int:
-        """How many coordinates there are beside u."""
+        """The number of coordinates other than u."""
         return len(self.coordinates) - len(self.sizes)
 
     def _seen(self, first: int) -> Floats:

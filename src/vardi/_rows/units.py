@@ -1,13 +1,13 @@
-r"""Rows that depend on one another: units of them, whose sums of influence values vary independently.
+r"""Rows that depend on one another, in units whose sums of influence values vary independently.
 
 With :math:`c_i = m_i (\phi_i - \bar\phi_k) / n`, centred within samples, the sums over clusters c are squared:
 
 .. math:: V = \sum_b \frac{G_b}{G_b - 1} \sum_{c \in b} \Bigl(\sum_{i \in c} \sqrt{1 - f_k}\,c_i - t_b\Bigr)^2,
 
-where b are samples or strata, those joined into one that some cluster spans, :math:`G_b` counts the clusters there and
-:math:`f_k` is the share of a finite population that sample k drew. Of a stratum :math:`t_b` is the mean of these sums,
-since it is drawn by clusters: how many rows they bring varies, and with it the part of the stratum. Of a sample it is
-0, since no estimate hangs on how many rows a sample has. Rows of a series follow one another: their autocorrelation
+where b are samples or strata, joined into one if a cluster spans them, :math:`G_b` counts the clusters there and
+:math:`f_k` is the share of a finite population that sample k drew. For a stratum :math:`t_b` is the mean of these sums,
+since it is drawn by clusters: their number of rows varies, and with it the part of the stratum. For a sample it is 0,
+since no estimate depends on how many rows a sample has. Rows of a series follow one another: their autocorrelation
 takes the place of clusters, see :mod:`vardi._rows.series`.
 """
 
@@ -29,17 +29,17 @@ from vardi._types import Floats, Integers
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """What sums of influence values are taken over: an entry for the rows of a unit in one stratum.
+    """The units over which influence values are summed: an entry for the rows of a unit in one stratum.
 
     Attributes
     ----------
     unit, cell, sample : ndarray of int of shape (E,)
-        Of each entry, numbered from 0: the unit, its stratum, its sample. A stratum lies within one sample. Units of a
+        For each entry, numbered from 0: the unit, its stratum, its sample. A stratum lies within one sample. Units of a
         series are numbered in time order.
     rows : ndarray of shape (E,)
-        How many rows are counted in it.
+        The number of rows in each entry, by their counts.
     remaining : ndarray of shape (K,)
-        The share of its population that each sample left, 1 where that is not finite.
+        The share of its population that each sample left undrawn; 1 if the population is not finite.
     in_series : bool
         Whether units follow one another.
     """
@@ -54,8 +54,8 @@ class Units:
     def spread(self, sums: Floats, n: float) -> Spread:
         """Return the covariance of estimates and what it rests on, from sums of influence values of shape (E, m).
 
-        Deviations are taken from any centre of a sample; that of a sample of one row is kept, of all others they are
-        centred here.
+        The sums may be of deviations from any centre of a sample. They are centred here, except for a sample of one
+        row, whose centre is kept.
         """
         deviations = self._centred(sums / n) * np.sqrt(self.remaining)[self.sample][:, None]
         return self._of_series(deviations) if self.in_series else self._of_clusters(deviations)
@@ -66,7 +66,7 @@ class Units:
         return tail_of(sizes, np.ones(len(sizes)))
 
     def _centred(self, sums: Floats) -> Floats:
-        """Return sums of deviations from the means of samples, less their means over the units of a stratum."""
+        """Return sums of deviations from the means of samples, minus their means over the units of a stratum."""
         samples = membership(self.sample, len(self.remaining), None)
         rows = np.maximum(samples @ self.rows, 1.0)
         means = np.where((rows < 2.0)[:, None], 0.0, samples @ sums / rows[:, None])[self.sample]
@@ -140,12 +140,12 @@ class Units:
 
     @cached_property
     def _lonely(self) -> NDArray[np.bool_]:
-        """Which strata have one unit only."""
+        """Which strata have only one unit."""
         return np.asarray(np.bincount(self.cell) < 2)
 
     @cached_property
     def part(self) -> Integers:
-        """The part of each unit: its stratum, or all strata that a unit joins it with."""
+        """The part of each unit: its stratum, or all strata that some unit joins with it."""
         U, H = int(self.unit.max()) + 1, len(self._sample_of_cell)
         graph = sparse.coo_array((np.ones(len(self.unit)), (self.unit, U + self.cell)), shape=(U + H, U + H))
         labels = csgraph.connected_components(graph, directed=False)[1][:U]

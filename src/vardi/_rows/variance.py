@@ -1,4 +1,4 @@
-"""Rows by sample, as variances see them: drawn independently, each sample from its own law."""
+"""Variances of rows by sample: drawn independently, each sample from its own law."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from vardi._rows.grouping import largest_of_columns, membership
 from vardi._rows.steps import StepInfluence
 from vardi._types import Floats, Integers
 
-BIN = np.log(2.0) / 16.0  # of logs: a sixteenth of an octave
-NOTHING = -160  # the bin of what is a thousandth of a standard deviation, or less
-MANY = 32.0  # rows of a tail, of which no more than four to a bin may be alike
-KINDS, ALIKE = 32, 10  # different weights, and rows of each, that are no reason for a tail: bounded, as of conditions
-TAIL, LEAST = 0.05, 10.0  # the share of the largest influence values that a tail is, and how many these are at least
+BIN = np.log(2.0) / 16.0  # width of a bin of logs: a sixteenth of an octave
+NOTHING = -160  # the bin of values up to a thousandth of a standard deviation
+MANY = 32.0  # rows of a tail, at most four of them equal within a bin
+KINDS, ALIKE = 32, 10  # distinct weights, and rows of each, that do not make a tail: bounded, as for conditions
+TAIL, LEAST = 0.05, 10.0  # the share of influence values, the largest, that make up the tail, and their least number
 
-STEP_WIDTH = 4  # numbers of a row beside y that a covariance of steps reads
+STEP_WIDTH = 4  # numbers of a row besides y that a covariance of steps reads
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,23 +33,23 @@ class Spread:
     Attributes
     ----------
     covariance : ndarray of shape (m, m)
-        Of the estimates, in their own units.
+        Covariance of the estimates, in their own units.
     scale : ndarray of shape (m,)
         Powers of two.
     within : ndarray of shape (B, m)
-        What each part adds to the variance: :math:`V_k = \frac{n_k}{n_k - 1}\sum_{i \in D_k} c_i^2` of a sample k.
+        What each part adds to the variance: :math:`V_k = \frac{n_k}{n_k - 1}\sum_{i \in D_k} c_i^2` for a sample k.
     squares, fourths : ndarray of shape (m,)
-        :math:`\sum_i c_i^2` and :math:`\sum_i c_i^4`; NaN where these were not summed.
+        :math:`\sum_i c_i^2` and :math:`\sum_i c_i^4`; NaN if they were not summed.
     known : ndarray of shape (m,)
         What the errors of known values add to the variance.
     effective : ndarray of shape (B, m) or (B, 1)
-        How many values vary on their own in each part: rows, clusters, or effective rows of a series.
+        How many values vary independently in each part: rows, clusters, or effective rows of a series.
     freedom : ndarray of shape (B, m) or (B, 1)
-        Degrees of freedom of what each part adds: one less; 0 where it is unknown how much it varies.
+        Degrees of freedom of each part: one less; 0 if it is unknown how much it varies.
     carried : ndarray of shape (K, m)
-        What each sample adds to the variance; parts are samples where rows are independent.
+        What each sample adds to the variance; parts are samples if rows are independent.
     values : float, optional
-        How many values were squared, where not all of them vary on their own.
+        How many values were squared, if not all of them vary independently.
     """
 
     covariance: Floats
@@ -70,7 +70,7 @@ class Spread:
 
     @property
     def kurtosis(self) -> Floats:
-        r""":math:`\kappa = n \sum c^4 / (\sum c^2)^2`; NaN where no row moves an estimate."""
+        r""":math:`\kappa = n \sum c^4 / (\sum c^2)^2`; NaN if no row moves an estimate."""
         n = self.effective.sum(axis=0) if self.values is None else self.values
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(n * self.fourths / self.squares**2)
@@ -79,8 +79,8 @@ class Spread:
     def df(self) -> Floats:
         r"""Degrees of freedom, :math:`\min\bigl(2n / (\kappa - 1), V^2 / \sum_k V_k^2 / (n_k - 1)\bigr)`.
 
-        The first term sees heavy tails and thin bridges, the second few rows. The errors of known values are taken as
-        exact. Where no row moves an estimate, it is the number of rows less one.
+        The first term detects heavy tails and thin bridges, the second few rows. The errors of known values are taken
+        as exact. If no row moves an estimate, it is the number of rows minus one.
         """
         n, kappa, rows = self.effective.sum(axis=0), self.kurtosis, self.within.sum(axis=0)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -92,18 +92,18 @@ class Spread:
 
     @property
     def effective_in_time(self) -> list[tuple[float, ...]]:
-        """For each estimate, how many independent rows the series of each sample is worth; empty for other rows."""
+        """For each estimate, how many independent rows the series of each sample is worth; empty without series."""
         if self.values is None:
             return [()] * len(self.scale)
         return [tuple(column) for column in self.effective.T.tolist()]
 
     @property
     def most(self) -> Integers:
-        """The sample that carries most of each variance."""
+        """The sample that contributes most to each variance."""
         return self.carried.argmax(axis=0)
 
     def beside(self, deviations: Floats) -> Spread:
-        """Return it with what known values move, of shape (r, m)."""
+        """Return the spread with the contributions of known values, of shape (r, m)."""
         if not len(deviations):
             return self
         unit = deviations / self.scale
@@ -113,15 +113,15 @@ class Spread:
 
 
 def unit_of(largest: Floats) -> Floats:
-    """Return powers of two that numbers up to the largest are divided by, to be at most one; 1 for zero."""
+    """Return powers of two that scale numbers up to the largest to at most one; 1 for zero."""
     return np.where(largest > 0, np.ldexp(1.0, np.frexp(largest)[1]), 1.0)
 
 
 def hill(places: Floats, rows: Floats, logs: Floats) -> float:
-    """Return Hill's index of the largest numbers, from how many lie in bins of their logs, and sums of these logs.
+    """Return Hill's index of the largest numbers, from counts in bins of their logs, and sums of these logs.
 
-    It is taken of all numbers beyond the edge of a bin, the largest edge beyond which enough of them lie; NaN where
-    these are so small as nothing, or a few numbers only, which have no tail.
+    It uses all numbers beyond the largest bin edge with enough of them beyond it; NaN if these are negligible, or
+    only a few distinct numbers, which have no tail.
     """
     order = np.argsort(-places)
     beyond = np.cumsum(rows[order])
@@ -132,7 +132,7 @@ def hill(places: Floats, rows: Floats, logs: Floats) -> float:
 
 
 def tail_of(sizes: Floats, counts: Floats, weights: Floats | float = 1.0) -> float:
-    """Return the tail index of positive numbers, each with its count, over weights above 1 if such are given."""
+    """Return the tail index of positive numbers, each with its count, divided by weights above 1 if given."""
     if not sizes.max(initial=0.0) > 0:
         return np.nan
     relative = sizes / sizes.max()
@@ -203,7 +203,7 @@ class Strata:
         return np.asarray(sum_blocks(block, *influence.shape))
 
     def spread(self, influence: Floats) -> Spread:
-        """Return V, and what it rests on: by two passes over the influence values, in blocks."""
+        """Return V, and what it rests on, in two passes over the influence values, in blocks."""
         K, m = len(self.sizes), influence.shape[1]
         means, largest = self._means(influence)
         most = 1.0 if self.counts is None else max(float(self.counts.max(initial=1.0)), 1.0)
@@ -218,7 +218,7 @@ class Strata:
             squares = np.square(unit, out=unit)
             within = membership(source, K, None) @ squares
             fourths = np.square(squares, out=squares)
-            if self.counts is not None:  # of which each counted row has its part
+            if self.counts is not None:  # divided among the counted rows
                 fourths /= np.where(self.counts[part] > 0, self.counts[part], 1.0)[:, None]
             return np.vstack([products, within, np.ones(len(fourths)) @ fourths])
 
@@ -228,7 +228,7 @@ class Strata:
         return spread_of_samples(covariance, scale, sums[m : m + K], sums[-1], self.sizes, self._factors)
 
     def tail(self, influence: Floats, weights: Floats | float = 1.0) -> float:
-        """Return the tail index of the influence values of one estimate, over weights above 1 if such are given."""
+        """Return the tail index of the influence values of one estimate, divided by weights above 1 if given."""
         counts = np.ones(len(influence)) if self.counts is None else self.counts
         deviations = self._deviations(influence, self._means(influence)[0], slice(None))
         deviations = np.abs(deviations)[:, 0] / np.sqrt(np.where(counts > 0, counts, 1.0))
@@ -257,7 +257,7 @@ class Strata:
         return np.asarray(squares - (means * (self._factors * self.sizes / self.n**2)[:, None]).T @ means)
 
     def _means(self, influence: Floats) -> tuple[Floats, Floats]:
-        """Return the mean of influence values over each sample, (K, m), and the largest of their sizes, (m,)."""
+        """Return the mean of influence values over each sample, (K, m), and the largest absolute value, (m,)."""
         K = len(self.sizes)
 
         def block(part: slice) -> _Totals:
@@ -272,7 +272,7 @@ class Strata:
         return means, found.largest
 
     def _deviations(self, influence: Floats, means: Floats, part: slice) -> Floats:
-        """Return deviations from the sample means, whose squares sum to the variance but for factors of samples."""
+        """Return deviations from the sample means, whose squares sum to the variance up to factors of samples."""
         deviations = influence[part] - means[self.source[part]]
         deviations /= self.n
         if self.counts is not None:
@@ -293,13 +293,13 @@ class Strata:
 
     @cached_property
     def _factors(self) -> Floats:
-        """What makes sums of squares of deviations a variance: of each sample."""
+        """The factors that turn sums of squared deviations into a variance, for each sample."""
         return factors_of(self.sizes) * self.remaining
 
 
 @dataclass(frozen=True, eq=False)
 class _Totals:
-    """Sums of influence values by sample, and the largest of their sizes; both add up over rows."""
+    """Sums of influence values by sample, and their largest absolute value; both combine over rows."""
 
     totals: Floats
     largest: Floats

@@ -1,4 +1,4 @@
-"""Rows in memory at a solution, each with its weight: what estimates are made of."""
+"""Rows in memory at a solution, each with its weight: the basis for estimates."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class WeightedRows:
     Parameters
     ----------
     rows : RowsAtPoints
-        Rows as they were solved: perhaps collapsed, in which case ``rows.inverse`` leads back to the pool.
+        Rows in the form in which they were solved; if collapsed, ``rows.inverse`` leads back to the pool.
     v : ndarray
         The point in the gauge in which the weights have mean 1.
     weights : ndarray
@@ -65,8 +65,8 @@ class WeightedRows:
         How rows of the pool depend on one another.
     """
 
-    inside: NDArray[np.bool_] | None = None  # the rows that have weights, where not all have: those of some samples
-    recorded_by: tuple[str, ...] = ()  # what these samples are called
+    inside: NDArray[np.bool_] | None = None  # the rows that have weights, if only those of some samples do
+    recorded_by: tuple[str, ...] = ()  # the names of these samples
 
     def __init__(
         self,
@@ -83,12 +83,12 @@ class WeightedRows:
 
     @property
     def whole(self) -> WeightedRows:
-        """The rows of all samples, in whose language influence values are: these."""
+        """The rows of all samples, on which influence values are defined: these."""
         return self
 
     @property
     def coordinates(self) -> Coordinates:
-        """How v is laid out."""
+        """The layout of v."""
         return self.rows.coordinates
 
     @property
@@ -111,7 +111,7 @@ class WeightedRows:
         return self.rows.project(self.v, self._gathered(y))
 
     def _gathered(self, y: Floats) -> Floats:
-        """Return the mean of y over the rows of the pool that each row, as it was solved, stands for."""
+        """Return the mean of y over the rows of the pool that each solved row stands for."""
         if self.rows.inverse is None:
             return y
         counted = y if self.strata.counts is None else y * self.strata.counts[:, None]
@@ -157,7 +157,7 @@ class WeightedRows:
         return Means(mean, np.array(strays), np.array(events), self.n)
 
     def holds(self, functions: Floats, j: int) -> NDArray[np.bool_]:
-        """Return on which rows a share holds."""
+        """Return the rows that a share counts."""
         return np.asarray(functions[:, j] != 0.0)
 
     def range(self, functions: Floats, j: int) -> tuple[float, float]:
@@ -170,7 +170,7 @@ class WeightedRows:
         return self.evenness_of(np.ones(len(self.source), bool))
 
     def among(self, holds: NDArray[np.bool_], base: NDArray[np.bool_]) -> tuple[float, float, Evenness] | None:
-        """Return rows of a base on which something holds and does not, and its weights; None if it holds elsewhere."""
+        """Return how many rows of a base meet a condition and do not, and its weights; None if others meet it, too."""
         if (holds & ~base).any():
             return None
         events, rows = float(self.counts @ holds), float(self.counts @ base)
@@ -201,7 +201,7 @@ class WeightedRows:
         return phi
 
     def _less(self, functions: Floats | Weighed, eta: Floats) -> Floats:
-        """Return r (f - eta), whose digits an offset of f does not take."""
+        """Return r (f - eta), without losing digits to an offset of f."""
         weights = self.weights
         n, m = functions.values.shape if isinstance(functions, Weighed) else functions.shape
         less = np.empty((n, m))
@@ -228,8 +228,8 @@ class WeightedRows:
     def tail(self, phi: Floats, j: int) -> float:
         """Return the tail index of the influence values of an estimate.
 
-        Where weights have a few values only, it is that of phi over those above 1: rows of a large weight, if few of
-        the rows have it, are the largest together, and no tail.
+        If weights have only a few values, it is that of phi divided by those above 1: otherwise rows of a rare large
+        weight would all be the largest, which is not a tail.
         """
         most = min(KINDS, self.n / ALIKE)
         has_few = len(np.unique(self.row_weights[: KINDS + 1])) <= most and len(np.unique(self.row_weights)) <= most

@@ -1,9 +1,9 @@
 """Rows seen through windows: omega_k(z_i) is 1 where low_k <= x_i <= high_k, else 0, and none of it is stored.
 
 The edges of the windows cut the line into cells, in each of which all rows have the same biases. A binary tree over the
-cells makes each window a union of at most 2 log2(cells) of its nodes, so that a product with the n x K matrix takes
-O(n + K log K), where the matrix itself may have n K entries. Only positive numbers are added: differences of running
-sums would be as cheap, and lose digits.
+cells makes each window a union of at most 2 log2(cells) of its nodes, so a product with the n x K matrix takes
+O(n + K log K), while the matrix itself may have n K entries. Only positive numbers are added: differences of running
+sums would be as cheap, but lose digits.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from vardi._rows.start import mean_log_start
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, MissingValuesError
 
-MAX_PAIRED_SAMPLES = 300  # samples up to which the start looks at pairs
+MAX_PAIRED_SAMPLES = 300  # samples up to which the start uses pairs
 MAX_DENSE_SAMPLES = 1500  # samples up to which the gram is formed
 MAX_LINKS = 5_000_000  # pairs of samples up to which all are looked at
-FIRST_LINKS = 32  # links of each sample looked at first, where there are more
+FIRST_LINKS = 32  # links of each sample looked at first, if there are more
 
 
 class Windows:
@@ -153,7 +153,7 @@ class Intervals(Rows):
         return lambda v: step * self._within(self._counts * self._over(step * v) / S / S)
 
     def start(self) -> Floats:
-        """Return a first u: from pairs of samples where they are few, and else from each sample alone."""
+        """Return a first u: from pairs of samples if they are few, otherwise from each sample alone."""
         return (
             super().start()
             if len(self.sizes) <= MAX_PAIRED_SAMPLES
@@ -193,7 +193,7 @@ class Intervals(Rows):
     def reach(self) -> Any:
         """Return the K x K (sparse) counts of rows of sample l (columns) that window k (rows) allows.
 
-        Where there are very many such pairs, only of so many of each window as show which samples are connected.
+        If there are very many such pairs, only as many of each window as show which samples are connected.
         """
         return self._links
 
@@ -239,7 +239,7 @@ class Intervals(Rows):
         return len(np.unique(csgraph.connected_components(graph, connection="strong")[1][:K]))
 
     def overlap(self, mass: Floats) -> Any:
-        """Return the K x K (sparse) masses of the rows that both windows allow; of many, only of pairs in ``reach``."""
+        """Return the K x K (sparse) masses of the rows that both windows allow; if many, of pairs in ``reach``."""
         K = len(self.sizes)
         pairs = self.reach().tocoo() if K**2 > MAX_LINKS else sparse.coo_array(np.ones((K, K)))
         before = np.concatenate([[0.0], np.cumsum(np.bincount(self._cell, mass, minlength=len(self._counts)))])
@@ -253,7 +253,7 @@ class Intervals(Rows):
         return np.where(self.matrix.toarray(), 0.0, -np.inf)
 
     def _anchored(self, u: Floats) -> Scaled:
-        top = float(u[self.sizes > 0].max())  # rows have no scale of their own: only the largest e^u is brought to 1
+        top = float(u[self.sizes > 0].max())  # rows need no scaling: only the largest e^u is set to 1
         return Scaled(self.matrix, None, np.full(len(u), top))
 
 
@@ -263,7 +263,7 @@ def _nodes(low: Integers, high: Integers, size: int) -> Any:
     left, right = low + size, high + size
     while (left < right).any():
         for end, move in ((left, 0), (right, 1)):
-            taken = np.flatnonzero((end % 2 == 1) & (left < right))  # half of what lies above it, so it stands alone
+            taken = np.flatnonzero((end % 2 == 1) & (left < right))  # its parent lies half outside
             window.append(taken)
             nodes.append(end[taken] - move)
             end[taken] += 1 - 2 * move

@@ -1,4 +1,4 @@
-"""The directed overlap graph -> verdict: connected, or which groups, and what would join them."""
+"""The directed overlap graph -> verdict: connected or not, the groups, and what would join them."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Verdict:
         return tuple(Link(self.names[k], self.names[l], rows.get((l, k), 0.0), rows.get((k, l), 0.0)) for k, l in pairs)
 
     def link(self, first: Name, second: Name) -> Link:
-        """Return one pair, without making them all: of thousands of samples these are millions."""
+        """Return one pair without building all of them: thousands of samples have millions."""
         k, l = self.names.index(first), self.names.index(second)
         return Link(first, second, float(self.reach[l, k]), float(self.reach[k, l]))
 
@@ -117,17 +117,17 @@ class Verdict:
         return textwrap.fill(self.message, WIDTH)
 
     def _repr_html_(self) -> str:
-        mark, colour = ("✓", "#2da44e") if self.identified else ("✗", "#e5534b")  # on light and on dark
+        mark, colour = ("✓", "#2da44e") if self.identified else ("✗", "#e5534b")  # readable on light and dark
         return fragment(f'<p><b style="color:{colour}">{mark}</b> {escape(self.message)}</p>')
 
     def require(self) -> Verdict:
-        """Return the verdict, or raise where the samples are not identified."""
+        """Return the verdict, or raise if the samples are not identified."""
         if not self.identified:
             raise self.error()
         return self
 
     def error(self) -> NotIdentifiableError:
-        """Return the error that says what stands in the way."""
+        """Return the error that explains what prevents a comparison."""
         return NotIdentifiableError(self.message, groups=self.groups, verdict=self)
 
 
@@ -141,15 +141,15 @@ def strong_groups(reach: Any) -> Integers:
 
 
 def connected(reach: Any, sizes: Floats) -> bool:
-    """Tell whether the samples that have rows form one strongly connected group."""
+    """Return whether the samples that have rows form one strongly connected group."""
     sampled = np.flatnonzero(sizes > 0)
     return bool(strong_groups(reach if len(sampled) == len(sizes) else reach[sampled][:, sampled]).max() == 0)
 
 
 def weak_groups(rows: Any, verdict: Verdict) -> Integers:
-    """Return the group of each bias within which overlap compares the samples; -1 where there are no rows.
+    """Return the group of each bias within which samples can be compared by overlap; -1 for biases without rows.
 
-    Samples that overlap in one direction only are refused: their relative weight has a bound and no value.
+    Samples that overlap in one direction only are refused: their relative weight has a bound but no value.
     """
     sampled = np.flatnonzero(rows.sizes > 0)
     reach = sparse.csr_array(rows.reach()[sampled][:, sampled])
@@ -163,7 +163,7 @@ def weak_groups(rows: Any, verdict: Verdict) -> Integers:
 
 
 class JudgeableRows(Protocol):
-    """What a verdict needs of rows."""
+    """What a verdict needs from rows."""
 
     sizes: Floats
 
@@ -202,7 +202,7 @@ def judge(rows: JudgeableRows, names: Sequence[Name], mass: Floats | None = None
 
 
 def cut_verdict(before: Verdict, side: Floats, gap: float) -> Verdict:
-    """Judge a graph that is connected by the letter but not to rounding: the cut is given by the signs of side."""
+    """Judge a graph that is connected formally but not to rounding; the signs of ``side`` give the cut."""
     groups = _named_groups((side > 0).astype(np.int64), before.names)
     between = " and ".join(show(group) for group in groups)
     message = (
@@ -215,13 +215,13 @@ def cut_verdict(before: Verdict, side: Floats, gap: float) -> Verdict:
 
 @dataclass(frozen=True)
 class Joining:
-    """How known values join groups of samples that overlap does not compare.
+    """How known values join groups of samples that overlap does not connect.
 
     Attributes
     ----------
     exact : bool
-        Whether functions that are constant within each group tell the mass of all, as shares of groups do; else the
-        masses are estimates, by means that differ between the groups.
+        Whether functions that are constant within each group determine all masses, as shares of groups do; otherwise
+        the masses are estimated from means that differ between the groups.
     condition : float
         The condition number of (1, means of the known functions in each group): how much it amplifies their errors.
     """
@@ -231,7 +231,7 @@ class Joining:
 
 
 def joined_verdict(before: Verdict, joining: Joining | None, masses: Floats | None = None) -> Verdict:
-    """Return the verdict on samples whose groups known values join; with the masses that these give them, if solved."""
+    """Return the verdict on samples whose groups are joined by known values, with the groups' masses if solved."""
     if before.identified or joining is None:
         return before
     how = "exactly" if joining.exact else f"by estimate, with condition number {joining.condition:.3g}"
@@ -246,7 +246,7 @@ def joined_verdict(before: Verdict, joining: Joining | None, masses: Floats | No
 
 
 def group_text(names: Sequence[Name]) -> str:
-    """Return the names of a group as a person reads them."""
+    """Return the names of a group in readable form."""
     return show(names) if len(names) == 1 else f"({show(names)})"
 
 

@@ -1,10 +1,10 @@
 r"""Newton's method on one likelihood in all its coordinates: normalisers u, parameters theta, multipliers mu.
 
 With the sums of :class:`~vardi._rows.contract.JointSums` the gradient is :math:`\sum_i c_i x_i - (n, \sum_i c_i t_{i
-s_i}, 0, -\varepsilon)` and its derivative J is the curvature less the gram. The solution is a minimum in u and theta,
-and a maximum in mu: not an extreme of all, so that steps are judged in two ways. Without known moments the objective
-itself has to fall (:func:`descend`). With them the gradient has to (:func:`stationary`), from the minimum without,
-along known values that are moved from what the rows say to what is known (:func:`meet`); and at the end J must have as
+s_i}, 0, -\varepsilon)` and its derivative J is the curvature minus the gram. The solution is a minimum in u and theta,
+and a maximum in mu: a saddle point, so steps are judged in two ways. Without known moments the objective
+itself has to fall (:func:`descend`). With them the gradient has to (:func:`stationary`), from the minimum without them,
+while the required values move from those of the rows to the known ones (:func:`meet`); and at the end J must have as
 many positive and negative eigenvalues as a solution has (Benzi, Golub and Liesen 2005, on saddle points).
 """
 
@@ -23,23 +23,23 @@ from vardi._solve.laplacian import SingularError
 from vardi._solve.schur import Schur
 from vardi._types import Floats
 
-RANK = 1e-11  # relative size of an eigenvalue of J from which a direction counts
+RANK = 1e-11  # relative size of an eigenvalue of J above which a direction counts
 SPECTRAL = 400  # coordinates up to which J is solved by its eigenvectors
 HALVINGS = 30
-LEAP = 5.0  # largest change of a parameter in one step, where columns have deviation 1
-STRIDE = 2.0  # the same where steps are judged by the gradient alone
+LEAP = 5.0  # largest change of a parameter in one step, for columns of standard deviation 1
+STRIDE = 2.0  # the same if steps are judged by the gradient alone
 REACH = 10.0  # largest change of a difference of u in one step
-FAR = 40.0  # parameters of such columns from which the search is lost
-SCORE, ENOUGH = 1e-9, 1e-5  # of the gradient, in standard errors of it: what is sought, and what will do
+FAR = 40.0  # size of such a parameter beyond which the search is lost
+SCORE, ENOUGH = 1e-9, 1e-5  # the gradient in its standard errors: what is sought, and what is accepted
 SETTLED = 1e-6  # length of the last step
-EXACT = 1e-13  # length of the step from which no further one is worth its pass, where passes are cheap
-STUCK = 10  # steps that do not halve the gradient after which known values are approached by stops
+EXACT = 1e-13  # length of a step below which another is not worth its pass, if passes are cheap
+STUCK = 10  # steps that do not halve the gradient after which known values are approached in stages
 PATIENCE = 5  # steps without progress after which only rounding is left
-CLOSE = 1.0 / 1024  # share of the way to the known values below which a step is not worth another
+CLOSE = 1.0 / 1024  # share of the way to the known values below which shorter stages are not tried
 
 
 class JointRows(Protocol):
-    """What the solver needs of rows with parameters or known moments."""
+    """What the solver needs from rows with parameters or known moments."""
 
     sizes: Floats
 
@@ -57,7 +57,7 @@ class JointRows(Protocol):
 
 @dataclass(frozen=True)
 class Jacobian:
-    """J at a point, with one u held still: only differences of u matter, and mu moves with their level.
+    """J at a point, with one u held fixed: only differences of u matter, and mu moves with their level.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Jacobian:
     free : ndarray of int
         The coordinates that may move.
     scale : ndarray of shape (d,)
-        The size of each coordinate's own curvature, by whose root it is measured.
+        The root of each coordinate's own curvature, by which it is scaled.
     """
 
     matrix: Floats
@@ -74,7 +74,7 @@ class Jacobian:
     scale: Floats
 
     def solve(self, a: Floats) -> Floats:
-        """Return J^+ a, zero where coordinates are held; a has shape (d,) or (d, m)."""
+        """Return J^+ a, zero for coordinates that are held fixed; a has shape (d,) or (d, m)."""
         b = np.zeros(a.shape)
         root = self.scale[self.free]
         right = (a[self.free].T / root).T
@@ -89,7 +89,7 @@ class Jacobian:
 
     @cached_property
     def weakest(self) -> tuple[float, Floats]:
-        """The smallest eigenvalue in size, relative to the largest, and its vector over all coordinates."""
+        """The eigenvalue of smallest modulus, relative to the largest, and its vector over all coordinates."""
         values, vectors = self._spectrum
         place = int(np.argmin(np.abs(values)))
         whole = np.zeros(len(self.scale))
@@ -98,7 +98,7 @@ class Jacobian:
 
     @property
     def inertia(self) -> tuple[int, int]:
-        """How many eigenvalues are above zero, and how many below."""
+        """The number of positive and of negative eigenvalues."""
         if len(self.free) <= SPECTRAL:
             values = self._spectrum[0]
         else:
@@ -134,12 +134,12 @@ class At:
 
     @classmethod
     def of(cls, rows: JointRows, v: Floats, held: int, *, objective: bool = False) -> At:
-        """Ask the rows, for the objective only where it is needed."""
+        """Ask the rows for their sums, with the objective only if it is needed."""
         return cls(v, rows.joint_sums(v, objective=objective), rows.sizes, rows.coordinates, held)
 
     @cached_property
     def n(self) -> float:
-        """How many rows are counted."""
+        """The number of rows, by their counts."""
         return float(self.sizes.sum())
 
     @cached_property
@@ -153,7 +153,7 @@ class At:
 
     @cached_property
     def objective(self) -> float:
-        """The likelihood, up to a constant, where it was asked for."""
+        """The likelihood, up to a constant, if it was asked for."""
         at, sampled = self.coordinates, self.sizes > 0
         moved = self.v[at.epsilon]
         return float(self.sums.log_mass - self.sizes[sampled] @ self.v[at.u][sampled] + moved @ moved / 2)
@@ -166,7 +166,7 @@ class At:
 
     @cached_property
     def scale(self) -> Floats:
-        """The size of each coordinate's curvature, in roots."""
+        """The root of each coordinate's curvature."""
         at = self.coordinates
         scale = np.empty(len(at))
         scale[at.u] = np.sqrt(np.maximum(self.sizes, 1.0))
@@ -182,7 +182,7 @@ class At:
 
     @cached_property
     def information(self) -> Jacobian | Schur:
-        """J as it is expected where the families of the biases are right."""
+        """The expectation of J if the families of the biases are right."""
         return self._jacobian(self.sums.information)
 
     def matrix(self, curvature: Floats) -> Floats:
@@ -201,15 +201,15 @@ class At:
 
     @cached_property
     def residual(self) -> float:
-        """The largest relative error of an equation: of the rows that a sample should have, of a mean."""
+        """The largest relative error of an equation: of the size of a sample, or of a known mean."""
         relative = np.abs(self.gradient) / (self.scale * np.sqrt(self.n))
         at, sampled = self.coordinates, self.sizes > 0
         relative[at.u][sampled] = np.abs(self.gradient[at.u][sampled]) / self.sizes[sampled]
         return float(np.where(np.append(sampled, np.ones(len(at) - len(sampled), bool)), relative, 0.0).max())
 
     def distance(self, scale: Floats) -> float:
-        """Return the length of the gradient, that of mu as means under weights: these do not shrink as S grows."""
-        if not self.sums.inverse > 0:  # every S is beyond what a number can hold
+        """Return the length of the gradient, its part in mu as weighted means, which do not shrink as S grows."""
+        if not self.sums.inverse > 0:  # every S overflows
             return np.inf
         gradient = self.gradient / scale
         gradient[self.coordinates.mu] *= self.n / self.sums.inverse
@@ -221,13 +221,13 @@ class At:
         at = self.coordinates
         try:
             above, below = self.jacobian.inertia
-        except SingularError:  # it cannot be distinguished
+        except SingularError:  # the signs cannot be determined
             return False
         return above <= int((self.sizes > 0).sum()) - 1 + at.parameters + at.uncertain and below <= at.known
 
 
 class JacobianAt:
-    """J at a point, made when it is asked for, and again after pickling: factors and products cannot be pickled.
+    """J at a point, computed on demand, and again after pickling: factors and products cannot be pickled.
 
     Parameters
     ----------
@@ -236,14 +236,14 @@ class JacobianAt:
     v : ndarray
         The point.
     held : int
-        The sample whose u is held still.
+        The sample whose u is held fixed.
     """
 
     def __init__(self, rows: JointRows, v: Floats, held: int) -> None:
         self.rows, self.v, self.held = rows, v, held
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what can be computed again."""
+        """Leave out what can be recomputed."""
         return {"rows": self.rows, "v": self.v, "held": self.held}
 
     def solve(self, a: Floats) -> Floats:
@@ -256,7 +256,7 @@ class JacobianAt:
 
 
 def _others(square: Square, at: Coordinates) -> Floats:
-    """Return the part of a matrix in the coordinates beside u."""
+    """Return the part of a matrix in the coordinates other than u."""
     return square.others if isinstance(square, Bordered) else square[at.samples :, at.samples :]
 
 
@@ -276,7 +276,7 @@ class Walk:
 
 
 def hold(sizes: Floats, parametric: NDArray[np.bool_]) -> int:
-    """Return the sample whose u is held still: the largest whose bias is known, else the largest."""
+    """Return the sample whose u is held fixed: the largest whose bias is known, else the largest."""
     known = np.where(parametric, 0.0, sizes)
     return int(np.argmax(known if known.any() else sizes))
 
@@ -293,7 +293,7 @@ def descend(
 ) -> Walk:
     """Minimise in u and theta, with mu as it is; with a basis, theta moves in its span only.
 
-    A step is Newton's where the Hessian is positive, and else that of scoring, which always falls.
+    A step is Newton's where the Hessian is positive, otherwise a scoring step, which always descends.
     """
     at, here = rows.coordinates, At.of(rows, v, held, objective=True)
     basis = np.eye(at.parameters) if basis is None else basis
@@ -331,7 +331,7 @@ def _downhill(here: At, into: Floats) -> tuple[Floats, float, float]:
 
 
 def _solve(J: Floats, g: Floats) -> Floats:
-    """Return J^{-1} g for information that may be singular to rounding: then as far as it goes."""
+    """Return J^{-1} g, without the directions in which the information is singular to rounding."""
     root = np.sqrt(np.maximum(np.diag(J), np.finfo(float).tiny))
     values, vectors = np.linalg.eigh(J / (root[:, None] * root))
     kept = values > 1e-13 * max(float(values.max(initial=0.0)), 1e-300)
@@ -345,7 +345,7 @@ def _length(here: At, direction: Floats) -> float:
 
 
 def _fall(rows: JointRows, here: At, direction: Floats, slope: float) -> At | None:
-    """Return the first point along the step, ever shorter, that is better enough; None where rounding forbids."""
+    """Return the first point along a shrinking step that descends enough; None if rounding prevents it."""
     at = rows.coordinates
     leap = float(np.abs(direction[at.theta][rows.scaled]).max(initial=0.0))
     apart = float(np.ptp(direction[at.u][rows.sizes > 0]))
@@ -362,7 +362,7 @@ def _fall(rows: JointRows, here: At, direction: Floats, slope: float) -> At | No
 def stationary(
     rows: JointRows, v: Floats, held: int, *, tol: float = 1e-10, most: int = 100, steps: int | None = None
 ) -> Walk:
-    """Find where the gradient vanishes, by Newton steps that make it smaller; S stays above zero on every row."""
+    """Find a zero of the gradient by Newton steps that make it smaller; S stays above zero on every row."""
     here = At.of(rows, v, held)
     best, idle = np.inf, 0
     exact = tol if rows.reading_dominates else EXACT
@@ -383,7 +383,7 @@ def stationary(
 
 
 def _step(here: At) -> Floats:
-    """Return Newton's step, NaN where there is none."""
+    """Return Newton's step, NaN if there is none."""
     if here.sums.positive:
         try:
             return -here.jacobian.solve(here.gradient)
@@ -393,7 +393,7 @@ def _step(here: At) -> Floats:
 
 
 def _smaller(rows: JointRows, here: At, delta: Floats) -> At | None:
-    """Return the first point along the step, ever shorter, at which the gradient is smaller."""
+    """Return the first point along a shrinking step at which the gradient is smaller."""
     at = rows.coordinates
     norm = here.distance(here.scale)
     leap = float(np.abs(delta[at.theta][rows.scaled]).max(initial=0.0))
@@ -408,10 +408,10 @@ def _smaller(rows: JointRows, here: At, delta: Floats) -> At | None:
 
 
 def meet(rows: JointRows, v: Floats, held: int, *, tol: float = 1e-10, most: int = 100) -> Walk:
-    """Find the solution that meets the known values, from one that does without them.
+    """Find the solution that meets the known values, starting from the one without them.
 
-    Where Newton's method does not get there at once, the known values are moved from what the rows say towards what is
-    known, each stop being the start of the next: half as far where one is not reached, twice as far where it is.
+    If Newton's method does not get there at once, the values move in stages from those of the rows to the known ones,
+    each stage starting at the last: half as far if a stage is not reached, twice as far if it is.
     """
     walk = stationary(rows, v, held, tol=tol, most=most)
     if walk.converged or not rows.coordinates.known:

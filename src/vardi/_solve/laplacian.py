@@ -1,4 +1,4 @@
-"""The Hessian as what it is, the Laplacian of a weighted graph: solved without cancellation, dense, sparse or unformed.
+"""The Hessian as the Laplacian of a weighted graph: solved without cancellation, dense, sparse or unformed.
 
 With shares q and gram G the Hessian is H = diag(q) - G. Rows of p sum to one, so G 1 = q: H has off-diagonal -G_kl,
 and a diagonal that is minus the sum of its row. It is scaled to eigenvalues in [0, 1] by Q^{-1/2} H Q^{-1/2}, whose
@@ -24,17 +24,17 @@ from vardi._types import Floats
 from vardi.errors import VardiError
 
 MAX_SPECTRAL_SAMPLES = 300  # samples up to which every eigenvalue is computed
-ROUNDING = 1e-12  # strength of a link, out of 1, that cannot be told from none
+ROUNDING = 1e-12  # strength of a link, out of 1, that cannot be distinguished from none
 MAX_DENSE_SAMPLES = 3000  # samples up to which a gram that is mostly filled is stored as an array
 MAX_FACTOR_WORK = 1e10  # multiplications up to which a sparse gram is factored
-HUB = 10  # a sample with so many times the links of most: it is eliminated last
+HUB = 10  # a sample with this many times the links of most is eliminated last
 PATIENCE = 20_000  # products with a vector after which conjugate gradients give up
-GAP_ERROR = 1e-3  # relative error of the gap where it is an iterated eigenvalue: ten times what the iteration allows
-GAP_VECTORS = 60  # vectors from which the gap is found where there is no factor
+GAP_ERROR = 1e-3  # relative error of the gap from an iterative solver: ten times its tolerance
+GAP_VECTORS = 60  # vectors from which the gap is computed if there is no factor
 
 
 class SingularError(VardiError):
-    """Equations that cannot be told from those of samples that nothing joins; where estimates ask, an error."""
+    """Equations that cannot be distinguished from those of unconnected samples; an error if estimates need them."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -62,7 +62,7 @@ class Laplacian:
 
     def solve(self, gradient: Floats) -> Floats:
         """Return H^+ gradient, up to a constant (a generalised inverse: contrasts are what matters)."""
-        gradient = gradient - self.q * (gradient.sum() / self.q.sum())  # rounding must not leave the range of H
+        gradient = gradient - self.q * (gradient.sum() / self.q.sum())  # keep it in the range of H despite rounding
         return self._solve_scaled(gradient / self.root) / self.root
 
     def product(self, v: Floats) -> Floats:
@@ -104,7 +104,7 @@ class Laplacian:
         return x - self.null * (self.null @ x)
 
     def _components(self) -> Floats:
-        """Return +1 for the samples that hold together with the first when links lost in rounding are cut, else -1."""
+        """Return +1 for samples still connected to the first when links lost in rounding are cut, else -1."""
         if callable(self.gram):
             return np.ones(len(self.q))
         links = sparse.coo_array(self.gram)
@@ -116,7 +116,7 @@ class Laplacian:
 
     @cached_property
     def is_factored(self) -> bool:
-        """Whether it is solved by a factor, and not by products with vectors."""
+        """Whether it is solved by a factor rather than by products with vectors."""
         if callable(self.gram) or isinstance(self.gram, np.ndarray):
             return not callable(self.gram)
         return self.gram.shape[0] ** 3 <= MAX_FACTOR_WORK or _work(self.gram) <= MAX_FACTOR_WORK
@@ -133,7 +133,7 @@ class Laplacian:
         return lambda x: lapack.dpotrs(factor, x, lower=1)[0]
 
     def _deflated(self) -> Floats:
-        """Return Q^{-1/2} H Q^{-1/2} + 2 w w': the null vector moved beyond 1, the largest eigenvalue there can be."""
+        """Return Q^{-1/2} H Q^{-1/2} + 2 w w': the null vector moved beyond 1, the largest possible eigenvalue."""
         off_diagonal = np.array(self.gram)
         off_diagonal.flat[:: len(self.q) + 1] = 0.0
         scaled = off_diagonal / -(self.root[:, None] * self.root)
@@ -186,15 +186,15 @@ class Laplacian:
 def _work(gram: Any) -> float:
     """Return about how many multiplications a sparse factor takes: the square of its width, summed over samples.
 
-    The width is that of a band around the diagonal, beside hubs. A factor of samples along a line or over a plane is
-    narrow; where anything is linked with anything it fills up.
+    The width is that of a band around the diagonal, apart from hubs. A factor of samples along a line or over a plane
+    is narrow; if every sample is linked with every other it fills up.
     """
     links = np.diff(gram.indptr)
     hubs = links > HUB * np.median(links)
     others = gram[~hubs][:, ~hubs]
     place = np.empty(others.shape[0], np.int64)
     place[csgraph.reverse_cuthill_mckee(others, symmetric_mode=True)] = np.arange(len(place))
-    first = np.minimum.reduceat(place[others.indices], others.indptr[:-1])  # no sample is without a link: to itself
+    first = np.minimum.reduceat(place[others.indices], others.indptr[:-1])  # every sample has a link, if only to itself
     return float(((place - first + hubs.sum()).astype(np.float64) ** 2).sum())
 
 

@@ -6,17 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from vardi._inputs.known import Known
 from vardi._inputs.known_on_rows import out_of_reach
 from vardi._inputs.pool import Name
 from vardi._machine.threads import single_threaded_blas
 from vardi._rows.base import Rows
-from vardi._rows.engine.joint import EngineRows
 from vardi._rows.joint import Joint
 from vardi._solve.identify import Joining, Verdict, connected, cut_verdict, group_text, judge, weak_groups
 from vardi._solve.joint import Walk, descend, meet, stationary
@@ -31,15 +31,16 @@ from vardi._solve.parameters import (
 from vardi._types import Floats, Integers
 from vardi.errors import ConvergenceError, InvalidKnownError, NotIdentifiableError
 
-MIN_PROBED_ROWS = 10_000  # rows from which a few of them are looked at first
-MAX_SERIAL_NUMBERS = (
-    2_000_000  # numbers (rows times coordinates) up to which threads of linear algebra only wait for one another
-)
-START_TOLERANCE = 1e-6  # of the solution of a small part of the rows, from which an engine goes on
-PROBED_ROWS = 50  # rows of each sample that mostly show that all are linked
+if TYPE_CHECKING:
+    from vardi._rows.engine.joint import EngineRows
+
+MIN_PROBED_ROWS = 10_000  # rows above which a few of them are checked first
+MAX_SERIAL_NUMBERS = 2_000_000  # numbers (rows times coordinates) up to which linear algebra gains nothing from threads
+START_TOLERANCE = 1e-6  # of the solution on a small part of the rows, from which an engine starts
+PROBED_ROWS = 50  # rows of each sample that are usually enough to show that all are linked
 THIN = 1e-6  # spectral gap of a point that may be on its way to infinity
-JOINED = 1e-8  # of the means of known functions in groups: below it the groups cannot be told apart
-EMPTY = 1e-5  # mass of a group, where means tell it, below which the solution has run off and left it none
+JOINED = 1e-8  # of the means of known functions in groups: below it the groups cannot be distinguished
+EMPTY = 1e-5  # mass of a group, estimated from means, below which the solution has diverged and left it none
 
 
 def solve_plain(
@@ -47,14 +48,13 @@ def solve_plain(
 ) -> Solution | Verdict:
     """Return the solution of known biases alone, or the verdict that there is none.
 
-    ``near`` are log normalisers of some or all names, such as those of a part of the rows, from which the solution is
-    not far.
+    ``near`` are log normalisers near the solution, for some or all names, such as those of a part of the rows.
     """
     if not _are_linked(rows):
         return judge(rows, names)
     start = None if near is None else _start(rows, names, near)
     solution = solve(rows, tol=tol, max_iterations=max_iterations, start=start)
-    # u that still runs while the equations nearly hold: the gap only falls from there on (a minimum at infinity)
+    # u still diverges while the equations nearly hold: the gap can only fall further (a minimum at infinity)
     runs_off = not solution.converged and solution.gap < THIN and solution.step >= 1.0 and solution.residual <= 1e-3
     if solution.gap < GAP or runs_off:
         return cut_verdict(judge(rows, names), solution.cut[rows.sizes > 0], solution.gap)
@@ -70,13 +70,15 @@ def solve_plain(
 
 
 def _are_linked(rows: Rows) -> bool:
-    """Tell whether all samples can be compared, by a few of their rows if these tell already."""
-    few = rows if len(rows) <= MIN_PROBED_ROWS else rows.subsample(0.0, least=PROBED_ROWS)  # what these link is linked
+    """Return whether all samples can be compared, judged by a few of their rows if these suffice."""
+    if rows.positive:
+        return True
+    few = rows if len(rows) <= MIN_PROBED_ROWS else rows.subsample(0.0, least=PROBED_ROWS)  # their links are valid
     return connected(few.reach(), few.sizes) or (few is not rows and connected(rows.reach(), rows.sizes))
 
 
 def _start(rows: Rows, names: Sequence[Name], near: Mapping[Name, float]) -> Floats | None:
-    """Return u by log normalisers, those of new samples as the others weigh their rows; None where they cannot."""
+    """Return u from log normalisers; those of new samples come from the weights of the others, None if undefined."""
     sampled, n = rows.sizes > 0, rows.sizes.sum()
     logs = np.array([near.get(name, np.nan) for name in names])
     told = sampled & np.isfinite(logs)
@@ -90,33 +92,33 @@ def _start(rows: Rows, names: Sequence[Name], near: Mapping[Name, float]) -> Flo
 
 
 def _log_means_by_others(rows: Rows, u: Floats, told: NDArray[np.bool_], new: NDArray[np.bool_]) -> Floats:
-    """Return log sum_i c_i omega_ik / S_i(u) of new samples over the rows of the others, which alone are in S."""
+    """Return log sum_i c_i omega_ik / S_i(u) of new samples over the rows of the others, with only these in S."""
     found = []
     for place, logs in rows.log_blocks():
         inside = told[rows.source[place]]
         if inside.any():
-            log_mass = logsumexp(logs[inside][:, told] + u[told], axis=1)
+            log_mass = scipy.special.logsumexp(logs[inside][:, told] + u[told], axis=1)
             log_mass = log_mass if rows.counts is None else log_mass - np.log(rows.counts[place][inside])
-            found.append(logsumexp(logs[inside][:, new] - log_mass[:, None], axis=0))
-    return np.asarray(logsumexp(found, axis=0))
+            found.append(scipy.special.logsumexp(logs[inside][:, new] - log_mass[:, None], axis=0))
+    return np.asarray(scipy.special.logsumexp(found, axis=0))
 
 
 @dataclass(frozen=True)
 class JointFit:
-    """A solution in all coordinates, and the one that the samples give on their own.
+    """A solution in all coordinates, and the one from the samples alone.
 
     Attributes
     ----------
     solution : Solution
         At the known values and the estimated parameters.
     alone : ndarray or None
-        The point without known values, each group that overlap joins on its own scale; None where only these values
-        tell the parameters.
+        The point without known values, with each group connected by overlap on its own scale; None if only known
+        values identify the parameters.
     groups : ndarray of int or None
-        The group of each bias within which overlap compares the samples; -1 for a state without rows. None where all
-        are one, with known biases alone.
+        The group of each bias within which samples can be compared by overlap; -1 for a state without rows. None if
+        all biases are known and there is one group.
     joining : Joining or None
-        How known values join the groups; None where there is one.
+        How known values join the groups; None if there is only one.
     """
 
     solution: Solution
@@ -141,7 +143,7 @@ def solve_joint(
     Parameters
     ----------
     joint : Joint or EngineRows
-        The rows, in memory or in an engine: there from the solution of a small part of them on.
+        The rows, in memory or in an engine; in an engine the solution starts from that of a small part of them.
     names : sequence
         A name for each bias.
     known : Known or None
@@ -149,16 +151,16 @@ def solve_joint(
     values : ndarray of shape (n, m)
         The known functions on the rows, for messages.
     verdict : Verdict
-        Of the overlap.
+        The verdict on the overlap.
     near : mapping, optional
-        Log normalisers from which the solution is not far, where all biases are known. Parameters are sought anew,
-        since their likelihood may have several minima.
+        Log normalisers near the solution, if all biases are known. Parameters are always searched afresh, since
+        their likelihood may have several minima.
     """
     rows, few = joint, joint.few
     reached = tol if few is rows else START_TOLERANCE
     with single_threaded_blas() if len(few) * len(few.coordinates) <= MAX_SERIAL_NUMBERS else nullcontext():
         found = _solved(few, names, known, values, verdict, reached, max_iterations, near)
-    return _polished_in_engine(rows, found, tol, max_iterations) if isinstance(rows, EngineRows) else found
+    return found if isinstance(rows, Joint) else _polished_in_engine(rows, found, tol, max_iterations)
 
 
 def _solved(
@@ -185,7 +187,7 @@ def _solved(
         walk = meet(joint, start, held, tol=tol, most=max_iterations)
         if not walk.converged:
             raise _not_met(joint, walk, known, values, groups, names)
-        # where u of a group runs off, the equations hold ever better, while nothing is left for the group
+        # as u of a group diverges, the equations hold ever better, while nothing is left for the group
         by_estimate = joining is not None and not joining.exact
         if by_estimate and (error := _emptied(joint, walk, known, groups, names, least=max(EMPTY, 10 * tol))):
             raise error
@@ -197,7 +199,7 @@ def _solved(
 
 
 def _polished_in_engine(rows: EngineRows, few: JointFit, tol: float, max_iterations: int) -> JointFit:
-    """Solve where the rows are, from the solution of a small part of them in memory."""
+    """Solve in the engine, starting from the solution of a small part of the rows in memory."""
     held = held_of(rows.few)
     assert few.solution.point is not None
     walk = meet(rows, few.solution.point, held, tol=tol, most=max_iterations)
@@ -220,7 +222,7 @@ def _polished_in_engine(rows: EngineRows, few: JointFit, tol: float, max_iterati
 
 
 def joining_of(joint: Joint, names: Sequence[Name], verdict: Verdict, tol: float = 1e-6) -> Joining | None:
-    """Return how known values join the groups that overlap leaves, or say which of them they do not join."""
+    """Return how known values join the groups that overlap leaves, or refuse groups that they do not join."""
     groups = weak_groups(joint.base, verdict)
     if groups.max() <= 0:
         return None
@@ -236,7 +238,7 @@ def _without_known(
     max_iterations: int,
     near: Mapping[Name, float] | None = None,
 ) -> tuple[Floats, bool]:
-    """Return the point that samples give on their own, each group on its own scale, and whether it is identified."""
+    """Return the point from the samples alone, each group on its own scale, and whether it is identified."""
     at = joint.coordinates
     rest = np.zeros(at.known + at.uncertain)
     if joint.families:
@@ -266,7 +268,7 @@ def _without_known(
 
 
 def _polished(joint: Joint, v: Floats, held: int, tol: float, max_iterations: int, names: Sequence[Name]) -> Walk:
-    """Take the last steps to the solution; where second derivatives are unknown, in the normalisers alone."""
+    """Take the last steps to the solution, in the normalisers alone if second derivatives are unknown."""
     walk = stationary(joint, v, held, tol=tol, most=max_iterations)
     if walk.converged:
         return walk
@@ -302,7 +304,7 @@ def _solution(joint: Joint, walk: Walk, groups: Integers) -> Solution:
 
 
 def _gap(rows: Rows, u: Floats, groups: Integers) -> tuple[float, Floats]:
-    """Return the smallest spectral gap of a group, and its vector, below zero on the other groups."""
+    """Return the smallest spectral gap of a group, and its vector, negative on the other groups."""
     from vardi._solve.laplacian import Laplacian, restricted
 
     sums = rows.sums(u, objective=False)
@@ -343,9 +345,9 @@ def _joining(joint: Joint, v: Floats, groups: Integers, verdict: Verdict) -> Joi
     wanted = " or ".join(group_text(verdict.groups[g]) for g in loose[:3])
     more = "" if len(loose) <= 3 else f" (there are {len(loose)} such groups)"
     raise NotIdentifiableError(
-        f"Overlap leaves the samples in {count} groups, and the known values do not say how much of the population "
-        f"each of these represents: it is undetermined for {wanted}{more}. Give the share of what such a group can "
-        "draw, by the name of its sample or as a condition, or a mean that differs between the groups.",
+        f"Overlap leaves the samples in {count} groups, and the known values do not determine how much of the "
+        f"population each of these represents: it is undetermined for {wanted}{more}. Give the share of what such a "
+        "group can draw, by the name of its sample or as a condition, or a mean that differs between the groups.",
         groups=verdict.groups,
         verdict=verdict,
     )
@@ -363,8 +365,8 @@ def _not_met(
         return emptied
     return ConvergenceError(
         f"Weights that meet the known values ({', '.join(map(repr, known.labels))}) exist, but were not found: the "
-        f"equations hold to {walk.at.residual:.1e} after {walk.iterations} steps. The values are far from what the "
-        "samples say, so some rows would have almost no weight. Check them; if the selection of a sample depends on "
+        f"equations hold to {walk.at.residual:.1e} after {walk.iterations} steps. The values are far from those of "
+        "the samples, so some rows would have almost no weight. Check them; if the selection of a sample depends on "
         "what they describe, declare it, e.g. with vardi.cells(...).",
         solution=_solution_or_none(joint, walk, groups),
     )
@@ -373,7 +375,7 @@ def _not_met(
 def _emptied(
     joint: Joint, walk: Walk, known: Known, groups: Integers, names: Sequence[Name], *, least: float
 ) -> InvalidKnownError | None:
-    """Return the error for known values that leave almost nothing for a group that only they join to the others."""
+    """Return the error for known values that leave almost no weight for a group joined only by them."""
     if groups.max() == 0 or not walk.at.sums.positive:
         return None
     gone = np.flatnonzero(joint.masses_of(groups, walk.v) < least)

@@ -14,9 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vardi._machine.threads import single_threaded_blas
 from vardi._rows.contract import Sums
@@ -24,25 +26,26 @@ from vardi._solve.identify import connected
 from vardi._solve.laplacian import Laplacian, SingularError, restricted
 from vardi._types import Floats
 
-GAP = 1e-9  # spectral gap below which the samples cannot be told from disconnected ones
+GAP = 1e-9  # spectral gap below which the samples cannot be distinguished from disconnected ones
 RANGE = 1e-6  # largest range of the last step
 REUSED = 5e-3  # how far u may be from where the Hessian was computed
-REUSED_IF_READING_DOMINATES = 1e-5  # the same where a pass costs so much that the gram adds little to it
-EXACT = 1e-13  # range of the step from which no further one is worth its pass, however little that costs
-ROUNDED = 1e-9  # range of the step up to which one that does not shrink may be rounding
+REUSED_IF_READING_DOMINATES = 1e-5  # the same if a pass costs so much that the gram adds little to it
+EXACT = 1e-13  # range of a step below which another is not worth its pass, however cheap
+ROUNDED = 1e-9  # range of a step up to which failing to shrink may be due to rounding
 MIN_SERIAL_SAMPLES, MAX_SERIAL_SAMPLES = 8, 1000  # samples between which linear algebra is done in one thread
-LEVEL = 16  # rows for each row of the next smaller subsample
+LEVELS = 16, 64  # least and most rows for each row of the next smaller subsample
+TELLING = 1000  # rows of a subsample for each sample, from which on more of them tell little more
 PATIENCE = 5  # steps without progress after which only rounding is left
-BENDING = 3.0  # range of a step up to which a subsample foretells what it leaves
+BENDING = 3.0  # range of a step up to which a subsample predicts its remainder
 BENDS = 5  # passes over the subsample that a step may take to bend
-STRAIGHT = 1e-4  # of the step, by which it may move in the last of them
+STRAIGHT = 1e-4  # share of the step by which the last of them may still move it
 LOST = 1000  # self-consistent steps from points with a singular Hessian
-FAR = 1e-3  # share of the rows a sample should have below which Newton's model is no guide
-MAX_DIRECT_NUMBERS = 200_000  # numbers up to which no subsample is worth its while
+FAR = 1e-3  # share of the rows a sample should have below which Newton's model is unreliable
+MAX_DIRECT_NUMBERS = 200_000  # numbers up to which a subsample does not pay off
 
 
 class SolvableRows(Protocol):
-    """What Newton's method needs of rows."""
+    """What Newton's method needs from rows."""
 
     sizes: Floats
 
@@ -62,7 +65,7 @@ class SolvableRows(Protocol):
 
 @dataclass(frozen=True)
 class Solution:
-    """Where the solver stopped, and how near that is.
+    """Where the solver stopped, and how close that is.
 
     Attributes
     ----------
@@ -84,9 +87,9 @@ class Solution:
     cut : ndarray of shape (K,)
         A number for each sample; its signs split the samples where they overlap least.
     point : ndarray or None
-        All coordinates, where there are parameters or known values: u, theta, mu and epsilon, as the solver has them.
+        All coordinates, if there are parameters or known values: u, theta, mu and epsilon, in the solver's scale.
     weights : ndarray or None
-        Weight of each row there.
+        Weight of each row at that point.
     """
 
     u: Floats
@@ -109,10 +112,10 @@ class Solution:
 
 
 def shifted(solution: Solution, by: float) -> Solution:
-    """Return a solution with a constant added to u, and what that rounds to the certificate."""
+    """Return a solution with a constant added to u, and the rounding of that sum added to the certificate."""
     u = solution.u + by
     sampled = np.isfinite(u)
-    own = u[sampled] - by  # what is lost of each sum is a number itself (Knuth 1969, 4.2.2)
+    own = u[sampled] - by  # the rounding error of a sum is itself a floating-point number (Knuth 1969, 4.2.2)
     lost = (solution.u[sampled] - own) + (by - (u[sampled] - own))
     return replace(solution, u=u, certificate=solution.certificate + float(np.ptp(lost)))
 
@@ -120,14 +123,14 @@ def shifted(solution: Solution, by: float) -> Solution:
 def solve(
     rows: SolvableRows, *, tol: float = 1e-10, max_iterations: int = 100, start: Floats | None = None
 ) -> Solution:
-    """Solve Vardi's system for all rows, from a start or else warm-started from ever smaller subsamples of them."""
-    # Factors of a few hundred rows gain nothing from threads, and wait for one another on a busy machine.
+    """Solve Vardi's system for all rows, from a given start or warm-started from ever smaller subsamples."""
+    # Factors of a few hundred rows gain nothing from threads, which wait for one another on a busy machine.
     with single_threaded_blas() if MIN_SERIAL_SAMPLES < len(rows.sizes) < MAX_SERIAL_SAMPLES else nullcontext():
         return _newton(rows, _warm_start(rows) if start is None else _Start(start), tol, max_iterations)
 
 
 def newton(rows: SolvableRows, u: Floats, *, tol: float = 1e-10, max_iterations: int = 100) -> Solution:
-    """Minimise the dual from u on: where passes are cheap as far as rounding lets it, and else to the tolerance."""
+    """Minimise the dual from u: as far as rounding allows if passes are cheap, otherwise to the tolerance."""
     return _newton(rows, _Start(u), tol, max_iterations)
 
 
@@ -137,7 +140,7 @@ def _newton(rows: SolvableRows, start: _Start, tol: float, max_iterations: int) 
     for step in _steps(rows, start):
         solved = step.residual <= tol
         best, idle = (step.residual, 0) if step.residual < best / 2 else (best, idle + 1)
-        if step.range <= RANGE and idle >= PATIENCE and not step.singular:  # as near as rounding of the sums lets it
+        if step.range <= RANGE and idle >= PATIENCE and not step.singular:  # as close as rounding of the sums allows
             break
         if solved and step.age < np.inf and step.range <= RANGE and (step.range <= exact or step.range > previous / 4):
             break
@@ -150,13 +153,13 @@ def _newton(rows: SolvableRows, start: _Start, tol: float, max_iterations: int) 
 
 
 def is_cheap(rows: SolvableRows) -> bool:
-    """Tell whether passes over the rows cost next to nothing."""
+    """Return whether passes over the rows cost next to nothing."""
     return len(rows) * len(rows.sizes) <= MAX_DIRECT_NUMBERS
 
 
 @dataclass(frozen=True)
 class _Start:
-    """Where to begin, with a Laplacian that is near the Hessian there and the subsample it is of, if there is one."""
+    """Where to begin, with a Laplacian close to the Hessian there and the subsample that it comes from, if any."""
 
     u: Floats
     laplacian: Laplacian | None = None
@@ -164,10 +167,11 @@ class _Start:
 
 
 def _warm_start(rows: SolvableRows) -> _Start:
-    """Return u from a sixteenth of the rows, solved to well below its statistical error, and the Hessian there."""
+    """Return u from a subsample of the rows, solved to well below its statistical error, and the Hessian there."""
     if is_cheap(rows):
         return _Start(rows.start())
-    smaller = rows.subsample(1.0 / LEVEL, least=100)
+    fraction = float(np.clip(TELLING * len(rows.sizes) / len(rows), 1.0 / LEVELS[1], 1.0 / LEVELS[0]))
+    smaller = rows.subsample(fraction, least=100)
     if len(smaller) > len(rows) / 4 or not connected(smaller.reach(), smaller.sizes):
         return _Start(rows.start())
     start = _warm_start(smaller)
@@ -182,17 +186,36 @@ def _warm_start(rows: SolvableRows) -> _Start:
 
 
 @dataclass(frozen=True)
+class _Hessian:
+    """The Hessian at a point, of all rows and of a subsample; if ``at`` is None, that of the subsample for both."""
+
+    laplacian: Laplacian
+    few: SolvableRows | None
+    at: Floats | None
+
+    @cached_property
+    def of_few(self) -> Laplacian:
+        if self.few is None or self.at is None:
+            return self.laplacian
+        return _laplacian(self.few.sums(self.at, objective=False), self.few.sizes > 0)
+
+
+@dataclass(frozen=True)
 class _Step:
     """A point u with the Newton step delta that leads on from it."""
 
     u: Floats
     delta: Floats
-    laplacian: Laplacian
-    age: float  # range of what u has moved since the Laplacian was computed; infinite for one of a subsample
+    hessian: _Hessian
+    age: float  # range of u's change since the Laplacian was computed; infinite for that of a subsample
     singular: bool
     gradient: Floats  # of the sampled states only
     residual: float
     iterations: int
+
+    @property
+    def laplacian(self) -> Laplacian:
+        return self.hessian.laplacian
 
     @property
     def range(self) -> float:
@@ -200,35 +223,40 @@ class _Step:
 
     @property
     def decrement(self) -> float:
-        """N^2 = gradient' H^+ gradient: twice what D can still fall, to second order."""
+        """N^2 = gradient' H^+ gradient: twice the remaining descent of D, to second order."""
         return float(-self.gradient @ self.delta[np.isfinite(self.u)])
 
 
 def _steps(rows: SolvableRows, start: _Start) -> Iterator[_Step]:
-    """Walk down the dual, giving each point before it is left.
+    """Walk down the dual, yielding each point before moving on.
 
-    Where the Hessian is singular, as it may be far from the solution of samples that overlap well, self-consistent
-    steps lead on: they descend from anywhere, if slowly. The walk ends where they do not lead out of there.
+    Where the Hessian is singular, as it may be far from the solution even if samples overlap well, self-consistent
+    steps are taken: they descend from anywhere, if slowly. The walk ends if they do not lead out of there.
 
-    Near the solution the Hessian of an earlier point serves: within range d of it the Hessian changes by a factor of at
-    most e^d, so each step still takes away all but a share d of the error, for a pass that costs a fraction. For the
-    first step that of a subsample serves as well, and what is left of the gradient after each step is foretold by it.
+    Near the solution the Hessian of an earlier point is reused: within range d of it the Hessian changes by a factor of
+    at most e^d, so each step still removes all but a share d of the error, for a pass that costs a fraction. The first
+    step can use the Hessian of a subsample, which also predicts what is left of the gradient after each step.
     """
     sizes = rows.sizes
     sampled = sizes > 0
     u = np.where(sampled, start.u, -np.inf)
     sums = rows.sums(u, gram=start.laplacian is None, objective=False)
-    old, before = (start.laplacian, np.inf), np.inf
+    old = None if start.laplacian is None else _Hessian(start.laplacian, start.few, None)
+    age = before = np.inf
     iterations, lost = 0, LOST if is_cheap(rows) else PATIENCE
     while True:
         if (sums.shares[sampled] < FAR * sizes[sampled]).any():  # self-consistent step, which descends from anywhere
             u, before = _consistent(rows, u, sums), np.inf
             sums = rows.sums(u, objective=False)
             continue
-        step = _newton_step(u, sums, sizes, iterations, old)
+        if sums.gram is not None:
+            old, age = _Hessian(_laplacian(sums, sampled), start.few, u), 0.0
+        assert old is not None
+        step = _newton_step(u, sums, sizes, iterations, old, age)
         if step.age and step.range > max(before / 4, ROUNDED):  # an old Hessian that misleads
             sums = rows.sums(u, objective=False)
-            step = _newton_step(u, sums, sizes, iterations, old)
+            old = _Hessian(_laplacian(sums, sampled), start.few, u)
+            step = _newton_step(u, sums, sizes, iterations, old, 0.0)
         yield step
         if step.singular:
             if lost == 0:
@@ -238,22 +266,22 @@ def _steps(rows: SolvableRows, start: _Start) -> Iterator[_Step]:
             continue
         iterations += 1
         u, sums = _advance(rows, step, start.few)
-        old, before = (step.laplacian, step.age + step.range), step.range
+        age, before = step.age + step.range, step.range
 
 
 def _bent(step: _Step, few: SolvableRows | None) -> Floats | None:
-    r"""Return where a step leads that is bent by what a subsample foretells: to u + d, where the gradient is zero.
+    r"""Return u + d for a step corrected by what a subsample predicts, so that the gradient there is zero.
 
     .. math:: g + Hd + [g_s(u + d) - g_s(u) - H_s d] = 0
 
-    In brackets is what Newton's step leaves out, as the subsample has it; so all but a small share of it is gone. None
-    where there is no subsample, or the step is too long for it.
+    The bracket is what Newton's step leaves out, as the subsample sees it; only a small share of it remains. If H is
+    that of an earlier point, so is H_s, and the bracket also holds what has changed since. None if there is no
+    subsample, or the step is too long for it.
     """
     if few is None or step.singular or step.range > BENDING:
         return None
     sampled = few.sizes > 0
-    here = few.sums(step.u, objective=False)
-    curved = Laplacian(here.shares[sampled], restricted(here.gram, sampled))
+    here, curved = few.sums(step.u, gram=False, objective=False), step.hessian.of_few
     delta = step.delta.copy()
     for _ in range(BENDS):
         there = few.sums(step.u + delta, gram=False, objective=False)
@@ -266,7 +294,7 @@ def _bent(step: _Step, few: SolvableRows | None) -> Floats | None:
 
 
 def _consistent(rows: SolvableRows, u: Floats, sums: Sums) -> Floats:
-    """Return the dual point at which each sample alone would have the rows it should have."""
+    """Return the dual point at which each sample, taken alone, would have its own number of rows."""
     sampled = rows.sizes > 0
     shares = sums.shares[sampled]
     log_shares = np.log(shares) if shares.all() else (rows.log_means(u) + u)[sampled]
@@ -275,22 +303,23 @@ def _consistent(rows: SolvableRows, u: Floats, sums: Sums) -> Floats:
     return u
 
 
-def _newton_step(u: Floats, sums: Sums, sizes: Floats, iterations: int, old: tuple[Laplacian | None, float]) -> _Step:
+def _laplacian(sums: Sums, sampled: NDArray[np.bool_]) -> Laplacian:
+    return Laplacian(sums.shares[sampled], restricted(sums.gram, sampled))
+
+
+def _newton_step(u: Floats, sums: Sums, sizes: Floats, iterations: int, hessian: _Hessian, age: float) -> _Step:
     sampled = sizes > 0
     gradient = (sums.shares - sizes)[sampled]
-    laplacian, age = old
-    if laplacian is None or sums.gram is not None:
-        laplacian, age = Laplacian(sums.shares[sampled], restricted(sums.gram, sampled)), 0.0
     delta, singular = np.zeros(len(u)), False
     try:
-        delta[sampled] = -laplacian.solve(gradient)
+        delta[sampled] = -hessian.laplacian.solve(gradient)
     except SingularError:
         singular = True
-    return _Step(u, delta, laplacian, age, singular, gradient, _residual(sums, sizes), iterations)
+    return _Step(u, delta, hessian, age, singular, gradient, _residual(sums, sizes), iterations)
 
 
 def _advance(rows: SolvableRows, step: _Step, few: SolvableRows | None) -> tuple[Floats, Sums]:
-    """Take the full step, unless it is long and does not descend enough: then the one that cannot fail to."""
+    """Take the full step, unless it is long and does not descend enough: then the step that is guaranteed to."""
     sampled = rows.sizes > 0
     reused = REUSED_IF_READING_DOMINATES if rows.reading_dominates and few is None else REUSED
     gram = is_cheap(rows) or step.age + step.range > reused
@@ -305,7 +334,7 @@ def _advance(rows: SolvableRows, step: _Step, few: SolvableRows | None) -> tuple
     assert here.log_mass is not None
     assert there.log_mass is not None
     fall = here.log_mass - there.log_mass + rows.sizes[sampled] @ step.delta[sampled]
-    if fall >= step.decrement / 4:  # not where it is not a number
+    if fall >= step.decrement / 4:  # false for NaN
         return u, there
     u = step.u + step.delta * (np.log1p(step.range) / step.range)
     return u, rows.sums(u, objective=False)
@@ -319,10 +348,10 @@ def _residual(sums: Sums, sizes: Floats) -> float:
 def _solution(rows: SolvableRows, step: _Step, *, solved: bool) -> Solution:
     cut = np.zeros(len(step.u))
     gap, side = step.laplacian.gap()
-    cut[rows.sizes > 0] = side if side[0] >= 0 else -side  # an eigenvector's sign is anyone's: let the first be above
+    cut[rows.sizes > 0] = side if side[0] >= 0 else -side  # an eigenvector's sign is arbitrary: make the first positive
     if step.singular or gap < GAP:
         return Solution(step.u, False, step.iterations, step.residual, step.range, gap, np.inf, cut)
-    # What the sums themselves lose: half a unit of the last place with each addition, beside the few of a row's own.
+    # Rounding of the sums themselves: half a unit in the last place per addition, besides a few for each row.
     rounding = (4 + rows.additions / 2) * np.finfo(float).eps * np.sqrt(rows.sizes.sum() / gap)
     # Errors e_i of exponents, none above d_i, move the gradient by sum_i c_i V_i e_i with V_i = diag(p_i) - p_i p_i'.
     # Since H = sum_i c_i V_i, the norm of that is at most the root of sum_i c_i e_i'V_i e_i, and so of sum_i c_i d_i^2.

@@ -1,4 +1,4 @@
-"""Where the search for parameters starts, and what makes of its end an estimate or the reason why there is none."""
+"""Where the search for parameters starts, and whether its end is an estimate or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from vardi.errors import UnidentifiedParametersError, WeakParametersWarning
 from vardi.errors._texts import show
 from vardi.errors._warn import warn
 
-LEFT = 1e-6  # share of the information on a direction that other parameters leave, below which it is not determined
-SEPARATED = 0.5  # rows, all together, that could be of another sample
-STEEP = 5.0  # slope of a logistic curve, for a column of deviation 1, that is as good as a threshold
-VAGUE = 2.0  # standard error of the intercept of a logistic curve from which its shape is not known
+LEFT = 1e-6  # share of the information on a direction that other parameters leave; below this it is not determined
+SEPARATED = 0.5  # rows, in total, that could have come from another sample
+STEEP = 5.0  # slope of a logistic curve, for a column of standard deviation 1, that amounts to a threshold
+VAGUE = 2.0  # standard error of a logistic curve's intercept above which its shape is unknown
 TRIAL = 25  # steps from each start before they are compared
 STARTS = 3000  # rows that starts are compared on
 
 
 def search(joint: Joint, most: int = 100) -> Walk:
-    """Minimise in u and theta from several starts: on a subsample of the rows, and from the best of these on all."""
+    """Minimise in u and theta from several starts on a subsample of the rows, then from the best of them on all."""
     joint = joint.without_known()
     K, held = len(joint.sizes), held_of(joint)
     rows = stratified(joint.source, K, STARTS / len(joint), 200)
@@ -43,12 +43,12 @@ def search(joint: Joint, most: int = 100) -> Walk:
 
 
 def held_of(joint: Any) -> int:
-    """Return the sample whose u is held still."""
+    """Return the sample whose u is held fixed."""
     return hold(joint.sizes, np.isin(np.arange(len(joint.sizes)), list(joint.families)))
 
 
 def starts(joint: Joint) -> Sequence[Floats]:
-    """Return points to start from: for logistic curves from the tilts that they are like."""
+    """Return starting points; for logistic curves, from the tilts that they resemble."""
     families = joint.families
     curves: dict[int, Any] = {k: model for k, model in families.items() if isinstance(model, Logistic)}
     choices: dict[int, Sequence[Floats]] = {k: model.starts() for k, model in families.items()}
@@ -65,7 +65,7 @@ def starts(joint: Joint) -> Sequence[Floats]:
 
 
 def first_point(joint: Joint, theta: Floats) -> Floats:
-    """Return a first point for some theta: u from the mean log omega of each sample over its own rows."""
+    """Return a first point for a given theta: u from the mean log omega of each sample over its own rows."""
     K = len(joint.sizes)
     own = joint.logs[np.arange(len(joint)), joint.source]
     for k, model in joint.families.items():
@@ -80,14 +80,14 @@ def first_point(joint: Joint, theta: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Weakness:
-    """The direction of theta that the samples say least of.
+    """The direction of theta that the samples determine least.
 
     Attributes
     ----------
     left : float
-        The share of the information on it that is left when normalisers and other parameters are unknown too.
+        The share of the information on it that is left when normalisers and other parameters are also unknown.
     direction : ndarray of shape (p,)
-        Theta, in units of what is known of each parameter alone.
+        Theta, in units of each parameter's precision if it were the only unknown.
     """
 
     left: float
@@ -95,7 +95,7 @@ class Weakness:
 
 
 def weakness(here: At) -> Weakness:
-    """Compare what is known of theta beside everything else with what would be known of each parameter alone."""
+    """Compare the information on theta with all else unknown to that on each parameter alone."""
     at, J = here.coordinates, here.matrix(here.sums.information)
     theta = np.arange(at.theta.start, at.theta.stop)
     alone = np.diag(here.sums.information)[theta] - np.diag(here.sums.gram)[theta]
@@ -125,7 +125,7 @@ def require_identified(joint: Joint, here: At, names: Sequence[Name]) -> None:
 
 
 def _apart(joint: Joint, here: At) -> float:
-    """Return how many rows could be of another sample, all together."""
+    """Return how many rows, in total, could have come from another sample."""
     point = joint.at(here.v)
     shares = point.rows.mix(point.u, np.eye(len(joint.sizes)))
     own = shares[np.arange(len(joint)), joint.source]
@@ -187,7 +187,7 @@ def _remedy(joint: Joint, here: At, k: int) -> str:
 
 
 def unknown_everywhere(names: Sequence[Name], verdict: Verdict | None) -> UnidentifiedParametersError:
-    """Return the error that no bias is known, and nothing of the population."""
+    """Return the error for a fit without any known bias or known value of the population."""
     what = f"The bias of {show(names)} has" if len(names) == 1 else f"The biases of {show(names)} all have"
     return UnidentifiedParametersError(
         f"{what} parameters, and no sample has a known bias. Samples determine only ratios of biases, so the "
@@ -201,7 +201,7 @@ def unknown_everywhere(names: Sequence[Name], verdict: Verdict | None) -> Uniden
 
 
 def warn_of_vague_parameters(joint: Joint, here: At, names: Sequence[Name]) -> None:
-    """Warn of a logistic curve of which it is not known whether selection is rare or nearly sure."""
+    """Warn of a logistic curve for which selection may be rare or nearly certain."""
     at = here.coordinates
     for k, model in joint.families.items():
         if not isinstance(model, Logistic):

@@ -3,7 +3,7 @@ r"""The likelihood of the ratio of two normalisers, whatever the others are.
 The likelihood of rows in samples of given sizes, maximised over all laws with :math:`\log(\Omega_k/\Omega_l) = \tau`,
 has a ratio to its largest value that is chi-square with one degree of freedom where :math:`\tau` is true. It needs no
 search over laws. With the dual D in counts and s = u_k - u_l held, :math:`E(s) = \min_u D(u)` is the likelihood of the
-labels of rows; its excess over that of labels which are drawn by a coin,
+labels of rows; its excess over that of labels drawn at random,
 :math:`B(x) = (n_k + n_l)\log(1 + e^x) - n_k x`, is the likelihood sought:
 
 .. math:: \tfrac12 R(\tau) = \max_s\; [E(s) - E(\hat s)] - [B(s + \tau) - B(\log(n_k/n_l))].
@@ -12,9 +12,9 @@ The maximum is where the derivatives agree: with m_k the rows that sample k has 
 
 .. math:: \tau(s) = \operatorname{logit}\frac{m_k(s)}{n_k + n_l} - s,
 
-so that R is read along s, of which every point costs a convex problem with one sample less. To second order it is
+so R is traced along s, where every point costs a convex problem with one sample less. To second order it is
 :math:`(\tau - \hat\tau)^2 / (c'H^+c - 1/n_k - 1/n_l)`, Wald's statistic; unlike that it is not symmetric where few rows
-join the samples. (E alone would be too wide: it takes the sizes of samples for random.)
+join the samples. (E alone would be too wide: it treats the sizes of samples as random.)
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from vardi._solve.newton import SolvableRows
 from vardi._types import Floats
 
 STEPS = 100  # Newton steps of one constrained minimum
-STILL = 1e-9  # range of the step from which no further one is taken
-DOUBLINGS = 60  # of the distance from the estimate at which an end is sought
-NEAR = 1e-6  # how near an end is found, in units of the log ratio
+STILL = 1e-9  # range of a step below which the search ends
+DOUBLINGS = 60  # of the distance from the estimate in the search for an end
+NEAR = 1e-6  # accuracy of an end, in units of the log ratio
 
 
 @dataclass(frozen=True)
 class _Point:
-    """Where the likelihood was looked at: tau, R, and u there."""
+    """A point at which the likelihood was evaluated: tau, R, and u there."""
 
     tau: float
     ratio: float
@@ -64,13 +64,13 @@ class Profile:
     l: int
 
     def ends(self, most: float) -> tuple[float, float]:
-        """Return the ends of the interval of log(Omega_k / Omega_l) within which R is at most as given."""
+        """Return the ends of the interval of log(Omega_k / Omega_l) in which R is at most ``most``."""
         first, second = self._end(most, -1.0), self._end(most, 1.0)
         return min(first, second), max(first, second)
 
     def _end(self, most: float, side: float) -> float:
         """Return tau where R has grown to the given value, on one side."""
-        from scipy.optimize import brentq  # slow to load, and needed where no error is given only
+        from scipy.optimize import brentq  # slow to load, and needed only if no error is given
 
         s = float(self.u[self.k] - self.u[self.l])
         sizes = self.rows.sizes
@@ -92,7 +92,7 @@ class Profile:
         return self.at(s + found, inner[1].u).tau
 
     def at(self, s: float, near: Floats) -> _Point:
-        """Return tau(s) and R there, from a point on that is near."""
+        """Return tau(s) and R there, starting from a nearby point."""
         sizes, k, l = self.rows.sizes, self.k, self.l
         u, sums = self._constrained(s, near)
         both, share = sizes[k] + sizes[l], sums.shares[k] / (sums.shares[k] + sums.shares[l])
@@ -110,7 +110,7 @@ class Profile:
         return float(sums.log_mass - self.rows.sizes[sampled] @ u[sampled])
 
     def _constrained(self, s: float, near: Floats) -> tuple[Floats, Sums]:
-        """Return the least of D where u_k - u_l = s: that of a problem in which both samples are one."""
+        """Return the minimum of D with u_k - u_l = s: that of a problem in which both samples are one."""
         k, l, sizes = self.k, self.l, self.rows.sizes
         merged = _merged(len(sizes), k, l, sizes > 0)
         u = near.copy()
@@ -121,7 +121,7 @@ class Profile:
             laplacian = Laplacian(merged.T @ sums.shares, merged.T @ sums.gram @ merged)
             step = -(merged @ laplacian.solve(merged.T @ (sums.shares - sizes)))
             length = float(np.ptp(step[sizes > 0]))
-            # a full step of range 1 or less descends, and so does this part of a longer one, from anywhere
+            # a full step of range 1 or less descends from anywhere, and so does this part of a longer one
             u = u + step * (1.0 if length <= 1.0 else np.log1p(length) / length)
             sums = self.rows.sums(u)
             if length <= STILL:
@@ -130,12 +130,12 @@ class Profile:
 
 
 def can_profile(gram: object) -> bool:
-    """Tell whether the gram of rows can be that of a problem with two samples merged."""
+    """Return whether two samples can be merged in this form of the gram."""
     return isinstance(gram, np.ndarray) or sparse.issparse(gram)
 
 
 def _merged(K: int, k: int, l: int, sampled: object) -> sparse.csr_array:
-    """Return the map from the samples with rows, k and l being one, to all of K."""
+    """Return the map from the samples with rows, k and l merged, to all K."""
     places = np.flatnonzero(np.asarray(sampled))
     target = np.where(places == k, l, places)
     columns = np.unique(target, return_inverse=True)[1]

@@ -1,4 +1,4 @@
-"""Other counts of the same rows, solved again from the solution on: for the bootstrap and for tests."""
+"""Solve again for other counts of the same rows, starting at the solution: for the bootstrap and for tests."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from vardi._types import Floats, Integers
 
 DRAWN = 1e-4  # score of the parameters of a refit, far below the spread of any draw
 STILL = 1e-3  # length of the last step towards them
-SHARED_PASSES = 20  # passes over the rows that draws share, until those that are left go on alone
-SETTLED = 1e-10  # length of the last step of a shared refit, where passes cost little
+SHARED_PASSES = 20  # passes over the rows that draws share before the remaining ones continue alone
+SETTLED = 1e-10  # length of the last step of a shared refit, if passes are cheap
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class Refit:
     Attributes
     ----------
     weights : ndarray or None
-        Weight of each row, of mean 1; None where there is no solution, or means were asked for in their place.
+        Weight of each row, of mean 1; None if there is no solution, or if means were asked for instead.
     log_omegas : ndarray
-        The log normalisers; empty where there is no solution.
+        The log normalisers; empty if there is no solution.
     labels : ndarray of int
-        Where there is no solution: the group of each sampled state within which samples can be compared.
+        If there is no solution: the group of each sampled state within which samples can be compared.
     means : ndarray or None
-        The means of functions by the weights, where these were asked for.
+        The weighted means of functions, if they were asked for.
     """
 
     weights: Floats | None
@@ -60,7 +60,7 @@ def refit(
     may_part: bool,
     rng: np.random.Generator | None = None,
 ) -> Refit:
-    """Solve again for other counts, from a solution on; known values with an error are drawn anew by rng."""
+    """Solve again for other counts, starting at a solution; known values with an error are redrawn by rng."""
     if joint is None:
         return refit_plain(rows.with_counts(counts), u, tol=tol, may_part=may_part)
     joint = joint.with_counts(counts)
@@ -89,8 +89,8 @@ def refit_draws(
 ) -> list[Refit | None]:
     """Solve for known biases alone, with many other counts at once, which share the passes over the rows.
 
-    Each draw takes Newton's steps with the Hessian of the fit, which is near its own. None stands for a draw whose
-    steps do not shrink quickly: it needs a Hessian of its own.
+    Each draw takes Newton's steps with the Hessian of the fit, which is close to its own. None stands for a draw whose
+    steps do not shrink quickly: it needs its own Hessian.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def refit_draws(
     counts : ndarray of shape (B, n)
         Counts of the rows in each draw, with which each sample has its size.
     functions : ndarray of shape (n, m) or None
-        Functions whose means are asked for, which the last pass has; None for the weights, which take another.
+        Functions whose means are returned, at no further pass; None for the weights, which take another.
     tol : float
         Tolerance of Vardi's equations.
     """
@@ -135,8 +135,8 @@ def refit_draws(
 def refit_joint(joint: Joint, v: Floats, *, tol: float) -> Refit:
     """Solve with parameters and known moments.
 
-    The parameters are sought downhill: near another solution steps that only make the gradient smaller may end at a
-    point that is no minimum.
+    The parameters are found by descent: near another solution, steps that only shrink the gradient may end at a point
+    that is not a minimum.
     """
     at, held = joint.coordinates, held_of(joint)
     if at.known:
@@ -154,7 +154,7 @@ def refit_joint(joint: Joint, v: Floats, *, tol: float) -> Refit:
 
 
 def _without_known(joint: Joint, v: Floats, held: int, tol: float) -> Floats:
-    """Return the point that the samples give on their own."""
+    """Return the point from the samples alone."""
     if joint.families:
         return descend(joint.without_known(), v, held, tol=DRAWN, settled=STILL).v
     return stationary(joint.without_known(), v, held, tol=tol).v

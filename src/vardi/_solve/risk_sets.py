@@ -1,8 +1,8 @@
-"""Whether rows that each brought a window can be weighed, in the language of risk sets.
+"""Whether rows that each have a window can be weighted, in terms of risk sets.
 
-At a value x the rows at risk are those that could have been seen there. Rows can be weighed where each can be reached
-from each other by steps from a row to one that its window holds; otherwise values fall into parts, and it is
-undetermined how common one is beside the other.
+At a value x the rows at risk are those that could have been seen there. Rows can be weighted if each can be reached
+from every other by steps from a row to one that its window holds; otherwise values fall into parts, and it is
+undetermined how common one is relative to the other.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from vardi._solve.identify import Verdict
 from vardi._types import Floats, Integers
 from vardi.errors._texts import number_of_rows
 
-REMEDY = "Add rows whose windows span both, debias each part alone, or keep the largest by on_unidentified='largest'."
+REMEDY = "Add rows whose windows span both, debias each part alone, or keep the largest with on_unidentified='largest'."
 
 
 class Row(int):
-    """The position of a row, which stands for a sample of its own; a person reads which it is."""
+    """The position of a row that is its own sample; prints as "row 3"."""
 
     def __str__(self) -> str:
         return f"row {int(self)}"
@@ -35,8 +35,8 @@ class Row(int):
 def at_risk(windows: Windows, counts: Floats | None) -> Floats:
     """Return how many rows are at risk at the value of each row.
 
-    Of rows truncated on the left these are those that had entered and were not yet seen, as in the product-limit
-    estimate; on the right the same backwards; and of windows with two ends those whose window holds the value.
+    For left truncation these are the rows that had entered and were not yet seen, as in the product-limit estimate;
+    for right truncation the same backwards; for windows with two ends, the rows whose window holds the value.
     """
     low, high = windows.low, windows.high
     if np.isinf(high).all():
@@ -51,7 +51,7 @@ def at_risk(windows: Windows, counts: Floats | None) -> Floats:
 
 
 def one_sample(name: Any, windows: Windows, counts: Floats | None) -> Verdict:
-    """Return the verdict on rows that can be weighed."""
+    """Return the verdict on rows that can be weighted."""
     sizes = at_risk(windows, counts)
     message = (
         f"{str(name)!r} is weighted by the windows of its rows: the risk sets at its values join them all, and hold "
@@ -61,7 +61,7 @@ def one_sample(name: Any, windows: Windows, counts: Floats | None) -> Verdict:
 
 
 def in_risk_sets(verdict: Verdict, windows: Windows, counts: Floats | None, rows: Sequence[Row]) -> Verdict:
-    """Return a verdict that rows cannot be weighed with its reason: groups are positions of rows."""
+    """Return a verdict that rows cannot be weighted, with the reason; groups are positions of rows."""
     place = {row: j for j, row in enumerate(rows)}
     groups = [np.array([place[row] for row in group]) for group in verdict.groups]  # type: ignore[index]
     spans = sorted(groups, key=lambda group: float(windows.x[group].min()))
@@ -88,7 +88,7 @@ def in_risk_sets(verdict: Verdict, windows: Windows, counts: Floats | None, rows
 
 
 def _reach(windows: Windows, of: Integers, to: Integers) -> bool:
-    """Tell whether a window of some rows holds the value of one of others."""
+    """Return whether a window of some rows holds the value of one of the others."""
     values = np.sort(windows.x[to])
     first = np.searchsorted(values, windows.low[of], "left")
     return bool((first < np.searchsorted(values, windows.high[of], "right")).any())

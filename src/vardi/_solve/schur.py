@@ -1,15 +1,15 @@
 r"""J with thousands of normalisers: its part in u is never an array, and the other coordinates are few.
 
-With shares q and gram G of the rows as known moments have bent them, the part of J in u is :math:`A = Q - G`. The
+With shares q and gram G of the rows as modified by known moments, the part of J in u is :math:`A = Q - G`. The
 entries of G between samples are those of a Laplacian :math:`L = \mathrm{diag}(G1) - G`, so that A is L and a diagonal
 that vanishes with mu. With B and C the parts of J beside it, :math:`A - B C^{-1} B'` is what is left of the equations
-in u when the others are solved: positive at a solution, where A itself may be indefinite or singular, and possibly
-indefinite on the way there. It is solved by MINRES, preconditioned by L and what known moments add to it, where L has a
-factor. (Without one, products with G would be all that either costs.)
+in u when the others are eliminated: positive at a solution, where A itself may be indefinite or singular, and possibly
+indefinite on the way there. It is solved by MINRES, preconditioned by L and what known moments add to it, if L has a
+factor. (Without one, both would cost only products with G.)
 
 J is flat along the gauge, u + c with mu e^c, and L along the level of each group of samples that only known moments
-join. Levels are therefore taken out of A, in the scale of :math:`Q^{-1/2} A Q^{-1/2}`, and stand beside mu; that of all
-samples together is held still.
+join. Levels are therefore taken out of A, in the scale of :math:`Q^{-1/2} A Q^{-1/2}`, and put beside mu; that of all
+samples together is held fixed.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from vardi._rows.contract import Bordered
 from vardi._solve.laplacian import GAP_VECTORS, PATIENCE, Laplacian, SingularError, restricted
 from vardi._types import Floats
 
-RANK = 1e-11  # relative size of an eigenvalue from which a direction counts
-CLOSE = 1e-12  # of the residual of MINRES against the right side: what is sought
-ENOUGH = 1e-6  # and what will do, where rounding allows no more: the equations themselves are what is tested
-REFINED = 10  # how often the residual is solved for again, while each time leaves a tenth of it
+RANK = 1e-11  # relative size of an eigenvalue above which a direction counts
+CLOSE = 1e-12  # residual of MINRES relative to the right-hand side: what is sought
+ENOUGH = 1e-6  # and what is accepted if rounding allows no more: the equations themselves are tested anyway
+REFINED = 10  # how often the residual is solved for again, while each time leaves a tenth of it or less
 SPECTRUM = 1e-3  # relative error of eigenvalues of which only the sign counts
 
 
 class Schur:
-    """J at a point, solved by its Schur complement; what J leaves open, the level of u, is held still on average.
+    """J at a point, solved by its Schur complement; the level of u, which J leaves open, is held fixed on average.
 
     Parameters
     ----------
     shares : ndarray of shape (K,)
-        The diagonal from which the gram is taken to give the part of J in u.
+        The diagonal from which the gram is subtracted to give the part of J in u.
     gram : Bordered
         That gram as the corner, and the columns of J itself beside it.
     scale : ndarray of shape (d - K,)
-        The size of each other coordinate's curvature, in roots.
+        The root of each other coordinate's curvature.
     """
 
     def __init__(self, shares: Floats, gram: Bordered, scale: Floats) -> None:
@@ -54,7 +54,7 @@ class Schur:
         self.gram = restricted(gram.corner, self.sampled)
         self.beside = gram.beside[: len(shares)][self.sampled] / (self.root[:, None] * scale)
         self.others = gram.others / (scale[:, None] * scale)
-        if not (self.root > 0).all():  # a share that no number can hold
+        if not (self.root > 0).all():  # a share that underflows
             raise SingularError
 
     def solve(self, a: Floats) -> Floats:
@@ -72,15 +72,15 @@ class Schur:
 
     @property
     def inertia(self) -> tuple[int, int]:
-        """How many eigenvalues are above zero, and how many below: those of C, and of what is left in u.
+        """The number of positive and of negative eigenvalues: those of C, and of what is left in u.
 
-        Of the latter only the smallest is looked for. Where it is below zero, J has more such eigenvalues than counted
-        here, and is that of no solution either way.
+        Of the latter only the smallest is computed. If it is negative, J may have more negative eigenvalues than
+        counted here, but does not belong to a solution either way.
 
         Raises
         ------
         SingularError
-            If it cannot be distinguished.
+            If the signs cannot be determined.
         """
         values = self._spectrum[0]
         least = RANK * float(np.abs(values).max(initial=0.0))
@@ -97,13 +97,13 @@ class Schur:
 
     @cached_property
     def levels(self) -> Floats:
-        """Orthonormal levels of groups against one another: that of all together is the gauge."""
+        """Orthonormal contrasts of the groups' levels: the level of all together is the gauge."""
         together = self.flat.T @ self.root
         return np.asarray(self.flat @ np.linalg.svd(together[None, :])[2][1:].T)
 
     @cached_property
     def border(self) -> Floats:
-        """The columns of J beside A, of levels and of the other coordinates."""
+        """The columns of J beside A: those of levels and of the other coordinates."""
         return self._within(np.column_stack([self._product(self.levels), self.beside]))
 
     @cached_property
@@ -146,7 +146,7 @@ class Schur:
         )
 
     def _inner(self, x: Floats, diagonal: Floats | float) -> Floats:
-        """Return the product with a diagonal less the scaled gram, the levels of the groups moved to 2."""
+        """Return the product with a diagonal minus the scaled gram, the levels of the groups moved to 2."""
         inside = self._within(x)
         return self._within(diagonal * inside - self._scaled_gram(inside)) + 2.0 * (x - inside)
 
@@ -156,14 +156,14 @@ class Schur:
 
     @cached_property
     def _known(self) -> Floats:
-        """U with U U' the part of -B C^{-1} B' above zero: what the known moments add."""
+        """U with U U' the positive part of -B C^{-1} B': what the known moments add."""
         values, vectors = self._spectrum
         below = values < -RANK * float(np.abs(values).max(initial=0.0))
         return np.asarray(self.border @ (vectors[:, below] / np.sqrt(-values[below])))
 
     @cached_property
     def _preconditioner(self) -> Any:
-        """(L + U U')^+ in the same scale, or None where L has no factor."""
+        """(L + U U')^+ in the same scale, or None if L has no factor."""
         members = [self.groups == label for label in range(self.flat.shape[1])]
         parts = [(states, Laplacian(*self._links(states))) for states in members if states.sum() > 1]
         if not all(laplacian.is_factored for _, laplacian in parts):
@@ -194,7 +194,7 @@ class Schur:
 
     def _column(self, x: Floats) -> Floats:
         y, left, M = np.zeros(len(x)), x, self._preconditioner
-        tolerance = CLOSE if M is None else np.finfo(float).eps  # SciPy then compares lengths in two scales
+        tolerance = CLOSE if M is None else np.finfo(float).eps  # with M, SciPy compares lengths in two scales
         size = float(np.linalg.norm(x))
         for _ in range(REFINED):
             if np.linalg.norm(left) <= CLOSE * size:
@@ -213,7 +213,7 @@ class Schur:
         return y
 
     def _smallest(self) -> float:
-        """Return the smallest eigenvalue of A - B C^{-1} B', relative to what the preconditioner inverts if it is."""
+        """Return the smallest eigenvalue of A - B C^{-1} B', relative to what the preconditioner inverts, if any."""
         K, relative = len(self.root), {}
         if self._preconditioner is not None:  # most eigenvalues are then near 1
             sums = self._links(np.ones(K, bool))[0] / self.root**2

@@ -1,6 +1,6 @@
 r"""Biasing functions as values.
 
-A bias :math:`\omega(z) \ge 0` says how much likelier a unit :math:`z` is to enter a sample, up to a constant. Most are
+A bias :math:`\omega(z) \ge 0` is how much likelier a unit :math:`z` is to enter a sample, up to a constant. Most are
 expressions: they compare by value, can be joined, and have a text form that reads back.
 """
 

@@ -15,14 +15,14 @@ Scalar = bool | int | float | str | datetime.date | np.generic
 
 
 def column_named(name: object) -> Column:
-    """Return a column by its name, or refuse what is no name."""
+    """Return a column by its name; raise if it is not a string."""
     if not isinstance(name, str):
         raise InvalidBiasError(f"A column is named by a string, not by {type(name).__name__}: {name!r}.", sample="")
     return Column(str(name))
 
 
 def constant(value: Any, what: str) -> Constant:
-    """Return a number, a text, a truth value or a date as a constant, or refuse what is none of these."""
+    """Return a number, a text, a truth value or a date as a constant; raise for anything else."""
     if isinstance(value, np.generic):
         value = value.item()
     if hasattr(value, "isoformat"):  # dates and times are written as ISO texts

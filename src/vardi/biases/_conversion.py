@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     BiasLike = Bias | str | float | np.number | np.bool | pl.Expr | nw.Expr | Callable[[Any], ArrayLike] | ArrayLike
-    """What stands for a bias."""
+    """Anything that can be given as a bias."""
 
 
 def as_bias(obj: BiasLike) -> Bias:

@@ -1,4 +1,4 @@
-"""What biases share that are fitted to rows of the pool: columns as numbers, models by folds, values on any rows."""
+"""Shared parts of biases that are fitted to the pool: columns as numbers, models by folds, values on any rows."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from vardi.errors import InvalidBiasError, MissingValuesError
 Read = Callable[[str], NDArray[Any]]
 """A column of some rows, by its name."""
 
-LEAST_ROWS = 2  # of a fold
-STEPS = 255  # of a column of numbers that trees see
+LEAST_ROWS = 2  # in each fold
+STEPS = 255  # most values of a numeric column that trees see
 
 
 class FittedBias(Bias):
@@ -31,7 +31,7 @@ class FittedBias(Bias):
 
     @abstractmethod
     def by(self, models: Sequence[Any], X: Floats, sample: str) -> Floats:
-        """Return the bias on rows as the mean of some models gives it."""
+        """Return the bias on rows, from the mean prediction of some models."""
 
     def __repr__(self) -> str:
         return f"where({str(self)!r})"
@@ -43,12 +43,12 @@ class FittedBias(Bias):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FittedValues(ValuesBias):
-    """A fitted bias with its values on the pool, and the models of its folds, which give it on other rows.
+    """A fitted bias with its values on the pool, and the models of its folds, which predict it on other rows.
 
     Attributes
     ----------
     declared : FittedBias
-        As it was declared.
+        The bias as declared.
     encoding : Encoding
         How the models read columns.
     models : tuple
@@ -104,17 +104,17 @@ def cross_fitted(
 
 @dataclass(frozen=True)
 class Encoding:
-    """Columns as numbers: those of numbers as they are, others as a column for each value that some rows have.
+    """Columns as numbers: numeric ones as they are, others as an indicator for each value that occurs in some rows.
 
     Attributes
     ----------
     values : dict
-        The values of each column; None for one of numbers.
+        The values of each column; None for a numeric one.
     said : str
         What is done with a column, for messages.
     edges : dict
-        Of columns of numbers with more than 255 values, for trees: where they are cut into as many steps. Boosting in
-        scikit-learn would cut them itself, but with weighted rows at the price of a sort for each cut.
+        For trees: where numeric columns with more than 255 values are cut into 255 steps. Boosting in scikit-learn
+        would cut them itself but, with weighted rows, at the price of a sort for each cut.
     """
 
     values: dict[str, tuple[str, ...] | None]
@@ -125,7 +125,7 @@ class Encoding:
     def of(
         cls, names: Sequence[str], read: Read, rows: NDArray[np.bool_], said: str, *, for_trees: bool = False
     ) -> Encoding:
-        """Look at which values some rows have."""
+        """Return the encoding of columns with the values that occur in some rows."""
         columns = {name: read(name) for name in names}
         numbers = {name: as_numbers(column) for name, column in columns.items()} if for_trees else {}
         return cls(
@@ -143,14 +143,14 @@ class Encoding:
 
     @property
     def named(self) -> list[str]:
-        """What each column of the matrix is called."""
+        """The name of each column of the matrix."""
         found: list[str] = []
         for name, levels in self.values.items():
             found += [name] if levels is None else [f"{name} {level}" for level in levels]
         return found
 
     def __call__(self, read: Read) -> Floats:
-        """Return columns of some rows as a matrix, or refuse missing values."""
+        """Return columns of some rows as a matrix; raise if values are missing."""
         parts: list[Floats] = []
         for name, levels in self.values.items():
             column = read(name)
@@ -174,7 +174,7 @@ class Encoding:
 
 
 def _edges(x: NDArray[Any]) -> Floats:
-    """Return where numbers are cut into 255 steps of as many values each; nowhere where they have fewer."""
+    """Return where numbers are cut into 255 steps with equally many distinct values; empty if they have fewer."""
     x = np.unique(x[np.isfinite(x)].astype(np.float64))
     if len(x) <= STEPS:
         return np.empty(0)
@@ -182,7 +182,7 @@ def _edges(x: NDArray[Any]) -> Floats:
 
 
 def _stepwise(x: Floats, edges: Floats) -> Floats:
-    """Return numbers as the middle of the step that each is in, the outer ones as the edge of theirs."""
+    """Return the middle of the step that each number is in; for the outer steps, their edge."""
     middles = np.concatenate([edges[:1], (edges[1:] + edges[:-1]) / 2.0, edges[-1:]])
     return np.asarray(middles[np.searchsorted(edges, x, side="right")])
 
@@ -194,7 +194,7 @@ def _missing(column: NDArray[Any]) -> int:
 
 
 def named(columns: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the names of columns, or refuse what is none."""
+    """Return the names of columns; raise if one is not a string."""
     names = tuple(columns) if isinstance(columns, Iterable) and not isinstance(columns, str) else (columns,)
     for name in names:
         column_named(name)
@@ -202,7 +202,7 @@ def named(columns: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def written(kind: str, names: Sequence[str]) -> str:
-    """Return the text form."""
+    """Return the text form of a bias."""
     return f"{kind}({', '.join(to_text(column_named(name)) for name in names)})"
 
 

@@ -32,7 +32,7 @@ from vardi.biases._expressions.nodes import (
 )
 from vardi.errors import InvalidBiasError, MismatchError
 
-MOST_LETTERS = 200  # of an expression of another library, in the text of a bias
+MOST_LETTERS = 200  # of another library's expression in the text of a bias
 
 
 class Bias(ABC):
@@ -44,7 +44,7 @@ class Bias(ABC):
     Attributes
     ----------
     columns : tuple of str
-        The columns that the bias reads; empty where that is not known.
+        The columns that the bias reads; empty if unknown.
     """
 
     _is_factor: ClassVar[bool] = True  # whether it may be a factor of another bias
@@ -52,7 +52,7 @@ class Bias(ABC):
     @property
     @abstractmethod
     def columns(self) -> tuple[str, ...]:
-        """The columns that the bias reads; empty where that is not known."""
+        """The columns that the bias reads; empty if unknown."""
 
     @abstractmethod
     def __str__(self) -> str: ...
@@ -80,7 +80,7 @@ class Bias(ABC):
     def __invert__(self) -> Bias:
         return ExpressionBias(Not(_condition(self, "~")))
 
-    __array_ufunc__ = None  # so that np.float64(2) * bias is left to us
+    __array_ufunc__ = None  # so that np.float64(2) * bias calls __rmul__
 
 
 @dataclass(frozen=True, repr=False)
@@ -91,7 +91,7 @@ class ExpressionBias(Bias):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that the bias reads; empty where that is not known."""
+        """The columns that the bias reads; empty if unknown."""
         return columns(self.node)
 
     def __str__(self) -> str:
@@ -118,7 +118,7 @@ class FunctionBias(Bias):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that the bias reads; empty where that is not known."""
+        """The columns that the bias reads; empty if unknown."""
         return ()
 
     def __str__(self) -> str:
@@ -133,7 +133,7 @@ class ValuesBias(Bias):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that the bias reads; empty where that is not known."""
+        """The columns that the bias reads; empty if unknown."""
         return ()
 
     def __str__(self) -> str:
@@ -156,12 +156,12 @@ class FrameExpressionBias(Bias):
 
     @property
     def library(self) -> str:
-        """The library that the expression is of: Polars or narwhals."""
+        """The library of the expression: Polars or narwhals."""
         return library_of(self.expression) or type(self.expression).__module__
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that the bias reads, where Polars says so; narwhals does not."""
+        """The columns that the bias reads, as listed by Polars; narwhals does not list them."""
         if not hasattr(self.expression, "meta"):
             return ()
         names = dict.fromkeys(self.expression.meta.root_names())
@@ -175,10 +175,10 @@ class FrameExpressionBias(Bias):
 
 
 def library_of(obj: object) -> str | None:
-    """Return the library that an object is an expression of; None where it is not such an expression."""
+    """Return the library that an object is an expression of; None if it is no such expression."""
     if isinstance(obj, nw.Expr):
         return "narwhals"
-    polars = sys.modules.get("polars")  # who has an expression of Polars has imported it
+    polars = sys.modules.get("polars")  # to have made a Polars expression, the user has imported it
     return "Polars" if polars is not None and isinstance(obj, polars.Expr) else None
 
 
@@ -190,7 +190,7 @@ class ProductBias(Bias):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that the bias reads; empty where that is not known."""
+        """The columns that the bias reads; empty if unknown."""
         return tuple(dict.fromkeys(name for factor in self.factors for name in factor.columns))
 
     def __str__(self) -> str:
@@ -206,13 +206,13 @@ class FunctionFamily:
     Attributes
     ----------
     function : callable
-        Of (rows, theta), which returns omega.
+        A function of (rows, theta) that returns omega.
     start : tuple of tuple of float
         Where the estimation starts: one point or several.
     names : tuple of str
         The names of the parameters.
     gradient : callable or None
-        Of (rows, theta), which returns the derivatives of omega, of shape (n, p).
+        A function of (rows, theta) that returns the derivatives of omega, of shape (n, p).
     """
 
     function: Callable[[Any, np.ndarray], Any]
@@ -222,7 +222,7 @@ class FunctionFamily:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What is not known."""
+        """Empty: the columns that a function reads are unknown."""
         return ()
 
     def at(self, theta: np.ndarray) -> FunctionBias:
@@ -246,7 +246,7 @@ class ParametricBias(Bias):
     Attributes
     ----------
     family : Family, Cells or FunctionFamily
-        What depends on the parameters.
+        The factor that depends on the parameters.
     known : Bias
         The factor that does not.
     """
@@ -256,12 +256,12 @@ class ParametricBias(Bias):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that the bias reads; empty where that is not known."""
+        """The columns that the bias reads; empty if unknown."""
         return tuple(dict.fromkeys((*self.known.columns, *self.family.columns)))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the parameters; none for cells of which no rows have been seen."""
+        """The names of the parameters; none for cells until rows are seen."""
         return self.family.names
 
     def at(self, theta: Mapping[Any, Any] | Iterable[float]) -> Bias:

@@ -1,4 +1,4 @@
-"""The biases that are known: what a person writes down about how a sample was collected."""
+"""Known biases: what a user can write down about how a sample was collected."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def where(text: str) -> Bias:
     Parameters
     ----------
     text : str
-        A condition or a number: column names (in backticks where they are not plain words), numbers, strings, ``True``
+        A condition or a number: column names (in backticks unless they are plain words), numbers, strings, ``True``
         and ``False``, comparisons and chains of them, ``and``, ``or``, ``not``, ``in`` and ``not in`` with a list,
         ``is missing``, ``is not missing``, ``+ - * / **`` and the functions abs, exp, log, max, min, sqrt. In
         arithmetic a condition counts as 0 or 1.
@@ -64,7 +64,7 @@ def where(text: str) -> Bias:
 
 
 def _of_rows(written: OfRows) -> Bias:
-    """Return a bias that rows bring with them, or refuse what stands in its parentheses."""
+    """Return a bias that is determined by the rows; raise if its arguments are invalid."""
     kind, arguments = written.kind, written.arguments
     if kind == "window" and len(arguments) in (3, 4) and arguments[0] is not None:
         return WindowBias(arguments[0], as_end(arguments[1]), as_end(arguments[2]), *arguments[3:])
@@ -102,7 +102,7 @@ def between(column: str, low: Scalar, high: Scalar) -> Bias:
     column : str
         The name of the column.
     low, high : number or str
-        The bounds, both inside; for dates in ISO form.
+        The bounds, both inclusive; for dates in ISO form.
 
     Examples
     --------
@@ -212,7 +212,7 @@ def _ratios(shares: dict[Any, float], population: dict[Any, float]) -> dict[Any,
     absent = [label for label, share in population.items() if share == 0]
     if absent:
         raise InvalidBiasError(
-            f"Class {absent[0]!r} has no share of the population, so no factor can describe it. Leave it out.",
+            f"Class {absent[0]!r} has share 0 in the population, so it has no finite factor. Leave it out.",
             sample="",
         )
     return {label: share / population[label] for label, share in shares.items()}

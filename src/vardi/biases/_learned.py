@@ -35,14 +35,14 @@ from vardi.errors._texts import cut, listed, more, width_of
 from vardi.errors._warn import warn
 
 CLIP = (0.02, 0.98)  # probabilities beyond which odds rest on almost no rows of one side
-MANY_CLIPPED = 0.05  # share of a sample's rows from which clipping is warned of
-SEPARATED = 0.999  # area under the curve from which the two sides have almost no rows in common
-MANY_COLUMNS = 30  # from which rows are taken for embeddings, which a linear classifier reads
+MANY_CLIPPED = 0.05  # share of a sample's rows above which there is a warning of clipping
+SEPARATED = 0.999  # area under the curve above which the two sides have almost no rows in common
+MANY_COLUMNS = 30  # above which rows are treated as embeddings, with a linear classifier
 BINS = 10  # of the calibration table
-SHOWN = 8  # columns of the table of balance, those that are furthest off
+SHOWN = 8  # columns in the table of balance, those that are furthest off
 ONE_THREAD = 20_000  # rows up to which the threads of gradient boosting cost more than they gain
 LINEAR_C = 0.1  # inverse strength of the ridge penalty on standardised embeddings
-TREES, LEAVES = 30, 4  # few: a bias is smooth, and samples have hundreds to thousands of rows
+TREES, LEAVES = 30, 4  # few, as a bias is smooth, and samples have hundreds to thousands of rows
 INNER = 3  # folds in which a default classifier is calibrated
 
 
@@ -55,7 +55,7 @@ class LearnedBias(FittedBias):
     names : tuple of str
         The columns that it depends on; none for all columns of an array.
     classifier, folds, random_state : estimator or None, int, int
-        How.
+        How it is learned.
     """
 
     names: tuple[str, ...]
@@ -88,22 +88,22 @@ class LearnedBias(FittedBias):
         sample: str,
         reference: Sequence[str],
     ) -> LearnedValues:
-        """Learn the odds, each row's by models that have not seen it.
+        """Learn the odds of each row by models that have not seen it.
 
         Parameters
         ----------
         read : callable
-            A column of all rows of the pool, by its name.
+            Returns a column of all rows of the pool, by its name.
         names : sequence of str
             The columns to read.
         own : ndarray of bool
             Which rows are those of the sample.
         weights : ndarray
-            The counts of these; of the reference rows their debiased weights; 0 for others.
+            The counts of the sample's rows, the debiased weights of the reference rows, and 0 for others.
         folds : ndarray of int
             The fold of each row.
         sample, reference : str, sequence of str
-            The names of the sample and of those that are known, for messages.
+            The names of the sample and of the known samples, for messages.
         """
         used = weights > 0
         trees = self.classifier is None and len(names) <= MANY_COLUMNS
@@ -124,7 +124,7 @@ class LearnedBias(FittedBias):
         return LearnedValues(_odds(p), self, encoding, models, sample, check, folds)
 
     def _require_rows(self, own: NDArray[np.bool_], folds: Integers, sample: str) -> None:
-        """Refuse a side that is in one fold only, or has almost no rows in each."""
+        """Refuse a side that is not in every fold, or has almost no rows in each."""
         for side, rows in ((repr(sample), own), ("the known samples together", ~own)):
             found = int(rows.sum())
             if found < LEAST_ROWS * self.folds or len(np.unique(folds[rows])) < self.folds:
@@ -135,7 +135,7 @@ class LearnedBias(FittedBias):
                 )
 
     def _model(self, X: Floats, own: NDArray[np.bool_], weights: Floats, columns: int) -> Any:
-        """Return a classifier of rows, in which both sides weigh the same: folds differ in nothing but their rows."""
+        """Return a classifier in which both sides have the same weight, so that folds differ only in their rows."""
         from sklearn.base import clone
         from threadpoolctl import threadpool_limits
 
@@ -157,18 +157,18 @@ class LearnedBias(FittedBias):
         boosted = HistGradientBoostingClassifier(
             max_iter=TREES, max_leaf_nodes=LEAVES, early_stopping=False, random_state=self.random_state
         )
-        # a sigmoid: at 500 and 2,000 rows a side its log odds were off by .35 and .21 (logistic selection), .41 and .24
-        # (a band), isotonic ones by .39 and .25, .47 and .30; with 50 trees of 31 leaves .53 and .40, .66 and .47
+        # Errors of the log odds at 500 and 2,000 rows a side: with a sigmoid .35 and .21 (logistic selection), .41 and
+        # .24 (a band); isotonic .39 and .25, .47 and .30; with 50 trees of 31 leaves .53 and .40, .66 and .47.
         return CalibratedClassifierCV(boosted, method="sigmoid", cv=INNER, ensemble=False)
 
     def by(self, models: Sequence[Any], X: Floats, sample: str) -> Floats:
-        """Return the odds of the mean probability by some models."""
+        """Return the odds of the mean probability that some models predict."""
         return _odds(_probabilities(models, X, sample))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LearnedValues(FittedValues):
-    """A learned bias with its values on the pool, the folds these are from, and how well its classifier does."""
+    """A learned bias with its values on the pool, their folds, and how well its classifier does."""
 
     check: LearnedCheck
     fold: Integers
@@ -176,24 +176,24 @@ class LearnedValues(FittedValues):
 
 @dataclass(frozen=True)
 class LearnedCheck:
-    """How a bias was learned, and how well the probabilities of its classifier agree with what was seen.
+    """How a bias was learned, and how well the probabilities of its classifier agree with the rows.
 
     Attributes
     ----------
     columns : tuple of str
         What it was learned from.
     classifier : str
-        By which classifier.
+        The classifier.
     rows, clipped : int
         Rows of the sample, and how many of them have a probability that was clipped to 0.02 or 0.98.
     clipped_reference : int
-        How many rows of the known samples have.
+        The same number among the rows of the known samples.
     area : float
         The area under the curve: the chance that a row of the sample has a larger probability than one of the
         population. At 0.5 the sample was drawn as if at random; near 1 it hardly overlaps with the population.
     predicted, observed : tuple of float
-        By bins of the probability: its mean, and the share of the rows that are the sample's, both weighted so that
-        sample and population are halves.
+        By bins of the probability: its mean, and the share of rows that are the sample's, both weighted so that
+        sample and population each have half of the weight.
     errors : tuple of float
         The standard error of each observed share.
     in_bins : tuple of int
@@ -223,7 +223,7 @@ class LearnedCheck:
 
     @property
     def said_of_clipping(self) -> str:
-        """How many rows were clipped, in words."""
+        """How many rows were clipped, why it matters, and what to do."""
         return (
             f"{self.clipped} of its {self.rows} rows ({self.clipped / self.rows:.1%}) have a probability outside "
             f"{CLIP[0]} to {CLIP[1]}, and were clipped to that range: almost no rows of the other side are left there "
@@ -253,7 +253,7 @@ class LearnedCheck:
 def _checked(
     encoding: Encoding, X: Floats, model: Any, p: Floats, own: NDArray[np.bool_], weights: Floats
 ) -> LearnedCheck:
-    """Compare probabilities, each by models that have not seen its row, with what was seen."""
+    """Compare probabilities, each by models that have not seen its row, with the rows' samples."""
     from sklearn.metrics import roc_auc_score
 
     halves = np.where(own, weights / weights[own].sum(), weights / weights[~own].sum())
@@ -284,7 +284,7 @@ def _checked(
 def _balance(
     names: Sequence[str], X: Floats, own: NDArray[np.bool_], weights: Floats, weighted: Floats
 ) -> dict[str, tuple[float, float]]:
-    """Return how far off the population the means of a sample are, in standard deviations of the population."""
+    """Return how far the means of a sample are from the population's, in standard deviations of the population."""
     centre = np.average(X[~own], axis=0, weights=weights[~own])
     spread = np.sqrt(np.average((X[~own] - centre) ** 2, axis=0, weights=weights[~own]))
     spread = np.where(spread > 0, spread, 1.0)
@@ -296,7 +296,7 @@ def learned_of(names: Iterable[Hashable], biases: Iterable[Bias]) -> dict[Hashab
     """Return each bias that was learned, by sample."""
     return {
         name: part
-        for name, bias in zip(names, biases, strict=False)  # those of a matrix have none
+        for name, bias in zip(names, biases, strict=False)  # a matrix has no biases
         for part in parts_of(bias)
         if isinstance(part, LearnedValues)
     }
@@ -345,9 +345,9 @@ def _require_classifier(classifier: Any) -> None:
 def _separated(sample: str, reference: Sequence[str], names: Sequence[str]) -> NotIdentifiableError:
     return NotIdentifiableError(
         f"By {listed(names)} the rows of {sample!r} can be told from those of {listed(map(repr, reference))} without "
-        "error, so no known sample has rows like these, and nothing says how likely others were to enter "
-        f"{sample!r}. Leave out any column that only says where a row comes from (a label, an id), or add a known "
-        "sample that overlaps.",
+        "error, so no known sample has rows like these, and it is unknown how likely others were to enter "
+        f"{sample!r}. Leave out any column that only identifies where a row comes from (a label, an id), or add a "
+        "known sample that overlaps.",
         groups=((sample,), tuple(reference)),
     )
 
@@ -364,8 +364,8 @@ def learned(
 ) -> LearnedBias:
     r"""Return an unknown bias, to be learned by comparing its sample with samples whose biases are known.
 
-    The sample's rows are told apart from those of the known samples, which are debiased first, by a probabilistic
-    classifier in which the latter have their debiased weights; the odds of a row by models that have not seen it,
+    A probabilistic classifier distinguishes the sample's rows from those of the known samples, which are debiased first
+    and enter with their debiased weights; the odds of a row by models that have not seen it,
     :math:`\omega(x) = p(x) / (1 - p(x))`, are its bias up to a constant. It is assumed that given these columns the
     selection does not depend on anything else of interest, and that the known samples have rows wherever this one has.
 

@@ -39,7 +39,7 @@ class SmoothedBias(FittedBias):
     names : tuple of str
         The columns that it is regressed on, which all rows have.
     regressor, folds, random_state : estimator or None, int, int
-        How.
+        How it is regressed.
     """
 
     weight: str
@@ -75,11 +75,11 @@ class SmoothedBias(FittedBias):
         Parameters
         ----------
         read : callable
-            A column of all rows of the pool, by its name.
+            Returns a column of all rows of the pool, by its name.
         own : ndarray of bool
             Which of these are rows of the sample.
         weights : ndarray
-            The weights of those.
+            The weights of the sample's rows.
         sample : str
             Its name, for messages.
         """
@@ -134,7 +134,7 @@ class SmoothedBias(FittedBias):
         return model.fit(X, y)
 
     def by(self, models: Sequence[Any], X: Floats, sample: str) -> Floats:
-        """Return one over the mean weight by some models."""
+        """Return one over the mean weight that some models predict."""
         found: Floats = np.mean([np.asarray(model.predict(X), np.float64) for model in models], axis=0)
         bad = np.flatnonzero(~((found > 0) & (found < np.inf)))
         if len(bad):
@@ -167,8 +167,8 @@ def smoothed(
     weight : str
         The column of weights, one over the chance of being drawn.
     columns : str or sequence of str
-        Columns of numbers or text that all samples have; a text that the sample's own rows do not have counts
-        as none of theirs.
+        Columns of numbers or text that all samples have; a text that does not occur in the sample's own rows is
+        treated as different from all that do.
     regressor : scikit-learn regressor, optional
         Gradient boosting with a log link (gamma deviance) by default. It is cloned for each fold.
     folds : int

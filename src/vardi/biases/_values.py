@@ -1,4 +1,4 @@
-"""What users give beside their rows: arrays and series with one value for each of them."""
+"""What users give along with their rows: arrays and series with one value for each row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vardi.errors import MismatchError
 
 
 def as_array(values: Any, what: str, wanted: str = "one value for each row") -> np.ndarray:
-    """Return values as an array, or refuse masks, which would be lost, and rows of different lengths.
+    """Return values as an array; raise for masks, which would be lost, and for rows of different lengths.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def as_array(values: Any, what: str, wanted: str = "one value for each row") -> 
 
 
 def as_numbers(values: np.ndarray) -> np.ndarray | None:
-    """Return conditions as they are and numbers as float64; None for anything else, such as a text that looks like one.
+    """Return conditions as they are and numbers as float64; None for anything else, even texts of digits.
 
     Examples
     --------
@@ -63,15 +63,15 @@ def as_numbers(values: np.ndarray) -> np.ndarray | None:
 
 
 def is_missing(value: Any) -> bool:
-    """Tell whether a value is None, NaN, or missing in pandas."""
+    """Return whether a value is None, NaN, or missing in pandas."""
     return value is None or type(value).__name__ == "NAType" or value != value
 
 
 def coded(labels: np.ndarray) -> tuple[np.ndarray, list[Any]]:
-    """Return a number for each label, in the order in which these first appear, and the labels, as Python has them.
+    """Return a code for each label, in order of first appearance, and the distinct labels as Python objects.
 
-    Numbers and texts are coded by pandas where it is there already, which takes a tenth of the time of a loop; missing
-    floats are one label.
+    Numbers and texts are coded by pandas if it is already loaded, in a tenth of the time of a loop; missing floats are
+    one label.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def coded(labels: np.ndarray) -> tuple[np.ndarray, list[Any]]:
 
 
 def read_only(values: np.ndarray) -> np.ndarray:
-    """Return a view that cannot be written to: what a fit hands out is what it computes with."""
+    """Return a view that cannot be written to: a fit returns the arrays that it computes with."""
     view = values.view()
     view.flags.writeable = False
     return view
@@ -110,10 +110,10 @@ def index_of(values: Any) -> Any | None:
 
 
 def belongs_elsewhere(index: Any, own: Any) -> bool:
-    """Tell whether the labels of values say that they belong to other rows than those in the same place.
+    """Return whether the labels of values show that they belong to other rows than those in the same place.
 
-    The labels 0, 1, 2, ... are those of a new series and say nothing, unless the rows have such labels themselves and
-    each only once.
+    The labels 0, 1, 2, ... are the default of a new series and mean nothing, unless the rows have such labels
+    themselves, each only once.
 
     Examples
     --------

@@ -17,16 +17,16 @@ from vardi.errors import InvalidBiasError
 
 @dataclass(frozen=True, repr=False)
 class WindowBias(Bias):
-    """A bias of each row's own: it was seen because its value lay in its window; `window` makes it.
+    """A bias that differs by row: each was seen because its value lay in its window; `window` makes it.
 
     Attributes
     ----------
     x : Node
         The value.
     low, high : Node or None
-        The ends of its window, both inside; None for a window that is open there.
+        The ends of its window, both inclusive; None for a window that is open there.
     status : Node or None
-        What says whether the value was seen.
+        Whether the value was seen.
     """
 
     x: Node
@@ -55,12 +55,12 @@ class WindowBias(Bias):
 
     @property
     def ends(self) -> tuple[Node, ...]:
-        """The ends that there are."""
+        """The ends of the window, except open ones."""
         return tuple(end for end in (self.low, self.high) if end is not None)
 
     @property
     def value(self) -> str:
-        """What is seen, by the name of its column, or as an expression."""
+        """The name of the value's column, or its expression."""
         return self.x.name if isinstance(self.x, Column) else to_text(self.x)
 
     @property
@@ -82,7 +82,7 @@ def window(x: str, low: str | float | None, high: str | float | None, *, status:
 
     .. math:: \omega_i(z) = \mathbb{1}\{u_i \le x(z) \le v_i\}
 
-    Units outside their window left no trace. Windows are assumed to say nothing about the value beyond that
+    Units outside their window left no trace. Otherwise windows are assumed to be independent of the values
     (*quasi-independence*), which ``fit.check_biases()`` tests. The weights are those of the nonparametric likelihood of
     Turnbull (1976) and Efron and Petrosian (1999); for left truncation alone these are the product-limit estimate of
     Lynden-Bell (1971).
@@ -99,7 +99,7 @@ def window(x: str, low: str | float | None, high: str | float | None, *, status:
     x : str
         The column, or an expression of columns, that holds the value.
     low, high : str, number or None
-        Where the window begins and ends, both inside: columns, expressions or numbers. None where it is open: with
+        Where the window begins and ends, both inclusive: columns, expressions or numbers. None if it is open: with
         ``high=None`` rows are truncated on the left (delayed entry), with ``low=None`` on the right.
     status : str, optional
         A column or condition that is 1 (or true) where the value was seen, and 0 where only a bound of it is known:
@@ -141,14 +141,14 @@ def _end(end: object) -> Node | None:
 
 
 def columns_to_test(biases: Sequence[Bias], numeric: Sequence[str]) -> list[str]:
-    """Return what samples are compared in by default: the value of windows, or columns of numbers that biases read."""
+    """Return the columns that samples are compared by: the value of windows, or numeric columns that biases read."""
     values = [bias.value for bias in biases if isinstance(bias, WindowBias)]
     read = {name for bias in biases for name in bias.columns}
     return values or [name for name in numeric if name in read]
 
 
 def as_end(node: Node | None) -> Node | None:
-    """Return an end that was written in text, or refuse one that is a text itself."""
+    """Return an end that was parsed from text; raise if it is a text itself."""
     if isinstance(node, Constant) and isinstance(node.value, bool | str):
         raise InvalidBiasError(f"An end of a window is a column or a number, not {node.value!r}.", sample="")
     return node

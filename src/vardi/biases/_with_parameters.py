@@ -1,4 +1,4 @@
-"""The biases that are known up to parameters, which are estimated with the normalisers."""
+"""Biases that are known up to parameters, which are estimated together with the normalisers."""
 
 from __future__ import annotations
 
@@ -42,8 +42,7 @@ def logistic(*columns: str) -> ParametricBias:
 def exponential_tilt(*columns: str) -> ParametricBias:
     r"""Return the bias :math:`\omega(z) = e^{\theta'z}`, whose tilt :math:`\theta` is to be estimated.
 
-    Logistic selection is like this where selection is rare. There is no intercept: it would be a part of the
-    normaliser.
+    Logistic selection is close to this where selection is rare. There is no intercept: the normaliser would absorb it.
 
     Parameters
     ----------
@@ -74,7 +73,7 @@ def power(column: str) -> ParametricBias:
 def steps(column: str, cuts: Iterable[float]) -> ParametricBias:
     r"""Return a bias that is constant between cuts, :math:`\omega(z) = e^{\theta_j}` in interval j.
 
-    The first interval, below all cuts, is what the others are compared with: there the bias is 1. A cut belongs to the
+    The first interval, below all cuts, is the reference for the others: there the bias is 1. A cut belongs to the
     interval above it.
 
     Parameters
@@ -101,16 +100,16 @@ def steps(column: str, cuts: Iterable[float]) -> ParametricBias:
 def cells(*columns: str | Sequence[str]) -> ParametricBias:
     r"""Return a bias that is log-linear in categories, :math:`\log\omega(z) = \sum_c \theta_{c, z_c}`.
 
-    There is a parameter for each value of a column but the most frequent one in the pool, which the others are compared
-    with: main effects, as in raking. Which values there are is known only from the rows, so the bias itself names just
-    the columns; the parameters of a fit are named by values, such as ``region=N``. A new row with a value that no row
-    of the fit has is refused by ``weigh``.
+    There is a parameter for each value of a column except the most frequent one in the pool, which is the reference:
+    main effects, as in raking. The values are known only from the rows, so the bias itself names just the columns; the
+    parameters of a fit are named by values, such as ``region=N``. ``weigh`` refuses a new row with a value that no row
+    of the fit has.
 
     Parameters
     ----------
     *columns : str or sequence of str
         Columns of text, numbers or booleans, or expressions of columns; a name that is not a plain word goes in
-        backticks. A sequence of several crosses them: a parameter for each combination that rows have but the most
+        backticks. A sequence of several crosses them: a parameter for each combination that occurs except the most
         frequent one.
 
     Examples
@@ -144,14 +143,15 @@ def parametric(
     Parameters
     ----------
     function : callable
-        Of (rows, theta): gets the rows as they were given and an array of p numbers, and returns omega, zero or more,
-        for each row. Which rows have omega = 0 must not depend on theta.
+        A function of (rows, theta): it gets the rows as they were given and an array of p numbers, and returns omega,
+        zero or more, for each row. Which rows have omega = 0 must not depend on theta.
     start : array of shape (p,) or (s, p)
         Where the search for theta starts. If the likelihood may have several maxima, give several starts.
     names : iterable of str, optional
         Names of the parameters; "theta0", "theta1", ... by default.
     gradient : callable, optional
-        Of (rows, theta): the derivatives of omega, of shape (n, p). By default they are differences of the function.
+        A function of (rows, theta) that returns the derivatives of omega, of shape (n, p). By default, finite
+        differences.
 
     Examples
     --------

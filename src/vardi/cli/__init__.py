@@ -14,11 +14,11 @@ __all__ = ["main"]
 
 INTERRUPTED = 130
 CLOSED = 141
-"""What a shell says of a program whose reader left: 128 and the number of SIGPIPE."""
+"""The exit code of a program whose reader has gone: 128 plus the number of SIGPIPE."""
 UNWRITTEN = 3
-"""An output cannot be written."""
+"""The exit code if an output cannot be written."""
 STRICT = ("strict", "surrogateescape")
-"""What Python does by itself with letters that standard output does not have: it fails."""
+"""Error handlers with which Python fails on characters that standard output cannot encode."""
 
 
 def main() -> int:
@@ -33,7 +33,7 @@ def main() -> int:
         return INTERRUPTED
     except BrokenPipeError:
         code = CLOSED
-    except OSError as error:  # of a help text, which is printed before a command begins
+    except OSError as error:  # from a help text, which is printed before a command begins
         print(f"error: Standard output cannot be written: {error.strerror}.", file=sys.stderr)
         code = UNWRITTEN
     if code in (CLOSED, UNWRITTEN):
@@ -42,21 +42,21 @@ def main() -> int:
 
 
 def _open_what_is_closed() -> None:
-    """Let what is printed go nowhere where the shell closed a stream, for which Python has None."""
+    """Discard what is printed to a stream that the shell closed, which is None in Python."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
 
 
 def _replace_what_cannot_be_printed() -> None:
-    """Let a letter that the encoding of a stream does not have become a question mark, rather than an error."""
+    """Print a question mark for a character that the encoding of a stream lacks, rather than failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and not is_utf8(stream) and stream.errors in STRICT:
             stream.reconfigure(errors="replace")
 
 
 def is_utf8(stream: TextIO) -> bool:
-    """Tell whether a stream can print all letters; one that does not tell its encoding can."""
+    """Return whether a stream can print all characters, which is assumed if its encoding is unknown."""
     try:
         return codecs.lookup(getattr(stream, "encoding", None) or "utf-8").name == "utf-8"
     except LookupError:
@@ -81,7 +81,7 @@ def _run() -> int:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Give what an exception was raised in the handling of."""
+    """Yield the chain of exceptions during whose handling this one was raised."""
     cause = error.__context__
     while cause is not None:
         yield cause
@@ -89,7 +89,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _drop_what_nobody_reads() -> None:
-    """Send what is left in the buffers nowhere, so that Python does not complain of it when it ends."""
+    """Discard what is left in the buffers, so that Python does not complain about it at exit."""
     for stream in (sys.__stdout__, sys.__stderr__):
         if stream is None:
             continue

@@ -1,4 +1,4 @@
-"""The commands of ``vardi``, and what ``--help`` says of them."""
+"""The commands of ``vardi``, with their help."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     help="K biased samples of one population in, one debiased sample out.",
-    epilog="\b\nTo see what it does:    vardi demo\nWith data of your own:  vardi init, then what each command says",
+    epilog="\b\nTo see what it does:    vardi demo\nWith your own data:     vardi init, then what each command says",
 )
 
 
@@ -47,19 +47,19 @@ def _main(
 app.command(
     "demo",
     cls=Described,
-    short_help="Debias the bundled house prices, start to end.",
+    short_help="Debias the bundled house prices, from start to finish.",
     epilog=_examples("vardi demo", "vardi demo --output houses"),
 )(demo)
 app.command(
     "init",
     cls=Described,
-    short_help="Write a study file, by questions or by options.",
+    short_help="Write a study file, from questions or options.",
     epilog=_examples("vardi init", "vardi init study.toml --source a=a.csv --bias 'a=price <= 22' --source b=b.csv"),
 )(init)
 app.command(
     "check",
     cls=Described,
-    short_help="Tell whether the samples can be compared.",
+    short_help="Check whether the samples can be compared.",
     epilog=_examples("vardi check study.toml", "vardi check study.toml --json"),
 )(check)
 app.command(
@@ -88,6 +88,6 @@ app.command(
 app.command(
     "paper",
     cls=Described,
-    short_help="Repeat the tables and figures of the paper.",
+    short_help="Reproduce the tables and figures of the paper.",
     epilog=_examples("vardi paper clusters --runs 10", "vardi paper --jobs 8 -o results"),
 )(paper)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vardi.study import OpenStudy, Study
 
 Plan = Annotated[
-    bool, typer.Option("--plan", help="Only tell which queries a fit would ask and what they read. No row is read.")
+    bool, typer.Option("--plan", help="Only list the queries of a fit and what they read. No row is read.")
 ]
 YES, NOT, UNTOLD = ("✓ ", "bold green"), ("✗ ", "bold red"), ("– ", "bold")
 SIGNS = {"good": YES, "bad": NOT, "doubt": ("! ", "bold yellow"), "fact": UNTOLD}
@@ -31,7 +31,7 @@ SIGNS = {"good": YES, "bad": NOT, "doubt": ("! ", "bold yellow"), "fact": UNTOLD
 def check(study: StudyFile, as_json: Json = False, quiet: Quiet = False, plan: Plan = False) -> None:
     """Check a study before it is used: files, biases, overlap, and whether the samples agree with their biases.
 
-    The exit code is 0 where all is well, 1 where the data say no, 2 where the study is wrong.
+    The exit code is 0 if all is well, 1 if the data fail a check, 2 if the study is wrong.
     """
     from vardi import study as studies
     from vardi.cli._summary import study_account
@@ -67,7 +67,7 @@ def check(study: StudyFile, as_json: Json = False, quiet: Quiet = False, plan: P
 
 
 def _show_plan(study: Study, *, as_json: bool) -> None:
-    """Tell what a fit would ask, and read no row."""
+    """Show the queries of a fit, without reading a row."""
     from rich.text import Text
 
     from vardi.cli._plan import plan_json, plan_lines

@@ -27,12 +27,12 @@ from vardi.cli import is_utf8
 from vardi.errors import ContradictedKnownWarning, OutputError, VardiWarning
 
 WIDE = 100_000
-"""Columns of an output that is no terminal: nothing in it is wrapped or cut."""
+"""Width of an output that is not a terminal: nothing in it is wrapped or cut."""
 
 DETAILS_OF_KNOWN = "vardi check lists the known values."
 
 DELAY = 1.0
-"""Seconds of work before anything is said about it."""
+"""Seconds of work before progress is shown."""
 
 
 LEAST_NAME = 8
@@ -40,7 +40,7 @@ LEAST_NAME = 8
 
 
 def console(*, stderr: bool = False, least: int = 0) -> Console:
-    """Return a console that respects NO_COLOR and COLUMNS, and cuts nothing where it is piped."""
+    """Return a console that respects NO_COLOR and COLUMNS, and cuts nothing if its output is piped."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else WIDE
     made = Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
@@ -70,19 +70,19 @@ def _printed(part: RenderableType) -> str:
 
 
 def _width(out: Console, table: Table) -> int:
-    """Return the columns that a table needs if nothing in it is broken."""
+    """Return the width that a table needs if nothing in it is wrapped."""
     return Measurement.get(out, out.options.update(max_width=WIDE), table).maximum
 
 
 def _least_width(out: Console, table: Table) -> int:
-    """Return the columns below which a number would be cut, or a name folded to less than a few letters."""
+    """Return the width below which a number would be cut, or a name folded to fewer than a few letters."""
     names = [column for column in table.columns if not column.no_wrap]
     spared = (max(map(_length, (column.header, *column.cells))) - LEAST_NAME for column in names)
     return _width(out, table) - sum(max(one, 0) for one in spared)
 
 
 def _with_short_headings(table: Table) -> Table:
-    """Return a table in which the headings of numbers are broken between words, since numbers are not."""
+    """Return a table in which the headings of numbers wrap between words, since the numbers do not."""
     narrow = copy.copy(table)
     narrow.columns = [replace(one, header=_broken(one)) if one.no_wrap else one for one in table.columns]
     return narrow
@@ -99,13 +99,13 @@ def _length(cell: RenderableType) -> int:
 
 
 def show_files(files: dict[str, Path]) -> None:
-    """Print where outputs are, each on a line that is not broken."""
+    """Print where the outputs are, each on a line that is not wrapped."""
     for what, path in files.items():
         show_plain(f"{what:<8} {path}\n")
 
 
 def show_next(commands: dict[str, str]) -> None:
-    """Print what to go on with: a line for what each command gives, and the command alone on the next, to be pasted."""
+    """Print what to do next: a line that describes each command, and the command alone on the next, to be pasted."""
     for gives, command in commands.items():
         show(f"{gives}:")
         show_plain(f"  {''.join(letter if letter.isprintable() else '?' for letter in command)}\n")
@@ -120,7 +120,7 @@ def show_plain(text: str) -> None:
 
 @contextmanager
 def _standard_output() -> Iterator[None]:
-    """Say that a text cannot be printed, and why; a pipe that nobody reads is left to `vardi.cli.main`."""
+    """Turn a failure to print into an `OutputError`; a closed pipe is left to `vardi.cli.main`."""
     try:
         yield
     except BrokenPipeError:
@@ -130,7 +130,7 @@ def _standard_output() -> Iterator[None]:
 
 
 def show_json(content: dict[str, Any]) -> None:
-    """Print one JSON object, in UTF-8 or else in ASCII; numbers that are none become null."""
+    """Print one JSON object, in UTF-8 or else in ASCII; NaN and infinities become null."""
     text = json.dumps(plain(content), ensure_ascii=False, indent=2)
     if not is_utf8(sys.stdout) or any("\ud800" <= letter <= "\udfff" for letter in text):  # bytes of a file name
         text = json.dumps(plain(content), ensure_ascii=True, indent=2)
@@ -138,7 +138,7 @@ def show_json(content: dict[str, Any]) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Return a value in the terms of JSON."""
+    """Return a value as JSON can hold it."""
     if isinstance(value, dict):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -153,7 +153,7 @@ def plain(value: Any) -> Any:
 
 
 def complain(label: str, message: str, style: str) -> None:
-    """Print a warning or an error, its lines wrapped between words and indented where they go on."""
+    """Print a warning or an error, wrapped between words, with continuation lines indented."""
     err = console(stderr=True)
     first, *rest = (f"{label}: {message}").split("\n")
     lines = [*_wrapped(first, err.width, ""), *(part for line in rest for part in _wrapped(line, err.width, "    "))]
@@ -168,9 +168,9 @@ def _wrapped(line: str, width: int, indent: str) -> list[str]:
 
 @contextmanager
 def warnings_as_lines(*, told: tuple[type[VardiWarning], ...] = ()) -> Iterator[list[str]]:
-    """Gather vardi's warnings, and show each once as a line when the block ends, however it ends.
+    """Gather vardi's warnings, and print each once when the block ends, however it ends.
 
-    Those of the kinds ``told`` are gathered and not shown, since the command itself says the same.
+    Warnings of the kinds ``told`` are gathered but not printed, since the command itself reports them.
     """
     said: list[str] = []
     lines: list[str] = []
@@ -190,7 +190,7 @@ def warnings_as_lines(*, told: tuple[type[VardiWarning], ...] = ()) -> Iterator[
 
 
 def _for_a_shell(warning: warnings.WarningMessage) -> str:
-    """Return what a warning says, with the remedy that a shell has."""
+    """Return the text of a warning, with the remedy that applies in a shell."""
     text = str(warning.message)
     if issubclass(warning.category, ContradictedKnownWarning):
         return text.replace("fit.known has the details.", DETAILS_OF_KNOWN)
@@ -201,7 +201,7 @@ def _for_a_shell(warning: warnings.WarningMessage) -> str:
 def progress(
     *, hidden: bool, timer: Callable[[float, Callable[[], None]], threading.Timer] = threading.Timer
 ) -> Iterator[Callable[..., None]]:
-    """Give a function that names the stage of the work; shown on a terminal once ``timer`` says that it takes long."""
+    """Yield a function that names the stage of the work; a terminal shows it once the work has taken a while."""
     err = console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(20), TimeElapsedColumn())
     bar = Progress(*columns, console=err, transient=True, disable=hidden or not err.is_terminal)
@@ -210,7 +210,7 @@ def progress(
     def stage(description: str, completed: int = 0, total: int | None = None) -> None:
         bar.update(task, description=description, completed=completed, total=total)
 
-    if bar.disable:  # stopped, it would print an empty line in older versions of Rich
+    if bar.disable:  # in older versions of Rich, stopping it would print an empty line
         yield stage
         return
     clock = timer(DELAY, bar.start)

@@ -25,7 +25,7 @@ STUDY = f"""{MARK}
 title = "House prices"
 variables = ["MEDV", "RM", "LSTAT"]    # median value in 1,000 dollars, rooms, share of poorer households in %
 
-[sources.agency]                       # 200 houses of an agency that sells up to 22
+[sources.agency]                       # 200 houses of an agency that sells at up to 22
 data = "agency.csv"
 bias = "MEDV <= 22"
 
@@ -77,7 +77,7 @@ def _require_own(folder: Path) -> None:
 
 @contextmanager
 def _made_beside(folder: Path) -> Iterator[Path]:
-    """Give a folder to work in, on the same disk, that is gone afterwards."""
+    """Yield a temporary folder on the same disk."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
@@ -100,10 +100,10 @@ def _write_inputs(folder: Path) -> None:
 
 def _say_next(folder: Path) -> None:
     study = folder / "study.toml"
-    show("", f"Open the report in a browser. The study is a short text to read: {study}", "")
+    show("", f"Open the report in a browser. The study is a short text file: {study}", "")
     show_next(
         {
-            "To look closer at the samples": f"vardi check {shlex.quote(str(study))}",
-            "For a study of your own, from your own files": "vardi init",
+            "To look more closely at the samples": f"vardi check {shlex.quote(str(study))}",
+            "To write a study of your own files": "vardi init",
         }
     )

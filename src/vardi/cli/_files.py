@@ -1,4 +1,4 @@
-"""The outputs of one command: looked at before any work, and there together or not at all."""
+"""The outputs of one command: checked before any work, and written all together or not at all."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 def require_outputs(paths: Sequence[Path], study: Study, *, force: bool) -> None:
-    """Say before any work why an output could not be written."""
+    """Refuse an output that could not be written, before any work."""
     inputs = {study.path.resolve(), *(file.resolve() for data in study.data for file in data.files)}
     for place, path in enumerate(paths):
         if path.resolve() in inputs:
             raise OutputError(
-                f"{path} is read by the study, and is not overwritten. Name another file.", path=str(path)
+                f"{path} is read by the study, so it is not overwritten. Name another file.", path=str(path)
             )
         if path.resolve() in [other.resolve() for other in paths[:place]]:
-            raise OutputError(f"{path} is named for two outputs. Give each a name of its own.", path=str(path))
+            raise OutputError(f"{path} is named for two outputs. Give each its own name.", path=str(path))
         require_free(path, force=force)
 
 
@@ -39,21 +39,21 @@ def _require_text(path: Path) -> None:
 
 
 def require_free(path: Path, *, force: bool, remedy: str = "Give --force to overwrite it.") -> None:
-    """Refuse a path that cannot be written to, with what helps."""
+    """Refuse a path that cannot be written to, with a remedy."""
     _require_text(path)
     require_writable(path, overwrite=force, remedy=remedy)
 
 
 @contextmanager
 def together(paths: Sequence[Path], *, force: bool) -> Iterator[list[Path]]:
-    """Give temporary names for all outputs; they take their places when all are written."""
+    """Yield temporary names for all outputs, which are moved into place when all are written."""
     with ExitStack() as stack:
         yield [stack.enter_context(whole_file(path, overwrite=force)) for path in paths]
 
 
 @contextmanager
 def writing(target: Path, temporary: Path) -> Iterator[None]:
-    """Say which output cannot be written, by its own name, whatever writes it and whatever it calls it."""
+    """Report an output that cannot be written by its final name, whatever writes it under whatever name."""
     try:
         yield
     except OutputError as error:
@@ -66,7 +66,7 @@ def writing(target: Path, temporary: Path) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str | None:
-    """Return what the system says of a file, where it is what an exception is about; engines tell its number."""
+    """Return the operating system's reason if an exception is about a file; engines give only its number."""
     told = re.search(r"\(os error (\d+)\)", str(error))
     if told:
         return os.strerror(int(told.group(1)))

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from vardi.study import OpenStudy
 
 WEIGHTS_HELP = "Write the weight of every row, with its source, row, id and count: .csv, .parquet or .jsonl."
-REPORT_HELP = "Write a report: .html, or .pdf where Chromium, Chrome or Edge is installed."
-REPLICATES_HELP = "Write this many columns of replicate weights too, for R, Stata or svy; 2 or more."
+REPORT_HELP = "Write a report: .html, or .pdf if Chromium, Chrome or Edge is installed."
+REPLICATES_HELP = "Also write this many columns of replicate weights, for R, Stata or svy; 2 or more."
 KIND_HELP = (
     "How replicates are made: bayesian (every row gets a random weight), rows (drawn with replacement) or jackknife "
     "(groups left out)."
@@ -38,7 +38,7 @@ Kind = Literal["bayesian", "rows", "jackknife"]
 
 @dataclass(frozen=True)
 class Fitted:
-    """A study that was fitted: its data, what is said of it, and the warnings on the way."""
+    """A fitted study: its data, the account of its fit, and the warnings on the way."""
 
     opened: OpenStudy
     account: Account
@@ -83,9 +83,9 @@ def run_fit(
     force: bool = False,
     hidden: bool = False,
 ) -> Fitted:
-    """Read a study, fit it, and write its ``"weights"`` and ``"report"`` where they were asked for.
+    """Read a study, fit it, and write its ``"weights"`` and ``"report"`` if they were asked for.
 
-    ``replicates`` are what `DebiasedSample.replicate_weights` takes; none where it is empty.
+    ``replicates`` are the arguments of `DebiasedSample.replicate_weights`; if empty, none are written.
     """
     from vardi import study as studies
     from vardi.cli._files import require_outputs, together, writing
@@ -121,7 +121,7 @@ def run_fit(
 
 
 def _require_report(path: Path) -> None:
-    """Refuse a report that is neither a page nor a PDF, or one that no browser here can print."""
+    """Refuse a report that is neither a page nor a PDF, or a PDF that no browser here can print."""
     from vardi.cli._pdf import is_pdf, require_browser
     from vardi.report._render import require_html
 
@@ -146,7 +146,7 @@ def _write_report(opened: OpenStudy, fitted: DebiasedSample, place: Path, target
 
 
 def show_fit(fitted: Fitted, targets: dict[str, Path], *, as_json: bool) -> None:
-    """Print what a person or a machine wants to know of a fit."""
+    """Print a fit, as tables or as JSON."""
     from vardi.cli._summary import account_json, account_tables
     from vardi.study._outputs import is_counted
 
@@ -164,11 +164,11 @@ def show_fit(fitted: Fitted, targets: dict[str, Path], *, as_json: bool) -> None
             "No variables are named, so no means are computed in the engine. Name them in the study: variables = [...]"
         )
     if "weights" in targets and is_counted(opened):
-        show("A weight is that of one unit: multiply it by the column count, since rows stand for several.")
+        show("Weights are per unit. Rows stand for several units, so multiply each weight by the column count.")
 
 
 def _say_next(study: Path, targets: dict[str, Path], *, hidden: bool) -> None:
-    """Say what to do with what was written, or how to have something written."""
+    """Print what to do with the outputs, or how to have some written."""
     from vardi.cli._pdf import is_pdf
 
     if hidden:
@@ -179,7 +179,7 @@ def _say_next(study: Path, targets: dict[str, Path], *, hidden: bool) -> None:
         show_next(
             {
                 "For a report to read and print": f"vardi report {named}",
-                "For the weights, to be used by other programs": f"vardi fit {named} -o weights.csv",
+                "For weights to use in other programs": f"vardi fit {named} -o weights.csv",
             }
         )
     elif "report" in targets and not is_pdf(targets["report"]):
@@ -211,20 +211,20 @@ def sample(
     study: StudyFile,
     n: Annotated[int, typer.Option("-n", min=1, metavar="N", help="How many rows to draw.")],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Where they go: .csv, .parquet or .jsonl.")
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Where the rows go: .csv, .parquet or .jsonl.")
     ],
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, metavar="N", help="Give one to get the same draw again.")
+        int | None, typer.Option("--seed", min=0, metavar="N", help="A seed, to get the same draw again.")
     ] = None,
     once: Annotated[
         bool,
-        typer.Option("--without-replacement", help="Draw no row twice. In an engine this is always so."),
+        typer.Option("--without-replacement", help="Draw no row twice. Engines always do so."),
     ] = False,
     force: Force = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Draw rows by weight: what a sample without bias could have been."""
+    """Draw rows by weight, as if from a sample without bias."""
     from vardi import study as studies
     from vardi.cli._files import require_outputs, together, writing
     from vardi.study._outputs import draw, require_suffix, write_frame

@@ -14,7 +14,7 @@ from vardi.cli._console import complain, plain, show_json
 from vardi.errors import ExpressionError, OutputError, StudyError, VardiError
 
 NO = 1
-"""The data say no: not identifiable, impossible rows, missing values."""
+"""The data fail a check: not identifiable, impossible rows, missing values."""
 USAGE = 2
 """The command or the study is wrong."""
 
@@ -39,7 +39,7 @@ def guarded(command: Command) -> Command:
         except Exception as error:
             from vardi.study._engines import first_line, is_engine_error
 
-            if isinstance(error.__cause__, KeyboardInterrupt):  # DuckDB's way to say so
+            if isinstance(error.__cause__, KeyboardInterrupt):  # how DuckDB reports an interrupt
                 raise _interrupted() from None
             if not is_engine_error(error):
                 raise
@@ -67,6 +67,6 @@ def _failed(error: Exception, *, as_json: bool) -> typer.Exit:
     complain("error", str(error), "bold red")
     if as_json:
         data = {name: value for name, value in vars(error).items() if name not in ("verdict", "solution", "name")}
-        with suppress(OutputError):  # where standard output is what failed, standard error has said it
+        with suppress(OutputError):  # if standard output is what failed, standard error already has the message
             show_json({"error": type(error).__name__, "message": str(error), **plain(data)})
     return typer.Exit(exit_code(error))

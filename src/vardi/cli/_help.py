@@ -1,4 +1,4 @@
-"""How a command is described: its arguments as they are typed, without the types of the program behind it."""
+"""The help of a command: its arguments as they are typed, without the types behind them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typer.core import TyperCommand
 
 
 class Described(TyperCommand):
-    """A command whose help is the same in every version of Typer: names, texts, defaults and what is required."""
+    """A command whose help is the same in every version of Typer: names, texts, defaults, what is required."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the pieces of the usage line: an argument in brackets may be left out, one with dots repeated."""
+        """Return the pieces of the usage line: arguments in brackets are optional, those with dots may be repeated."""
         pieces = [self.options_metavar] if self.options_metavar else []
         for one in self.get_params(ctx):
             if one.param_type_name == "argument":
@@ -30,7 +30,7 @@ class Described(TyperCommand):
 
 
 def _line(one: Any) -> tuple[str, str]:
-    """Return how an argument or option is written, and what it is for."""
+    """Return how an argument or option is written, and its help."""
     is_option = one.param_type_name == "option"
     names = ", ".join(sorted(one.opts, key=len)) if is_option else ""
     takes = "" if is_option and one.is_flag else _name(one)

@@ -1,4 +1,4 @@
-"""``vardi init``: asks what was collected and how, and writes a study."""
+"""``vardi init``: ask what was collected and how, and write a study."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ ABOUT_BIASES = """# A bias says how much likelier a unit is to be in the sample,
 # A column whose name is not a single word goes in backticks: "`education-num` > 9".
 """
 ABOUT_DATA = (
-    "Each sample has its rows in a file (.csv, .parquet or .jsonl), or in several that a pattern such as "
-    "north/*.parquet names. Paths are relative to the study."
+    "The rows of each sample are in a file (.csv, .parquet or .jsonl), or in several that match a pattern such as "
+    "north/*.parquet. Paths are relative to the study."
 )
-BIASES = {  # an answer, in which x is a column -> what it says
-    "1": "every unit had the same chance to be in it",
+BIASES = {  # an answer, in which x is a column -> what it means
+    "1": "every unit had the same chance of being in it",
     "x <= 100": "only units for which this is true could be in it",
     "x": "the chance was proportional to a column",
 }
@@ -43,7 +43,7 @@ EXAMPLE = "price"
 
 
 def complete_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the samples that --source has named, for shell completion."""
+    """Return the samples that --source names, for shell completion."""
     names = [text.partition("=")[0] for text in ctx.params.get("source") or []]
     return [f"{name}=" for name in names if name.startswith(incomplete)]
 
@@ -80,9 +80,9 @@ def init(
     ] = None,
     title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="What the study is about.")] = None,
 ) -> None:
-    """Write a study file. Asks for the samples and how they were drawn, unless --source and --bias tell.
+    """Write a study file. Asks for the samples and how they were drawn, unless --source and --bias give them.
 
-    The files are looked into, and a bias is tried on the rows. No file is overwritten.
+    The files are opened, and each bias is tried on the rows. No file is overwritten.
     """
     from vardi._machine.atomic_write import whole_file
     from vardi.cli._files import require_free
@@ -90,7 +90,7 @@ def init(
 
     require_free(study, force=False, remedy=f"Name another: {_another(study)}")
     if bias and not source:
-        raise StudyError("--bias says how the sample of a --source was drawn, and no --source is given. Add it.")
+        raise StudyError("--bias describes the sample of a --source, and no --source is given. Add one.")
     if source:
         sources = _given(source, bias or [])
     else:
@@ -103,25 +103,25 @@ def init(
     with whole_file(study, overwrite=False) as temporary:
         temporary.write_text(text, encoding="utf-8")
     show("", f"Wrote {study} with {len(sources)} {'sample' if len(sources) == 1 else 'samples'}.", "")
-    show_next({"Next, whether the samples can be compared": f"vardi check {shlex.quote(str(study))}"})
+    show_next({"Next, check whether the samples can be compared": f"vardi check {shlex.quote(str(study))}"})
 
 
 def study_text(name: str, title: str, sources: list[Asked], variables: list[str]) -> str:
     """Return a study in TOML, with comments for its reader."""
     listed = ", ".join(map(quoted, variables))
-    reported = f"variables = [{listed}]" if variables else '# variables = ["price"]    # what to report'
+    reported = f"variables = [{listed}]" if variables else '# variables = ["price"]    # columns to report'
     parts = [HEADER.format(name=name), f"title = {quoted(title)}\n{reported}\n", ABOUT_BIASES]
     for one in sources:
         table = f"table = {quoted(one.table)}\n" if one.table else ""
         parts.append(
             f"[sources.{quoted_key(one.name)}]\ndata = {quoted(one.data)}\n{table}bias = {quoted(one.bias)}\n"
-            '# id = "column"           # carried to the weights\n'
+            '# id = "column"           # copied to the weights\n'
         )
     return "\n".join(parts)
 
 
 def quoted(text: str) -> str:
-    r"""Return a text as a basic string of TOML.
+    r"""Return a text as a basic TOML string.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def quoted(text: str) -> str:
 
 
 def quoted_key(text: str) -> str:
-    """Return a key of TOML, in quotes where it needs them."""
+    """Return a TOML key, in quotes if it needs them."""
     bare = text.isascii() and text.replace("-", "").replace("_", "").isalnum()
     return text if bare else quoted(text)
 
@@ -158,27 +158,27 @@ def _pairs(texts: list[str], option: str) -> dict[str, str]:
                 example = "--source agency=agency.csv" if sign else f"--source {_free_name(Path(text).stem, [])}={text}"
             raise StudyError(f"{option} {text!r} is not of the form NAME=VALUE. Give it as in: {example}")
         if name in pairs:
-            raise StudyError(f"{option} names {name!r} twice. Give each source a name of its own.")
+            raise StudyError(f"{option} names {name!r} twice. Give each source its own name.")
         pairs[name] = value
     return pairs
 
 
 def _another(study: Path) -> str:
-    """Return a command that names a study which is not there yet."""
+    """Return a command that names a study file which does not exist yet."""
     free = _free_name(study.stem, [path.stem for path in study.parent.glob("*.toml")])
     return f"vardi init {shlex.quote(str(study.with_name(f'{free}.toml')))}"
 
 
 def _try(study: Study) -> None:
-    """Compute the biases on the rows: raise what forbids or lacks some. Overlap is not looked at yet."""
+    """Compute the biases on the rows, and raise if they forbid or lack some. Overlap is not checked yet."""
     from vardi.errors import NotIdentifiableError
 
-    with suppress(NotIdentifiableError):  # a learned bias alone; samples may follow, and vardi check says it otherwise
+    with suppress(NotIdentifiableError):  # a learned bias alone: samples may follow; if not, vardi check reports it
         study.open().verdict()
 
 
 def _ask(question: str, problems: Callable[[str], list[str]], default: str = "", *, show_default: bool = True) -> str:
-    """Return the first answer without problems; those of others are shown."""
+    """Ask until an answer has no problems, and show those of the others."""
     while True:
         answer: str = typer.prompt(question, default, show_default=show_default, prompt_suffix=" ").strip()
         found = problems(answer)
@@ -212,7 +212,7 @@ def _ask_sources(study: Path) -> list[Asked]:
         columns = _columns(data, study)
         show(f"Its columns: {', '.join(columns)}")
         default = _free_name(Path(data).stem, [one.name for one in sources])
-        name = _ask("What to call it?", functools.partial(_wrong_name, study, sources, data), default)
+        name = _ask("What is its name?", functools.partial(_wrong_name, study, sources, data), default)
         if not sources:
             show_plain(_about_biases(columns))
         asked = Asked(name, data, "1")
@@ -221,7 +221,7 @@ def _ask_sources(study: Path) -> list[Asked]:
 
 
 def _files_there(folder: Path) -> list[str]:
-    """Return a line with the data files of a folder, or none where there are none."""
+    """Return a line that lists the data files of a folder; no line if it has none."""
     from vardi.study._data import listed_files
 
     listed = listed_files(folder)
@@ -229,14 +229,14 @@ def _files_there(folder: Path) -> list[str]:
 
 
 def _about_biases(columns: Mapping[str, Any]) -> str:
-    """Return what an answer about a bias may be, with a column of the sample in it."""
+    """Return the possible answers about a bias, with a column of the sample as example."""
     from vardi.study._columns import ticked
 
     column = next((ticked(name) for name, kind in columns.items() if kind.is_numeric()), EXAMPLE)
     answers = {answer.replace("x", column): says for answer, says in BIASES.items()}
     width = max(map(len, answers))
     lines = "".join(f"  {answer:<{width}}   {says}\n" for answer, says in answers.items())
-    return f"\nSay how it was drawn with a number, a condition or a column:\n{lines}"
+    return f"\nDescribe how it was drawn by a number, a condition or a column:\n{lines}"
 
 
 def _unquoted(path: str) -> str:
@@ -258,7 +258,7 @@ def _wrong_data(study: Path, sources: list[Asked], answer: str) -> list[str]:
 
 def _wrong_name(study: Path, sources: list[Asked], data: str, name: str) -> list[str]:
     if name in [one.name for one in sources]:
-        return [f"There is a sample {name!r} already."]
+        return [f"There is already a sample {name!r}."]
     return _problems(study, [*sources, Asked(name, data, "1")], [])
 
 
@@ -267,12 +267,12 @@ def _wrong_bias(study: Path, sources: list[Asked], asked: Asked, bias: str) -> l
 
 
 def _ask_variables(study: Path, sources: list[Asked], given: list[str]) -> list[str]:
-    """Return what to report: what was given where it can be, and what is answered otherwise."""
+    """Return the columns to report: those given if they are valid, otherwise those answered."""
     found = _problems(study, sources, given)
     if given and not found:
         return given
     show(*found)
-    show("", "Which columns to report? Separate them by commas; Enter takes the first that hold numbers.")
+    show("", "Which columns should be reported? Separate them by commas; Enter takes the first that hold numbers.")
     return _listed(_ask("Report:", lambda answer: _problems(study, sources, _listed(answer)), show_default=False))
 
 
@@ -286,7 +286,7 @@ def _free_name(stem: str, names: list[str]) -> str:
 
 
 def _columns(data: str, study: Path) -> Mapping[str, Any]:
-    """Return the columns of some files, with their types."""
+    """Return the columns of the files, with their types."""
     from vardi.study._data import FORMATS, Data, RefusedPath, find_files
     from vardi.study._engines import require_header, schema
 
@@ -297,7 +297,7 @@ def _columns(data: str, study: Path) -> Mapping[str, Any]:
     kind = FORMATS[files[0].suffix.lower()]
     if kind == "duckdb":
         raise StudyError(
-            f"{files[0].name} is a database, and its table must be named: write the study by hand, with data = ... and "
+            f"{files[0].name} is a database, so its table must be named: write the study by hand, with data = ... and "
             "table = ..."
         )
     found = Data(None, tuple(files), kind)

@@ -9,7 +9,7 @@ import typer
 
 
 def complete_study(incomplete: str) -> list[str]:
-    """Return the study files and folders that begin so, for shell completion."""
+    """Return the study files and folders that begin with the given text, for shell completion."""
     stem = Path(incomplete)
     folder = stem if incomplete.endswith("/") else stem.parent
     if not folder.is_dir():

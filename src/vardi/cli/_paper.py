@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from vardi.paper import Agreement, Entry, Reproduction, Table
 
 NAMES = ("boston", "adult", "age", "norm", "first-component", "clusters", "lengths", "rates", "figures")
-"""Those of `vardi.paper`, which takes a second to load."""
+"""The names in `vardi.paper`, repeated here because it takes a second to load."""
 NARROW = 120
-"""Columns of a terminal below which the spread of printed tables is left out."""
+"""Terminal width below which tables leave out the spreads."""
 LONGEST_METHOD = 12
-"""Letters of a method's name up to which methods stand side by side."""
+"""The longest name of a method, in letters, for which methods are shown side by side."""
 
 
 def _known(names: list[str] | None) -> list[str]:
@@ -50,7 +50,7 @@ def paper(
             callback=_known,
             autocompletion=_complete,
             show_default=False,
-            help=f"What to repeat: {', '.join(NAMES)}. All of them if none is named.",
+            help=f"What to reproduce: {', '.join(NAMES)}. All of them by default.",
         ),
     ] = None,
     runs: Annotated[
@@ -69,7 +69,7 @@ def paper(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Repeat the experiments of "Statistical Learning from Biased Training Samples" beside the printed numbers.
+    """Reproduce the experiments of "Statistical Learning from Biased Training Samples" beside the printed numbers.
 
     Tables (CSV), figures (SVG and PNG) and a page (index.html) are written to the output folder. Finished runs are kept
     there too: after an interruption, the same command resumes where it stopped and gives the same numbers.
@@ -92,7 +92,7 @@ def paper(
 
 @contextmanager
 def _bars(*, hidden: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """Give a function that shows a bar with the time left for each experiment."""
+    """Yield a function that shows a progress bar with the time left for each experiment."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -128,7 +128,7 @@ def _show(result: Reproduction) -> None:
     for table in result.tables:
         show(table.title, _rich(table, narrow=width < NARROW), *([table.note] if table.note else []), "")
     if result.agreement.cells:
-        show("! and !!: beyond one and two printed standard deviations; *: wins here and not in print.")
+        show("! and !!: beyond one and two printed standard deviations; *: wins here but not in print.")
         for line in _words(result.agreement):
             show(line)
     show(f"Page, tables and figures: {result.page}")
@@ -162,7 +162,7 @@ def _rich(table: Table, *, narrow: bool) -> RichTable:
 
 
 def _pair(entry: Entry | None, *, narrow: bool) -> tuple[Text, Text]:
-    """Return the printed and the obtained number, without their spreads where room is short."""
+    """Return the printed and the obtained number, without their spreads if ``narrow``."""
     from rich.text import Text
 
     if entry is None:
@@ -180,7 +180,7 @@ def _words(agreed: Agreement) -> Iterator[str]:
     if agreed.clear:
         here = f"here for all but {len(agreed.lost)}" if agreed.lost else "here for all of them"
         yield f"db-ERM is ahead of ERM by more than a standard deviation in print for {agreed.clear} models, {here}."
-    yield f"{len(agreed.winners)} models have another winner than in print."
+    yield f"{len(agreed.winners)} models have a different winner than in print."
 
 
 def _json(result: Reproduction) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A report as a PDF: its HTML page, printed by a browser of the Chromium family where there is one."""
+"""A report as a PDF: its HTML page, printed by a Chromium-based browser if one is installed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BROWSERS = (
     r"C:\Program Files (x86)\Microsoft\Edge\Application\msedge.exe",
 )
 SECONDS = 120
-"""What printing may take."""
+"""Time limit for printing."""
 QUIETLY = (
     "--headless",
     "--disable-gpu",
@@ -39,12 +39,12 @@ QUIETLY = (
 
 
 def is_pdf(path: Path) -> bool:
-    """Tell whether a name asks for a PDF."""
+    """Return whether a path has the suffix of a PDF."""
     return path.suffix.lower() == ".pdf"
 
 
 def require_browser(path: Path) -> str:
-    """Return the browser that prints, or refuse a PDF with what helps."""
+    """Return the browser that prints, or refuse a PDF with a remedy."""
     found = next((place for name in BROWSERS if (place := shutil.which(name))), None)
     if found is None:
         page = path.with_suffix(".html").name
@@ -57,12 +57,12 @@ def require_browser(path: Path) -> str:
 
 
 def print_page(page: Path, path: Path, target: Path) -> None:
-    """Print an HTML page into a file, which stands for ``target``.
+    """Print an HTML page to ``path``, the temporary name of ``target``.
 
     Raises
     ------
     OutputError
-        Where the browser does not do it, with what it said.
+        If the browser fails, with its message.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         as_root = ["--no-sandbox"] if sys.platform == "linux" and os.geteuid() == 0 else []

@@ -16,12 +16,12 @@ NONE = "–"
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
-    """Return a plan for machines."""
+    """Return a plan as JSON can hold it."""
     return {**asdict(plan), "passes": plan.passes, "bytes": plan.size}
 
 
 def plan_lines(plan: Plan) -> list[RenderableType]:
-    """Return a plan as what rich prints."""
+    """Return a plan as lines for rich to print."""
     table = Table(Column("query"), Column("passes", justify="right"), Column("columns"), box=None, pad_edge=False)
     table.add_column("read in a pass", justify="right")
     table.add_column("numbers back", justify="right")
@@ -30,14 +30,14 @@ def plan_lines(plan: Plan) -> list[RenderableType]:
     rows = "" if plan.rows is None else f"{plan.rows:,} rows, "
     each = "" if plan.frames == 1 else f" A pass is one query for each of {plan.frames} frames."
     size = "" if plan.size is None else f", {size_text(plan.size)} read at most"
-    where = "in memory" if plan.engine == "memory" else f"left in place and asked by {plan.engine}"
+    where = "in memory" if plan.engine == "memory" else f"left in place and queried by {plan.engine}"
     total = f"{rows}{where}: {_range(plan.passes)} {'pass' if plan.passes[1] == 1 else 'passes'} over the rows{size}."
     lines: list[RenderableType] = [Text(total + each), Text(), table]
     return lines
 
 
 def size_text(size: float) -> str:
-    """Return a number of bytes in the unit that suits it."""
+    """Return a number of bytes in a readable unit."""
     place = 0
     while size >= 1000 and place < len(UNITS) - 1:
         size, place = size / 1000, place + 1

@@ -31,7 +31,7 @@ def study_account(opened: OpenStudy, fit: DebiasedSample) -> Account:
 
 
 def account_tables(title: str, found: Account) -> list[RenderableType]:
-    """Return the account as what rich prints."""
+    """Return the account as tables for rich to print."""
     facts = Table.grid(Column(overflow="fold"), Column(overflow="fold"), padding=(0, 2))
     effective = f"{found.effective:,.0f} of {found.rows:,.0f}"
     for label, text in (
@@ -57,7 +57,7 @@ def account_tables(title: str, found: Account) -> list[RenderableType]:
     if found.more_variables:
         tables[
             -1
-        ].caption = f"... and {found.more_variables} more: name columns to report in the study, variables = [...]"
+        ].caption = f"... and {found.more_variables} more: name the columns to report in the study, variables = [...]"
     wrong = found.known_check is not None and found.known_check.contradicted
     said = f"The weights meet known values that the samples contradict. {DETAILS_OF_KNOWN}"
     for note in found.bias_notes if found.unasked else found.notes:
@@ -66,12 +66,12 @@ def account_tables(title: str, found: Account) -> list[RenderableType]:
 
 
 def doubt_lines(doubts: Iterable[str]) -> list[RenderableType]:
-    """Return doubts as what rich prints."""
+    """Return doubts as lines for rich to print."""
     return [part for doubt in doubts for part in (Text(), Text.assemble(("doubt: ", "bold yellow"), doubt))]
 
 
 def links_table(verdict: Verdict) -> Table:
-    """Return how many rows of each sample every other could have drawn."""
+    """Return how many rows of each sample each of the others could have drawn."""
     rows = [
         (str(link.first), str(link.second), f"{link.first_in_second:,.0f}", f"{link.second_in_first:,.0f}")
         for link in verdict.links
@@ -86,13 +86,13 @@ def biases_table(check: BiasCheck) -> Table:
 
 
 def known_table(known: KnownCheck) -> Table:
-    """Return each known value beside what the samples say of it."""
+    """Return each known value beside its estimate from the samples."""
     rows = [(line.label, known_text(line), estimated_text(line)) for line in known.lines]
     return _table("mean of", "known>", "by the samples>", rows=rows, most=len(rows))
 
 
 def account_json(opened: OpenStudy, found: Account) -> dict[str, Any]:
-    """Return the account in the terms of JSON."""
+    """Return the account as JSON can hold it."""
     study = opened.study
     parameters = {
         str(name): {one: _own(estimate, "value", "stderr") for one, estimate in own.items()}
@@ -126,7 +126,7 @@ def _own(value: Any, *names: str) -> dict[str, Any]:
 
 
 def verdict_json(verdict: Verdict) -> dict[str, Any]:
-    """Return a verdict in the terms of JSON."""
+    """Return a verdict as JSON can hold it."""
     return {
         **_own(verdict, "identified", "message", "groups", "weakest_rows", "kappa"),
         "links": [asdict(link) for link in verdict.links],
@@ -135,7 +135,7 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
 
 
 def _table(*columns: str, rows: Iterable[Sequence[str]], most: int = SHOWN) -> Table:
-    """Return a table of the first rows; columns whose heading ends in > hold numbers, which are not broken."""
+    """Return a table of the first rows; columns whose heading ends in > hold numbers, which are not wrapped."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.caption_justify, table.caption_style = "left", ""
     for column in columns:

@@ -1,7 +1,7 @@
 """Real data for offline use, and simulated designs whose truth is known.
 
 The tables are ``boston`` and ``adult``; ``house_prices`` makes two biased samples of the first. Every other function
-simulates: it draws exactly from its biased distributions and says what the debiased answers should be.
+simulates: it draws exactly from its biased distributions and gives the true values of the debiased answers.
 """
 
 from vardi.datasets._design import Design, MatrixDesign

@@ -1,4 +1,4 @@
-"""What a design is: samples with their biases, and the truth behind them."""
+"""Designs: samples with their biases, and the truth behind them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Design:
     biases : dict of str to str
         For each sample, its bias omega_k as a text expression.
     truth : mapping of str to number or array
-        What is known of the population P. ``"Omega of name"`` is the normaliser E_P omega of that sample; ``"mean"``
+        True values of the population P. ``"Omega of name"`` is the normaliser E_P omega of that sample; ``"mean"``
         is the mean of the quantity that the design is about. Each function documents its keys.
     test : rows or None
-        Unbiased rows of the population that are in no sample, where the design has them.
+        Unbiased rows of the population that are in no sample, if the design has any.
     """
 
     samples: dict[str, Any]
@@ -47,7 +47,7 @@ class MatrixDesign:
     rows : array of n
         The points z_i.
     omega : array of n x K
-        omega_k(z_i), or log omega_k(z_i) where ``log`` is true.
+        omega_k(z_i), or log omega_k(z_i) if ``log`` is true.
     source : integer array of n
         The label 0..K-1 of the sample that each row came from.
     truth : mapping of str to number or array

@@ -8,7 +8,7 @@ from vardi.datasets._design import FloatArray, MatrixDesign, require_positive
 
 
 def truncation(n: int = 200, seed: int = 0, *, width: float = 0.5) -> MatrixDesign:
-    """Double truncation: each row is seen through a window of its own, so K = n.
+    """Double truncation: each row is seen through its own window, so K = n.
 
     P is uniform on (0, 1). A unit has a value x ~ P and, independently, a window of width s around a centre b ~
     Beta(1, 2); it is observed if and only if abs(x - b) <= s / 2. Early windows are more frequent, so low values are

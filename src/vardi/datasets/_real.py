@@ -118,7 +118,7 @@ def adult(backend: Backend = "pandas", part: str | None = None) -> Any:
     """
     if part not in _PARTS:
         raise MismatchError(
-            f"Adult has no part {part!r}; part is 'train', 'test' or None, which is both.",
+            f"Adult has no part {part!r}. Give 'train', 'test' or None, for both.",
             expected=_PARTS,
             got=(part,),
         )

@@ -20,7 +20,7 @@ _MOST_PROPOSALS = 1 << 20  # bounds the memory of one batch of rejection samplin
 
 @dataclass(frozen=True)
 class Region:
-    """A region three times: as the text of its bias, as a test on rows, and as its mass Omega under P."""
+    """A region in three forms: the text of its bias, a test on rows, and its mass Omega under P."""
 
     text: str
     contains: Callable[[FloatArray], NDArray[np.bool_]]
@@ -78,7 +78,7 @@ _NORM = "sqrt(x0**2 + x1**2 + x2**2)"
 
 
 def _norm(rows: FloatArray) -> FloatArray:
-    # Summed as the text says, so that a row on the edge is on the same side in both.
+    # Summed as in the text, so that a row on the edge is on the same side in both.
     return np.asarray(np.sqrt(rows[:, 0] ** 2 + rows[:, 1] ** 2 + rows[:, 2] ** 2))
 
 
@@ -173,7 +173,7 @@ def gaussian_scenario(letter: str, seed: int = 0, n: int = 1000) -> Design:
     """
     if letter not in _SCENARIOS:
         raise MismatchError(
-            f"No Gaussian scenario is called {letter!r}; the letters are a to l.", expected=_SCENARIOS, got=(letter,)
+            f"There is no Gaussian scenario {letter!r}. Give a letter a to l.", expected=_SCENARIOS, got=(letter,)
         )
     require_positive("n", n)
     regions, rows_of_1000 = _SCENARIOS[letter]
@@ -189,9 +189,8 @@ def gaussian_scenario(letter: str, seed: int = 0, n: int = 1000) -> Design:
 def two_gaussians(seed: int = 0, sizes: Sequence[int] = (30, 300, 30)) -> Design:
     """Two clusters seen mostly between them, the paper's clustering example.
 
-    P is an equal mixture of N((-1.5, -2), I_2) and N((1.5, 2), I_2); the paper gives the centres, the equal shares and
-    unit variances are ours. The biases are the indicators of x0 <= -0.5 ("left"), -0.7 <= x0 <= 0.7 ("middle") and
-    x0 >= 0.5 ("right").
+    P is an equal mixture of N((-1.5, -2), I_2) and N((1.5, 2), I_2); the paper gives only the centres. The biases
+    are the indicators of x0 <= -0.5 ("left"), -0.7 <= x0 <= 0.7 ("middle") and x0 >= 0.5 ("right").
 
     Parameters
     ----------

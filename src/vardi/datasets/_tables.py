@@ -30,10 +30,10 @@ def read_table(name: str, types: dict[str, str]) -> Table:
 
 
 def require_backend(backend: str) -> None:
-    """Raise unless a table can be made by this backend here."""
+    """Raise unless this backend is known and installed."""
     if backend not in BACKENDS:
         raise MismatchError(
-            f"No backend is called {backend!r}; there are {', '.join(BACKENDS)}.{suggest(backend, BACKENDS)}",
+            f"There is no backend {backend!r}. There are {', '.join(BACKENDS)}.{suggest(backend, BACKENDS)}",
             expected=BACKENDS,
             got=(backend,),
         )

@@ -32,7 +32,7 @@ def tilts(
     centres : sequence of float
         The c_k, all different.
     width : float
-        The s. Below 1 the weights have a heavy tail: the fewer kernels reach it, the less the tail of P is seen.
+        The s. Below 1 the weights have a heavy tail: the fewer kernels reach it, the less of the tail of P is seen.
 
     Returns
     -------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from vardi.errors._texts import number_of_rows as number_of_rows  # where messages take it from
+from vardi.errors._texts import number_of_rows as number_of_rows  # messages import it from here
 from vardi.errors._texts import suggest as suggest
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class InvalidBiasError(VardiError):
     sample : str
         Name of the bias.
     rows : tuple of int
-        Pool positions of the offending rows (at most the first ten); empty where no row is to blame.
+        Pool positions of the offending rows (at most the first ten); empty if no row is to blame.
     """
 
     def __init__(self, message: str, *, sample: str, rows: Iterable[int] = ()) -> None:
@@ -309,7 +309,7 @@ class WeightBlindWarning(VardiWarning):
 
 
 class WeakParametersWarning(VardiWarning):
-    """The samples say little about a parameter of a bias."""
+    """The samples carry little information about a parameter of a bias."""
 
 
 class ContradictedKnownWarning(VardiWarning):

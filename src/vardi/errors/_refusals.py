@@ -1,6 +1,6 @@
-"""What is refused wherever the rows are, in memory or in an engine: the same class, data and words.
+"""Errors that are the same wherever the rows are, in memory or in an engine: the same class, data and words.
 
-An engine does not number its rows, so it gives none and says what it knows instead.
+An engine does not number its rows, so there the error names no rows and states what is known instead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from vardi.errors import (
 )
 from vardi.errors._texts import LISTED, number_of_rows, show, suggest
 
-MOST = 1e150  # rows in all, of which the square is a float
+MOST = 1e150  # most rows in all, whose square is still a float
 FROM_SOME = (
     "Means, totals and distributions can be estimated from just the samples that have a column: use fit.expectation, "
     "fit.total or fit.cdf, or give a column that all samples have."
@@ -29,19 +29,19 @@ WHOLE = 1e-9  # how far a count may be from a whole number, relative to it
 
 
 def needs_rows(what: str) -> NeedsRowsError:
-    """Refuse something that an engine cannot be asked for."""
+    """Return the error for something that an engine cannot answer."""
     return NeedsRowsError(
         f"{what} needs rows in memory, but these are in their engine. Collect the columns you need and debias them."
     )
 
 
 def empty_pool() -> EmptySampleError:
-    """Refuse a pool without rows."""
+    """Return the error for a pool without rows."""
     return EmptySampleError("The pool has no rows. Give at least one row of one sample.")
 
 
 def empty_samples(names: Sequence[object]) -> EmptySampleError:
-    """Refuse samples without rows."""
+    """Return the error for samples without rows."""
     return EmptySampleError(
         f"No rows in {show(names)}. Leave an empty sample out of the samples; its bias may stay, and its normaliser "
         "is still estimated.",
@@ -50,7 +50,7 @@ def empty_samples(names: Sequence[object]) -> EmptySampleError:
 
 
 def untold_parameters(names: Sequence[object], bias: Any) -> UnidentifiedParametersError:
-    """Refuse biases with parameters, the first of which is given, that no sample was drawn with."""
+    """Return the error for biases with parameters that no sample was drawn with; ``bias`` is the first of them."""
     return UnidentifiedParametersError(
         f"No sample was drawn with the bias of {show(names)}, {bias}, so its parameters cannot be estimated. Give its "
         "rows, fix the parameters with .at(...), or leave it out.",
@@ -60,7 +60,7 @@ def untold_parameters(names: Sequence[object], bias: Any) -> UnidentifiedParamet
 
 
 def missing_labels(column: str, count: int) -> MissingValuesError:
-    """Refuse rows of which it is unknown which sample they belong to."""
+    """Return the error for rows whose sample is unknown."""
     return MissingValuesError(
         f"No label in {column!r} for {number_of_rows(count)}, so it is unknown which sample they belong to. Fill in "
         "the labels, or remove these rows.",
@@ -69,7 +69,7 @@ def missing_labels(column: str, count: int) -> MissingValuesError:
 
 
 def unknown_label(label: Any, column: str, found: Iterable[Any], names: Iterable[Any]) -> MismatchError:
-    """Refuse a label that has no bias."""
+    """Return the error for a label that has no bias."""
     found, names = list(found), list(names)
     return MismatchError(
         f"Label {str(label)!r} of {column!r} has no bias. The labels are {show(found)}, the biases {show(names)}."
@@ -80,7 +80,7 @@ def unknown_label(label: Any, column: str, found: Iterable[Any], names: Iterable
 
 
 def missing_counts(column: str, count: int) -> MissingValuesError:
-    """Refuse rows of which it is unknown how many they stand for."""
+    """Return the error for rows whose count is missing."""
     return MissingValuesError(
         f"The counts in {column!r} are missing in {number_of_rows(count)}. Fill them in, or remove these rows.",
         columns={column: count},
@@ -88,7 +88,7 @@ def missing_counts(column: str, count: int) -> MissingValuesError:
 
 
 def counts_of_a_kind(kind: object) -> MismatchError:
-    """Refuse counts that are no numbers."""
+    """Return the error for counts that are not numbers."""
     return MismatchError(
         f"counts holds {kind}, but counts are numbers. Give the number of rows that each row stands for.",
         expected=("numbers",),
@@ -97,14 +97,14 @@ def counts_of_a_kind(kind: object) -> MismatchError:
 
 
 def invalid_counts(fact: str, rows: Iterable[int] = ()) -> InvalidCountsError:
-    """Refuse counts that are negative or infinite; the fact says which."""
+    """Return the error for counts that are negative or infinite, as stated by ``fact``."""
     return InvalidCountsError(
         f"{fact}. A count says how many rows a row stands for, so it is a finite number, zero or more.", rows=rows
     )
 
 
 def too_many(total: float) -> InvalidCountsError:
-    """Refuse counts whose squares are no numbers."""
+    """Return the error for counts whose squares overflow."""
     return InvalidCountsError(
         f"The counts add up to {total:.3g}, whose square overflows floating point. A count is the number of drawn "
         "rows that a row stands for: give those.",
@@ -113,10 +113,10 @@ def too_many(total: float) -> InvalidCountsError:
 
 
 def counts_in_part(fact: str, rows: Iterable[int] = ()) -> InvalidCountsError:
-    """Refuse counts that are not whole; the fact says which."""
+    """Return the error for counts that are not whole, as stated by ``fact``."""
     return InvalidCountsError(
         f"{fact}, which is not a whole number. A count is the number of drawn rows that a row stands for, and errors "
-        "are computed for that many rows. Design weights, which say how many units of the population a row "
+        "are computed for that many rows. Design weights, the number of units of the population that a row "
         "represents, are not counts: the chance of being drawn is one over them, so give their sample the bias '1 / "
         "weight', where weight is a column that holds them for the rows of every sample, and leave counts out.",
         rows=rows,
@@ -133,22 +133,22 @@ def unknown_bias(
     *,
     called: str = "bias",
 ) -> MissingValuesError | InvalidBiasError:
-    """Refuse a bias, or another function of the rows, that has no value on some of them.
+    """Return the error for a bias, or another function of the rows, that has no value on some of them.
 
     Parameters
     ----------
     bias : Bias
         The bias.
     sample : str or None
-        Whose rows they are; None where all samples are in one frame.
+        The sample of these rows; None if all samples are in one frame.
     unknown : int
-        On how many rows.
+        The number of rows without a value.
     missing : mapping of str to int
-        Those of its columns that have missing values; without any, it compares NaN.
+        Those of its columns that have missing values, with their number; if none, it compares NaN.
     example : str
-        How such a column is written in an expression.
+        Such a column as it is written in an expression.
     rows : sequence of int
-        Positions of these rows, where they have any.
+        Positions of these rows, if they have any.
     called : str
         What it is: a bias, or an expression whose mean was asked for.
     """
@@ -164,8 +164,8 @@ def unknown_bias(
     columns = ", ".join(f"{name!r} ({count})" for name, count in missing.items())
     return MissingValuesError(
         f"The {called} {bias}{of_sample} is unknown on {number_of_rows(unknown)}, since there are missing values in "
-        f"{columns}. A missing value is neither true nor false. Fill or drop these rows, or say what holds for them, "
-        f"e.g. {example} is not missing and ...",
+        f"{columns}. A missing value is neither true nor false. Fill or drop these rows, or handle them in the "
+        f"expression, e.g. {example} is not missing and ...",
         columns=dict(missing),
     )
 
@@ -173,7 +173,7 @@ def unknown_bias(
 def invalid_bias(
     sample: object, value: object, where: str, *, log: bool = False, rows: Iterable[int] = ()
 ) -> InvalidBiasError:
-    """Refuse a value that no bias has."""
+    """Return the error for an invalid value of a bias."""
     kind = "log omega below infinity" if log else "a finite number, zero or more"
     return InvalidBiasError(
         f"The bias of {str(sample)!r} is {value} at {where}. A bias says how much likelier a unit is to be drawn, so "
@@ -184,7 +184,7 @@ def invalid_bias(
 
 
 def impossible_rows(sample: object, count: float, first: str = "", rows: Iterable[int] = ()) -> ImpossibleRowError:
-    """Refuse rows that their own sample's bias forbids; ``first`` says where the first of them is."""
+    """Return the error for rows that their own sample's bias forbids; ``first`` is the first of them, in words."""
     return ImpossibleRowError(
         f"Sample {str(sample)!r} holds {number_of_rows(count)} that its own bias forbids{first}. A unit with bias 0 "
         "cannot have been drawn, so the declared bias is wrong, or these rows belong to another sample. Correct the "
@@ -195,23 +195,23 @@ def impossible_rows(sample: object, count: float, first: str = "", rows: Iterabl
 
 
 def not_finite(count: int, name: str | None, lacking: Sequence[object] = (), where: str = "") -> MissingValuesError:
-    """Refuse values without a mean, some of them being missing or infinite; in some samples, which lack it, all.
+    """Return the error for values some of which are missing or infinite; all of them in samples ``lacking`` them.
 
-    ``where`` says which rows they are in, where that is known.
+    ``where`` is the rows they are in, in words, if known.
     """
     of_name = "" if name is None else f"of {name!r} "
     remedy = "Fill them in, or ask for the mean over the rows that have one: a ratio of two expectations."
     if lacking:
         remedy = f"{_nothing_in(lacking)} {FROM_SOME}"
     return MissingValuesError(
-        f"{count} of the values {of_name}are missing or infinite{f' ({where})' if where else ''}, so they say "
-        f"nothing about the population. {remedy}",
+        f"{count} of the values {of_name}are missing or infinite{f' ({where})' if where else ''}, so their mean over "
+        f"the population is unknown. {remedy}",
         columns={"values" if name is None else name: count},
     )
 
 
 def no_groups(column: str, known: Sequence[str]) -> MismatchError:
-    """Refuse groups by a column that some frames do not have."""
+    """Return the error for groups by a column that some frames do not have."""
     return MismatchError(
         f"No column {column!r} with groups in every sample. The columns are {show(known)}.{suggest(column, known)} "
         "Give a column that all samples have, or an array.",
@@ -221,7 +221,7 @@ def no_groups(column: str, known: Sequence[str]) -> MismatchError:
 
 
 def missing_groups(count: int) -> MissingValuesError:
-    """Refuse rows without a group."""
+    """Return the error for rows without a group."""
     return MissingValuesError(
         f"{count} rows have no group, so it is unknown which rows they depend on. Fill the groups in; a row that "
         "depends on no other is a group of its own.",
@@ -230,7 +230,7 @@ def missing_groups(count: int) -> MissingValuesError:
 
 
 def spanning_group(group: object, one: object, other: object) -> MismatchError:
-    """Refuse a group with rows in two samples."""
+    """Return the error for a group with rows in two samples."""
     return MismatchError(
         f"Group {group!r} has rows in {str(one)!r} and in {str(other)!r}, but samples are drawn independently, "
         "and groups within them. Number the groups of each sample separately, or leave out those that "
@@ -241,7 +241,7 @@ def spanning_group(group: object, one: object, other: object) -> MismatchError:
 
 
 def column_of_some(column: str, has: Sequence[object], lacks: Sequence[object]) -> MismatchError:
-    """Refuse a column that some samples have and others lack."""
+    """Return the error for a column that some samples have and others lack."""
     return MismatchError(
         f"Column {column!r} is in {show(has)}, but not in {show(lacks)}, and this needs the rows of all "
         f"samples. {FROM_SOME}",
@@ -251,7 +251,7 @@ def column_of_some(column: str, has: Sequence[object], lacks: Sequence[object]) 
 
 
 def not_covered(names: Sequence[object], which: str, sample: str | None, rows: Sequence[int]) -> ImpossibleRowError:
-    """Refuse an estimate from samples that do not cover the pool; ``which`` says which rows they could not draw."""
+    """Return the error for samples that do not cover the pool; ``which`` is the rows they could not draw, in words."""
     they = "it" if len(names) == 1 else "they"
     return ImpossibleRowError(
         f"{show(names)} could not have drawn all rows of the pool: not {which}. So what {they} recorded "
@@ -265,7 +265,7 @@ def not_covered(names: Sequence[object], which: str, sample: str | None, rows: S
 def bias_of_some(
     sample: object, bias: object, column: str, lacks: Sequence[object], shared: Sequence[str]
 ) -> MismatchError:
-    """Refuse a bias that reads a column which some samples lack."""
+    """Return the error for a bias that reads a column that some samples lack."""
     columns = f"[{', '.join(map(repr, shared[:3]))}{', ...' if len(shared) > 3 else ''}]"
     offered = f", such as vardi.smoothed({column!r}, {columns})" if shared else f": vardi.smoothed({column!r}, columns)"
     others = [name for name in lacks if name != sample]
@@ -285,7 +285,7 @@ def bias_of_some(
 def learned_of_some(
     sample: object, bias: object, column: str, lacks: Sequence[object], shared: Sequence[str]
 ) -> MismatchError:
-    """Refuse to learn a bias from a column which some samples lack."""
+    """Return the error for a bias learned from a column that some samples lack."""
     remedy = f"Name columns that all samples have: {show(shared)}." if shared else "The samples have none in common."
     return MismatchError(
         f"The bias of {str(sample)!r}, {bias}, is learned from column {column!r}, which {show(lacks)} "
@@ -296,7 +296,7 @@ def learned_of_some(
 
 
 def no_rows_to_learn(sample: object, bias: object) -> InvalidBiasError:
-    """Refuse to learn the bias of a sample without rows."""
+    """Return the error for a learned bias of a sample without rows."""
     return InvalidBiasError(
         f"No row was drawn with the bias of {str(sample)!r}, {bias}, so there is nothing to learn it from. Give its "
         "rows, or leave it out.",
@@ -305,7 +305,7 @@ def no_rows_to_learn(sample: object, bias: object) -> InvalidBiasError:
 
 
 def no_rows_to_regress(sample: object, bias: object) -> InvalidBiasError:
-    """Refuse to smooth the weights of a sample without rows."""
+    """Return the error for smoothed weights of a sample without rows."""
     return InvalidBiasError(
         f"No row was drawn with the bias of {str(sample)!r}, {bias}, so there are no weights to regress. Give its "
         "rows, or leave it out.",

@@ -1,4 +1,4 @@
-"""Texts that are the same wherever they stand: lists of names, numbers of rows, widths, what a p-value says."""
+"""Texts shared by messages and tables: lists of names, numbers of rows, widths, the outcome of a p-value."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-WIDTH = 80  # columns of a text that is printed
-LISTED = 10  # names of a list in a sentence, and rows that an error carries
-SHOWN = 20  # lines of a table that is printed
+WIDTH = 80  # columns of a printed text
+LISTED = 10  # most names listed in a sentence, and most rows that an error carries
+SHOWN = 20  # most lines of a printed table
 CONTRADICTED, DOUBTFUL = 0.01, 0.05  # p-values below which data contradict what was declared, or make it doubtful
 
 Outcome = Literal["contradicted", "doubtful", "not contradicted"]
 
 
 def outcome(pvalue: float) -> Outcome:
-    """Return what a p-value says of what was declared; a NaN contradicts nothing.
+    """Return the outcome of a test of what was declared, by its p-value; NaN contradicts nothing.
 
     >>> outcome(0.003), outcome(0.02), outcome(0.5), outcome(float("nan"))
     ('contradicted', 'doubtful', 'not contradicted', 'not contradicted')
@@ -24,7 +24,7 @@ def outcome(pvalue: float) -> Outcome:
 
 
 def to_digits(value: float, digits: int) -> str:
-    """Return a number to some digits; one from ten thousand up to 1e9 whole, in groups of thousands.
+    """Return a number to some digits; from ten thousand up to 1e9 whole, with thousands separators.
 
     >>> to_digits(0.0123456, 4), to_digits(118488.4, 4), to_digits(-2.5e12, 4)
     ('0.01235', '118,488', '-2.5e+12')
@@ -33,7 +33,7 @@ def to_digits(value: float, digits: int) -> str:
 
 
 def listed(parts: Iterable[str], most: int = LISTED) -> str:
-    """Return the first of some texts and how many more there are; ``none`` where there are none.
+    """Return the first of some texts and how many more there are; ``none`` if there are none.
 
     >>> listed("abcde", 3), listed([])
     ('a, b, c and 2 more', 'none')
@@ -43,7 +43,7 @@ def listed(parts: Iterable[str], most: int = LISTED) -> str:
 
 
 def show(names: Iterable[object], most: int = LISTED) -> str:
-    """Return names as a person reads them, the first of many.
+    """Return names in quotes, and only the first of many.
 
     >>> show(["a", 2])
     "'a', '2'"
@@ -52,7 +52,7 @@ def show(names: Iterable[object], most: int = LISTED) -> str:
 
 
 def more(every: Sequence[object], most: int = SHOWN) -> list[str]:
-    """Return the last line of a table that shows only the first of its lines; nothing where it shows all.
+    """Return the last line of a table that shows only its first lines; nothing if it shows all.
 
     >>> more("abcde", 3), more("abc", 3)
     (['... and 2 more'], [])
@@ -61,7 +61,7 @@ def more(every: Sequence[object], most: int = SHOWN) -> list[str]:
 
 
 def cut(text: object, width: int) -> str:
-    """Return a text in at most so many letters; its middle gives way, so that both ends still tell names apart.
+    """Return a text cut to a width; its middle is left out, so that both ends still distinguish names.
 
     >>> cut("household_survey_north", 15)
     'househo…y_north'
@@ -74,7 +74,7 @@ def cut(text: object, width: int) -> str:
 
 
 def width_of(heading: str, cells: Iterable[object], most: int) -> int:
-    """Return how wide a column of texts is, up to the room there is.
+    """Return the width of a column of texts, up to a maximum.
 
     >>> width_of("name", ["a", "household"], 7)
     7
@@ -83,7 +83,7 @@ def width_of(heading: str, cells: Iterable[object], most: int) -> int:
 
 
 def count(number: float) -> str:
-    """Return how many there are: thousands apart, and a part of one where there are few.
+    """Return a number of things with thousands separators, and with a decimal if they are few and not whole.
 
     >>> count(1234.0), count(12.25), count(1e6)
     ('1,234', '12.2', '1,000,000')
@@ -92,7 +92,7 @@ def count(number: float) -> str:
 
 
 def number_of_rows(rows: float, *, grouped: bool = False) -> str:
-    """Return ``1 row`` or ``2 rows``; in messages digits stand together, as in what the user wrote.
+    """Return ``1 row`` or ``2 rows``; by default without thousands separators, as in code.
 
     >>> number_of_rows(1), number_of_rows(1234), number_of_rows(1234, grouped=True)
     ('1 row', '1234 rows', '1,234 rows')
@@ -104,7 +104,7 @@ def number_of_rows(rows: float, *, grouped: bool = False) -> str:
 def suggest(name: object, names: Iterable[object]) -> str:
     """Return ``" Did you mean 'x'?"`` for the nearest of names, or an empty text.
 
-    A name that differs by its type only is said to.
+    A name that differs only by its type is pointed out.
 
     >>> suggest("agnecy", ["agency", "national"]), suggest("medv", ["RM", "MEDV"])
     (" Did you mean 'agency'?", " Did you mean 'MEDV'?")

@@ -10,7 +10,7 @@ PACKAGE = str(Path(__file__).parents[1])
 
 
 def warn(warning: Warning) -> None:
-    """Warn at the innermost line that is not the package's own."""
+    """Warn at the innermost line outside the package."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         level, frame = level + 1, frame.f_back

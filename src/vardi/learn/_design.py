@@ -24,7 +24,7 @@ Missing: TypeAlias = Literal["refuse", "drop"]
 
 INTERCEPT = "Intercept"  # what formulaic calls it
 QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
-UNKNOWN = re.compile(r"NameError: (?:name )?['`]([^'`]+)['`] is not")  # as formulaic, and Python, say it
+UNKNOWN = re.compile(r"NameError: (?:name )?['`]([^'`]+)['`] is not")  # the wording of formulaic and of Python
 NAME = re.compile(r"`([^`]+)`|(?<![\w.])([^\W\d]\w*)(?!\w|\s*\()")
 
 
@@ -35,21 +35,21 @@ class Design:
     Attributes
     ----------
     features : array or frame
-        Of the complete rows, as the model is to see them.
+        Of the complete rows, as the model sees them.
     Z : ndarray of shape (n, p)
         Of all rows, as numbers; zero on those that are left out.
     names : tuple of str
         Of the features.
     outcome : ndarray of shape (n,)
-        Numbers or labels; of rows that are left out, those of another one.
+        Numbers or labels; rows that are left out carry the outcome of another row.
     complete : ndarray of bool
-        Which rows have no missing value, of the samples that are asked.
+        Which rows of the samples in question have no missing value.
     left_out : int
-        How many rows of these have.
+        How many rows of these samples have one.
     intercept : bool or None
-        Whether a formula has one; None where the model decides.
+        Whether a formula has one; None if the model decides.
     missing : mapping from name to int
-        How many rows were left out for want of a feature, or of the outcome.
+        How many rows were left out because a feature, or the outcome, is missing.
     """
 
     features: Any
@@ -63,7 +63,7 @@ class Design:
 
 
 def as_design(fit: Averages, X: Any, y: Any, missing: Missing) -> Design:
-    """Bring features and outcome together, or say what does not fit."""
+    """Return features and outcome as one design, or refuse what does not match."""
     if missing not in ("refuse", "drop"):
         raise MismatchError(
             f"missing is {missing!r}. Write 'refuse', or 'drop' to leave out rows with missing values.",
@@ -92,7 +92,7 @@ def as_design(fit: Averages, X: Any, y: Any, missing: Missing) -> Design:
 
 
 def recording(fit: Averages, X: Any, y: Any) -> Averages:
-    """Return the rows of the samples that have recorded the outcome, and what is named of the features."""
+    """Return the rows of the samples that recorded the outcome and the features given by name."""
     named: list[Any] = [y] if isinstance(y, str) else []
     columns: list[str] = []
     if isinstance(X, str) and "~" in X:
@@ -108,7 +108,7 @@ def recording(fit: Averages, X: Any, y: Any) -> Averages:
 
 
 def _asked(fit: Averages) -> NDArray[np.bool_]:
-    """Tell which rows that the fit rests on are of the samples that are asked."""
+    """Return which of the fit's rows belong to the samples in question."""
     held = fit.held
     inside = np.ones(len(fit), bool) if held.inside is None else held.inside
     return np.asarray(inside if held.kept is None else inside[held.kept])
@@ -117,7 +117,7 @@ def _asked(fit: Averages) -> NDArray[np.bool_]:
 def _zeroed(
     matrix: Floats, names: Sequence[str], outcome: NDArray[Any], complete: NDArray[np.bool_]
 ) -> tuple[Floats, tuple[str, ...], NDArray[Any]]:
-    """Return features that are zero, and outcomes that are another row's, where a row is left out."""
+    """Return the features and outcomes, with zeros and another row's outcome for rows that are left out."""
     first = int(np.argmax(complete))
     return (
         np.where(complete[:, None], matrix, 0.0),
@@ -129,7 +129,7 @@ def _zeroed(
 def _complete(
     gaps: Mapping[str, NDArray[np.bool_]], asked: NDArray[np.bool_], missing: Missing
 ) -> tuple[NDArray[np.bool_], dict[str, int]]:
-    """Return which rows that are asked have all values, and of those that have not what they lack; or refuse them."""
+    """Return which rows in question are complete, and how many lack each value; or refuse incomplete rows."""
     counts = {name: int((own & asked).sum()) for name, own in gaps.items() if (own & asked).any()}
     complete = asked & ~np.any(list(gaps.values()), axis=0)
     said = ", ".join(f"{name!r} ({count})" for name, count in counts.items())
@@ -149,7 +149,7 @@ def _complete(
 
 
 def _of_formula(fit: Averages, formula: str, y: Any, missing: Missing) -> Design:
-    """Return the design of a formula: what y may be on its left, and formulaic's language on its right."""
+    """Return the design of a formula: on its left anything that y may be, on its right formulaic's language."""
     left, right = (side.strip() for side in formula.split("~", 1))
     left = left[1:-1] if re.fullmatch("`[^`]+`", left) else left
     if bool(left) == (y is not None):
@@ -200,11 +200,11 @@ def _formulaic() -> tuple[Any, Any]:
 
 @contextmanager
 def _answering(formula: str, known: Sequence[str]) -> Iterator[None]:
-    """Turn what formulaic raises into an error of ours."""
+    """Turn formulaic's exceptions into vardi's errors."""
     from formulaic.errors import FormulaicError
 
     try:
-        with np.errstate(all="ignore"):  # what is not finite is found by our checks
+        with np.errstate(all="ignore"):  # values that are not finite are found by the checks below
             yield
     except FormulaicError as error:
         first = re.sub(r"\x1b?\[[\d;]*m|[⧛⧚]", "", str(error)).strip().splitlines()[0]
@@ -225,7 +225,7 @@ def _answering(formula: str, known: Sequence[str]) -> Iterator[None]:
 
 
 def _columns_in(fit: Averages, text: str) -> dict[str, NDArray[Any]]:
-    """Return the columns of the pool that a text names."""
+    """Return the columns of the pool that a text mentions."""
     pool, states = fit.held.pool, fit.held.states
     frames = pool.frames_of(states)
     there = [name for name in _names_in(text) if frames and all(name in frame.columns for frame in frames)]
@@ -237,7 +237,7 @@ def _names_in(text: str) -> list[str]:
 
 
 def _require_finite(features: Any) -> None:
-    """Refuse terms of a formula that are no numbers on some rows, such as the logarithm of 0."""
+    """Refuse terms of a formula that are not finite on some rows, such as the logarithm of 0."""
     counts = {str(name): int(np.count_nonzero(~np.isfinite(features[name]))) for name in features.columns}
     bad = {name: count for name, count in counts.items() if count}
     if bad:
@@ -253,7 +253,7 @@ def _require_finite(features: Any) -> None:
 
 
 def _features(fit: Averages, X: Any, missing: Missing) -> tuple[Any, Floats, tuple[str, ...]]:
-    """Return the features as the model is to see them, as a matrix, and their names."""
+    """Return the features as the model sees them, as a matrix, and their names."""
     if isinstance(X, list | tuple) and X and all(isinstance(name, str) for name in X):
         return _of_pool(fit, X, missing)
     if sparse.issparse(X):
@@ -315,7 +315,7 @@ def _outcome(fit: Averages, y: Any) -> NDArray[Any]:
 
 
 def _gaps(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Tell where a value is missing."""
+    """Return where a value is missing."""
     if values.dtype.kind in "fiub":
         return ~np.isfinite(values)
     return np.fromiter((is_missing(value) for value in values.tolist()), bool, len(values))

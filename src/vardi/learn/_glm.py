@@ -36,7 +36,7 @@ from vardi._types import Floats
 from vardi.errors import MismatchError, VardiError
 
 SINGULAR = 1e-12  # smallest eigenvalue of A with unit diagonal: below it, features are combinations of one another
-STEPS = 50  # Newton steps after which the equations have no solution
+STEPS = 50  # Newton steps after which the equations are taken to have no solution
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Family:
     slope: Callable[[Floats], Floats]  # a function of the mean
     target: Callable[[Any, NDArray[Any]], Floats]  # (fitted model, y) -> what is averaged
     penalty: Callable[[Any, float, float], float]  # (model, n, share of the weight that has all values) -> P
-    refuse: Callable[[Any], str | None]  # why a model with these settings has no such equation
+    refuse: Callable[[Any], str | None]  # why a model with these settings has no such equations
     tolerance: float  # distance to the solution, in standard errors, at which a given model counts as solved
 
 
@@ -108,7 +108,7 @@ class Equations:
         )
 
     def polished(self, theta: Floats, names: tuple[str, ...]) -> Floats:
-        """Return theta after Newton steps to rounding; solvers stop where a prediction no longer changes."""
+        """Return theta after Newton steps to rounding error; solvers stop once predictions no longer change."""
         gradient = self.gradient(theta)
         for _ in range(STEPS):
             inverse = self.inverse(theta, names)
@@ -130,7 +130,7 @@ class Equations:
 
 
 def family_of(model: Any) -> Family:
-    """Return the response of a scikit-learn model, or say which models have one."""
+    """Return the response of a scikit-learn model, or raise an error that lists the supported models."""
     family = FAMILIES.get(type(model))
     if family is None:
         raise VardiError(
@@ -179,14 +179,14 @@ def _smooth_logistic(model: Any) -> str | None:
     if penalty not in ("l2", None):
         return f"an {penalty} penalty has corners, where coefficients are not normal. Use l1_ratio=0, or C=np.inf."
     if model.class_weight is not None:
-        return "class_weight changes the population that the weights stand for. Use class_weight=None."
+        return "class_weight changes the population that the weights represent. Use class_weight=None."
     if model.solver == "liblinear" and model.fit_intercept and penalty is not None:
         return "liblinear penalises the intercept. Use solver='lbfgs'."
     return None
 
 
 def _logistic_penalty(model: Any) -> str | None:
-    """Return the penalty; from scikit-learn 1.8 on it is spelt by l1_ratio and C."""
+    """Return the penalty; from scikit-learn 1.8 on, l1_ratio and C determine it."""
     if model.penalty != "deprecated":
         return model.penalty
     if model.l1_ratio:

@@ -1,4 +1,4 @@
-"""The loss or score of one row at a time: only such a one has a mean over the population that weights can give."""
+"""Losses and scores of single rows: only these have a mean over the population that weights can estimate."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Loss:
     Attributes
     ----------
     name : str
-        How it is asked for.
+        Its name as ``scoring``.
     methods : tuple of str
-        What it asks of the fitted model: the first of these that it has.
+        Methods of the fitted model to call: the first of these that it has.
     of : callable
         (y, what the method returned, classes of the model) -> a loss for each row.
     """
@@ -89,7 +89,9 @@ def _brier(y: NDArray[Any], p: NDArray[Any], classes: Any) -> Any:
 
 
 def _poisson(y: NDArray[Any], mean: NDArray[Any], _: Any) -> Any:
-    with np.errstate(divide="ignore", invalid="ignore"):  # a mean of zero or less has no deviance: told by the caller
+    with np.errstate(
+        divide="ignore", invalid="ignore"
+    ):  # no deviance for a mean of zero or less: the caller reports it
         return np.where(mean > 0, 2.0 * (xlogy(y, y / mean) - y + mean), np.inf)
 
 
@@ -108,7 +110,7 @@ def _percentage(y: NDArray[Any], mean: NDArray[Any], _: Any) -> Any:
 
 
 def _accuracy(y: NDArray[Any], label: NDArray[Any], _: Any) -> Any:
-    return (y == label).reshape(len(label), -1).all(axis=1)  # of several labels all have to be right
+    return (y == label).reshape(len(label), -1).all(axis=1)  # with several labels, all have to be right
 
 
 def _top_two(y: NDArray[Any], score: NDArray[Any], classes: Any) -> Any:
@@ -120,7 +122,7 @@ def _top_two(y: NDArray[Any], score: NDArray[Any], classes: Any) -> Any:
 
 
 def _of_labels(name: str, share: Callable[[Floats, Floats, Floats], tuple[Floats, Floats]]) -> Loss:
-    """Return a score of sets of labels: (in both, in y, predicted) -> how many of how many; 0 where there are none."""
+    """Return a score of sets of labels: (in both, in y, predicted) -> how many of how many; 0 if there are none."""
 
     def of(y: NDArray[Any], label: NDArray[Any], _: Any) -> Any:
         if y.ndim != 2:
@@ -177,7 +179,7 @@ SCORES = {  # scikit-learn's names of means over rows
 
 
 def as_loss(scoring: Any, estimator: Any) -> Loss:
-    """Return the loss that was asked for, or that suits the estimator."""
+    """Return the loss that was asked for, or the default for the estimator."""
     if isinstance(scoring, str):
         return _named(scoring)
     if scoring is None:
@@ -199,7 +201,7 @@ def _named(scoring: str) -> Loss:
     if scoring in SCORES:
         return SCORES[scoring]
     if scoring in get_scorer_names():
-        reason, remedy = " is not a mean over rows, so it is no mean over the population either.", _whole(scoring)
+        reason, remedy = " is not a mean over rows, so it is not a mean over the population either.", _whole(scoring)
     else:
         reason, remedy = f" is not a known loss.{suggest(scoring, (*LOSSES, *get_scorer_names()))}", ""
     raise MismatchError(
@@ -211,10 +213,10 @@ def _named(scoring: str) -> Loss:
 
 
 def _whole(scoring: str) -> str:
-    """Say where a metric of all rows at once can be had, if its rows can be weighted."""
+    """Point to `debiased_scorer` for a metric of all rows at once, if its rows can be weighted."""
     if "sample_weight" not in signature(get_scorer(scoring)._score_func).parameters:
         return ""
-    return f" vardi.debiased_scorer({scoring!r}, fit=fit) weights the rows within it, and gives no error."
+    return f" vardi.debiased_scorer({scoring!r}, fit=fit) weights its rows, but gives no standard error."
 
 
 def _suited(estimator: Any) -> str:

@@ -1,4 +1,4 @@
-"""The repetition test: whether a learner treats a row of weight 2 as the row twice."""
+"""The repetition test: whether a learner treats a row of weight 2 like the same row twice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["WeightUse", "check_weight_use"]
 Finding = Literal["exact", "approximate", "ignored", "absent", "undecided"]
 
 EXACT = 1e-6
-"""Up to this part of what the weights change, weighted and repeated rows count as the same fit."""
+"""Fits of weighted and of repeated rows that differ by at most this part of the weights' effect count as equal."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class WeightUse:
         repeating rows changed anything, so other rows are needed to decide.
     difference : float
         Largest difference of outputs between the weighted fit and the fit of repeated rows, as a part of the largest
-        difference that repeating rows made; NaN where there is none.
+        difference that repeating rows made; NaN if there is none.
     blind_steps : tuple of str
         Steps of a pipeline that learn from the data and take no weights.
     """
@@ -101,7 +101,7 @@ def check_weight_use(estimator: Any, X: Any = None, y: Any = None, *, seed: int 
     model = _seeded(estimator, seed)
     if X is None:
         X, y = example_rows(model, seed)
-    with np.errstate(all="ignore"):  # some take the log of weight 0
+    with np.errstate(all="ignore"):  # some estimators take the log of weight 0
         weighted, repeated, plain = _three_fits(model, X, y, seed)
     effect = _distance(repeated, plain)
     off = _distance(weighted, repeated)
@@ -113,16 +113,16 @@ def check_weight_use(estimator: Any, X: Any = None, y: Any = None, *, seed: int 
 
 
 def _three_fits(model: Any, X: Any, y: Any, seed: int) -> tuple[Floats, Floats, Floats]:
-    """Return what a model says of the rows when they are weighted, repeated, and as they are."""
+    """Return a model's outputs for the rows after fitting them weighted, repeated, and as they are."""
     weights = np.random.default_rng(seed).permutation(np.arange(_num_samples(X)) % 4)  # a quarter each of 0, 1, 2, 3
     try:
         of_weights = fit_weighted(model, X, y, weights.astype(np.float64), {})
-    except ValueError:  # some refuse weight 0, e.g. those that draw rows by weight
+    except ValueError:  # some estimators refuse weight 0, such as those that draw rows by weight
         weights = np.maximum(weights, 1)
         of_weights = fit_weighted(model, X, y, weights.astype(np.float64), {})
     places, kept = np.repeat(np.arange(len(weights)), weights), np.flatnonzero(weights)
     of_copies = clone(model).fit(take(X, places), None if y is None else take(y, places))
-    firsts = np.searchsorted(places, kept)  # where the repeated rows have each row that is kept
+    firsts = np.searchsorted(places, kept)  # where each row that is kept is first among the repeated ones
     of_rows = clone(model).fit(X, y)
     return _outputs(of_weights, X, kept), _outputs(of_copies, X, firsts), _outputs(of_rows, X, kept)
 
@@ -152,7 +152,7 @@ def _seeded(estimator: Any, seed: int) -> Any:
 
 
 def _outputs(model: Any, X: Any, places: NDArray[np.int64]) -> Floats:
-    """Return what a fitted model says of the rows, in numbers that do not depend on how clusters are numbered."""
+    """Return a fitted model's outputs for the rows, as numbers that do not depend on how clusters are numbered."""
     if hasattr(model, "cluster_centers_"):
         centres = np.asarray(model.cluster_centers_, np.float64)
         return centres[np.lexsort(centres.T)]

@@ -44,14 +44,14 @@ def _inner_has(name: str) -> Callable[[Any], bool]:
     """Return a check for `available_if`: the inner estimator, fitted if it is, has an attribute."""
 
     def check(self: DebiasedEstimator) -> bool:
-        getattr(self._inner(), name)  # raises the AttributeError that says why it has none
+        getattr(self._inner(), name)  # raises the AttributeError that explains why it has none
         return True
 
     return check
 
 
 def _delegate(name: str, says: str) -> Any:
-    """Return a method that hands its arguments on to the fitted estimator, and is there if the inner one has it."""
+    """Return a method that passes its arguments to the fitted estimator, available if the inner one has it."""
 
     def method(self: Any, X: Any, *args: Any, **params: Any) -> Any:
         check_is_fitted(self)
@@ -173,7 +173,7 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         y : array, series or frame, optional
             Their targets. Samples without any (all missing) still help the weights of the others.
         source : array of labels, optional
-            The sample of each row: a key of the biases. None where there is only one sample.
+            The sample of each row: a key of the biases. None if there is only one sample.
         clusters, series : array of labels or times, optional
             The cluster of each row, or its time within its sample (True: rows are in order), where no column of X
             is named for it.
@@ -214,7 +214,7 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         return own if given is None else given
 
     def _features(self, X: Any) -> Any:
-        """Return rows without the columns of clusters and times, which are no features."""
+        """Return rows without the columns of clusters and times, which are not features."""
         named = [name for name in (self.clusters, self.series) if name is not None]
         if not named or sparse.issparse(X):
             return X
@@ -263,7 +263,7 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
         """Return the metadata requests: ``source`` for itself, further metadata for the inner estimator."""
         router = MetadataRouter(owner=self).add_self_request(self)
         inner = self.estimator
-        if get_config()["enable_metadata_routing"]:  # its weights come from here, so it asks nobody else for them
+        if get_config()["enable_metadata_routing"]:  # its weights come from here, so it requests none
             inner = request_weights(clone(inner), False)
         mapping = MethodMapping().add(caller="fit", callee="fit")
         mapping = mapping.add(caller="fit_transform", callee="fit").add(caller="fit_predict", callee="fit")
@@ -271,7 +271,7 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
             mapping = mapping.add(caller=method, callee=method)
         try:
             return router.add(estimator=inner, method_mapping=mapping)
-        except NotImplementedError:  # some of scikit-learn's own, as AdaBoost, route nothing
+        except NotImplementedError:  # some of scikit-learn's own, such as AdaBoost, route nothing
             return router
 
     def _routed(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -325,7 +325,7 @@ def _refuse_column(source: Any) -> None:
 
 
 def _fit_drawn(estimator: Any, X: Any, y: Any, drawn: Any, params: Mapping[str, Any]) -> Any:
-    """Return a clone fitted to drawn rows; of the parameters, those with a value for each row are drawn too."""
+    """Return a clone fitted to drawn rows; parameters with a value for each row are drawn with them."""
     taken = _check_method_params(X, params, indices=drawn)
     return clone(estimator).fit(take(X, drawn), None if y is None else take(y, drawn), **taken)
 

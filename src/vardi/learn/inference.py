@@ -153,7 +153,7 @@ def inference(
     ----------
     fit : DebiasedSample, or what its ``among`` returns
         The debiased sample. Where only some samples have recorded the outcome, or a feature that is named, the
-        coefficients are those of their rows, with normalisers and parameters from all samples.
+        coefficients come from their rows, with normalisers and parameters from all samples.
     model : LinearRegression, Ridge, LogisticRegression or PoissonRegressor
         Unfitted, it is cloned, fitted with the debiased weights and solved to rounding. Fitted, it must have been
         fitted with ``sample_weight=fit.weights`` (times counts), and is left as it is.
@@ -161,14 +161,14 @@ def inference(
         Features of every row of the pool, in its order; or columns and expressions of the pool; or a formula such as
         ``"y ~ x + C(region)"``, for which formulaic is needed (``pip install 'vardi[formula]'``). On its left stands
         what y may be, on its right the language of formulaic: columns of text, and ``C(...)``, are factors. The formula
-        says whether there is an intercept.
+        determines whether there is an intercept.
     y : array, series or str, optional
         Outcome of every row of the pool; or a column or expression of the pool. Left out with a formula.
     level : float
         Coverage of each interval.
     missing : {"refuse", "drop"}
         Whether rows with missing values are refused by name, or left out. With ``"drop"`` the model is of the part of
-        the population whose rows have all values, and the result says how many lack what.
+        the population whose rows have all values, and the result shows how many lack what.
 
     Returns
     -------
@@ -237,14 +237,14 @@ def solve(fit: Averages, model: Any, X: Any, y: Any, missing: Missing = "refuse"
         _set_coefficients(fitted, theta)
     inverse = equations.inverse(theta, names)
     _, moved = influence.influence(equations.psi(theta))
-    moved = moved @ inverse.T  # of the coefficients: the covariance of these is the sandwich
+    moved = moved @ inverse.T  # influence on the coefficients, whose covariance is the sandwich
     if given:
         _require_solved(inverse @ equations.gradient(theta), moved.covariance(), family, names)
     return Solved(names, theta, equations, moved, fitted, (design.left_out, design.missing))
 
 
 def _with_intercept(model: Any, intercept: bool | None, *, given: bool) -> Any:
-    """Return a model with an intercept where a formula has one, and without where it has none."""
+    """Return a model that has an intercept if and only if the formula has one."""
     if intercept is None or intercept == model.fit_intercept:
         return model
     if intercept or given:
@@ -275,7 +275,7 @@ def _is_fitted(model: Any) -> bool:
 
 def _fitted(model: Any, features: Any, outcome: NDArray[Any], weights: Floats) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # Newton steps go on from where the solver stops
+        warnings.simplefilter("ignore", ConvergenceWarning)  # Newton steps continue from where the solver stops
         return clone(model).fit(features, outcome, sample_weight=weights)
 
 

@@ -149,7 +149,7 @@ class GaussianMixture(mixture.GaussianMixture):  # type: ignore[misc]
             super().fit_predict(distinct)
         finally:
             del self._w
-        validate_data(self, X, skip_check_array=True)  # the feature names, which the distinct rows do not have
+        validate_data(self, X, skip_check_array=True)  # records the feature names, which the distinct rows lack
         return np.asarray(self._estimate_weighted_log_prob(rows).argmax(axis=1))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
@@ -199,7 +199,7 @@ class GaussianMixture(mixture.GaussianMixture):  # type: ignore[misc]
         >>> X = np.concatenate(list(design.samples.values()))
         >>> w = vardi.debias(design.samples, design.biases).weights
         >>> fits = [GaussianMixture(m, n_init=3, random_state=0).fit(X, sample_weight=w) for m in (1, 2, 3)]
-        >>> [round(fit.bic(X, w)) for fit in fits]  # the 360 rows say as much as 62 plain ones; there are 2 clusters
+        >>> [round(fit.bic(X, w)) for fit in fits]  # the 360 rows are worth 62 plain ones; there are 2 clusters
         [484, 471, 483]
         >>> [round(fit.bic(X, w, size="rows")) for fit in fits]
         [2741, 2556, 2511]
@@ -256,7 +256,7 @@ class GaussianMixture(mixture.GaussianMixture):  # type: ignore[misc]
 
     def _maximise(self, X: Floats, R: Floats) -> None:
         """Set the parameters that maximise the likelihood given R = w r."""
-        N = R.sum(axis=0) + 10 * np.finfo(R.dtype).eps  # an empty component divides by no zero
+        N = R.sum(axis=0) + 10 * np.finfo(R.dtype).eps  # no division by zero for an empty component
         self.weights_ = N / N.sum()
         self.means_ = R.T @ X / N[:, None]
         self.covariances_ = _covariances(X, R, N, self.means_, self.covariance_type, self.reg_covar)
@@ -295,7 +295,7 @@ def _from_precisions(precisions: Floats, kind: str) -> tuple[Floats, Floats]:
 def _distinct(X: Floats, w: Floats, at_least: int) -> tuple[Floats, Floats]:
     """Return the distinct rows that have weight, with their weights, of mean 1.
 
-    They are sorted, so that the order in which they came does not matter; where all have the same weight they keep that
+    They are sorted, so that the order in which they came does not matter; if all have the same weight they keep that
     order, so that without weights the random draws are scikit-learn's.
     """
     rows, weights = X[w > 0], np.ldexp(w[w > 0], -np.frexp(w.max())[1])  # no sum overflows, and nothing is rounded
@@ -311,7 +311,7 @@ def _distinct(X: Floats, w: Floats, at_least: int) -> tuple[Floats, Floats]:
 
 
 def _checked(sample_weight: Any, n: int) -> Floats:
-    """Return the weights of n rows as an array, all 1 by default, or say what is wrong with them."""
+    """Return the weights of n rows as an array, all 1 by default, or refuse invalid ones."""
     if sample_weight is None:
         return np.ones(n)
     try:
@@ -356,4 +356,4 @@ def _size(size: Size, sample_weight: Any, n: int) -> float:
         return float(np.count_nonzero(w))
     if isinstance(size, int | float | np.number) and math.isfinite(size) and size > 0:
         return float(size)
-    raise VardiError(f"size is {size!r}; it is 'kish', 'rows', or a number of rows above 0.")
+    raise VardiError(f"size is {size!r}. Give 'kish', 'rows', or a number of rows above 0.")

@@ -116,7 +116,7 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
         y : array, series or frame, optional
             Their targets. Samples without any (all missing) still help the weights of the others, which are drawn.
         source : array of labels, or str
-            The sample of each row, or the column of X that says so. None where there is only one sample.
+            The sample of each row, or the column of X that names it. None if there is only one sample.
 
         Returns
         -------
@@ -131,5 +131,5 @@ class DebiasedResampler(BaseEstimator):  # type: ignore[misc]
 
 
 def as_generator(random_state: Any) -> Any:
-    """Return what scikit-learn or NumPy draws with."""
+    """Return a random generator of NumPy or of scikit-learn."""
     return random_state if isinstance(random_state, np.random.Generator) else check_random_state(random_state)

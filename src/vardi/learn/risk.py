@@ -65,7 +65,7 @@ def debiased_risk(
     y : array, series or frame, optional
         Their targets. Samples without any (all missing) still help the weights of the others, whose risk it is.
     source : array of labels, or str
-        The sample of each row, or the column of X that says so, which the estimator does not see.
+        The sample of each row, or the column of X that names it, which the estimator does not see.
     biases : mapping from name to bias, or list of biases
         As for :func:`vardi.debias`; they read the columns of X, and y by its name. By default those of the estimator,
         if it has any.
@@ -175,7 +175,7 @@ def _held_out(
 
 
 def _fitted(estimator: Any, X: Any, y: Any, weights: Floats, labels: Any) -> Any:
-    """Return a clone that was fitted with the weights, or by the labels where it debiases by itself."""
+    """Return a clone fitted with the weights, or with the labels if it debiases by itself."""
     if has_fit_parameter(estimator, "source"):
         return clone(estimator).fit(X, y, source=labels)
     return fit_weighted(estimator, X, y, weights, {})
@@ -302,7 +302,7 @@ class DebiasedScorer:
         return self._request
 
     def _accept_sample_weight(self) -> bool:
-        return True  # asked by scikit-learn's searches where routing is off
+        return True  # called by scikit-learn's searches if routing is off
 
     def __sklearn_clone__(self) -> DebiasedScorer:
         return self  # the fit and its rows are not copied

@@ -26,7 +26,7 @@ class Coefficient:
     j: int
 
     def __call__(self, pi: Floats) -> tuple[float, Floats]:
-        """Fit the model anew."""
+        """Refit the model."""
         equations = replace(self.equations, pi=pi)
         theta = equations.polished(self.start, self.names)
         return float(theta[self.j]), equations.psi(theta) @ equations.inverse(theta, self.names)[self.j]

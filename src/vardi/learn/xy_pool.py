@@ -1,4 +1,4 @@
-"""Rows whose targets stand apart -> one frame that biases can read, and its weights."""
+"""Rows with separate targets -> one frame that biases can read, and its weights."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def debias_rows(
     clusters: Any = None,
     series: Any = None,
 ) -> DebiasedSample:
-    """Debias rows whose targets stand apart; parameters are those of ``DebiasedResampler`` and of ``debias``.
+    """Debias rows with separate targets; parameters are those of ``DebiasedResampler`` and of ``debias``.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def debias_rows(
     """
     if biases is None and source is not None:
         raise MismatchError(
-            "source tells samples apart, but there are no biases, so nothing is known of how they were drawn. Give "
+            "source names several samples, but there are no biases, so it is unknown how they were drawn. Give "
             "biases= by label; 1 means that a sample was drawn without bias.",
             expected=("biases",),
             got=(None,),
@@ -69,7 +69,7 @@ def debias_rows(
 
 
 def with_targets(fit: DebiasedSample, y: Any) -> tuple[Averages, Integers | None]:
-    """Return the rows of the samples that have targets, and their places; None where all have."""
+    """Return the rows of the samples that have targets, and their places; None if all have."""
     has = None if y is None or np.ndim(y) != 1 else fit.held.recorded_by([np.asarray(y)])
     if has is None:
         return fit, None
@@ -77,7 +77,7 @@ def with_targets(fit: DebiasedSample, y: Any) -> tuple[Averages, Integers | None
 
 
 def joined(X: Any, y: Any, target: str | None, biases: Mapping[Name, Any]) -> Frame:
-    """Return rows that have the target as a column, or say which column a bias misses."""
+    """Return rows with the target as a column, or name the column that a bias misses."""
     rows: Frame
     if sparse.issparse(X):
         rows = _SparseRows(X, as_biases(biases, tuple(biases)))
@@ -107,7 +107,7 @@ def _require_readable(column: str, who: str, own: tuple[str, ...], targets: Mapp
     elif targets:
         text = (
             f"which is neither a column of X ({columns}) nor the name of y ({', '.join(targets)})."
-            f"{suggest(column, [*own, *targets])} Add the column to X; if it is the target, say target={column!r}."
+            f"{suggest(column, [*own, *targets])} Add the column to X; if it is the target, give target={column!r}."
         )
     else:
         text = (
@@ -159,7 +159,7 @@ class _ArrayWithTarget(NumpyFrame):
 
 
 class _SparseRows(NumpyFrame):
-    """Rows of a sparse array, of which the columns that biases read are held as arrays."""
+    """Rows of a sparse array; the columns that biases read are held as arrays."""
 
     def __init__(self, native: Any, biases: tuple[Bias, ...]) -> None:
         self.native = native.tocsr()

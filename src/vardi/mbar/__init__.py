@@ -1,4 +1,4 @@
-"""Free energies of thermodynamic states, by the names that physicists type."""
+"""Free energies of thermodynamic states, under the names that physicists use."""
 
 from vardi.mbar._convergence import Convergence, convergence
 from vardi.mbar._equilibration import Equilibration, equilibration, inefficiencies, statistical_inefficiency

@@ -1,4 +1,4 @@
-"""Means and free energies in states, with the errors of both and of what is made of them."""
+"""Means and free energies in states, with the errors of both and of quantities derived from them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from vardi.mbar._weights import StateWeights, errors_of_differences, spread_of_d
 
 
 class StateAnswers:
-    """Means of observables in states, and the free energies of these, with what rows and refits say of their errors.
+    """Means of observables in states, and the states' free energies, with errors from influence values or refits.
 
     Parameters
     ----------
     rows : StateWeights
-        The rows that are asked.
+        The rows.
     A : ndarray of shape (I, n) or None
         Observables.
     u : ndarray of shape (L, n)
@@ -25,9 +25,9 @@ class StateAnswers:
     pairs : ndarray of int of shape (2, S) or None
         State and observable of each mean.
     bootstrap : callable or None
-        What gives a statistic of refits, where errors are their spread.
+        Returns a statistic of refits, if errors are to be their spread.
     weights_known : bool
-        Whether errors are made as if free energies were known.
+        Whether errors are computed as if free energies were known.
     """
 
     def __init__(
@@ -51,14 +51,14 @@ class StateAnswers:
         self.refits = None if bootstrap is None else bootstrap(self._refit)
 
     def _refit(self, w: Floats) -> Floats:
-        """Return means and free energies, but for a constant, of rows that weigh w times what they did."""
+        """Return means and free energies, up to a constant, with the weights of the rows multiplied by w."""
         total = self.w @ w
         mean = (times(self.under, self.A) @ w) / (self.under @ w)
         return np.concatenate([mean, self.f - np.log(total)])
 
     @cached_property
     def moved(self) -> Floats:
-        """What rows move of the means, of shape (S, n)."""
+        """The influence of the rows on the means, of shape (S, n)."""
         return times(self.under, self.A - self.mu[:, None])
 
     def _covariance(self, Y: Floats) -> Floats:
@@ -90,7 +90,7 @@ class StateAnswers:
 
     @property
     def errors_of_entropies(self) -> Floats:
-        """Standard errors of differences of entropies, u - f, where means are of the potentials."""
+        """Standard errors of differences of entropies, u - f, if the means are those of the potentials."""
         if self.refits is not None:
             return spread_of_differences(self.refits[:, : len(self.mu)] - self.refits[:, len(self.mu) :])
         return errors_of_differences(self._covariance(self.moved + self.w))
@@ -106,7 +106,7 @@ class StateAnswers:
         Parameters
         ----------
         scaled : bool
-            Whether both parts are multiplied by the means beyond the least; else means are of logs.
+            Whether both parts are multiplied by the means beyond their least value; otherwise they are of logs.
         """
         beyond = (self.mu - self.least)[:, None]
         of_means, of_states = times(self.under, self.A - self.least[:, None]), self.w[self.states]

@@ -114,16 +114,18 @@ def convergence(
 
     def estimate(rows: NDArray[np.bool_]) -> Estimate:
         part = fit if rows.all() else inputs.fitted(near=near, rows=rows)
-        return log_ratio(part.held, *places, level)  # without a warning: that early parts are rough is seen
+        return log_ratio(part.held, *places, level)  # without a warning: it is plain that early parts are rough
 
-    kept = [np.ceil(np.round(part * frames, 6)) for part in parts]  # of which rounding makes no frame more
+    kept = [
+        np.ceil(np.round(part * frames, 6)) for part in parts
+    ]  # rounded first, so that rounding error adds no frame
     forward = tuple(estimate(place < most) for most in kept)
     backward = tuple(estimate(place >= frames - most) for most in kept)
     return Convergence((k, l), np.array(parts), forward, backward)
 
 
 def _in_time(fit: DebiasedSample) -> tuple[Floats, Floats]:
-    """Return the place in time of each row of the pool among the frames of its state, and how many these are."""
+    """Return the position in time of each row among the frames of its state, and the number of these frames."""
     pool = fit.held.pool
     order = np.arange(len(pool)) if pool.dependence is None or pool.dependence.order is None else pool.dependence.order
     place, sizes = np.zeros(len(pool)), np.bincount(pool.source, minlength=len(pool.names)).astype(np.float64)

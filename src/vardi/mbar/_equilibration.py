@@ -60,7 +60,7 @@ def inefficiencies(fit: DebiasedSample) -> dict[Name, float]:
     r"""Return the statistical inefficiency of each state's frames, as it enters the errors of the free energies.
 
     It is that of the influence values: what a frame adds to a free energy, not what was recorded of it. Each free
-    energy, taken from the mean of all, has one of its own for each state; the largest is given, so that
+    energy, taken from the mean of all, has its own for each state; the largest is given, so that
     :math:`n_k / g_k` frames of state k are effective for all of them.
 
     Parameters
@@ -92,7 +92,7 @@ def inefficiencies(fit: DebiasedSample) -> dict[Name, float]:
 
 
 def _differences(fit: DebiasedSample) -> Influence:
-    """Return the influence on each free energy less the mean of all, which no population that is far off disturbs."""
+    """Return the influence on each free energy minus the mean of all, which a distant population does not disturb."""
     held = fit.held
     sampled = held.rows.sizes > 0
     centred = (np.eye(len(sampled)) - sampled[:, None] / sampled.sum())[:, sampled]
@@ -119,7 +119,7 @@ class Equilibration:
     effective : ndarray
         How many independent frames these are worth.
     all_effective : ndarray
-        How many all frames are worth: where that is hardly less, nothing says that the simulation had not settled.
+        How many all frames are worth; if that is hardly less, there is no sign that the simulation had not settled.
     kept : ndarray of bool
         For each frame that was given, whether it is from the start of its simulation on.
     """
@@ -146,9 +146,9 @@ def equilibration(values: Any, source: Any = None) -> Equilibration:
     r"""Return the start of each simulation that leaves most effective frames.
 
     The start t maximises :math:`(N - t) / g(t)`, with g the statistical inefficiency of the frames from t on. A hundred
-    starts are tried, evenly spaced, so that it is told to one per cent of a simulation; how many frames are effective
-    is not known better than that. So a simulation that has settled all along may be given a late start, which leaves
-    about as many effective frames as all of them are: the table has both numbers.
+    starts are tried, evenly spaced, so it is accurate to one per cent of a simulation; the number of effective frames
+    is not known better than that. So a simulation that was settled all along may get a late start, which leaves about
+    as many effective frames as all frames are worth: the table has both numbers.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def equilibration(values: Any, source: Any = None) -> Equilibration:
     Returns
     -------
     Equilibration
-        A table by simulation; ``kept`` tells which frames to fit.
+        A table by simulation; ``kept`` marks the frames to fit.
 
     Examples
     --------
@@ -217,10 +217,10 @@ def _settled(x: Floats) -> tuple[int, float]:
 
 
 def _inefficiency(x: Floats) -> float:
-    """Return g; of a long series by the means of a few successive frames each."""
+    """Return g; for a long series, from means over a few successive frames."""
     deviations = x - x.mean()
     squares = float(deviations @ deviations)
-    if not squares > (8.0 * np.finfo(float).eps) ** 2 * float(x @ x):  # constant, but for rounding
+    if not squares > (8.0 * np.finfo(float).eps) ** 2 * float(x @ x):  # constant up to rounding
         return 1.0
     length = rows_a_value(len(x))
     sums = np.add.reduceat(deviations, np.arange(0, len(x), length))

@@ -1,4 +1,4 @@
-"""Arguments of pymbar that this solver has no use for: checked, and noted in the log of ``vardi.mbar``."""
+"""Arguments of pymbar that this solver does not need: checked, and logged to ``vardi.mbar``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger("vardi.mbar")
 def note_solver_options(
     K: int, initial_f_k: Any, initialize: str, solver_protocol: Any, bootstrap_solver_protocol: Any
 ) -> None:
-    """Refuse options that are no options, and note in the log that those of another solver change nothing."""
+    """Refuse invalid options, and log that those of pymbar's solvers have no effect."""
     if initial_f_k is not None and np.shape(initial_f_k) != (K,):
         raise MismatchError(
             f"initial_f_k has shape {np.shape(initial_f_k)}, but there are {K} states. Leave it out: the solver finds "
@@ -45,7 +45,9 @@ def note_solver_options(
     named = [name for name, given in protocols.items() if given is not None]
     named += ["initial_f_k"] * (initial_f_k is not None) + ["initialize"] * (initialize != "zeros")
     if named:
-        log.info("%s: not used. Newton's method starts by itself, and its answer has a certificate.", ", ".join(named))
+        log.info(
+            "%s: not used. Newton's method finds its own start, and its solution has a certificate.", ", ".join(named)
+        )
 
 
 def as_bootstraps(n_bootstraps: Any) -> int:
@@ -53,8 +55,8 @@ def as_bootstraps(n_bootstraps: Any) -> int:
     n = 0 if n_bootstraps is None else n_bootstraps
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0 or n == 1:
         raise MismatchError(
-            f"n_bootstraps is {n_bootstraps!r}, but it is a number of refits. Give 0 for none, or 2 or more; 200 is "
-            "usual.",
+            f"n_bootstraps is {n_bootstraps!r}, but it must be a number of refits. Give 0 for none, or 2 or more; 200 "
+            "is usual.",
             expected=(0, "2 or more"),
             got=(n_bootstraps,),
         )
@@ -62,7 +64,7 @@ def as_bootstraps(n_bootstraps: Any) -> int:
 
 
 def uncertainty(method: str | None, n_bootstraps: int) -> str:
-    """Return the method by which errors are made."""
+    """Return the method by which errors are computed."""
     method = "svd-ew" if method is None else method
     if method not in METHODS:
         raise MismatchError(

@@ -1,4 +1,4 @@
-"""Reduced potentials as physicists bring them, one number for each state and row, checked and in one shape."""
+"""Reduced potentials in pymbar's layouts, checked and brought to one shape: a number for each state and row."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def as_sizes(N_k: Any) -> Integers:
 
 
 def by_state(u: Any, N_k: Integers, what: str = "u_kn") -> Floats:
-    """Return numbers of shape (L, n), given so, as one state's (n,), or padded by sample, of shape (K, L, N_max)."""
+    """Return numbers of shape (L, n), given in that shape, as (n,) for one state, or padded by sample (K, L, N_max)."""
     u = np.asarray(u, np.float64)
     if u.ndim == 3:
         u = _unpadded(u, N_k, what)
@@ -41,7 +41,7 @@ def by_state(u: Any, N_k: Integers, what: str = "u_kn") -> Floats:
 
 
 def by_row(values: Any, N_k: Integers, what: str) -> Floats:
-    """Return numbers of shape (n,), given so, in one row, or padded by sample, of shape (K, N_max)."""
+    """Return numbers of shape (n,), given in that shape, as one row, or padded by sample (K, N_max)."""
     values = np.asarray(values, np.float64)
     n = int(N_k.sum())
     if values.ndim == 2 and values.shape[0] == len(N_k) and values.shape[1] >= N_k.max(initial=0):
@@ -58,7 +58,7 @@ def by_row(values: Any, N_k: Integers, what: str) -> Floats:
 
 
 def _unpadded(values: Floats, N_k: Integers, what: str) -> Floats:
-    """Return the first N_k numbers of each sample one after the other, for values of shape (K, L, N_max)."""
+    """Return the first N_k numbers of each sample, concatenated, for values of shape (K, L, N_max)."""
     if len(values) != len(N_k) or values.shape[2] < N_k.max(initial=0):
         raise MismatchError(
             f"{what} has shape {values.shape}, but N_k counts up to {N_k.max(initial=0)} rows in each of {len(N_k)} "
@@ -70,7 +70,7 @@ def _unpadded(values: Floats, N_k: Integers, what: str) -> Floats:
 
 
 def as_source(x_kindices: Any, N_k: Integers) -> Integers:
-    """Return the state that each row was drawn in; by default rows stand state by state."""
+    """Return the state that each row was drawn in; by default rows are ordered by state."""
     if x_kindices is None:
         return np.repeat(np.arange(len(N_k)), N_k)
     source = np.asarray(x_kindices)
@@ -78,7 +78,9 @@ def as_source(x_kindices: Any, N_k: Integers) -> Integers:
     inside = whole and ((source >= 0) & (source < len(N_k))).all()
     counts = np.bincount(source.astype(np.int64), minlength=len(N_k)) if inside else np.array([])
     if not np.array_equal(counts, N_k):
-        found = f"has {counts.tolist()} rows of each state" if inside else f"is no list of states 0 to {len(N_k) - 1}"
+        found = (
+            f"has {counts.tolist()} rows of each state" if inside else f"is not a list of states 0 to {len(N_k) - 1}"
+        )
         raise MismatchError(
             f"x_kindices {found}, but N_k counts {N_k.tolist()}. Give the state that each row was drawn in.",
             expected=tuple(N_k.tolist()),
@@ -88,7 +90,7 @@ def as_source(x_kindices: Any, N_k: Integers) -> Integers:
 
 
 def require_potentials(u_kn: Floats) -> None:
-    """Refuse NaN and minus infinity, of which no state has a weight; plus infinity is a row that a state forbids."""
+    """Refuse NaN and minus infinity, which give no finite weight; plus infinity marks a row that a state forbids."""
     bad = np.isnan(u_kn) | (u_kn == -np.inf)
     if bad.any():
         k, row = np.argwhere(bad)[0]

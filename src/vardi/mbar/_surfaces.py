@@ -1,4 +1,4 @@
-r"""Free energy surfaces as means of functions of the rows: one for each bin, or for each point that is asked.
+r"""Free energy surfaces as means of functions of the rows: one for each bin, or for each point asked for.
 
 A surface in a state is :math:`f(\xi) = -\log E\,g_\xi(x)`, with :math:`g_\xi` the indicator of the bin that holds
 :math:`\xi`, or a kernel around it. Rows bring the coordinate x as numbers, or as expressions of columns.
@@ -18,8 +18,14 @@ from vardi._types import Floats, Integers
 from vardi.errors import MismatchError
 
 KERNELS = ("gaussian", "tophat", "epanechnikov")
-OF_SPEED = ("algorithm", "atol", "rtol", "breadth_first", "leaf_size")  # of scikit-learn's search, which is not made
-WIDEST = 6.0  # kernel widths in a period, above which an image beyond the two nearest weighs less than 2e-8
+OF_SPEED = (
+    "algorithm",
+    "atol",
+    "rtol",
+    "breadth_first",
+    "leaf_size",
+)  # of scikit-learn's tree search, which is not used here
+WIDEST = 6.0  # kernel widths per period above which images beyond the two nearest weigh less than 2e-8
 
 Rows: TypeAlias = Floats | tuple[str, ...]  # the coordinate: (n, D) numbers, or D expressions
 Functions: TypeAlias = Any  # (n, m) numbers, dense or sparse, or m expressions
@@ -107,7 +113,7 @@ class Histogram:
         return np.where(outside, -1, np.ravel_multi_index(index, shape, mode="clip"))
 
     def functions(self, rows: Rows, places: Integers) -> Functions:
-        """Return the indicators of some bins."""
+        """Return the indicators of the given bins."""
         if isinstance(rows, tuple):
             shape = tuple(len(one) - 1 for one in self.edges)
             return [self._condition(rows, index) for index in zip(*np.unravel_index(places, shape), strict=True)]
@@ -182,7 +188,7 @@ class Kernel:
         return len(self.periods)
 
     def functions(self, rows: Rows, points: Floats) -> Functions:
-        """Return the kernels around some points."""
+        """Return the kernels around the given points."""
         if isinstance(rows, tuple):
             return [self._text(rows, point) for point in points.tolist()]
         values = np.ones((len(rows), len(points))) if self.kind == "gaussian" else np.zeros((len(rows), len(points)))
@@ -200,7 +206,7 @@ class Kernel:
         return (values < 1.0).astype(np.float64) if self.kind == "tophat" else np.maximum(1.0 - values, 0.0)
 
     def _text(self, rows: tuple[str, ...], point: Sequence[float]) -> str:
-        """Return the kernel around a point as an expression; a coordinate with a period lies within one."""
+        """Return the kernel around a point as an expression; a periodic coordinate lies within one period."""
         h, parts = repr(self.width), []
         for x, at, period in zip(rows, point, self.periods, strict=True):
             apart = f"abs(({x}) - ({at!r}))"
@@ -216,12 +222,12 @@ class Kernel:
         return f"({q}) < 1.0" if self.kind == "tophat" else f"max(1.0 - ({q}), 0.0)"
 
     def whole(self, rows: Rows) -> Functions:
-        """Return the function whose mean is the mass of all kernels together, but for a constant: 1."""
+        """Return the function whose mean is the mass of all kernels together, up to a constant: 1."""
         return ["1.0"] if isinstance(rows, tuple) else np.ones((len(rows), 1))
 
     @property
     def log_constant(self) -> float:
-        """The log of the integral of a kernel, by which a mean of kernels is divided to be a density."""
+        """The log of the integral of a kernel, by which a mean of kernels is divided to give a density."""
         D, ball = self.dims, pi ** (self.dims / 2) / gamma(self.dims / 2 + 1)
         integral = {"gaussian": (2 * pi) ** (D / 2), "tophat": ball, "epanechnikov": ball * 2 / (D + 2)}[self.kind]
         return float(np.log(integral) + D * np.log(self.width))

@@ -1,4 +1,4 @@
-"""What a surface is asked of: rows under a state of a simulation, or the population of any fit."""
+"""What a surface describes: rows under a state of a simulation, or the population of any fit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class InState:
         return np.asarray(functions.T @ self._w)
 
     def log_covariance(self, functions: Functions) -> Floats:
-        """Return the covariance of the logs of the means, of which only contrasts are meant."""
+        """Return the covariance of the logs of the means, valid for contrasts only."""
         scale = 1.0 / self.means(functions)
         if sparse.issparse(functions):
             Y = sparse.diags_array(self._w) @ functions @ sparse.diags_array(scale)
@@ -49,7 +49,7 @@ class InState:
         return self._rows.covariance(self._w[:, None] * functions * scale)
 
     def refits(self, functions: Functions, n: int, seed: Any) -> Floats:
-        """Return the means in each refit, but for a factor that is common to them."""
+        """Return the means in each refit, up to a common factor."""
         return self._rows.bootstrap(lambda w: np.asarray(functions.T @ (w * self._w)), n, seed)
 
 

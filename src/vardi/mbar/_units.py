@@ -17,8 +17,8 @@ GAS_CONSTANT = 8.31446261815324e-3  # kJ / (mol K)
 CALORIE = 4.184  # J
 
 
-def kT(unit: Unit, temperature: float) -> float:  # noqa: N802 the name that physicists have for it
-    """Return one kT in another unit: what energies in kT are to be multiplied by.
+def kT(unit: Unit, temperature: float) -> float:  # noqa: N802 as written in physics
+    """Return one kT in another unit: the factor that converts energies in kT.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def kT(unit: Unit, temperature: float) -> float:  # noqa: N802 the name that phy
 
 
 def factor(unit: Any) -> float:
-    """Return how many of a unit of energy there are in a kJ/mol (or in a kT), or refuse what is no unit."""
+    """Return how many units of energy there are in a kJ/mol (or in a kT), or refuse an unknown unit."""
     if unit not in get_args(Unit):
         raise MismatchError(
             f"There is no unit {unit!r}.{suggest(unit, get_args(Unit))} Give one of {', '.join(get_args(Unit))}.",

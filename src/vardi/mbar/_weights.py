@@ -1,10 +1,10 @@
-r"""Rows under states: how much each weighs there, and how estimates that compare states err.
+r"""Rows under states: their weights there, and the errors of estimates that compare states.
 
 Row i weighs under state k, sampled or not,
 
 .. math:: W_{ik} = \frac{e^{f_k - u_k(z_i)}}{\sum_l N_l e^{f_l - u_l(z_i)}},\qquad \sum_i W_{ik} = 1,
 
-which needs no population that all states are compared with. An estimate moves by :math:`\sum_i Y_i` with the rows: for
+which needs no common reference population. An estimate moves by :math:`\sum_i Y_i` with the rows: for
 a free energy :math:`Y = -W_k`, for the mean of A in state k :math:`Y = W_k (A - \bar A)`. Contrasts have
 
 .. math:: \mathrm{Cov} = Y'Y - \frac{tt'}{n} + a'H^+a,\qquad a = N W'Y - N\frac{t'}{n},\qquad t = \sum_i Y_i,
@@ -26,7 +26,7 @@ from vardi._fit.sample import DebiasedSample
 from vardi._rows.weighted import Weighed
 from vardi._types import Floats, Integers
 
-ROUNDING = 64 * np.finfo(float).eps  # of two variances, below which that of their difference is none
+ROUNDING = 64 * np.finfo(float).eps  # relative to two variances: below this, the variance of their difference is zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,14 +61,14 @@ class StateWeights:
 
     @cached_property
     def log_mixture(self) -> Floats:
-        """Log of sum_l N_l e^{f_l - u_l} of each row: the law of all rows together."""
+        """Log of sum_l N_l e^{f_l - u_l} of each row: the distribution of all rows together."""
         rows, u = self.fit.held.rows, self.fit.held.solution.u
         scale = np.log(self.N_k.sum()) + next(iter(self.fit.log_omegas.values()))  # e^{f_l} N_l is this times e^{u_l}
         return np.asarray(rows.spread(rows.log_row_mass(u)) + scale)
 
     @cached_property
     def gram(self) -> Floats:
-        """W'W, of shape (K, K): of sampled states, what the fit knows of their overlap."""
+        """W'W, of shape (K, K), which for sampled states comes from the fit's own gram."""
         shared = self.fit.held.tangent.hessian.sums.gram
         if isinstance(shared, np.ndarray) and self.N_k.all():
             return np.asarray(shared / self.N_k / self.N_k[:, None])
@@ -100,7 +100,7 @@ class StateWeights:
         w -= np.where(np.isfinite(top), top, 0.0)
         np.exp(w, out=w)
         total = w.sum(axis=1, keepdims=True)
-        w /= np.where(total > 0.0, total, 1.0)  # of a state that forbids every row, no row weighs anything
+        w /= np.where(total > 0.0, total, 1.0)  # all weights are 0 in a state that forbids every row
         with np.errstate(divide="ignore"):
             return -(np.log(total) + top)[:, 0], w
 
@@ -112,10 +112,10 @@ class StateWeights:
         return self._in_mbars_form(centred, self.N_k[:, None] * centred, weights_known=weights_known)
 
     def covariance(self, Y: Any, *, weights_known: bool = False) -> Floats:
-        """Return the covariance of what rows move by Y, dense or sparse of shape (n, m): only contrasts have one.
+        """Return the covariance of estimates with influence Y, dense or sparse of shape (n, m), for contrasts only.
 
-        Columns that sum to 0 are contrasts; of others differences are, if they sum to the same. With ``weights_known``
-        it is that of known free energies.
+        Columns that sum to 0 are contrasts, and so are differences of columns with the same sum. With
+        ``weights_known`` the free energies are taken as known.
         """
         n, t = len(self.source), np.asarray(Y.sum(axis=0))
         a = self.N_k[:, None] * (np.asarray((Y.T @ self.W).T) - t / n)
@@ -131,10 +131,10 @@ class StateWeights:
         return squares if weights_known else np.asarray(squares + a.T @ self.fit.held.tangent.hessian.solve(a))
 
     def bootstrap(self, statistic: Callable[[Floats], Floats], n: int, seed: Any) -> Floats:
-        """Return a statistic of resampled rows, given as a function of their weights beside those of this fit.
+        """Return a statistic of resampled rows, given as a function of their weights relative to those of this fit.
 
-        The population of these refits is the law of all rows together, in which weights are near 1 whatever the
-        potentials are; a row weighs under state k in proportion to that weight times W.
+        The population of these refits is the distribution of all rows together, in which weights are near 1 whatever
+        the potentials; the weight of a row under state k is proportional to that weight times W.
         """
         mixture = debias_matrix(self.log_W, self.source, log=True, **self.depends)
         drawn = mixture.bootstrap(statistic, n=n, seed=seed)
@@ -142,13 +142,13 @@ class StateWeights:
 
 
 def times(weights: Floats, values: Floats) -> Floats:
-    """Return weights times values; 0 where the weight is, though a forbidden row has an infinite potential."""
+    """Return weights times values; 0 where the weight is 0, even if a forbidden row has an infinite potential."""
     with np.errstate(invalid="ignore"):
         return np.where(weights > 0.0, weights * values, 0.0)
 
 
 def errors_of_differences(covariance: Floats) -> Floats:
-    """Return the standard error of each difference of two estimates; 0 where only rounding is left of a variance."""
+    """Return the standard error of each difference of two estimates; 0 where a variance is only rounding error."""
     variance = np.diag(covariance)
     both = variance[:, None] + variance
     squares = both - 2.0 * covariance
@@ -157,7 +157,7 @@ def errors_of_differences(covariance: Floats) -> Floats:
 
 def differences(values: Floats) -> Floats:
     """Return values[j] - values[i] for all pairs, along the last axis of values."""
-    with np.errstate(invalid="ignore"):  # of a state that forbids every row and itself
+    with np.errstate(invalid="ignore"):  # inf - inf, for a state that forbids every row
         return np.asarray(values[..., None, :] - values[..., :, None])
 
 

@@ -1,4 +1,4 @@
-"""Free energies of alchemical states, by the conventions of alchemlyb's estimators."""
+"""Free energies of alchemical states, with the conventions of alchemlyb's estimators."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
 
     .. math:: \Delta f_{ij} = f_j - f_i,\qquad f_k = -\log\Omega_k,\qquad \omega_k = e^{-u_k}
 
-    It is usable wherever alchemlyb takes its own estimator: in its plots, its units and its functions of convergence.
+    It can be used wherever alchemlyb takes its own estimator: in its plots, units and convergence functions.
 
     Parameters
     ----------
     maximum_iterations, relative_tolerance, initial_f_k, method, verbose
         Options of pymbar's solvers, which change nothing here: Newton's method finds its own start.
     n_bootstraps : int
-        Refits from whose spread errors are made; with 0 they are analytical.
+        Refits whose spread gives the errors; with 0 the errors are analytical.
     series : bool
         Whether rows are frames in time, in the order of the first level of the index, so that errors account for
         their autocorrelation: then rows need not be subsampled.
@@ -37,7 +37,7 @@ class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
     delta_f_, d_delta_f_ : pandas.DataFrame
         Free energy difference of each pair of states (column minus row) in kT, and its standard error.
     delta_h_, d_delta_h_, delta_sT_, d_delta_sT_ : pandas.DataFrame or None
-        The same of enthalpies and of entropies times temperature, where ``fit`` was asked for them.
+        The same for enthalpies and for entropies times temperature, if ``fit`` was asked for them.
     theta_ : pandas.DataFrame
         Covariance of the log normalisers, relative to the distribution of all rows together.
     states_ : list
@@ -89,7 +89,7 @@ class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
         self.series = series
 
     def fit(self, u_nk: pd.DataFrame, compute_entropy_enthalpy: bool = False) -> AlchemicalEstimator:
-        """Fit the free energies of the states that the columns of a frame are.
+        """Fit the free energies of the states in the columns of a frame.
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
             Reduced potential of each row in each state (column). The index has the time of each row, and then the
             state that it was drawn in.
         compute_entropy_enthalpy : bool
-            Whether enthalpies and entropies are given too.
+            Whether to compute enthalpies and entropies, too.
         """
         source, N_k = _states_of(u_nk)
         time = u_nk.index.get_level_values(0).to_numpy() if self.series else None
@@ -112,7 +112,7 @@ class AlchemicalEstimator(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _frame(self, values: Floats, attrs: dict[Any, Any]) -> pd.DataFrame:
-        """Return numbers of pairs of states as a frame that keeps what is known of the units."""
+        """Return numbers for pairs of states as a frame that keeps the unit attributes."""
         import pandas as pd
 
         frame = pd.DataFrame(values, columns=self._states_, index=self._states_)

@@ -31,7 +31,7 @@ class FES:
     with :math:`g_\xi` the indicator of the bin that holds :math:`\xi`, or a kernel around it. Its error is that of the
     difference to the reference, with that of the free energies of the states: for bins and for kernels alike.
 
-    Methods, arguments and keys of results are those of ``pymbar.FES`` 4. Splines are not made here: a kernel has a
+    Methods, arguments and keys of results are those of ``pymbar.FES`` 4. Splines are not supported: a kernel gives a
     surface without bins, with its error.
 
     Parameters
@@ -74,7 +74,7 @@ class FES:
 
     @classmethod
     def of_fit(cls, fit: DebiasedSample) -> FES:
-        """Return what makes surfaces of the population of a fit, whatever holds its rows.
+        """Return an object that makes surfaces of the population of a fit, whatever holds its rows.
 
         Parameters
         ----------
@@ -134,7 +134,7 @@ class FES:
             Seed of the refits; below 0 for any.
         """
         if fes_type not in ("histogram", "kde"):
-            kernels = " Splines are not made: a kernel has a surface without bins, with its error."
+            kernels = " Splines are not supported: a kernel gives a surface without bins, with its error."
             raise MismatchError(
                 f"fes_type is {fes_type!r}.{kernels if fes_type == 'spline' else ''} Give 'histogram' or 'kde'.",
                 expected=("histogram", "kde"),
@@ -168,7 +168,7 @@ class FES:
         return x
 
     def _require_shape(self, shape: tuple[int, ...], dims: int | None) -> None:
-        """Refuse a coordinate that is not one of all rows, in the dimensions that the bins have."""
+        """Refuse a coordinate whose shape does not match the rows and the dimensions of the bins."""
         if len(shape) == 2 and shape[0] == len(self.fit) and dims in (None, shape[1]):
             return
         bins = "" if dims is None else f" and bins in {dims} dimension{'' if dims == 1 else 's'}"
@@ -180,7 +180,7 @@ class FES:
         )
 
     def _state(self, u_n: Any) -> Target:
-        """Return the law whose surface is asked."""
+        """Return the distribution whose surface is asked for."""
         if self.mbar is None:
             if u_n is not None:
                 raise MismatchError(
@@ -207,7 +207,7 @@ class FES:
         fes_reference: Any = None,
         uncertainty_method: str | None = None,
     ) -> dict[str, Any]:
-        """Return the surface at some points.
+        """Return the surface at the given points.
 
         Parameters
         ----------
@@ -220,7 +220,7 @@ class FES:
         fes_reference : float or sequence of float, optional
             That point.
         uncertainty_method : {None, "analytical", "bootstrap"}
-            How errors are made.
+            How errors are computed.
 
         Returns
         -------
@@ -276,7 +276,7 @@ class FES:
             )
 
     def _places(self, points: Floats) -> tuple[Integers, Any]:
-        """Return which of the things that are asked each point is, -1 for none, and these: bins, or points."""
+        """Return the place of each point among the bins or points asked for, -1 for none, and those bins or points."""
         if isinstance(self._surface, Kernel):
             return np.arange(len(points)), points
         assert self._surface is not None
@@ -286,7 +286,7 @@ class FES:
         return places - outside, asked[outside:]
 
     def _means(self, functions: Functions) -> Floats:
-        """Return means, so many at once as a query answers."""
+        """Return means, as many at once as a query can answer."""
         parts = [self._target.means(_columns(functions, part)) for part in _parts(_width(functions))]
         return np.concatenate(parts)
 
@@ -302,8 +302,8 @@ class FES:
             outside = _width(found) == 0
             if outside or self._target.means(found)[0] == 0.0:
                 raise MismatchError(
-                    f"The reference point {point} lies {'outside the bins' if outside else 'where no row is'}. Give "
-                    "one that has rows.",
+                    f"The reference point {point} lies {'outside the bins' if outside else 'where there are no rows'}. "
+                    "Give one that has rows.",
                     expected=("a point with rows",),
                     got=(point,),
                 )
@@ -317,7 +317,7 @@ class FES:
     def _errors(
         self, functions: Functions, reference: Functions, means: Floats, kind: str, method: str | None
     ) -> Floats | None:
-        """Return errors of differences to the reference, or of all differences; NaN where no row is."""
+        """Return errors of differences to the reference, or of all differences; NaN where there are no rows."""
         if method is None:
             return None
         there = np.flatnonzero(means > 0)
@@ -349,7 +349,7 @@ class FES:
     def _answer(
         self, places: Integers, f: Floats, errors: Floats | None, kind: str, method: str | None
     ) -> dict[str, Any]:
-        """Return what was found for each point, NaN for those outside."""
+        """Return the result for each point, NaN for those outside."""
         f = np.append(f, np.nan)
         found: dict[str, Any] = {"f_i": f[places]}
         if method is not None and kind == "all-differences":
@@ -361,7 +361,7 @@ class FES:
         return found
 
     def get_mbar(self) -> MBAR | None:
-        """Return the states that the surface is made of; None for the population of a fit."""
+        """Return the states that the surface is computed from; None for the population of a fit."""
         return self.mbar
 
 

@@ -37,14 +37,14 @@ class MBAR:
     ----------
     u_kn : array of shape (K, n)
         Reduced potential of each row (column of the array) in each state, ``inf`` where a state forbids it. Rows padded
-        by sample, of shape (K, L, N_max), are taken too.
+        by sample, of shape (K, L, N_max), are accepted, too.
     N_k : array of int of shape (K,)
         How many rows were drawn in each state; 0 for a state that was not simulated.
     maximum_iterations, relative_tolerance, verbose, initial_f_k, solver_protocol, initialize, bootstrap_solver_protocol
         Options of pymbar's solvers, which change nothing here: Newton's method solves the equations to a relative error
         of 1e-10, with a certificate. Those that are given are checked, and noted in the log of ``vardi.mbar``.
     x_kindices : array of int of shape (n,), optional
-        The state that each row was drawn in; by default rows stand state by state.
+        The state that each row was drawn in; by default rows are ordered by state.
     n_bootstraps : int
         Refits for ``uncertainty_method="bootstrap"``, made when they are first asked for: the Bayesian bootstrap, in
         which every row stays, so that samples which can be compared remain so.
@@ -57,8 +57,8 @@ class MBAR:
     Attributes
     ----------
     fit : DebiasedSample
-        The fit that all of this is read from. Its population is the flat state :math:`u = 0`: that of an umbrella
-        simulation whose ``u_kn`` holds the biases alone, and else a reference that drops out of every difference.
+        The fit behind all results. Its population is the flat state :math:`u = 0`: that of an umbrella
+        simulation whose ``u_kn`` holds the biases alone, otherwise a reference that drops out of every difference.
     f_k : ndarray of shape (K,)
         Free energies, that of the first state being 0.
     N_k : ndarray of int
@@ -173,7 +173,7 @@ class MBAR:
         """
         gram = self._states.gram
         root = np.sqrt(self.N_k)
-        eigenvalues = np.linalg.eigvalsh(root[:, None] * gram * root)[::-1]  # the same as those of N gram
+        eigenvalues = np.linalg.eigvalsh(root[:, None] * gram * root)[::-1]  # equal to those of N gram
         second = eigenvalues[1] if self.K > 1 else 0.0
         return {"scalar": 1.0 - second, "eigenvalues": eigenvalues, "matrix": self.N_k * gram}
 
@@ -191,8 +191,8 @@ class MBAR:
         compute_uncertainty : bool
             Whether errors are given.
         uncertainty_method : {"svd-ew", "svd", "approximate", "bootstrap"}, optional
-            MBAR's asymptotic covariance, for which pymbar has the first two names, and which here is solved for without
-            a decomposition; the same as if free energies were known, which is too small; or the spread of refits.
+            MBAR's asymptotic covariance, for which pymbar has the first two names, computed here without a
+            decomposition; the same as if free energies were known, which is too small; or the spread of refits.
         warning_cutoff : float
             Ignored: no variance is negative.
         return_theta : bool
@@ -269,7 +269,7 @@ class MBAR:
         compute_uncertainty, uncertainty_method, warning_cutoff
             As for :meth:`compute_free_energy_differences`.
         return_theta : bool
-            Whether the covariance is given that ``sigma`` is made of, as pymbar lays it out.
+            Whether to return the covariance behind ``sigma``, as pymbar lays it out.
 
         Returns
         -------
@@ -287,7 +287,7 @@ class MBAR:
             A = by_state(A_n, self.N_k, "A_n")
             if len(A) != len(u_ln):
                 raise MismatchError(
-                    f"A_n has {len(A)} rows, but {len(u_ln)} states are asked for. Give one for each state, or "
+                    f"A_n has {len(A)} rows, but there are {len(u_ln)} states. Give one for each state, or "
                     "state_dependent=False.",
                     expected=(len(u_ln),),
                     got=(len(A),),
@@ -354,7 +354,7 @@ class MBAR:
         warning_cutoff: float = 1e-10,
         return_theta: bool = False,
     ) -> Results:
-        """Return means of some observables in some states, and the free energies of these.
+        """Return means of observables in given states, and the free energies of these states.
 
         Parameters
         ----------
@@ -372,7 +372,7 @@ class MBAR:
         Returns
         -------
         dict
-            ``observables``, ``f``, ``Theta`` and ``Amin``; of a bootstrap ``bootstrapped_observables`` and
+            ``observables``, ``f``, ``Theta`` and ``Amin``; with a bootstrap ``bootstrapped_observables`` and
             ``bootstrapped_f``.
         """
         pairs = np.asarray(state_map)
@@ -425,7 +425,7 @@ class MBAR:
     def compute_covariance_of_sums(self, d_ij: Any, K: int, a: Any) -> Floats:
         r"""Return the errors of weighted sums of differences, :math:`\sum_k a_k (f_{i + kK} - f_{j + kK})`.
 
-        Since a variance of contrasts c is :math:`-\frac12 c'Vc` with V the variances of all differences.
+        The variance of a contrast c is :math:`-\frac12 c'Vc`, with V the variances of all differences.
 
         Parameters
         ----------
@@ -448,7 +448,7 @@ class MBAR:
         return np.sqrt(np.maximum((sums + sums.T - own[:, None] - own) / 2.0, 0.0))
 
     def _potentials(self, u: Any) -> Floats:
-        """Return potentials of states, of shape (L, n): given so, of one state, or padded by sample."""
+        """Return potentials of states, of shape (L, n), given in that shape, for one state, or padded by sample."""
         if u is self.u_kn:
             return self.u_kn
         u = np.asarray(u, np.float64)

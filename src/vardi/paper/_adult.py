@@ -1,12 +1,12 @@
 """Table 1, lower half, and table 4: income in the census, with bias on education or on age.
 
-The printed Adult half of table 1 mixes two protocols, which fit its rows and not the others:
+The printed Adult half of table 1 mixes two protocols, each of which fits some of its rows but not the others:
 
 - the logistic regressions fit reading A: "12+ years of education" is ``education-num >= 12``, scores are accuracies;
 - the forests fit reading B: twelve *school years*, which is ``education-num >= 9``, regression forests, and scores that
   are R^2, among the people without a missing category.
 
-Both readings are run in full, and shown beside one another; table 1 takes each printed row from the reading that it
+Both readings are run in full, and shown side by side; table 1 takes each printed row from the reading that it
 fits. All 14 columns are inputs, categories as the numbers of their alphabetical order.
 """
 
@@ -65,7 +65,7 @@ def draw(group: NDArray[np.bool_], among: NDArray[np.intp], sizes: tuple[int, in
     group : array of bool
         Who belongs to the group, among all people of the census.
     among : array of int
-        The people that take part.
+        The people included.
     sizes : tuple of int
         Rows of the sample of the group, and of the unbiased sample.
     tested : int

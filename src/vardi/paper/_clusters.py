@@ -47,7 +47,7 @@ def run(seeds: np.random.SeedSequence, trees: int) -> Scores:
 
 
 def fitted_mixture(rows: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> GaussianMixture:
-    """Fit two Gaussians, the best of three starts: what every method of this experiment does."""
+    """Fit two Gaussians, the best of three starts, as every method of this experiment does."""
     with threadpool_limits(limits=1):  # a few hundred rows: threads would mostly wait for one another
         return GaussianMixture(2, n_init=3, random_state=0).fit(rows, sample_weight=weights)
 

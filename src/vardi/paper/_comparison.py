@@ -1,4 +1,4 @@
-"""The paper's printed cells, ours beside them, and how far they agree."""
+"""The paper's printed cells, the obtained ones beside them, and how well they agree."""
 
 from __future__ import annotations
 
@@ -67,17 +67,17 @@ def printed() -> dict[Cell, Line]:
 
 
 def is_judged(cell: Cell) -> bool:
-    """Tell whether the methods of a cell compete; elsewhere no method is the best."""
+    """Return whether the methods of a cell compete; otherwise no method is the best."""
     return cell.table.startswith("table") or cell.table == "adult_readings" or cell.model == "GaussianMixture"
 
 
 def higher_is_better(cell: Cell) -> bool:
-    """Tell whether a cell is a score of success; the others are errors."""
+    """Return whether a cell is a score of success; the others are errors."""
     return cell.dataset == "Adult" and cell.table != "table4_age"
 
 
 def obtained(scores: Mapping[Cell, Floats]) -> list[Obtained]:
-    """Return the mean and the spread of each cell over its runs; NaN scores are runs that could not give one."""
+    """Return the mean and the spread of each cell over its runs; NaN scores are runs without one."""
     lines = [
         Obtained(cell, float(np.nanmean(values)), float(np.nanstd(values)), False, int(np.isfinite(values).sum()))
         if np.isfinite(values).any()
@@ -110,7 +110,7 @@ def compare(lines: Iterable[Obtained]) -> list[Compared]:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far the obtained cells agree with the printed ones.
+    """How well the obtained cells agree with the printed ones.
 
     Attributes
     ----------
@@ -119,11 +119,11 @@ class Agreement:
     beyond : tuple of Compared
         Those beyond two.
     winners : tuple of Compared
-        Cells that win here and not in print.
+        Cells that win here but not in print.
     clear : int
         Models for which the paper prints db-ERM ahead of ERM by more than the smaller of their standard deviations.
     lost : tuple of Compared
-        db-ERM cells among those that are not ahead here.
+        db-ERM cells of these models that are not ahead here.
     """
 
     cells: int
@@ -151,7 +151,7 @@ def agreement(compared: Sequence[Compared]) -> Agreement:
 
 
 def winner_differs(pair: Compared) -> bool:
-    """Tell whether a cell wins here and not in print."""
+    """Return whether a cell wins here but not in print."""
     return pair.obtained.bold and not pair.printed.bold
 
 

@@ -1,4 +1,4 @@
-"""What an experiment is: a function of a seed that returns the scores of one run."""
+"""Experiments: functions of a seed that return the scores of one run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Experiment:
     Attributes
     ----------
     name : str
-        What a person types: ``vardi paper boston``.
+        The name to type: ``vardi paper boston``.
     run : callable
         From a seed sequence and the largest number of trees to the scores of one run. A score that this run cannot
         give (samples that do not overlap) is NaN, never left out.

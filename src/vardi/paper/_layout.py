@@ -1,4 +1,4 @@
-"""Tables as a person reads them: a row for each model, the methods side by side, print beside what was obtained."""
+"""Readable tables: a row for each model, the methods side by side, printed beside obtained numbers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NOTES = {
 
 @dataclass(frozen=True)
 class Entry:
-    """One method of one model: the texts to show and how to mark them."""
+    """One method of one model: the text to show and how to mark it."""
 
     printed: str
     obtained: str
@@ -60,7 +60,7 @@ class Table:
     Attributes
     ----------
     rows : tuple
-        Of the labels of a row (data set or scenario, model) and its entries by method.
+        The labels of each row (data set or scenario, model) and its entries by method.
     """
 
     name: str

@@ -33,7 +33,7 @@ def run(seeds: np.random.SeedSequence, trees: int) -> Scores:
         pool = _quantities(np.concatenate(list(design.samples.values())))
         fit = debias(design.samples, design.biases)
         with warnings.catch_warnings():
-            # A row that carries much of a variance is told to a user; here coverage shows what it costs.
+            # Users are warned of a row that carries much of a variance; here coverage shows the cost.
             warnings.simplefilter("ignore", WeakOverlapWarning)
             debiased = list(fit.expectations(pool))
         estimates = {
@@ -51,7 +51,7 @@ def run(seeds: np.random.SeedSequence, trees: int) -> Scores:
 
 
 def truths(dimensions: int) -> dict[str, float]:
-    """Return what is estimated, with its value under P, where x_j is Gamma(2 + j): E x_j = 2 + j, E x_j^2 adds up.
+    """Return the quantities estimated and their values under P, where x_j is Gamma(2 + j) and E x_j = 2 + j.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def _quantities(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _plain(values: NDArray[np.float64]) -> list[Estimate]:
-    """Return the means of rows that are taken for an unbiased sample."""
+    """Return the means of rows that are treated as an unbiased sample."""
     errors = values.std(axis=0, ddof=1) / np.sqrt(len(values))
     return [Estimate(value, error) for value, error in zip(values.mean(axis=0).tolist(), errors.tolist(), strict=True)]
 

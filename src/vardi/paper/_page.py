@@ -13,7 +13,7 @@ from vardi.paper._layout import Table
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure with its words."""
+    """A figure with its title and caption."""
 
     stem: str
     title: str
@@ -22,7 +22,7 @@ class Drawing:
 
     @property
     def encoded(self) -> str:
-        """Return the drawing in base 64, to be put into a page."""
+        """Return the drawing in base 64, to be embedded in a page."""
         return b64encode(self.svg).decode("ascii")
 
 
@@ -36,9 +36,9 @@ def to_html(
     tables : sequence of Table
         The tables, laid out.
     agreed : Agreement
-        What the head of the page says.
+        The agreement shown at the top of the page.
     drawings : sequence of Drawing
-        The figures as SVG, which are put into the page itself.
+        The figures as SVG, embedded in the page itself.
     facts : sequence of pairs
         What the numbers depend on: runs, seed, versions.
     """

@@ -1,4 +1,4 @@
-r"""What the paper proves and does not simulate: errors fall like :math:`n^{-1/2}`, and small overlap costs a constant.
+r"""What the paper proves but does not simulate: errors fall like :math:`n^{-1/2}`, and small overlap costs a constant.
 
 **Population.** X is uniform on (-1, 1), Y is 0 or 1. With :math:`s(x) = 2|x| - 1`, which runs from -1 to 1,
 
@@ -14,14 +14,14 @@ it is t = 1/2, and the excess risk is exactly :math:`(1 - a)\,|2t - 1|^{k + 1} /
 
 **Samples.** A quarter of the n rows have X uniform on (-1, kappa), the others on (-kappa, 1): the biases are the
 indicators of these intervals, which both hold on an interval of P-mass kappa, and
-:math:`\Omega_1 = \Omega_2 = (1 + \kappa)/2`. How much the left side counts against the right is known from the rows in
-the overlap only.
+:math:`\Omega_1 = \Omega_2 = (1 + \kappa)/2`. How much the left side counts relative to the right is known only from the
+rows in the overlap.
 
 **Rates.** The minimum is flat, so that the learner's task is nearly as hard as the bound allows. Within :math:`|s|` of
 the best threshold the empirical risk is off by about :math:`(|s|/n)^{1/2}`, which meets the excess
 :math:`|s|^{k+1}` at :math:`|s| = n^{-1/(2k+1)}`: the excess risk falls like :math:`n^{-(k+1)/(2k+1)} = n^{-7/13}`, near
-the bound's :math:`n^{-1/2}`. (Least squares would show :math:`n^{-1}`, as strongly convex problems do, and say nothing
-of the bound.) A relative weight of left and right that is off by a factor :math:`e^\delta` moves the minimum to
+the bound's :math:`n^{-1/2}`. (Least squares would show :math:`n^{-1}`, as strongly convex problems do, and tell nothing
+about the bound.) A relative weight of left and right that is off by a factor :math:`e^\delta` moves the minimum to
 :math:`|s|^k = \tanh(|\delta|/2)\,a/(1 - a)`. As :math:`\delta` is of order :math:`(\kappa n)^{-1/2}`, this adds an
 excess of order :math:`(\kappa n)^{-(k+1)/(2k)} = (\kappa n)^{-7/12}`: the constant grows as the overlap shrinks. The
 sup distance of the cdf and the error of :math:`\Omega` are of order :math:`n^{-1/2}` exactly.
@@ -47,7 +47,7 @@ POOLED_KAPPA = 0.1
 FLATNESS = 6  # k
 TILT = 0.5  # a
 LEFT_SHARE = 0.25  # of the rows, drawn from the left interval
-FEWEST_SIZES = 3  # that a slope is fitted to
+FEWEST_SIZES = 3  # to which a slope is fitted
 
 EXCESS, SUP, OMEGA = "excess risk", "sup distance of the cdf", "error of Omega"
 UNBIASED = "unbiased"
@@ -57,7 +57,7 @@ EXPONENTS = {EXCESS: -(FLATNESS + 1) / (2 * FLATNESS + 1), SUP: -0.5, OMEGA: -0.
 
 @dataclass(frozen=True)
 class Draw:
-    """Rows (x, y), the sample that each is of, and the biases' values."""
+    """Rows (x, y), the sample of each, and the values of the biases."""
 
     x: Floats
     y: NDArray[np.bool_]
@@ -75,7 +75,7 @@ def run(seeds: np.random.SeedSequence, trees: int) -> Scores:
     rng = np.random.default_rng(seeds)
     scores: dict[Cell, float] = {}
     for n in SIZES:
-        place, luck = rng.random((2, n))  # the same for every overlap, so that overlaps are compared and not draws
+        place, luck = rng.random((2, n))  # the same for every overlap, so that overlaps are compared rather than draws
         scores |= _cells(UNBIASED, n, _learned(draw(place, luck, kappa=1.0), np.ones(n)))
         for kappa in KAPPAS:
             biased = draw(place, luck, kappa)
@@ -125,7 +125,7 @@ def probability(x: ArrayLike) -> Floats:
 
 
 def excess_risk(t: float) -> float:
-    """Return how much the rule 1{abs(x) > t} errs more often than the best one, which has t = 1/2."""
+    """Return how much more often the rule 1{abs(x) > t} errs than the best one, which has t = 1/2."""
     return (1.0 - TILT) * abs(2.0 * t - 1.0) ** (FLATNESS + 1) / (2.0 * (FLATNESS + 1))
 
 
@@ -165,17 +165,17 @@ def sup_distance(x: Floats, weights: Floats) -> float:
 def slopes(scores: Mapping[Cell, ArrayLike]) -> dict[tuple[str, str], float]:
     """Return the slope of log mean score against log n for each scenario and quantity.
 
-    Least squares, all n alike, over those n at which every run was identifiable (has no NaN).
+    By least squares, with all n weighted equally, over those n at which every run was identifiable (has no NaN).
 
     Parameters
     ----------
     scores : mapping from Cell to array of float
-        The scores of all runs, or their means; cells of other tables are not looked at.
+        The scores of all runs, or their means; cells of other tables are ignored.
 
     Returns
     -------
     dict of (scenario, quantity) to float
-        NaN where fewer than three n remain.
+        NaN if fewer than three n remain.
     """
     return {key: _slope(*curve) for key, curve in curves(scores).items()}
 

@@ -1,4 +1,4 @@
-"""Every table and figure of the paper, by one call."""
+"""Every table and figure of the paper, in one call."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ EXPERIMENTS: Mapping[str, Experiment] = {
 }
 FIGURES = "figures"
 NAMES = (*EXPERIMENTS, FIGURES)
-UNSHOWN = ("rates",)  # too long a table to be read: its CSV and its figure show it
+UNSHOWN = ("rates",)  # the table is too long to read: see its CSV and its figure
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What came out.
+    """The result of a reproduction.
 
     Attributes
     ----------
     lines : tuple of Obtained
         Each cell's mean and spread over the runs.
     tables : tuple of Table
-        The same as a person reads them, beside print.
+        The same in readable form, beside the printed numbers.
     agreement : Agreement
-        How far they agree with print.
+        How well they agree with the printed numbers.
     page : Path
         The HTML page; CSV files are in ``tables``, drawings in ``figures`` beside it.
     """
@@ -62,24 +62,24 @@ def reproduce(
     trees: int = 1000,
     progress: Progress | None = None,
 ) -> Reproduction:
-    """Repeat the paper's experiments, and write its tables and figures beside the printed numbers.
+    """Reproduce the paper's experiments, and write its tables and figures beside the printed numbers.
 
     Parameters
     ----------
     names : sequence of str
-        Of ``NAMES``; none means all.
+        Names from ``NAMES``; none means all.
     output : path
         Folder of the results. Finished runs are kept in it, and are not computed again.
     runs : int
         Runs of each experiment; the paper has 100.
     jobs : int
-        Processes. They change the time, never the numbers.
+        Number of processes. It changes the time, never the numbers.
     seed : int
         Seed of all runs.
     trees : int
         The largest forest to grow; cells of larger ones are left out.
     progress : callable, optional
-        Told the experiment's name, how many of its runs are finished, and how many are wanted.
+        Called with the experiment's name, how many of its runs are finished, and how many are wanted.
 
     Returns
     -------
@@ -153,7 +153,7 @@ def _write_tables(lines: Iterable[Obtained], folder: Path) -> None:
 
 
 def _draw(chosen: Sequence[str], scores: Mapping[Cell, Floats], folder: Path) -> Iterator[Drawing]:
-    """Draw the figures that were asked for: those of experiments that were run, and with ``figures`` all others."""
+    """Draw the figures asked for: those of the experiments run, and with ``figures`` all others."""
     from vardi.paper._figures import FIGURES as ILLUSTRATIONS
     from vardi.paper._figures import save
 

@@ -34,13 +34,13 @@ Progress: TypeAlias = Callable[[str, int, int], object]
 
 @dataclass(frozen=True)
 class Settings:
-    """What the numbers of a run depend on, besides its own number."""
+    """What the results of a run depend on, besides its number."""
 
     seed: int = 0
     trees: int = 1000
 
     def as_text(self) -> dict[str, Any]:
-        """Return the settings as they are kept beside each run, with the versions that computed it."""
+        """Return the settings as they are stored with each run, with the versions that computed it."""
         versions = {name: version(name) for name in ("vardi", "numpy", "scipy", "scikit-learn")}
         return {"seed": self.seed, "trees": self.trees} | versions
 
@@ -54,7 +54,7 @@ def run_all(
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> dict[Cell, Floats]:
-    """Run what is not there yet, and return each cell's scores in the order of the runs.
+    """Run what is missing, and return each cell's scores in the order of the runs.
 
     Parameters
     ----------
@@ -67,14 +67,14 @@ def run_all(
     settings : Settings
         The seed, and the largest forest.
     jobs : int
-        Processes.
+        Number of processes.
     progress : callable, optional
-        Told of each finished run.
+        Called for each finished run.
 
     Raises
     ------
     OutputError
-        If the folder holds runs of other settings, or a file that is no run.
+        If the folder holds runs with other settings, or a file that is not a run.
     """
     wanted = {experiment.name: [_path(folder, experiment, run) for run in range(runs)] for experiment in experiments}
     for paths in wanted.values():
@@ -102,7 +102,7 @@ def _run_missing(
     report(experiment.name, len(paths) - len(missing), len(paths))
     if missing:
         paths[0].parent.mkdir(parents=True, exist_ok=True)
-    jobs = jobs if can_start() else 1  # joblib looks after its processes in a thread
+    jobs = jobs if can_start() else 1  # joblib manages its processes from a thread
     parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="1.5*n_jobs")
     tasks = (joblib.delayed(_run_one)(experiment, run, paths[run], settings) for run in missing)
     with deaf_to_interruptions():
@@ -114,10 +114,10 @@ def _run_missing(
 
 @contextmanager
 def deaf_to_interruptions() -> Iterator[None]:
-    """Start processes that Ctrl-C does not reach, even while they load: it is their parent that ends them.
+    """Start processes that Ctrl-C does not reach, even while they load: their parent ends them.
 
-    What a thread blocks, the processes that it starts block too. A Ctrl-C that comes meanwhile is not lost: it arrives
-    when the block ends. Windows has no such masks, and processes there ignore it once they work.
+    Signals that a thread blocks are also blocked in the processes that it starts. A Ctrl-C in the meantime is not lost:
+    it arrives when the block ends. Windows has no such masks; processes there ignore it once they work.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -130,7 +130,7 @@ def deaf_to_interruptions() -> Iterator[None]:
 
 
 def _generator(results: Any) -> Generator[None]:
-    # A generator of ours around joblib's, so that an interruption closes it and ends its workers.
+    # A generator around joblib's, so that an interruption closes it and ends its workers.
     yield from results
 
 
@@ -160,7 +160,7 @@ def _read(path: Path, settings: Settings) -> Scores:
         scores = {Cell(*names): math.nan if score is None else float(score) for *names, score in rows}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise OutputError(
-            f"{path} is not a finished run: {error}. Remove it, and it is computed again.", path=str(path)
+            f"{path} is not a finished run: {error}. Remove it, and it will be computed again.", path=str(path)
         ) from error
     if found != settings.as_text():
         differing = ", ".join(
@@ -169,8 +169,8 @@ def _read(path: Path, settings: Settings) -> Scores:
             if found.get(name) != value
         )
         raise OutputError(
-            f"{path} is a run of other settings ({differing}), and runs are not mixed. Give another output folder, or "
-            "start this one again.",
+            f"{path} is a run with other settings ({differing}), and runs are not mixed. Give another output folder, "
+            "or start this one again.",
             path=str(path),
         )
     return scores

@@ -20,7 +20,7 @@ METHODS = (ERM, DEBIASED, UNBIASED)
 
 @dataclass(frozen=True)
 class Rows:
-    """Inputs, outputs, and the weights of the rows, where they have any."""
+    """Inputs, outputs, and the weights of the rows, if they have any."""
 
     x: Floats
     y: Floats
@@ -56,7 +56,7 @@ class Trial:
 
 
 def plain(name: str, estimator: Any) -> Learner:
-    """Return a learner that is one estimator of scikit-learn."""
+    """Return a learner that is one scikit-learn estimator."""
 
     def learn(rows: Rows, x: Floats) -> Predictions:
         return {name: estimator.fit(rows.x, rows.y, sample_weight=rows.weights).predict(x)}
@@ -65,7 +65,7 @@ def plain(name: str, estimator: Any) -> Learner:
 
 
 def forest(names: Mapping[str, int], ensemble: BaseEnsemble) -> Learner:
-    """Return a learner that grows one forest, and lets its first trees speak for the smaller ones.
+    """Return a learner that grows one forest, and uses its first trees as the smaller ones.
 
     scikit-learn draws the seed of each tree in turn, so the first 10 trees of a forest of 1,000 are the forest of 10
     with the same random state.
@@ -101,12 +101,12 @@ def mean_squared_error(y: Floats, predicted: Floats) -> float:
 
 
 def accuracy(y: Floats, predicted: Floats) -> float:
-    """Return the share of rows that are predicted right, in percent."""
+    """Return the share of rows that are predicted correctly, in percent."""
     return float(100 * np.mean(y == predicted))
 
 
 def error_rate(y: Floats, predicted: Floats) -> float:
-    """Return the share of rows that are predicted wrong, in percent."""
+    """Return the share of rows that are predicted incorrectly, in percent."""
     return float(100 * np.mean(y != predicted))
 
 

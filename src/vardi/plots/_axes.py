@@ -1,4 +1,4 @@
-"""What every picture has: axes to draw on, colours with a meaning, and names that find room."""
+"""What every picture needs: axes to draw on, colours with a meaning, and names that fit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Palette:
-    """A colour for each meaning: the pool, the population, links and threads, a threshold, and what is plain."""
+    """A colour for each meaning: the pool, the population, links and threads, a threshold, and plain ink."""
 
     before: str
     after: str
@@ -24,11 +24,11 @@ BEFORE, AFTER = LIGHT.before, LIGHT.after
 LINE = 0.15
 """Inches that a line of small text takes."""
 LETTERS = 20
-"""Letters of a name that are written along an axis."""
+"""Letters of a name that fit along an axis."""
 
 
 def axes_of(ax: Any, size: tuple[float, float] | None = None) -> tuple[Any, Any]:
-    """Return the axes that were given, or new ones, in a figure of so many inches, and their figure."""
+    """Return the axes that were given, or new ones in a figure of the given inches, and their figure."""
     if ax is None:
         try:
             from matplotlib import pyplot
@@ -39,17 +39,17 @@ def axes_of(ax: Any, size: tuple[float, float] | None = None) -> tuple[Any, Any]
 
 
 def palette_of(ax: Any) -> Palette:
-    """Return the colours that can be seen on the background of some axes."""
+    """Return colours that are visible on the background of the axes."""
     return DARK if is_dark(ax) else LIGHT
 
 
 def is_dark(ax: Any) -> bool:
-    """Tell whether the background of axes is dark."""
+    """Return whether the background of axes is dark."""
     return brightness(background_of(ax)) < 0.5
 
 
 def background_of(ax: Any) -> tuple[float, ...]:
-    """Return the colour behind axes: their own, or that of their figure where they let it through."""
+    """Return the colour behind axes: their own, or that of their figure if they are transparent."""
     from matplotlib.colors import to_rgba
 
     faces = [to_rgba(ax.get_facecolor()), to_rgba(ax.figure.get_facecolor())]
@@ -62,7 +62,7 @@ def brightness(colour: tuple[float, ...]) -> float:
 
 
 def shortened(name: object, letters: int = LETTERS) -> str:
-    """Return a name that fits along an axis: of a long one the beginning and the end, which tells names apart.
+    """Return a name that fits along an axis: for a long one the beginning and the end, which distinguishes names.
 
     >>> shortened("survey of the northern region 12"), shortened("agency")
     ('survey of the …gion 12', 'agency')
@@ -73,7 +73,7 @@ def shortened(name: object, letters: int = LETTERS) -> str:
 
 
 def spread(count: int, inches: float) -> range:
-    """Return which of some names, evenly spread, find room along a line of so many inches: all of them where they can.
+    """Return which of the names, evenly spread, fit along a line of the given inches: all of them if they can.
 
     >>> list(spread(4, 5.0)), list(spread(60, 3.0))
     ([0, 1, 2, 3], [0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30, 33, 36, 39, 42, 45, 48, 51, 54, 57])
@@ -89,5 +89,5 @@ def inches_of(ax: Any) -> tuple[float, float]:
 
 
 def labels(names: Sequence[object], places: Sequence[int]) -> list[str]:
-    """Return some of the names as they are written along an axis."""
+    """Return the names at the given places, as written along an axis."""
     return [shortened(names[place]) for place in places]

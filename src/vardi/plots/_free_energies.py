@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
     from vardi.mbar import Convergence
 
-UPRIGHT = 60  # letters of all names along an axis that need not be turned
+UPRIGHT = 60  # letters of all names along an axis up to which they are not rotated
 
 
 @dataclass
@@ -31,7 +31,7 @@ class StatesDisplay:
     steps : tuple of Estimate
         :math:`f_{k+1} - f_k`, in units of ``unit``.
     unit : str
-        Of energy.
+        The unit of energy.
     """
 
     names: tuple[Name, ...]
@@ -45,13 +45,13 @@ class StatesDisplay:
         Parameters
         ----------
         fit : DebiasedSample
-            Of rows in states whose order means something, as along a coupling parameter.
+            A fit of rows in states whose order is meaningful, as along a coupling parameter.
         kT : float
             One kT in the unit, as :func:`vardi.mbar.kT` gives it.
         unit : str
             The unit, for the axis.
         ax : axes, optional
-            To draw on.
+            The axes to draw on.
         """
         names = tuple(name for name, rows in fit.sizes.items() if rows)
         return cls(names, tuple(fit.log_ratio(k, l) * kT for k, l in pairwise(names)), unit).plot(ax=ax)
@@ -73,7 +73,7 @@ class StatesDisplay:
         return self
 
     def _ticks(self) -> None:
-        """Write the two states of each step, or where room is short the one that it leads to."""
+        """Write the two states of each step or, if room is short, the one that it leads to."""
         whole = [f"{k} → {l}" for k, l in pairwise(self.names)]
         if sum(map(len, whole)) <= UPRIGHT:
             self.ax_.set_xticks(range(len(whole)), whole)
@@ -90,13 +90,13 @@ class ConvergenceDisplay:
     Parameters
     ----------
     convergence : Convergence
-        What :func:`vardi.mbar.convergence` found.
+        The result of :func:`vardi.mbar.convergence`.
     """
 
     convergence: Convergence
 
     def plot(self, *, kT: float = 1.0, unit: str = "kT", ax: Any = None) -> Self:
-        """Draw on the given axes, or on new ones; energies times kT, which is in the unit."""
+        """Draw on the given axes, or on new ones; energies are multiplied by kT, which is in the unit."""
         self.ax_, self.figure_ = axes_of(ax)
         found, colours = self.convergence, palette_of(self.ax_)
         last = found.forward[-1] * kT
@@ -118,6 +118,6 @@ class ConvergenceDisplay:
 
 
 def _beyond(estimates: tuple[Estimate, ...]) -> Floats:
-    """Return how far intervals reach below and above their values, of shape (2, m); 0 where there is none."""
+    """Return how far intervals reach below and above their values, of shape (2, m); 0 if there is none."""
     ends = np.array([(one.value - one.interval[0], one.interval[1] - one.value) for one in estimates]).reshape(-1, 2)
     return np.nan_to_num(ends.T)

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
 
 LABELLED = 12  # samples up to which a heat map has all its numbers written in
-NUMBERED = 25  # samples up to which it has those that are not 0
-SHORT = 4  # letters of a name that need not be turned
-AROUND = 8  # samples up to which names stand upright around a graph
+NUMBERED = 25  # samples up to which it shows those that are not 0
+SHORT = 4  # letters of a name up to which it is not rotated
+AROUND = 8  # samples up to which names around a graph are horizontal
 COUNTED = 15  # links up to which their rows are written on them
-LETTER = 0.6 / 72  # inches of a letter, at most, for each point of its size
+LETTER = 0.6 / 72  # largest width of a letter in inches, for each point of its size
 WIDEST = 10.0  # inches of a figure that grows with the samples
 
 
@@ -75,7 +75,7 @@ class OverlapDisplay:
         return self
 
     def _size(self, kind: str) -> tuple[float, float] | None:
-        """Return the inches of a figure in which the names find room, up to some width; None for the usual ones."""
+        """Return the size in inches of a figure in which the names fit, up to some width; None for the usual size."""
         K = len(self.names)
         if (K <= LABELLED) if kind == "heatmap" else (K <= AROUND):
             return None
@@ -83,7 +83,7 @@ class OverlapDisplay:
         return (1.15 * side, side) if kind == "heatmap" else (side, side)
 
     def _heatmap(self) -> None:
-        """Draw a square for each pair; the colours go up to the largest number, and of many tell small ones apart."""
+        """Draw a square for each pair; colours go up to the largest number and, if many, separate small ones."""
         from matplotlib.colors import PowerNorm
 
         K = len(self.names)
@@ -101,7 +101,7 @@ class OverlapDisplay:
         self.figure_.colorbar(image, ax=self.ax_, label="mean probability", shrink=0.8)
 
     def _numbers(self, image: Any) -> None:
-        """Write the numbers in; where there are many, those that do not round to 0, and no digit before the point."""
+        """Write the numbers in; if there are many, those that do not round to 0, without the digit before the point."""
         K = len(self.names)
         for (k, l), value in np.ndenumerate(self.overlap):
             text = f"{value:.2f}" if K <= LABELLED else f"{value:.2f}".lstrip("0").replace(".00", "")
@@ -110,7 +110,7 @@ class OverlapDisplay:
             self.ax_.text(l, k, text, ha="center", va="center", color=shade, fontsize=size)
 
     def _graph(self) -> None:
-        """Draw the samples on a circle, their names outside of it, and a line for each two that share rows."""
+        """Draw the samples on a circle, their names outside it, and a line for each pair that shares rows."""
         from matplotlib.collections import PatchCollection
         from matplotlib.patches import Circle
 
@@ -150,13 +150,13 @@ class OverlapDisplay:
         if few:
             box = {"facecolor": background_of(self.ax_), "edgecolor": "none", "pad": 1.0, "alpha": 0.85}
             for k, l, rows in zip(first, second, both, strict=True):
-                near = 0.5 if l - k in (1, len(places) - 1) else 0.73  # those of neighbours cross no other
+                near = 0.5 if l - k in (1, len(places) - 1) else 0.73  # lines between neighbours cross no other
                 place = near * places[k] + (1 - near) * places[l]
                 self.ax_.annotate(f"{rows:,.0f}", place, ha="center", va="center", fontsize=8, bbox=box, zorder=2)
         return len(both)
 
     def _names(self, angles: Floats, places: Floats, radii: Floats) -> None:
-        """Write the names outside the circle, those of many turned outwards, and leave them room."""
+        """Write the names outside the circle, rotated outwards if many, and leave them room."""
         K = len(self.names)
         is_few = K <= AROUND
         size = 10 if is_few else 8 if K <= NUMBERED else 7

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vardi._fit.sample import DebiasedSample
 
 
-COLOURS = (0, 1, 2, 3, 4, 5, 6, 8, 9)  # of samples, of those that a style has; 7 is the grey of the others
+COLOURS = (0, 1, 2, 3, 4, 5, 6, 8, 9)  # colours of samples in the style's cycle; 7 is the grey of the others
 TALLEST = 30.0  # inches of a figure that grows with the columns
 
 
@@ -35,7 +35,7 @@ class WeightsDisplay:
     names : tuple
         The samples.
     weights, counts : list of ndarray
-        Weights of each sample's rows, and how many rows have each; of rows in an engine in fine bins.
+        Weights of each sample's rows, and how many rows have each; in fine bins for rows in an engine.
     """
 
     names: tuple[Name, ...]
@@ -72,7 +72,7 @@ class WeightsDisplay:
         return self
 
     def _named(self) -> list[int]:
-        """Return the samples with a colour of their own, in order: all of a few, of many those with the most rows."""
+        """Return the samples with their own colour, in order: all if they are few, else those with the most rows."""
         if len(self.names) <= len(COLOURS):
             return list(range(len(self.names)))
         rows = [counts.sum() for counts in self.counts]
@@ -98,12 +98,12 @@ class CdfDisplay:
     Parameters
     ----------
     column : str
-        Name of the column, with the samples that it comes from where only some have recorded it.
+        Name of the column, with the samples that it comes from if only some have recorded it.
     x, pooled, population : ndarray
         Values of the column, the share of the pool at or below each, or of the rows of these samples, and that of the
         population.
     band : Band
-        The simultaneous band of the population's, from the first to the last value at which it is given.
+        The simultaneous band of the population's distribution, from the first to the last value at which it is given.
     """
 
     column: str
@@ -153,14 +153,14 @@ class LoveDisplay:
     Parameters
     ----------
     diagnostics : Diagnostics
-        Of a fit, with its columns.
+        The diagnostics of a fit, with its columns.
     """
 
     diagnostics: Diagnostics
 
     @classmethod
     def from_fit(cls, fit: DebiasedSample, columns: Any = None, *, ax: Any = None) -> Self:
-        """Compute the shifts of some columns (all numeric ones by default) and draw them."""
+        """Compute the shifts of columns (all numeric ones by default) and draw them."""
         return cls(fit.diagnostics(columns)).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
@@ -191,7 +191,7 @@ class SensitivityDisplay:
     Parameters
     ----------
     sensitivity : Sensitivity
-        Of a mean, or of a model's coefficient.
+        The sensitivity of a mean, or of a model's coefficient.
     """
 
     sensitivity: Sensitivity

@@ -1,4 +1,4 @@
-"""What to collect next, read from where the errors come from."""
+"""What to collect next, judged by where the errors come from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vardi._facts.links import Overlap
 from vardi._facts.numbers import rows_text, share
 from vardi.report._content import Advice, NextRow
 
-TENTH = 0.1  # of the pool: how many more rows are thought of
+TENTH = 0.1  # of the pool: how many more rows are considered
 MOST_NEXT = 20
 
 
@@ -20,7 +20,7 @@ def next_rows(found: Account) -> tuple[NextRow, ...]:
     r"""Return for each variable where more rows help most.
 
     The variance is a sum over samples, :math:`V = \sum_k V_k` with :math:`V_k \propto 1 / n_k`: with m more rows of
-    sample k it is at most :math:`V - V_k m / (n_k + m)`. That is not so of means from some samples only.
+    sample k it is at most :math:`V - V_k m / (n_k + m)`. This does not hold for means from only some samples.
     """
     used, more = found.sampled, max(round(TENTH * found.rows), 1)
     following = []
@@ -35,7 +35,7 @@ def next_rows(found: Account) -> tuple[NextRow, ...]:
 
 
 def advice(found: Account, overlap: Overlap) -> tuple[Advice, ...]:
-    """Return what is to be done before the weights are used, most urgent first."""
+    """Return what to do before the weights are used, most urgent first."""
     return (*_contradicted(found), *_bridge(found.trust, overlap), *_tail(found.trust))
 
 
@@ -45,16 +45,16 @@ def gains(found: Account, following: Sequence[NextRow]) -> tuple[Advice, ...]:
 
 
 def nothing_to_do(found: Account) -> str:
-    """Say why nothing has to be done, where nothing has."""
+    """Return why nothing has to be done, for a fit without advice."""
     tested = "the samples do not contradict their declared biases"
     if not found.check.is_made:
-        tested = "nothing here speaks against the declared biases, which were not tested"
+        tested = "nothing here contradicts the declared biases, which were not tested"
     linked = "no link is weak, " if len(found.sampled) > 1 else ""
     return f"Nothing has to be done: {linked}no error rests on a few rows, and {tested}."
 
 
 def _contradicted(found: Account) -> Iterator[Advice]:
-    """Say what to look for where samples contradict their biases, or what is known."""
+    """Yield what to look into if samples contradict their biases or known values."""
     if found.check.level in ("bad", "doubt"):
         worst = found.check.rows[0].name if found.check.rows else ""
         yield Advice(
@@ -66,7 +66,7 @@ def _contradicted(found: Account) -> Iterator[Advice]:
 
 
 def _bridge(trust: Trust, overlap: Overlap) -> Iterator[Advice]:
-    """Say what is missing where errors rest on few rows."""
+    """Yield what is missing if errors rest on few rows."""
     if overlap.weak:
         text = "Rows that both sides of the weakest cut could draw, or a new sample that lies between them."
         yield Advice(text, trust.messages[0])
@@ -95,7 +95,7 @@ def _largest_gain(following: Sequence[NextRow]) -> Iterator[Advice]:
 
 
 def _heaviest(sampled: Sequence[SampleFacts]) -> Iterator[Advice]:
-    """Name the sample whose rows stand for most of the population each, where it stands out."""
+    """Name the sample whose rows each stand for the largest part of the population, if it stands out."""
     most = max(sampled, key=lambda sample: sample.weight_share / sample.share)
     if most.weight_share > 2.0 * most.share:
         yield Advice(

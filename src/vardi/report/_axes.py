@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from vardi._facts.numbers import number
 
-DIGIT = 8.2  # width of a digit of a tick
+DIGIT = 8.2  # width of a digit of a tick's text
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class Frame:
         return cls(width, height, left, width - 14.0, 12.0, height - 48.0)
 
     def up(self, part: float) -> float:
-        """Return where a part of the height is."""
+        """Return the y of a fraction of the height."""
         return round(self.bottom - (self.bottom - self.top) * part, 2)
 
 
 @dataclass(frozen=True)
 class Chart(Frame):
-    """A chart with the ticks of its axes, and what these are called."""
+    """A chart with the ticks and titles of its axes."""
 
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]

@@ -14,7 +14,7 @@ from vardi.errors._texts import count
 from vardi.report._axes import Chart, Frame, Tick, ticks
 from vardi.report._content import Group
 
-FAR = 3.0  # standard deviations from which on it is not said how far wrong biases move a mean
+FAR = 3.0  # standard deviations beyond which no range for wrong biases is given
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Column:
-    """A bar of the histogram, and what it says."""
+    """A bar of the histogram, and its tooltip."""
 
     x: float
     width: float
@@ -190,7 +190,7 @@ def shares(groups: Sequence[Group]) -> Shares:
 
 @dataclass(frozen=True)
 class Dumbbell:
-    """Where the pool, the population and its interval stand on the common scale, in per cent of its width."""
+    """The positions of the pool, the population and its interval on the common scale, in per cent of its width."""
 
     before: float
     after: float
@@ -257,7 +257,7 @@ def reaches(variables: Sequence[ColumnFacts], factors: Sequence[float]) -> Reach
 
 
 def range_text(variable: ColumnFacts, factor: float) -> str:
-    """Return what a mean may be where biases are wrong by up to a factor; far off the first order says nothing."""
+    """Return the range of a mean if biases are wrong by up to a factor; first order, so not given far off."""
     if not math.log(factor) * variable.slope <= FAR * variable.spread:
         return f"beyond {FAR:g} standard deviations"
     low, high = variable.if_wrong_by(factor)

@@ -45,9 +45,9 @@ def compute(
         Columns and expressions to look at; by default the numeric columns and the categories of text columns, up to a
         number.
     date : str
-        Printed as it is; nothing is printed by default, so that the same fit gives the same report.
+        Printed as it is. By default there is no date, so that the same fit gives the same report.
     study : str or path, optional
-        The study file that the fit follows from: it is named, with its hash and its text, and repeats the fit.
+        The study file that defines the fit; the report shows its name, hash and text, and how to run it again.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def compute(
     """
     named = named_variables(variables)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", WeakOverlapWarning)  # said in the report itself
+        warnings.simplefilter("ignore", WeakOverlapWarning)  # the report itself shows it
         columns, note = fit.parts.choose() if named is None else (_named(fit, named), "")
         found = account(fit, columns, note=note, named=named, slopes=True)
         drawn, drawn_note = distributions(fit, columns, found.variables)
@@ -104,14 +104,14 @@ def _hashed(given: Given, columns: Sequence[Column]) -> list[str]:
 
 
 def _slopes_note(found: Account) -> str:
-    """Return of which variables it is left open how far wrong biases move them, and why."""
+    """Return for which variables the effect of wrong biases is not shown, and why."""
     means = [variable for variable in found.variables if not variable.category_of]
     apart = [variable.name for variable in means if variable.among]
     unasked = [variable.name for variable in means if math.isnan(variable.slope) and not variable.among]
     notes = [f"Not shown: {listed(apart)}, which only some samples have recorded."] if apart else []
     if unasked:
         notes.append(f"Not computed for {listed(unasked)}: there are many rows and samples.")
-    return " ".join([*notes, "fit.sensitivity(...) tells it of each."] if notes else [])
+    return " ".join([*notes, "fit.sensitivity(...) computes it for any of them."] if notes else [])
 
 
 def _named(fit: Fit, named: dict[str, Any]) -> tuple[Column, ...]:

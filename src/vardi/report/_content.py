@@ -1,6 +1,6 @@
-"""What a report says beside the account of a fit: frozen values, computed once and laid out by templates.
+"""What a report contains besides the account of a fit: frozen values, computed once and laid out by templates.
 
-A number that cannot be given is NaN, and a part that cannot be given is empty with a ``note`` that says why.
+A number that cannot be given is NaN, and a part that cannot be given is empty, with a ``note`` that explains why.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from vardi._inputs.pool import Name
 
 @dataclass(frozen=True)
 class Point:
-    """One sentence of the verdict, and how it is to be taken."""
+    """One sentence of the verdict, and its level."""
 
     level: Level
     text: str
@@ -64,7 +64,7 @@ class Standout:
 
 @dataclass(frozen=True)
 class SampleLine:
-    """A sample among many: what it brings, its test, and the sample that it overlaps most.
+    """A sample among many: its facts, its test, and the sample that it overlaps most.
 
     ``pvalue`` is NaN where it was not tested; ``neighbour`` is empty for a sample without links.
     """
@@ -82,13 +82,13 @@ class Group:
 
     @property
     def name(self) -> str:
-        """The first and the last of them."""
+        """The first and the last sample."""
         first, last = self.lines[0].sample.name, self.lines[-1].sample.name
         return str(first) if first == last else f"{first} to {last}"
 
     @property
     def rows(self) -> float:
-        """Rows of all of them."""
+        """Rows of all samples of the group."""
         return sum(line.sample.rows for line in self.lines)
 
     @property
@@ -99,7 +99,7 @@ class Group:
 
 @dataclass(frozen=True)
 class StudyFile:
-    """The file that a fit follows from: its name, its text, and the SHA-256 of its bytes."""
+    """The file that defines a fit: its name, its text, and the SHA-256 of its bytes."""
 
     name: str
     text: str
@@ -113,7 +113,7 @@ class Recipe:
     Attributes
     ----------
     code : str
-        A Python snippet; of a study the command that repeats it.
+        A Python snippet or, for a study, the command that repeats the fit.
     versions : tuple of (str, str)
         Packages and their versions.
     citations : tuple of str
@@ -127,7 +127,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Report(Account):
-    """All that a report says: the account of the fit, and what is made of it."""
+    """Everything in a report: the account of the fit, and what is derived from it."""
 
     title: str
     date: str
@@ -150,12 +150,12 @@ class Report(Account):
 
     @property
     def means(self) -> tuple[ColumnFacts, ...]:
-        """The variables that are no categories of texts."""
+        """The variables that are not categories of a text column."""
         return tuple(variable for variable in self.variables if not variable.category_of)
 
     @property
     def categories(self) -> dict[str, tuple[ColumnFacts, ...]]:
-        """The categories of each column of texts."""
+        """The categories of each text column."""
         columns = dict.fromkeys(variable.category_of for variable in self.variables if variable.category_of)
         return {
             name: tuple(variable for variable in self.variables if variable.category_of == name) for name in columns
@@ -163,5 +163,5 @@ class Report(Account):
 
     @property
     def sensitive(self) -> tuple[ColumnFacts, ...]:
-        """The variables of which it is known how far wrong biases move them."""
+        """The variables for which the effect of wrong biases is known."""
         return tuple(variable for variable in self.means if math.isfinite(variable.slope) and variable.spread)

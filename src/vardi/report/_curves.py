@@ -1,4 +1,4 @@
-"""Distributions -> geometry: histograms, distribution functions as steps, a band, and strips that tell their values."""
+"""Distributions -> geometry: histograms, distribution functions as steps, a band, and strips with tooltips."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from vardi._facts.distributions import Distribution
 from vardi._facts.numbers import number, share
 from vardi.report._axes import Chart, Frame, Tick, ticks
 
-HOVERS = 48  # places of a distribution function that answer when they are pointed at
+HOVERS = 48  # places of a distribution function that have a tooltip
 SIZE = 480.0, 262.0
 
 
 @dataclass(frozen=True)
 class Hover:
-    """A strip of a chart that shows a value when it is pointed at, with the two points it is about."""
+    """A strip of a chart that shows a tooltip, with the two points that it describes."""
 
     x: float
     width: float
@@ -38,7 +38,7 @@ class Steps(Chart):
 
 @dataclass(frozen=True)
 class Across:
-    """Values along the axis of a chart; halves of them, since the difference of two may be infinite."""
+    """Map values to the axis of a chart, through their halves, since a difference of two values may overflow."""
 
     frame: Frame
     low: float
@@ -60,7 +60,7 @@ def steps(distribution: Distribution) -> Steps:
     across = Across(frame, distribution.x[0], distribution.x[-1])
     covered = [k for k, end in enumerate(distribution.low) if end is not None]
     lows = [(across(distribution.x[k]), frame.up(distribution.low[k] or 0.0)) for k in covered]
-    highs = [  # each of the next point: in between the function may rise to there
+    highs = [  # each from the next point: in between the function may rise that far
         (across(distribution.x[k]), frame.up(distribution.high[after] or 0.0))
         for k, after in zip(covered, [*covered[1:], *covered[-1:]], strict=True)
     ]

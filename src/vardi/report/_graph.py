@@ -1,6 +1,6 @@
 """The overlap of the samples -> geometry: a graph of a few samples, a heat map of many.
 
-Charts are drawn in units that are pixels on a wide screen; templates write them as SVG, and escape their texts.
+Charts are drawn in pixels of a wide screen; templates write them as SVG, and escape their text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MOST_EDGES = 60
 WIDTH = 480.0  # of the graph
 ACROSS = 112.0  # radius of the circle of a few samples
 SHADES = 5  # of a heat map
-LABEL = 22  # letters of a label of a heat map
+LABEL = 22  # letters in a label of the heat map
 LABELLED = 4  # samples up to which every link has its number written on it
 
 
@@ -67,7 +67,7 @@ class Graph:
 
 
 def graph(overlap: Overlap) -> Graph:
-    """Lay the samples out on a line or a circle, with the weakest link marked, and as a weak one where it is."""
+    """Lay the samples out on a line or a circle, with the weakest link marked, also as weak if it is."""
     K = len(overlap.names)
     width, radius = WIDTH, 0.0 if K == 1 else 140.0 if K == 2 else ACROSS if K <= 8 else 128.0
     largest = 34.0 if K <= 3 else 24.0 if K <= 8 else 13.0
@@ -82,7 +82,7 @@ def graph(overlap: Overlap) -> Graph:
     ]
     shown = [link for link in overlap.links if link.strength > 0 or link.weakest][:MOST_EDGES]
     scale = max((link.strength for link in shown), default=1.0) or 1.0
-    if K == 2:  # the most there can be: two samples of one law
+    if K == 2:  # the largest possible value: two samples from one distribution
         scale = max(scale, overlap.sizes[0] * overlap.sizes[1] / sum(overlap.sizes))
     ends = {name: places[k] for k, name in enumerate(overlap.names)}
     edges = [_edge(link, ends[str(link.first)], ends[str(link.second)], scale, overlap) for link in reversed(shown)]
@@ -111,14 +111,14 @@ def _edge(
     link: LinkFacts, start: tuple[float, float], end: tuple[float, float], scale: float, overlap: Overlap
 ) -> Edge:
     K, complete = len(overlap.names), overlap.complete
-    marked = link.weakest and (K > 2 or overlap.weak)  # of two samples the only link says nothing by its rank
+    marked = link.weakest and (K > 2 or overlap.weak)  # the only link of two samples is trivially the weakest
     width = 1.2 + 7.0 * link.strength / scale
     label = _edge_label(link, K, complete=complete) if K <= LABELLED or link.weakest else ""
     part = 0.5
     if K == LABELLED and math.dist(start, end) > 2 * ACROSS - 1:
         part = 0.36  # diagonals cross in the middle
     x, y = (1 - part) * start[0] + part * end[0], (1 - part) * start[1] + part * end[1]
-    if K > 8:  # lines are short, so that their numbers stand beside them
+    if K > 8:  # lines are short, so their numbers stand beside them
         x, y = x + 0.17 * (WIDTH / 2 - x), 0.83 * y
     return Edge(
         *start,
@@ -151,7 +151,7 @@ def link_title(link: LinkFacts) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of the heat map: a square, one of a few shades, and what it says."""
+    """A cell of the heat map: a square, one of a few shades, and its tooltip."""
 
     path: str
     shade: int
@@ -160,7 +160,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Which share of the rows of one sample (columns) the bias of another (lines) allows."""
+    """The share of the rows of one sample (columns) that the bias of another (lines) allows."""
 
     width: float
     height: float

@@ -11,12 +11,12 @@ from vardi._facts.numbers import number, pvalue, share
 from vardi.errors._texts import count
 from vardi.report._content import Group, SampleLine, Standout
 
-FEW = 20  # samples up to which a table of all of them is read
-GROUP = 12  # samples of a group, or fewer
+FEW = 20  # samples up to which one table lists them all
+GROUP = 12  # at most, samples in a group
 
 
 def standouts(found: Account) -> tuple[Standout, ...]:
-    """Return the samples that differ from the others, where these are too many to be looked at one by one."""
+    """Return the samples that differ from the others, if there are too many to look at one by one."""
     if len(found.samples) <= FEW:
         return ()
     by_sample: dict[SampleFacts, list[str]] = {}
@@ -68,5 +68,5 @@ def _line(sample: SampleFacts, tests: dict[str, float], strongest: dict[str, str
 
 
 def _size(samples: int) -> int:
-    """Return how many samples a group has, so that all have about as many."""
+    """Return how many samples a group has, so that all groups have about the same size."""
     return math.ceil(samples / max(math.ceil(samples / GROUP), 1)) or 1

@@ -28,7 +28,7 @@ CITATIONS = (
 
 
 def recipe_of(given: Given, found: Account, title: str | None, variables: Any, study: StudyFile | None) -> Recipe:
-    """Write down what repeats the fit: of a study the command, else a snippet of Python."""
+    """Return how to repeat the fit: the command for a study, otherwise a Python snippet."""
     software = f"vardi {version('vardi')}, a Python package for biased samples. The software."
     return Recipe(
         code=_code(given, found, title, variables) if study is None else _command(study),
@@ -74,7 +74,7 @@ def _code(given: Given, found: Account, title: str | None, variables: Any) -> st
 
 
 def _known(found: Account) -> list[str]:
-    """Return what was known as it is given again, the shares of a margin in one line."""
+    """Return the known values as code, the shares of a margin on one line."""
     if found.known_check is None:
         return []
     written: list[str] = []
@@ -97,7 +97,7 @@ def _are_texts(variables: Any) -> bool:
 
 
 def _has_text(bias: Bias) -> bool:
-    """Tell whether the text of a bias reads back."""
+    """Return whether the text of a bias can be parsed again."""
     if isinstance(bias, ParametricBias):
         return _has_text(bias.known) and not isinstance(bias.family, FunctionFamily)
     return isinstance(bias, ExpressionBias)

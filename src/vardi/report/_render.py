@@ -18,20 +18,20 @@ from vardi.errors import OutputError, _texts
 from vardi.report import _bars, _curves, _graph
 from vardi.report._content import Report
 
-FACTORS = (1.1, 1.5)  # by which biases may be wrong
+FACTORS = (1.1, 1.5)  # by which the biases are assumed to be wrong
 
 
 def require_html(path: str | os.PathLike[str]) -> None:
-    """Refuse a name that says that a report is another kind of file than it is."""
+    """Refuse a name whose suffix is not that of an HTML file."""
     if Path(path).suffix.lower() not in ("", ".html", ".htm"):
-        remedy = "Open that in a browser; printed from there it is a PDF."
+        remedy = "To get a PDF, open that in a browser and print it."
         raise OutputError(
-            f"A report is an HTML file, and {path} says otherwise. Name it .html. {remedy}", path=str(path)
+            f"A report is an HTML file, and {path} has another suffix. Name it .html. {remedy}", path=str(path)
         )
 
 
 def to_html(report: Report) -> str:
-    """Return the report as a whole HTML page that needs nothing else.
+    """Return the report as a complete HTML page that needs no other file.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def _factor(value: float) -> str:
 
 
 def _policy(style: str, script: str) -> str:
-    """Return a content security policy: nothing is fetched, and no script or style runs but these two."""
+    """Return a content security policy: nothing is fetched, and only this script and this style are allowed."""
     return (
         f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; "
         "base-uri 'none'; form-action 'none'"

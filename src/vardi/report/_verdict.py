@@ -62,7 +62,7 @@ def _worth(rows: float, effective: float) -> Point:
 
 
 def _comparison(verdict: Verdict, trust: Trust) -> Point:
-    if not math.isfinite(trust.bridging) or len(verdict.names) > 2:  # of more than two the message has the cut
+    if not math.isfinite(trust.bridging) or len(verdict.names) > 2:  # for more than two, the message names the cut
         return Point("good", verdict.message)
     return Point("good", f"{verdict.message} About {count(round(trust.bridging, 1))} rows bridge them.")
 
@@ -85,7 +85,7 @@ def _known(known: KnownCheck | None) -> Iterator[Point]:
 
 
 def _changes(variables: Sequence[ColumnFacts]) -> Iterator[Point]:
-    """Name the variable that a bias moved most, first in rank among those that the biases read."""
+    """Name the variable that moved most, preferably one that the biases read."""
     most = max(variables, key=lambda variable: abs(variable.shift), default=None)
     if most is None:
         return
@@ -96,11 +96,11 @@ def _changes(variables: Sequence[ColumnFacts]) -> Iterator[Point]:
     after = with_error(most.debiased, most.stderr, percent=most.is_share)
     before = share(most.pooled) if most.is_share else number(most.pooled)
     moves = f"a shift of {abs(most.shift):.2f} standard deviations"
-    yield Point("fact", f"{what} is {after} in the population, where the pooled rows alone say {before} ({moves}).")
+    yield Point("fact", f"{what} is {after} in the population, while the pooled rows alone give {before} ({moves}).")
 
 
 def unknowns(check: Check, *, estimated: bool, depends: str) -> tuple[str, ...]:
-    """Return what the data cannot tell; some biases may have parameters, and rows be declared to depend on others."""
+    """Return what the data cannot tell, also if biases have parameters or rows are declared dependent."""
     untested = [row for row in check.rows if row.untested >= 0.01]
     most = max(untested, key=lambda row: row.untested, default=None)
     unseen = CAVEAT

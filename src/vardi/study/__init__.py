@@ -1,4 +1,4 @@
-"""Study files: what was collected, how, and what to report, in TOML. They are checked whole and can only be read."""
+"""Study files: what was collected, how, and what to report, in TOML. They are checked as a whole, and only read."""
 
 from vardi.study._data import Data
 from vardi.study._plan import Plan, Query, plan

@@ -1,4 +1,4 @@
-"""What a study reads of its columns: biases, variables, known values, labels, counts and ids against the files."""
+"""Check what a study reads against the columns of its files: biases, variables, known values, labels, counts, ids."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from vardi.study._locate import Key
 from vardi.study._problems import Problems
 from vardi.study.schema import DEPENDS, OLD_KEYS, Biases, shown
 
-_POLARS = nw.Implementation.POLARS  # which holds rows in memory too
+_POLARS = nw.Implementation.POLARS  # holds rows in memory, too
 A_SHARE = "a number from 0 to 1"
 A_VALUE = "a number, [number, standard error], or for a column a table of the shares of its values"
 
 
 class Columns:
-    """The columns of all data. Every step notes what is wrong and goes on with what is left."""
+    """The columns of all data. Every step notes problems and continues with the rest."""
 
     def __init__(self, places: dict[Data, Key], engine: Engine, problems: Problems) -> None:
         self.problems = problems
@@ -51,7 +51,7 @@ class Columns:
         self._look_into(places, engine)
 
     def require_biases(self, biases: Biases) -> None:
-        """Note biases that do not parse, or read what is not there."""
+        """Note biases that do not parse or that read missing columns."""
         for name, (key, text) in biases.items():
             bias = self._parsed(key, f"The bias of {name!r}", text)
             if bias is not None:
@@ -60,15 +60,13 @@ class Columns:
                 self._require_of_rows(key, name, bias, biases)
 
     def _require_of_rows(self, key: Key, name: str, bias: Bias, biases: Biases) -> None:
-        """Note windows beside other samples, weights that their own sample lacks, and both in an engine."""
+        """Note windows beside other samples, weights missing from their own sample, and either of them in an engine."""
         kinds = [part for part in getattr(bias, "factors", (bias,)) if isinstance(part, FittedBias | WindowBias)]
         if kinds and self.engine != "memory":
-            remedy = f'needs rows in memory, and these are left to {self.engine}: engine = "memory".'
+            remedy = f'needs rows in memory, and the engine is {self.engine}. Write engine = "memory".'
             self.problems.add(key, f"The bias of {name!r}, {bias}, {remedy}")
         if isinstance(bias, WindowBias) and len(biases) > 1:
-            remedy = (
-                "A window belongs to the row that brought it, and rows of other samples brought none. Debias it alone."
-            )
+            remedy = "A window belongs to its row, and the rows of other samples have none. Debias this sample alone."
             self.problems.add(key, f"The bias of {name!r} is a window for each row, beside other samples. {remedy}")
         for part in kinds:
             own = next((found for data, found in self.schemas.items() if data.name in (name, None)), None)
@@ -77,7 +75,7 @@ class Columns:
                 self.problems.add(key, f"The bias of {name!r} regresses column {part.weight!r}, which it lacks.{near}")
 
     def require_own(self, places: dict[Data, Key], label: str | None) -> None:
-        """Note columns of labels, counts and ids that are not there, or are of no use as such."""
+        """Note columns of labels, counts and ids that are missing, and counts that are not numbers."""
         for data, found in self.schemas.items():
             for what, column in (("source", label), ("counts", data.counts), ("id", data.id)):
                 key = (*places[data], what)
@@ -95,7 +93,7 @@ class Columns:
         given = document.get("variables", [])
         key = ("variables",)
         if not isinstance(given, list) or not all(isinstance(name, str) and name.strip() for name in given):
-            self.problems.add(key, "variables must be a list of texts: columns and expressions.")
+            self.problems.add(key, "variables must be a list of strings: columns and expressions.")
             return ()
         for name in given:
             self._require_number(key, name)
@@ -104,7 +102,7 @@ class Columns:
         return tuple(given)
 
     def depends(self, document: dict[str, Any], samples: Sequence[str]) -> dict[str, Any]:
-        """Return how rows depend on one another, or note columns that are not there and sizes that are none."""
+        """Return how rows depend on one another, or note missing columns and invalid sizes."""
         found: dict[str, Any] = {}
         for what in DEPENDS:
             column = document.get(what)
@@ -128,17 +126,17 @@ class Columns:
             if name and name not in samples:
                 self.problems.add(key, f"There is no sample {name!r}.{suggest(name, samples)}")
             if not isinstance(size, int | float) or isinstance(size, bool) or size <= 0:
-                self.problems.add(key, f"population is how many units a sample was drawn from, not {shown(size)}.")
+                self.problems.add(key, f"population must be how many units a sample was drawn from, not {shown(size)}.")
         return found | {"population": sizes}
 
     def known(self, document: dict[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is known of the population; the table goes by one name, and former ones say so."""
+        """Return what is known of the population, or note a table under a former name."""
         for old in OLD_KEYS:
             if old in document:
                 self.problems.add((old,), f"[{old}] is now [known]. Write {_as_toml(document[old])}")
         given = document.get("known", {})
         if not isinstance(given, dict):
-            message = "known is a table: a sample, a column or a condition, each with what is known of the population."
+            message = "known must be a table: a sample, a column or a condition, each with its value in the population."
             self.problems.add(("known",), message)
             return {}
         return {name: self._known(("known", name), name, value, names) for name, value in given.items()}
@@ -163,11 +161,11 @@ class Columns:
                         )
 
     def _require_names(self, key: Key, data: Data, engine: Engine) -> None:
-        """Note columns whose names an engine would take for a pattern or a path."""
+        """Note columns whose names an engine would read as a pattern or a path."""
         for name in misread_names(self.schemas[data], nw.Implementation.DUCKDB if engine == "duckdb" else _POLARS):
             in_polars = bool(misread_names([name], _POLARS))
             remedy = "Rename it." if in_polars else 'Rename it, or write engine = "memory".'
-            what = f"The column {name!r} of {data} has a name that the engine takes for a pattern or a path."
+            what = f"The column {name!r} of {data} has a name that the engine would read as a pattern or a path."
             self.problems.add((*key, "data"), f"{what} {remedy}")
 
     def _parsed(self, key: Key, what: str, text: str | float) -> Bias | None:
@@ -181,7 +179,7 @@ class Columns:
         return None
 
     def _require_columns(self, key: Key, what: str, bias: Bias) -> bool:
-        """Note columns that are not there, and comparisons of a column with another kind of value."""
+        """Note missing columns, and comparisons of a column with another kind of value."""
         before = len(self.problems)
         for column in bias.columns:
             text, name = str(bias), ticked(column)
@@ -201,7 +199,7 @@ class Columns:
                     self.problems.add(key, f"{what}, on the rows of {data}: {error}{self._said_of_texts(bias.columns)}")
 
     def _require_positive(self, key: Key, name: str, bias: Bias) -> None:
-        """Note a bias that is the same on all rows, and no number above zero."""
+        """Note a bias that is constant, but not a number above zero."""
         known = bias.known if isinstance(bias, ParametricBias) else bias
         if known.columns or not isinstance(known, ExpressionBias):
             return
@@ -209,7 +207,7 @@ class Columns:
             value = compile_node(known.node, NarwhalsTarget(nw.Schema({}))).value
             if not isinstance(value, float) or (isfinite(value) and value > 0):
                 return
-            remedy = "A bias says how much likelier a unit is to be drawn: a number above zero; 1 is at random."
+            remedy = "A constant bias must be a number above zero; 1 means drawn at random."
             self.problems.add(key, f"The bias of {name!r} is {value:g} everywhere. {remedy}")
 
     def _require_column(
@@ -221,27 +219,27 @@ class Columns:
         names = dict.fromkeys(name for found in self.schemas.values() for name in found)
         if len(lacking) == len(self.schemas):
             listed = ", ".join(list(names)[:20]) + (", ..." if len(names) > 20 else "")
-            quoted = f" A text to compare with goes in quotes: {column!r}." if is_compared else ""
+            quoted = f" Put a text to compare with in quotes: {column!r}." if is_compared else ""
             hint = f"which no file has.{quoted or suggest(column, names)} The columns are: {listed}."
         else:
             near = suggest(column, self.schemas[lacking[0]])
-            hint = f"which {lacking[0]} lacks.{near} It is computed on the rows of every sample."
+            hint = f"which {lacking[0]} lacks.{near} Every sample must have it."
             if is_weight:
-                own = f"smoothed({ticked(column)}, columns that all have)"
-                hint += f" A design weight that only its own sample has is {own}."
+                own = f"smoothed({ticked(column)}, columns that all samples have)"
+                hint += f" For a design weight that only one sample has, write {own}."
         self.problems.add(key, f"{what} reads column {column!r}, {hint}")
 
     def _require_number(self, key: Key, name: str) -> None:
-        """Note a variable that has no mean: its columns may be those of some samples only."""
+        """Note a variable that has no mean. Its columns need not be in every sample."""
         kinds = [found[name] for found in self.schemas.values() if name in found]
         if not kinds:
             bias = self._parsed(key, f"The variable {name!r}", name)
             if isinstance(bias, ParametricBias):
                 self.problems.add(key, f"The variable {name!r} has parameters, which only a bias can have.")
             elif isinstance(bias, FittedBias | WindowBias):
-                self.problems.add(key, f"The variable {name!r} is a bias that rows bring with them, and has no mean.")
+                self.problems.add(key, f"The variable {name!r} is a window or a fitted bias, which has no mean.")
             elif bias is not None and not bias.columns:
-                self.problems.add(key, f"The variable {name!r} reads no column, so it is the same everywhere.")
+                self.problems.add(key, f"The variable {name!r} reads no column, so it is constant.")
             elif bias is not None:
                 self._require_somewhere(key, f"The variable {name!r}", bias)
             return
@@ -252,7 +250,7 @@ class Columns:
             self.problems.add(key, f"{what}. {remedy}{self._said_of_texts([name])}")
 
     def _require_somewhere(self, key: Key, what: str, bias: Bias) -> None:
-        """Note columns that no one sample has together, and comparisons with another kind of value where one has."""
+        """Note columns that no single sample has together; in samples that do, note comparisons of different kinds."""
         schemas = {data: found for data, found in self.schemas.items() if all(name in found for name in bias.columns)}
         if schemas:
             self._require_kinds(key, what, bias, schemas)
@@ -263,27 +261,27 @@ class Columns:
                 return
         if self.schemas:
             listed = ", ".join(map(repr, bias.columns))
-            self.problems.add(key, f"{what} reads {listed}, which no sample has together. Name what one has.")
+            self.problems.add(key, f"{what} reads {listed}, but no sample has all of them. Use columns of one sample.")
 
     def notes(self) -> tuple[str, ...]:
-        """Return what is odd about the columns: texts that are mostly numbers."""
+        """Return what is odd about the columns: text that is mostly numbers."""
         found = [self._said_of_numbers(data, name) for data, own in self.schemas.items() for name in own]
         return tuple(note for note in found if note)
 
     def _said_of_texts(self, columns: Collection[str]) -> str:
-        """Return why a column is a text, where it is the id of a CSV, or a code, or nearly a number."""
+        """Return why a column is read as text: it is the id of a CSV, a code, or nearly a number."""
         for data in self.schemas:
             if data.format == "csv" and data.id in columns:
-                return f" {data.id!r} is an id, and ids of a CSV are read as texts."
+                return f" {data.id!r} is an id, and ids in a CSV are read as text."
             for name in columns:
                 if name in data.codes:
-                    return f" {name!r} has digits with leading zeros, which are read as texts."
+                    return f" {name!r} has digits with leading zeros, which are read as text."
                 if said := self._said_of_numbers(data, name):
                     return f" {said}"
         return ""
 
     def _said_of_numbers(self, data: Data, name: str) -> str:
-        """Return which value makes a text of a column that is mostly of numbers; an empty text for any other."""
+        """Return which value turns a column of mostly numbers into text; an empty string for any other column."""
         if self.schemas[data].get(name) != nw.String:
             return ""
         value = first_text(data, self.engine, name)
@@ -295,40 +293,40 @@ class Columns:
         )
 
     def _known(self, key: Key, name: str, value: Any, names: Mapping[str, Any]) -> Any:
-        """Return one known value, or one margin with its values as the column has them."""
+        """Return one known value, or one margin with its keys converted to the type of the column."""
         what = f"The known value of {name!r}"
         if isinstance(value, dict):
             return self._margin(key, name, value)
         if not _is_value(value):
-            self.problems.add(key, f"{what} is {shown(value)}, and it is {A_VALUE}.")
+            self.problems.add(key, f"{what} must be {A_VALUE}, not {shown(value)}.")
             return value
         if name in names:
             self._require_sample(key, name, _first(value))
         else:
             bias = self._function(key, what, name)
             if bias is not None and is_condition(bias.node) and not 0 <= _first(value) <= 1:
-                self.problems.add(key, f"The share of {name!r} is {_first(value):g}, and a share is {A_SHARE}.")
+                self.problems.add(key, f"The share of {name!r} is {_first(value):g}, but a share is {A_SHARE}.")
         return value
 
     def _require_sample(self, key: Key, name: str, value: float) -> None:
-        """Note a known value of a sample that could as well be that of a column, or that no bias has."""
+        """Note a known value whose name is both a sample and a column, or that no bias can have."""
         if self.schemas and all(name in found for found in self.schemas.values()):
             remedy = f"Write {_always_ticked(name)} in backticks for the column, or rename one of the two."
             self.problems.add(
-                key, f"{name!r} is a sample and a column, so it is unclear which of them is known. {remedy}"
+                key, f"{name!r} is both a sample and a column, so it is unclear which of them is known. {remedy}"
             )
         if value < 0:
-            remedy = "and a bias is zero or more."
-            self.problems.add(key, f"The known value of {name!r} is {value:g}. It is the mean of its bias, {remedy}")
+            reason = "It is the mean of a bias, which is never negative."
+            self.problems.add(key, f"The known value of {name!r} is {value:g}. {reason}")
 
     def _function(self, key: Key, what: str, name: str) -> ExpressionBias | None:
-        """Return what a value is known of, or note that it is none."""
+        """Return the function whose mean is known, or note what is wrong with it."""
         kinds = [found[name] for found in self.schemas.values() if name in found]
         if kinds and len(kinds) == len(self.schemas):
             wrong = [kind for kind in kinds if not (kind.is_numeric() or kind == nw.Boolean)]
             if wrong:
                 remedy = f"which has no mean. Give the share of each value in [known.{_toml_key(name)}]."
-                self.problems.add(key, f"{what} is that of a column of {_kind_text(wrong[0])}, {remedy}")
+                self.problems.add(key, f"{what} belongs to a column of {_kind_text(wrong[0])}, {remedy}")
             return None
         bias = self._parsed(key, what, name)
         if isinstance(bias, ParametricBias):
@@ -340,11 +338,11 @@ class Columns:
     def _margin(self, key: Key, name: str, value: dict[str, Any]) -> dict[Any, Any]:
         what = f"The margin of {name!r}"
         if not value or not all(_is_value(share) and 0 <= _first(share) <= 1 for share in value.values()):
-            self.problems.add(key, f"{what}: a column has a table of values, each with {A_SHARE}.")
+            self.problems.add(key, f"{what} must be a table of the column's values, each with {A_SHARE}.")
             return {}
         total = fsum(_first(share) for share in value.values())
         if abs(total - 1.0) > ROUNDING:
-            remedy = "Give shares of all its values, which sum to 1; a share of one value alone is a condition."
+            remedy = "Give the shares of all its values, which sum to 1; write the share of one value as a condition."
             self.problems.add(key, f"The shares of {name!r} sum to {total:.6g}. {remedy}")
         self._require_column(key, what, name)
         kinds = [found[name] for found in self.schemas.values() if name in found]
@@ -352,7 +350,7 @@ class Columns:
 
 
 def _kinds_of_rows(schemas: dict[Data, nw.Schema]) -> list[tuple[Data, nw.Schema]]:
-    """Return each set of columns once, with the first data that has it: hundreds of samples may be alike."""
+    """Return each set of columns once, with the first data that have it: hundreds of samples may share one."""
     first = {tuple(found.items()): (data, found) for data, found in reversed(schemas.items())}
     return list(reversed(first.values()))
 
@@ -361,7 +359,7 @@ def _nodes(bias: Bias) -> tuple[Node, ...]:
     """Return the expressions that a bias in text consists of."""
     if isinstance(bias, ParametricBias):
         assert not isinstance(bias.family, FunctionFamily)
-        if isinstance(bias.family, Cells):  # whose columns may be texts, which are no numbers
+        if isinstance(bias.family, Cells):  # its columns may hold text
             terms = [term for group in bias.family.groups for term in group if not isinstance(term, Column)]
             return (*_nodes(bias.known), *terms)
         return (*_nodes(bias.known), *bias.family.terms)
@@ -369,11 +367,11 @@ def _nodes(bias: Bias) -> tuple[Node, ...]:
         return (bias.x, *bias.ends, *(() if bias.status is None else (bias.status,)))
     if isinstance(bias, ProductBias):
         return tuple(node for factor in bias.factors for node in _nodes(factor))
-    return (bias.node,) if isinstance(bias, ExpressionBias) else ()  # columns of fitted biases may be texts
+    return (bias.node,) if isinstance(bias, ExpressionBias) else ()  # columns of fitted biases may hold text
 
 
 def _as_kind(text: str, kinds: Sequence[Any]) -> Any:
-    """Return a key of TOML, which is a text, as a value of its column."""
+    """Return a TOML key, which is a string, as a value of its column."""
     if kinds and kinds[0] == nw.Boolean and text.lower() in ("true", "false"):
         return text.lower() == "true"
     if kinds and kinds[0].is_numeric():
@@ -385,7 +383,7 @@ def _as_kind(text: str, kinds: Sequence[Any]) -> Any:
 
 
 def _is_value(value: Any) -> bool:
-    """Tell whether a value of TOML is a number, or a list of a number and its standard error."""
+    """Return whether a TOML value is a number, or a list of a number and its standard error."""
     pair = value if isinstance(value, list) and len(value) == 2 else [value, 0]
     numbers = all(isinstance(part, int | float) and not isinstance(part, bool) for part in pair)
     return numbers and all(abs(part) < inf for part in pair) and bool(pair[1] >= 0)
@@ -414,12 +412,12 @@ def _toml_key(name: str) -> str:
 
 
 def _kind_text(kind: Any) -> str:
-    """Return what a column holds, as a person would call it."""
-    return "texts" if kind == nw.String else "dates" if kind in (nw.Date, nw.Datetime) else f"values of type {kind}"
+    """Return what a column holds, in plain words."""
+    return "text" if kind == nw.String else "dates" if kind in (nw.Date, nw.Datetime) else f"values of type {kind}"
 
 
 def ticked(name: str) -> str:
-    """Return a column as an expression names it: in backticks where its name needs them."""
+    """Return the name of a column as an expression writes it: in backticks where needed."""
     return str(where(_always_ticked(name)))
 
 

@@ -26,13 +26,13 @@ SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 ENGINES = ("auto", "memory", "polars", "duckdb")
 READABLE = "a .csv, .parquet, .jsonl or .ndjson file, or a .duckdb or .db database with its table"
 MOST_LISTED = 12
-"""Files of a folder that are named."""
+"""Data files of a folder that a message lists at most."""
 MEMORY_SHARE = 8
-"""Rows are read into memory where the files are smaller than the available memory over this."""
+"""Rows are read into memory if the files are smaller than the available memory divided by this."""
 
 
 class RefusedPath(Exception):  # noqa: N818, it carries a sentence to a list of problems and never reaches a user
-    """A path that is not read, with the reason as its text."""
+    """A path that is refused; its text is the reason."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Data:
     table : str or None
         The table, for a database.
     counts, id : str or None
-        Columns that say how many rows a row stands for, and which row it is.
+        Columns with the number of rows that a row stands for, and with its id.
     codes : tuple of str
-        Columns of digits with leading zeros, which a CSV has as texts.
+        Columns of digits with leading zeros, which are read as text from a CSV.
     """
 
     name: str | None
@@ -65,7 +65,7 @@ class Data:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The columns of a CSV that are texts, whatever they look like: 007 and 3e5 are no numbers there."""
+        """The columns of a CSV that are text, whatever they look like: there 007 and 3e5 are not numbers."""
         return tuple(dict.fromkeys((*self.codes, *([] if self.id is None else [self.id]))))
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class Data:
 
 
 def find_files(text: str, folder: Path) -> list[Path]:
-    """Return the data files that a path or a pattern names, in order of name, or refuse it.
+    """Return the data files that a path or a pattern names, sorted by name, or refuse it.
 
     Examples
     --------
@@ -91,7 +91,7 @@ beside the study.
         for path in found:
             _require_data_file(path)
     except PermissionError as error:
-        raise RefusedPath(f"{error.filename} is not readable for you. Change its permissions.") from error
+        raise RefusedPath(f"{error.filename} cannot be read: permission denied. Change its permissions.") from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise RefusedPath(f"{text!r} cannot be read: {reason}.") from error
@@ -99,7 +99,7 @@ beside the study.
 
 
 def choose_engine(asked: str, data: tuple[Data, ...]) -> Engine:
-    """Return the engine: for "auto" memory where the files are small beside it, otherwise one that leaves them."""
+    """Return the engine; "auto" is memory if the files are small enough, otherwise one that leaves them in place."""
     if asked in ("memory", "polars", "duckdb"):
         return asked  # type: ignore[return-value]
     size = sum(path.stat().st_size for one in data for path in one.files)
@@ -109,29 +109,29 @@ def choose_engine(asked: str, data: tuple[Data, ...]) -> Engine:
 
 
 def identity(path: Path) -> tuple[int, int]:
-    """Return what two paths to one file have in common, whether by a link or by another way to write the path."""
+    """Return a key that is the same for all paths to one file, through links or written in different ways."""
     found = path.stat()
     return found.st_dev, found.st_ino
 
 
 def is_pattern(text: str) -> bool:
-    """Tell whether an engine would take a path for a pattern."""
+    """Return whether an engine would read a path as a pattern."""
     return any(letter in text for letter in "*?[")
 
 
 def data_files(folder: Path) -> list[Path]:
-    """Return the files of a folder that are of a kind which is read, by name."""
+    """Return the data files of a folder, sorted by name."""
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in FORMATS and path.is_file())
 
 
 def listed_files(folder: Path) -> str:
-    """Return the names of the data files of a folder, the first of many; an empty text where there are none."""
+    """Return the names of a folder's data files, or the first of many; an empty string if there are none."""
     names = [path.name for path in data_files(folder)]
     return ", ".join(names[:MOST_LISTED]) + (", ..." if len(names) > MOST_LISTED else "")
 
 
 def suggest_file(path: Path, others: Iterable[Path]) -> str:
-    """Return ``" Did you mean 'x'?"`` for a file that is called nearly so; a common ending makes no name near.
+    """Return ``" Did you mean 'x'?"`` for a file with a similar name, whatever its suffix.
 
     Examples
     --------
@@ -164,8 +164,8 @@ def _require_data_file(path: Path) -> None:
     for suffix in {path.suffix.lower(), path.resolve().suffix.lower()}:  # a link must not lead to another kind of file
         if suffix not in FORMATS:
             remedy = "Save its sheet as CSV UTF-8" if suffix in SPREADSHEETS else f"Name {READABLE}"
-            raise RefusedPath(f"{path} is not a kind of file that is read. {remedy}.")
-    path.open("rb").close()  # says now whether it may be read
+            raise RefusedPath(f"{path} is not a kind of file that vardi reads. {remedy}.")
+    path.open("rb").close()  # fails now if it may not be read
 
 
 def _nearest(path: Path) -> str:

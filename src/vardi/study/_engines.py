@@ -1,4 +1,4 @@
-"""Reading the named files, and nothing else, by Polars or DuckDB."""
+"""Read the named files, and nothing else, with Polars or DuckDB."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from vardi.errors import StudyError, suggest
 from vardi.study._data import Data, Engine
 
 FIRST_ROWS = 100_000
-"""Rows of a text file from which a lazy engine takes the types of the columns."""
+"""Rows of a text file from which a lazy engine infers the types of the columns."""
 
 _EXTRAS = {"polars": "cli", "duckdb": "duckdb", "pyarrow": "cli"}
 # DuckDB reads the database or the files it is given, and can do nothing else: no extension, no other file, no network.
 _CLOSED = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
 
-# What a CSV is, for DuckDB as for Polars. DuckDB would guess another separator, a sign of comments, or lines to skip.
+# The same CSV dialect as Polars. DuckDB would guess another separator, a comment character, or lines to skip.
 _DIALECT = (
     """delim = ',', quote = '"', escape = '"', comment = '', skip = 0, header = true, """
     "strict_mode = true, allow_quoted_nulls = false, union_by_name = true, nullstr = ['', 'NA']"
 )
-_MISSING = ["NA"]  # beside the empty cell: what R writes
+_MISSING = ["NA"]  # besides empty cells: what R writes
 _DIGITS, _CODE = "^[0-9]+$", "^0[0-9]+$"
 _NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
 _CHUNK = 1 << 20
-NOT_UTF8 = "it is not a text in UTF-8. Save it as CSV UTF-8."
-_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}  # where a CSV has commas
+NOT_UTF8 = "it is not UTF-8 text. Save it as CSV UTF-8."
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}  # instead of commas
 _REASONS = {
     "more fields than defined": "a row has more cells than the header.",
     "when sniffing file": "a row has more or fewer cells than the header, or a quote is not closed.",
@@ -46,7 +46,7 @@ _REASONS = {
 
 
 def package(name: str) -> Any:
-    """Import an optional package, or say what brings it."""
+    """Import an optional package, or raise an error that names the extra to install."""
     try:
         return import_module(name)
     except ImportError as error:
@@ -56,7 +56,7 @@ def package(name: str) -> Any:
 
 @contextmanager
 def reading(data: Data) -> Iterator[None]:
-    """Turn what an engine says of a file that it cannot read into an error of the study."""
+    """Turn an engine's error about a file that it cannot read into a `StudyError`."""
     try:
         yield
     except (ImportError, StudyError):
@@ -70,32 +70,32 @@ def reading(data: Data) -> Iterator[None]:
 
 
 def is_engine_error(error: BaseException) -> bool:
-    """Tell whether an exception was raised by Polars, DuckDB or PyArrow, or by the system under them."""
-    if isinstance(error, BrokenPipeError):  # data are files, so that is an output that nobody reads any more
+    """Return whether an exception was raised by Polars, DuckDB or PyArrow, or by the operating system under them."""
+    if isinstance(error, BrokenPipeError):  # data are files, so this is an output whose reader has gone
         return False
     modules = {kind.__module__.split(".")[0] for kind in type(error).__mro__}
     return isinstance(error, OSError) or bool(modules & {"polars", "duckdb", "_duckdb", "pyarrow", "narwhals"})
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of what an engine says, which is the part for people."""
+    """Return the first line of an engine's message, which is the part meant for people."""
     return str(error).strip().split("\n")[0].rstrip(".") + "."
 
 
 def _reason(error: BaseException) -> str:
-    """Return why a file cannot be read, in our words where an engine's would be of no help."""
+    """Return why a file cannot be read, reworded where the engine's message would not help."""
     return next((ours for theirs, ours in _REASONS.items() if theirs in str(error)), first_line(error))
 
 
 def schema(data: Data, engine: Engine) -> nw.Schema:
-    """Return the columns of some data with their types."""
+    """Return the columns of the data with their types."""
     with reading(data):
         frame: Any = nw.from_native(_lazy(data, engine))
         return nw.Schema(frame.collect_schema())
 
 
 def in_memory(data: Data, label: str | None) -> Any:
-    """Return the rows as a frame of Polars."""
+    """Return the rows as a Polars frame."""
     with reading(data):
         frame = _without_intervals(_relation(data)).pl() if data.format == "duckdb" else _scan(data, None).collect()
     pl = package("polars")
@@ -103,9 +103,9 @@ def in_memory(data: Data, label: str | None) -> Any:
 
 
 def left_in_place(data: Data, engine: Engine, label: str | None, *, apart: bool, counted: bool) -> Any:
-    """Return the rows as a lazy frame, with their position and, where samples are counted, their counts.
+    """Return the rows as a lazy frame, with their positions and, if samples have counts, their counts.
 
-    Labels become texts: in their column, or apart from it where the study reads the column as it is.
+    Labels become strings: in their column, or in another one if the study also reads that column as it is.
     """
     with reading(data):
         if engine == "polars" and data.format == "csv":
@@ -126,7 +126,7 @@ def left_in_place(data: Data, engine: Engine, label: str | None, *, apart: bool,
 
 
 def require_rows(data: Data, engine: Engine) -> None:
-    """Refuse a CSV without rows, whose columns have no types either."""
+    """Refuse a CSV without rows: its columns would have no types."""
     if data.format != "csv":
         return
     with reading(data):
@@ -137,7 +137,7 @@ def require_rows(data: Data, engine: Engine) -> None:
 
 
 def require_header(data: Data) -> None:
-    """Refuse a CSV whose first line is not in UTF-8, or has other separators than commas, as spreadsheets may write."""
+    """Refuse a CSV whose header is not UTF-8, or is not separated by commas, as spreadsheets may write it."""
     for path in data.files if data.format == "csv" else ():
         with path.open("rb") as file:
             first = file.readline(_CHUNK)
@@ -147,18 +147,18 @@ def require_header(data: Data) -> None:
             raise StudyError(f"{path.name} cannot be read as csv: {NOT_UTF8}") from None
         found = next((sign for sign in _SEPARATORS if "," not in line and sign in line), None)
         if found is not None:
-            remedy = "Save it with commas; a name of a column that has such a sign needs another."
+            remedy = "Save it with commas; if this is the name of a column, rename that column."
             raise StudyError(f"The cells of {path.name} are separated by {_SEPARATORS[found]}. {remedy}")
 
 
 def with_codes(data: Sequence[Data], engine: Engine) -> list[Data]:
-    """Return the data with the columns that are codes in some of them: digits with leading zeros, such as 007.
+    """Return the data with the columns that are codes in any of them: digits with leading zeros, such as 007.
 
-    Rows in memory are all looked at; those that stay in place as far as types are inferred from them.
+    All rows in memory are looked at, but only those from which types are inferred if rows stay in place.
     """
     found: dict[str, None] = {}
     for one in data:
-        with suppress(StudyError, ImportError):  # said where the data are read
+        with suppress(StudyError, ImportError):  # reported when the data are read
             kinds = schema(one, engine).items()
             found |= dict.fromkeys(
                 _code_columns(one, engine, [name for name, kind in kinds if kind.is_integer() or kind == nw.String])
@@ -167,7 +167,7 @@ def with_codes(data: Sequence[Data], engine: Engine) -> list[Data]:
 
 
 def first_text(data: Data, engine: Engine, column: str) -> str | None:
-    """Return the first value of a column of texts that is no number, where most of its values are numbers."""
+    """Return the first value of a text column that is not a number, if most of its values are numbers."""
     if data.format != "csv" or column in data.texts:
         return None
     with reading(data):
@@ -180,7 +180,7 @@ def first_text(data: Data, engine: Engine, column: str) -> str | None:
 
 
 def _code_columns(data: Data, engine: Engine, columns: Sequence[str]) -> list[str]:
-    """Return those columns of a CSV that are digits in every cell, and have a zero before others in one."""
+    """Return the columns of a CSV that hold only digits, with a leading zero in at least one cell."""
     if data.format != "csv" or not columns:
         return []
     asked = []
@@ -202,7 +202,7 @@ def _as_texts(data: Data, engine: Engine) -> nw.LazyFrame[Any]:
 
 
 def _require_whole(data: Data) -> None:
-    """Look at all cells of a CSV once: Polars does not see those that a query leaves out, nor cells too many beside."""
+    """Read all cells of a CSV once: a Polars query misses faults in cells that it skips, and surplus cells there."""
     pl = package("polars")
     for path in data.files:
         cells = pl.scan_csv(path, infer_schema=False, glob=False)
@@ -210,17 +210,17 @@ def _require_whole(data: Data) -> None:
 
 
 def _require_no_blank_lines(data: Data) -> None:
-    """Refuse blank lines, which DuckDB leaves out: elsewhere they are rows without values, and rows are numbered."""
-    if len(_relation(data).columns) == 1:  # there a blank line is a row for DuckDB too
+    """Refuse blank lines: DuckDB skips them, other readers see rows without values, and rows are numbered."""
+    if len(_relation(data).columns) == 1:  # there DuckDB reads a blank line as a row, too
         return
     for path in data.files:
         if _has_blank_line(path):
-            remedy = "Take them out: they are rows without values, and DuckDB would silently skip them."
+            remedy = "Remove them: they are rows without values, and DuckDB would silently skip them."
             raise StudyError(f"{path.name} has blank lines. {remedy}")
 
 
 def _has_blank_line(path: Path) -> bool:
-    """Tell whether two line ends follow one another outside quotes."""
+    """Return whether two line ends follow one another outside quotes."""
     quoted, text = False, b"\n"
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -236,7 +236,7 @@ def _has_blank_line(path: Path) -> bool:
 
 
 def _without_intervals(relation: Any) -> Any:
-    """Return a relation in which columns of the types that Polars has not are texts."""
+    """Return a relation in which columns of types that Polars lacks are cast to text."""
     columns = []
     for name, kind in zip(relation.columns, relation.types, strict=True):
         quoted = '"' + name.replace('"', '""') + '"'
@@ -256,7 +256,7 @@ def _scan(data: Data, first_rows: int | None, *, as_texts: bool = False) -> Any:
     scans = []
     for path in data.files:
         if data.format == "csv":
-            header = pl.scan_csv(path, infer_schema=False, glob=False).collect_schema()  # all columns as texts
+            header = pl.scan_csv(path, infer_schema=False, glob=False).collect_schema()  # all columns as text
             texts = {name: kind for name, kind in header.items() if name in data.texts}
             inferred = {"infer_schema": False} if as_texts else {"infer_schema_length": first_rows}
             options = {**inferred, "schema_overrides": texts, "null_values": _MISSING, "glob": False}
@@ -292,7 +292,7 @@ def _read_csv(connection: Any, data: Data, listed: str, *, as_texts: bool) -> An
     for path in data.files:
         if not path.stat().st_size:
             raise StudyError(f"{path.name} cannot be read as csv: it is empty.")
-    # as SQL: the types that the method read_csv is given are lost in what is made of its relation
+    # as SQL, since relations derived from the method read_csv lose the types that it was given
     every = ", all_varchar = true" if as_texts else ""
     relation = connection.sql(f"SELECT * FROM read_csv([{listed}], {_DIALECT}{every})")
     kinds = ", ".join(f"{_quoted(name)}: 'VARCHAR'" for name in data.texts if name in relation.columns)
@@ -300,7 +300,7 @@ def _read_csv(connection: Any, data: Data, listed: str, *, as_texts: bool) -> An
         relation = connection.sql(f"SELECT * FROM read_csv([{listed}], {_DIALECT}, types = {{{kinds}}})")
     names = zip(relation.columns, relation.types, strict=True)
     cells = {name: '"' + name.replace('"', '""') + '"' for name, kind in names if str(kind) == "VARCHAR"}
-    quoted = ", ".join(f"nullif({cell}, 'NA') AS {cell}" for cell in cells.values())  # which Polars takes so too
+    quoted = ", ".join(f"nullif({cell}, 'NA') AS {cell}" for cell in cells.values())  # as Polars does
     return relation.project(f"* REPLACE ({quoted})") if quoted else relation
 
 
@@ -325,7 +325,7 @@ def require_table(data: Data) -> str | None:
         return None
     for _, place, name in found:
         if name == data.table:
-            remedy = "Only tables of the schema 'main' are read: make a view of it there."
+            remedy = "vardi reads only tables of the schema 'main': create a view of it there."
             return f"The table {name!r} of {file} is in the schema {place!r}. {remedy}"
     listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
     return f"{file} has no table {data.table!r}.{suggest(data.table, names)} It has: {listed or 'none'}."

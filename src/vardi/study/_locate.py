@@ -1,4 +1,4 @@
-"""Where each key of a TOML text stands. The standard library reads the values and forgets the lines."""
+"""Find the line of each key in a TOML text. The standard library reads the values, but not their lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PART = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|[^\s.=\[\]\"'#]+")
 def key_lines(text: str) -> dict[Key, int]:
     r"""Return the line, from 1, of every table and key that stands on a line of its own.
 
-    Keys inside inline tables are not listed: the key before them is. The text is TOML that reads without error.
+    Keys inside inline tables are not listed, only the key of the table. The text must be valid TOML.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def _statement_end(text: str, position: int) -> int:
 
 
 def _path(text: str, end: str) -> Key:
-    """Return the parts of a dotted key up to a sign."""
+    """Return the parts of a dotted key, up to a given character."""
     parts, position = [], 0
     while position < len(text) and text[position] != end:
         part = _PART.match(text, position)

@@ -1,4 +1,4 @@
-"""Weights and draws as files, row by row as they were read: in memory, or written by the engine that holds them."""
+"""Write weights and draws to files, with rows in the order in which they were read, in memory or by the engine."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ BATCH = 100_000
 
 
 def require_suffix(path: Path) -> None:
-    """Refuse an output whose name does not say what kind of file it is."""
+    """Refuse an output whose suffix is not that of a known kind of file."""
     if path.suffix.lower() not in SUFFIXES:
         kinds = f"{', '.join(SUFFIXES[:-2])} or {SUFFIXES[-2]}"
-        raise OutputError(f"{path} does not say what kind of file to write. End its name in {kinds}.", path=str(path))
+        raise OutputError(f"{path} has no suffix that names a kind of file. End its name in {kinds}.", path=str(path))
 
 
 def weights_columns(opened: OpenStudy, *, with_data: bool, replicates: int = 0) -> list[str]:
-    """Return the columns of a file of weights, or refuse data that have columns of those names."""
+    """Return the columns of a weights file, or refuse data that already have columns of those names."""
     ours = [*_own_columns(opened), *(["count"] if is_counted(opened) else []), *names_of(replicates)]
     return _beside_data(opened, ours) if with_data else ours
 
 
 def is_counted(opened: OpenStudy) -> bool:
-    """Tell whether rows of a study stand for several units, so that a file of weights has their counts too."""
+    """Return whether rows of a study stand for several units, so that a weights file has their counts, too."""
     return any(data.counts is not None for data in opened.study.data)
 
 
@@ -45,13 +45,13 @@ def _own_columns(opened: OpenStudy) -> list[str]:
 
 
 def _beside_data(opened: OpenStudy, ours: list[str]) -> list[str]:
-    """Return our columns and then those of the data, or refuse data that have one of ours with another meaning."""
+    """Return vardi's columns, then those of the data, or refuse data that use one of vardi's names otherwise."""
     same = {"source": opened.study.label, "id": _common_id(opened), "count": _common_count(opened)}
     theirs = list(dict.fromkeys(name for names in opened.columns() for name in names))
     for name in ours:
         if name in theirs and same.get(name) != name:
             raise MismatchError(
-                f"The data have a column {name!r}, and so has a file of weights. Rename it in the data, or write the "
+                f"The data have a column {name!r}, and so has a weights file. Rename it in the data, or write the "
                 "weights alone and join them by source and row.",
                 expected=ours,
                 got=(name,),
@@ -68,9 +68,9 @@ def write_weights(
     replicates: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """Write source, row, id, weight and count of every row, in the order of the data; with them all their columns.
+    """Write source, row, id, weight and count of every row, in the order of the data, and their columns if asked.
 
-    Replicate weights, as `DebiasedSample.replicate_weights` takes them, are columns more.
+    Replicate weights, with the options of `DebiasedSample.replicate_weights`, are further columns.
     """
     columns = weights_columns(opened, with_data=with_data, replicates=replicates["n"] if replicates else 0)
     if not opened.is_lazy:
@@ -89,7 +89,7 @@ def write_weights(
 
 
 def weights_frame(opened: OpenStudy, fit: DebiasedSample) -> Any:
-    """Return all rows with source, row, id and weight, as a frame of Polars; only for rows in memory."""
+    """Return all rows with source, row, id and weight, as a Polars frame; only for rows in memory."""
     return opened.pool.with_columns(_own_series(opened, fit))
 
 
@@ -108,9 +108,9 @@ def _own_series(opened: OpenStudy, fit: DebiasedSample) -> list[Any]:
 
 
 def draw(opened: OpenStudy, fit: DebiasedSample, n: int, seed: int | None, *, replace: bool = True) -> Any:
-    """Return rows drawn by weight, with the source and the row that each comes from: those of ``fit.sample``.
+    """Return rows drawn by weight with ``fit.sample``, each with the source and the row that it comes from.
 
-    Rows that are left where they are, are drawn without replacement.
+    Rows that stay in place are drawn without replacement.
     """
     columns = [name for name in _beside_data(opened, _own_columns(opened)) if name != "weight"]
     if not opened.is_lazy:
@@ -121,7 +121,7 @@ def draw(opened: OpenStudy, fit: DebiasedSample, n: int, seed: int | None, *, re
 
 
 def write_frame(frame: Any, path: Path) -> None:
-    """Write a frame of Polars in the form that the name asks for."""
+    """Write a Polars frame in the format that the suffix asks for."""
     suffix = path.suffix.lower()
     if suffix == ".parquet":
         frame.write_parquet(path)
@@ -136,13 +136,13 @@ def _has_id(opened: OpenStudy) -> bool:
 
 
 def _common_id(opened: OpenStudy) -> str | None:
-    """Return the column of ids where all data have the same."""
+    """Return the column of ids if it is the same one in all data."""
     found = {data.id for data in opened.study.data}
     return found.pop() if len(found) == 1 else None
 
 
 def _common_count(opened: OpenStudy) -> str | None:
-    """Return "count" where all data that have a column of this name mean by it what we do."""
+    """Return "count" if all data with a column of that name use it for counts, as vardi does."""
     pairs = zip(opened.study.data, opened.columns(), strict=True)
     return "count" if all(data.counts == "count" for data, names in pairs if "count" in names) else None
 
@@ -165,7 +165,7 @@ def _are_counts_whole(opened: OpenStudy) -> bool:
 
 
 def _ids(opened: OpenStudy) -> Any:
-    """Return the ids of all rows: as text where they are of several kinds, missing where a sample has none."""
+    """Return the ids of all rows: as text if they are of several types, missing where a sample has none."""
     pl = package("polars")
     pieces = [
         pl.Series("id", [None] * len(frame)) if data.id is None else frame[data.id].alias("id")
@@ -177,7 +177,7 @@ def _ids(opened: OpenStudy) -> Any:
 
 
 def _lazy_parts(opened: OpenStudy, frames: Any, columns: Sequence[str]) -> Iterator[Any]:
-    """Give the lazy frame of each sample, with those of the columns of a file of weights that it has."""
+    """Yield the lazy frame of each sample, with those columns of a weights file that it has."""
     kinds = _id_kinds(opened)
     parts = [frames] if opened.study.label is not None else [frames[data.name] for data in opened.study.data]
     for data, part in zip(opened.study.data, parts, strict=True):
@@ -213,7 +213,7 @@ def _sink(frame: Any, path: Path) -> None:
 def _write_batches(relations: Sequence[Any], columns: Sequence[str], path: Path) -> None:
     """Write relations one after the other, a batch of rows at a time.
 
-    DuckDB's own COPY would need leave to write files, which its connections do not have.
+    DuckDB's own COPY would need permission to write files, which its connections do not have.
     """
     pa = package("pyarrow")
     schemas = [relation.limit(0).to_arrow_table().schema for relation in relations]
@@ -221,7 +221,7 @@ def _write_batches(relations: Sequence[Any], columns: Sequence[str], path: Path)
         whole = pa.unify_schemas(schemas, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise MismatchError(
-            f"A column of the data is of several kinds: {first_line(error)} Convert it to one, or write the weights "
+            f"A column of the data has several types: {first_line(error)} Convert it to one, or write the weights "
             "alone and join them by source and row.",
             expected=schemas[0].names,
             got=schemas[-1].names,
@@ -246,7 +246,7 @@ def _aligned(table: Any, whole: Any) -> Any:
 
 @contextmanager
 def _batch_writer(whole: Any, path: Path) -> Iterator[Callable[[Any], Any]]:
-    """Give a function that appends a table of Arrow to a file."""
+    """Yield a function that appends an Arrow table to a file."""
     if path.suffix.lower() == ".parquet":
         with package("pyarrow.parquet").ParquetWriter(path, whole) as writer:
             yield writer.write_table

@@ -1,4 +1,4 @@
-"""What a fit of a study would read and ask for, told from its text and the files' own accounts: no row is read."""
+"""What a fit of a study would read and query, from its text and the files' metadata: no row is read."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from vardi.study._data import Data
 from vardi.study._engines import package, reading, schema
 from vardi.study._study import Study
 
-#: What a query is for, how often it is asked, what it reads, and how many numbers come back.
+#: The purpose of a query, how often it runs, what it reads, and how many numbers come back.
 _Asked: TypeAlias = tuple[str, tuple[int, int], tuple[str, ...], int | None]
 
 ONCE = (1, 1)
-SOLVE = (2, 4)  # passes of Newton's method over all rows, from the solution of some of them on
+SOLVE = (2, 4)  # passes of Newton's method over all rows, starting from the solution of a subsample
 JOINT = (2, 6)  # the same with known values or parameters
-TESTED = 4  # queries that compare what is known with what the samples say
-MEANS = 3  # queries of estimates, for any number of columns at once
+TESTED = 4  # queries that compare known values with the estimates from the samples
+MEANS = 3  # queries for estimates, for any number of columns at once
 
 
 @dataclass(frozen=True)
 class Query:
-    """One kind of query, which each frame is asked.
+    """One kind of query, which runs on each frame.
 
     Attributes
     ----------
     what : str
-        What it is for.
+        Its purpose.
     passes : tuple of int
-        How often it is asked, at least and at most.
+        How often it runs, at least and at most.
     columns : tuple of str
         What it reads.
     size : int or None
-        Bytes of the files that one pass reads; None where only the engine knows.
+        Bytes of the files that one pass reads; None if only the engine knows.
     numbers : int or None
         Numbers that come back from one pass, at most; None where that depends on the rows.
     """
@@ -54,16 +54,16 @@ class Query:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a fit would ask.
+    """The queries of a fit.
 
     Attributes
     ----------
     engine : str
-        Where the rows are computed on.
+        What computes on the rows.
     frames : int
-        How many frames each pass asks.
+        How many frames each pass queries.
     rows : int or None
-        Rows of all files; None where only reading them would tell.
+        Rows of all files; None if that is unknown without reading them.
     queries : tuple of Query
         In their order.
     """
@@ -89,7 +89,7 @@ class Plan:
 
 
 def plan(study: Study) -> Plan:
-    """Tell what a fit of a study would read and ask for, without reading a row.
+    """Return what a fit of a study would read and query, without reading a row.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def plan(study: Study) -> Plan:
     -------
     Plan
         The queries in their order, with passes, columns, bytes and how many numbers come back. Biases with few
-        different values take fewer passes, and where something is wrong there are more, to say what.
+        distinct values take fewer passes; if something is wrong, more are made to find out what.
     """
     sizes = [_sizes(data) for data in study.data]
     rows = None if any(one.rows is None for one in sizes) else sum(one.rows or 0 for one in sizes)
@@ -113,13 +113,13 @@ def plan(study: Study) -> Plan:
 
 
 def _asked(study: Study, reads: _Reads) -> list[_Asked]:
-    """Return what an engine is asked: for what, how often, of which columns, and how many numbers come back."""
+    """Return the queries to an engine: purpose, how often, which columns, and how many numbers come back."""
     frames = len(study.data)
     labels = len(study.biases) if study.label is not None else frames
     columns, K = reads.columns, len(study.biases)
     asked: list[_Asked] = []
     if study.engine == "polars" and any(data.format == "csv" for data in study.data):
-        asked.append(("see that every line is whole", ONCE, (), 0))
+        asked.append(("check that every line is complete", ONCE, (), 0))
     if reads.categories:
         asked.append(("find the categories", (reads.categories, reads.categories), columns, None))
     if reads.conditions is not None:
@@ -137,8 +137,8 @@ def _asked(study: Study, reads: _Reads) -> list[_Asked]:
         asked.append(("solve", JOINT if reads.others else SOLVE, summed, frames * reads.sums))
         if study.known:
             own = K - 1 + reads.features
-            asked.append(("solve without what is known", JOINT, columns, frames * (own + own * (own + 1) // 2 + 2)))
-            asked.append(("compare with what is known", (TESTED, TESTED), columns, labels * (reads.others + 4) ** 2))
+            asked.append(("solve without known values", JOINT, columns, frames * (own + own * (own + 1) // 2 + 2)))
+            asked.append(("compare with known values", (TESTED, TESTED), columns, labels * (reads.others + 4) ** 2))
     if study.variables:
         m = len(study.variables)
         read = tuple(dict.fromkeys((*columns, *(name for text in study.variables for name in _columns(text)))))
@@ -153,13 +153,13 @@ class _Reads:
     Attributes
     ----------
     columns : tuple of str
-        Of the user.
+        The user's columns.
     conditions : int or None
-        How many conditions all of it is made of; None where it reads numbers.
+        How many conditions the expressions consist of; None if they read numbers.
     features, others : int
-        How many columns parameters multiply, and how many there are beside the biases.
+        How many columns have a parameter, and how many columns there are besides the biases.
     categories : int
-        How many groups of categories have parameters, of which the rows tell how many.
+        How many groups of categories have parameters; how many parameters only the rows can show.
     sums : int
         How many sums a step of the solver asks for.
     """
@@ -173,7 +173,7 @@ class _Reads:
 
     @classmethod
     def of(cls, study: Study, kinds: Mapping[str, Any]) -> _Reads:
-        """Look at the expressions of a study."""
+        """Count what the expressions of a study read."""
         biases = [as_bias(text) for text in study.biases.values()]
         target = NarwhalsTarget(nw.Schema(kinds))
         known = [as_bias(key) for key in study.known if key not in study.biases and key not in kinds]
@@ -208,7 +208,7 @@ def _columns(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Sizes:
-    """Bytes of some data by column, where the files say so; rows, where they say so."""
+    """Bytes of the data by column, and number of rows, where the files record them."""
 
     whole: int | None
     by_column: Mapping[str, int] | None
@@ -236,7 +236,7 @@ def _sizes(data: Data) -> _Sizes:
 
 
 def _read(sizes: Sequence[_Sizes], columns: Sequence[str]) -> int | None:
-    """Return how many bytes a pass over some columns reads; of a text file all of them."""
+    """Return how many bytes a pass over the given columns reads; a text file is read whole."""
     total = 0
     for one in sizes:
         if one.by_column is not None:

@@ -1,4 +1,4 @@
-"""All that is wrong with a study, gathered before anything runs."""
+"""Everything that is wrong with a study, gathered before anything runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vardi.study._locate import Key, line_of
 
 
 class Problems:
-    """A list of problems with their lines, which ends in one `StudyError` or in none."""
+    """A list of problems with their lines, raised together as one `StudyError`."""
 
     def __init__(self, file: str, lines: dict[Key, int]) -> None:
         self._file, self._lines = file, lines
@@ -27,7 +27,7 @@ class Problems:
             self._found.append(problem)
 
     def unknown_keys(self, place: Key, table: dict[str, Any], allowed: Collection[str]) -> None:
-        """Note the keys of a table that mean nothing."""
+        """Note the unknown keys of a table."""
         where = f"[{'.'.join(place)}]" if place else "a study"
         for key in table:
             if key not in allowed:
@@ -36,14 +36,14 @@ class Problems:
 
     @contextmanager
     def noting(self, key: Key) -> Iterator[None]:
-        """Note what cannot be read in a block, and go on after it."""
+        """Note a reading error raised in the block, and continue after it."""
         try:
             yield
         except (StudyError, ImportError) as error:
             self.add(key, str(error))
 
     def require_none(self) -> None:
-        """Raise what was found, in the order of the lines."""
+        """Raise one error for all problems found, in line order."""
         if not self._found:
             return
         problems = [f"line {line}: {message}" for line, message in sorted(self._found, key=lambda found: found[0])]
@@ -51,7 +51,7 @@ class Problems:
 
 
 def printable(text: str) -> str:
-    r"""Return a text whose control characters, which could move a terminal's cursor, are written out.
+    r"""Return a text with its control characters, which could move a terminal's cursor, escaped.
 
     Examples
     --------

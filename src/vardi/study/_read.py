@@ -1,4 +1,4 @@
-"""TOML to a study: checked whole, with all that is wrong said at once."""
+"""Read a study from TOML, check all of it, and report all problems at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vardi.study.schema import Declared
 MAX_BYTES = 1_000_000
 MAX_PARTS = 100
 _KEY_PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+"""
-# Python's TOML parser takes a time that grows with the square of a dotted key's length: minutes for one of 100 kB.
+# Python's TOML parser is quadratic in the length of a dotted key: minutes for one of 100 kB.
 _LONG_KEY = re.compile(rf"(?<![\w.-])(?:{_KEY_PART}\.[ \t]*+){{{MAX_PARTS}}}")
 
 
@@ -39,8 +39,8 @@ def read(path: str | os.PathLike[str]) -> Study:
     Raises
     ------
     StudyError
-        With every problem found, each with its line: unknown keys, files and tables that are not there, columns that
-        no file has, expressions that do not parse or that compare numbers with texts.
+        With every problem found, each with its line: unknown keys, missing files and tables, columns that no file
+        has, expressions that do not parse or that compare numbers with text.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def read(path: str | os.PathLike[str]) -> Study:
     path = Path(path)
     if path.suffix.lower() in FORMATS and path.is_file():
         raise StudyError(
-            f"{path} holds data, and a study is a TOML file that names data and says how they were drawn. Write one "
+            f"{path} holds data. A study is a TOML file that names data files and how they were drawn. Write one "
             f"with: vardi init --source {path.stem}={path}"
         )
     return parse(_text(path), path)
@@ -90,7 +90,7 @@ def parse(text: str, path: Path) -> Study:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise study_error(path.name, [_syntax(str(error), text)]) from error
-    except ValueError as error:  # a whole number of thousands of digits
+    except ValueError as error:  # an integer with thousands of digits
         raise study_error(path.name, [f"It is not valid TOML: {first_line(error)}"]) from error
     except RecursionError as error:
         raise study_error(path.name, ["line 1: It is nested too deeply to be read."]) from error
@@ -119,13 +119,13 @@ def _text(path: Path) -> str:
             raise StudyError(f"{path} is a folder. Name the study file in it.")
         if path.stat().st_size > MAX_BYTES:
             raise StudyError(f"{path} has {path.stat().st_size:,} bytes, which is too many for a study.")
-        return path.read_text(encoding="utf-8-sig")  # some editors write a mark first
+        return path.read_text(encoding="utf-8-sig")  # some editors write a byte order mark
     except FileNotFoundError:
         others = sorted(path.parent.glob("*.toml")) if path.parent.is_dir() else []
         remedy = suggest_file(path, others) or " Write one with: vardi init"
         raise StudyError(f"There is no study {path}.{remedy}") from None
     except UnicodeDecodeError:
-        raise StudyError(f"{path} is not a text in UTF-8, so it is not a study.") from None
+        raise StudyError(f"{path} is not UTF-8 text, so it is not a study.") from None
     except StudyError:
         raise
     except (OSError, ValueError) as error:
@@ -133,15 +133,15 @@ def _text(path: Path) -> str:
 
 
 def _syntax(message: str, text: str) -> str:
-    """Return what the TOML parser says, with the line in front and a word on the usual slips."""
+    """Return the TOML parser's message, with the line in front and a hint for common mistakes."""
     place = re.search(r" ?\(at (?:line (\d+), column \d+|end of document)\)$", message)
     line = place.group(1) if place and place.group(1) else None
     said = message[: place.start()] if place else message
     if said.startswith(("Illegal character '\\n'", "Unterminated string", "Expected \"'")):
         line = line or str(_last_quote(text))
-        said = 'A quote that opens a text is not closed. Close it on the same line, as in bias = "x <= 5"'
+        said = 'A quote is not closed. Close it on the same line, as in bias = "x <= 5"'
     elif said.startswith("Invalid value"):
-        said = f'{said}. A text stands in quotes, as in bias = "x <= 5"'
+        said = f'{said}. Put text in quotes, as in bias = "x <= 5"'
     twice = re.match(r"Cannot declare \((.*?),?\) twice|Cannot overwrite a value", said)
     if twice:
         name = ".".join(part.strip("'\" ") for part in (twice.group(1) or "").split(","))
@@ -150,7 +150,7 @@ def _syntax(message: str, text: str) -> str:
 
 
 def _last_quote(text: str) -> int:
-    """Return the line of the last quote, or of the last three that open a text of several lines."""
+    """Return the line of the last quote, or of the last triple quote that opens a multi-line string."""
     opening = next((sign for sign in ('"""', "'''") if text.count(sign) % 2), None)
     place = max(text.rfind(sign) for sign in ([opening] if opening else ['"', "'"]))
     return text.count("\n", 0, max(place, 0)) + 1

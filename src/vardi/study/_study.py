@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Study:
-    """What `vardi.study.read` returns: a study that was checked whole.
+    """What `vardi.study.read` returns: a study that was checked as a whole.
 
     Attributes
     ----------
     path : Path
         The study file.
     title : str
-        What it is about; the name of the file where it does not say.
+        Its title; the name of the file if it gives none.
     data : tuple of Data
         The files of each sample, or of the pool.
     biases : mapping of str to str
@@ -46,11 +46,11 @@ class Study:
     variables : tuple of str
         Columns and expressions to report.
     engine : {"memory", "polars", "duckdb"}
-        Where the rows are computed on.
+        What computes on the rows.
     known : mapping
         What is known of the population.
     notes : tuple of str
-        What is odd about its columns, and may be meant.
+        What is odd about its columns, but may be intended.
     depends : mapping
         How rows depend on one another: clusters, series, strata, population, as `vardi.debias` takes them.
     """
@@ -67,7 +67,7 @@ class Study:
     depends: Mapping[str, Any] = field(default_factory=dict)
 
     def open(self) -> OpenStudy:
-        """Open the data: read them into memory, or leave them where they are and make the queries."""
+        """Open the data: read them into memory, or prepare queries and leave them in place."""
         counted = any(one.counts is not None for one in self.data)
         apart = self._reads_label()
         if self.engine == "memory":
@@ -79,12 +79,12 @@ class Study:
         return OpenStudy(self, frames)
 
     def _reads_label(self) -> bool:
-        """Tell whether a bias, a variable or a known value reads the column of labels, as what it holds."""
+        """Return whether a bias, a variable or a known value reads the label column, with its original values."""
         texts = (*self.biases.values(), *self.variables, *self.known)
         return self.label is not None and any(self.label in _columns_of(text) for text in texts)
 
     def verdict(self) -> Verdict:
-        """Tell whether the samples can be compared with one another, before any solve."""
+        """Return whether the samples can be compared with one another, before any solve."""
         return self.open().verdict()
 
     def fit(self) -> DebiasedSample:
@@ -101,7 +101,7 @@ class OpenStudy:
     study : Study
         The study.
     frames : tuple
-        Frames of Polars in memory; otherwise lazy frames of Polars or relations of DuckDB, with a column ``__row__``.
+        Polars frames in memory; otherwise lazy Polars frames or DuckDB relations, with a column ``__row__``.
     """
 
     study: Study
@@ -109,7 +109,7 @@ class OpenStudy:
 
     @property
     def is_lazy(self) -> bool:
-        """Whether the rows stay where they are."""
+        """Whether the rows stay in place."""
         return self.study.engine != "memory"
 
     @property
@@ -121,7 +121,7 @@ class OpenStudy:
 
     @property
     def source(self) -> Any:
-        """The labels of a pool as `vardi.debias` takes them: a column, or texts beside a column of another kind."""
+        """The labels of a pool as `vardi.debias` takes them: a column, or strings if that column is not text."""
         label = self.study.label
         if label is None:
             return None
@@ -138,20 +138,20 @@ class OpenStudy:
 
     @cached_property
     def pool(self) -> Any:
-        """All rows in one frame of Polars, in the order of the study; only for rows in memory."""
+        """All rows in one Polars frame, in the order of the study; only for rows in memory."""
         return concat([as_frame(frame) for frame in self.frames]).native
 
     def columns(self) -> list[list[str]]:
-        """Return the columns of each frame that are the user's own."""
+        """Return the user's own columns of each frame."""
         names = [nw.from_native(frame).collect_schema().names() for frame in self.frames]
         return [[name for name in own if name not in (ROW, COUNTS, LABEL)] for own in names]
 
     def verdict(self) -> Verdict:
-        """Tell whether the samples can be compared with one another, before any solve."""
+        """Return whether the samples can be compared with one another, before any solve."""
         return self.judged()[0]
 
     def judged(self) -> tuple[Verdict, tuple[str, ...]]:
-        """Tell the same, and what is odd about the declared biases."""
+        """Return the verdict, and what is odd about the declared biases."""
         known, counts = self.study.known or None, self._counts()
         return identify_with_notes(self.samples, self.study.biases, source=self.source, counts=counts, known=known)
 
@@ -159,7 +159,7 @@ class OpenStudy:
         """Return the debiased sample of the study."""
         known = self.study.known or None
         with warnings.catch_warnings():
-            if self._are_named:  # by which units are told apart better than by their rows
+            if self._are_named:  # ids tell units apart better than equal rows do
                 warnings.simplefilter("ignore", SharedUnitsWarning)
             options = {"source": self.source, "counts": self._counts(), "known": known, **self.study.depends}
             fitted = debias(self.samples, self.study.biases, **options)
@@ -173,7 +173,7 @@ class OpenStudy:
         return all(data.id is not None for data in self.study.data)
 
     def _warn_of_shared_ids(self) -> None:
-        """Warn of ids that two samples have, by one query for each frame."""
+        """Warn of ids that two samples share, with one query for each frame."""
         pl = package("polars")
         pieces = []
         for data, frame in zip(self.study.data, self.frames, strict=True):
@@ -195,7 +195,7 @@ class OpenStudy:
             warn_of(first, second, count, f"{said} in {first!r} and in {second!r}.")
 
     def _counts(self) -> Any:
-        """Return counts as `vardi.debias` takes them, after a look for counts that are missing."""
+        """Return counts as `vardi.debias` takes them, or refuse missing counts."""
         if not any(data.counts for data in self.study.data):
             return None
         for data, frame in zip(self.study.data, self.frames, strict=True):
@@ -212,7 +212,7 @@ class OpenStudy:
 
 
 def _are_numberings(ids: Any) -> bool:
-    """Tell whether ids count the rows of each sample, so that samples have them in common anyway."""
+    """Return whether ids only number the rows of each sample, so that samples share them anyway."""
     pl = package("polars")
     numbers = ids.with_columns(pl.col("id").cast(pl.Int64, strict=False))
     of_samples = numbers.group_by("source").agg(
@@ -227,7 +227,7 @@ def _are_numberings(ids: Any) -> bool:
 
 
 def _columns_of(text: str | float) -> tuple[str, ...]:
-    """Return the columns that a bias, a variable or a known value may read; a text may be the name of one."""
+    """Return the columns that a bias, a variable or a known value may read; the whole text may be a column's name."""
     with suppress(ExpressionError, InvalidBiasError):
         return (str(text), *as_bias(text).columns)
     return (str(text),)
@@ -238,6 +238,6 @@ def _require_counts(data: Data, counts: str, frame: Any) -> None:
     if missing:
         raise MissingValuesError(
             f"The column of counts {counts!r} of {data} has no value in {number_of_rows(missing)}, so it is "
-            "unknown how many rows these stand for. Fill them in, or take them out.",
+            "unknown how many rows these stand for. Fill them in, or remove them.",
             columns={counts: missing},
         )

@@ -23,20 +23,20 @@ Biases = dict[str, tuple[Key, str | float]]
 
 
 class Declared:
-    """One document. Every step notes what is wrong and goes on with what is left."""
+    """One document. Every step notes problems and continues with the rest."""
 
     def __init__(self, document: dict[str, Any], path: Path, problems: Problems) -> None:
         self.document, self.path, self.problems = document, path, problems
         problems.unknown_keys((), {key: value for key, value in document.items() if key not in OLD_KEYS}, KEYS)
 
     def title(self) -> str:
-        """Return the title; the name of the file where there is none."""
-        return printable(self._value((), self.document, "title", str, "a text") or self.path.stem)
+        """Return the title, or the name of the file if there is none."""
+        return printable(self._value((), self.document, "title", str, "a string") or self.path.stem)
 
     def samples(self) -> tuple[dict[Data, Key], str | None, Biases]:
         """Return the data with their places, the label column of a pool, and the biases with theirs."""
         if "pool" in self.document and "sources" in self.document:
-            self.problems.add(("pool",), "A study has [sources.NAME], or one [pool] with [biases], and this has both.")
+            self.problems.add(("pool",), "This study has both [sources.NAME] and [pool]. Keep one of them.")
         if "pool" in self.document:
             return self._pool()
         if "biases" in self.document:
@@ -66,26 +66,26 @@ class Declared:
             key = ("states", name)
             self.problems.unknown_keys(key, table, ("bias",))
             if name in taken:
-                self.problems.add(key, f"{name!r} is a sample already. A state is what no sample was drawn from.")
+                self.problems.add(key, f"{name!r} is already a sample. A state has no sample: rename it.")
             bias = self._bias((*key, "bias"), table.get("bias"), name)
             if bias is not None:
                 states[name] = ((*key, "bias"), bias)
         return states
 
     def engine(self, places: dict[Data, Key]) -> str:
-        """Return the engine that is asked for, "auto" where none is."""
-        asked = self._value((), self.document, "engine", str, "a text") or "auto"
+        """Return the engine that the study asks for, or "auto"."""
+        asked = self._value((), self.document, "engine", str, "a string") or "auto"
         if asked not in ENGINES:
             message = f"There is no engine {asked!r}.{suggest(asked, ENGINES)} There are {', '.join(ENGINES)}."
             self.problems.add(("engine",), message)
             return "auto"
         for data, key in places.items():
             if asked == "polars" and data.format == "duckdb":
-                message = f'Polars does not read {data.files[0].name}. Write engine = "duckdb" or "auto".'
+                message = f'Polars cannot read {data.files[0].name}. Write engine = "duckdb" or "auto".'
                 self.problems.add(("engine",), message)
             for file in data.files:
                 if is_pattern(str(file.resolve())) and (data.format == "jsonl" or asked == "duckdb"):
-                    message = f"The path {file} has one of * ? [ in it, which would be taken for a pattern. Rename it."
+                    message = f"The path {file} contains *, ? or [, so it would be read as a pattern. Rename it."
                     self.problems.add((*key, "data"), message)
         return str(asked)
 
@@ -102,12 +102,12 @@ class Declared:
     def _pool(self) -> tuple[dict[Data, Key], str | None, Biases]:
         table = self.document["pool"]
         if not isinstance(table, dict):
-            self.problems.add(("pool",), "pool is a table: [pool], then data = ... and source = ...")
+            self.problems.add(("pool",), "pool must be a table: [pool], then data = ... and source = ...")
             return {}, None, {}
         self.problems.unknown_keys(("pool",), table, POOL_KEYS)
         label = self._value(("pool",), table, "source", str, "the name of a column")
         if "source" not in table:
-            message = "[pool] needs source, the column with the name of each row's sample."
+            message = "[pool] has no source: name the column that holds the sample of each row, source = ..."
             self.problems.add(("pool",), message)
         data = self._data(("pool",), table, None)
         given = self.document.get("biases")
@@ -125,13 +125,13 @@ class Declared:
     def _tables(self, key: str) -> dict[str, dict[str, Any]]:
         found = self.document.get(key, {})
         if not isinstance(found, dict):
-            self.problems.add((key,), f"{key} is a table of tables: [{key}.NAME], then its keys.")
+            self.problems.add((key,), f"{key} must be a table of tables: [{key}.NAME], then its keys.")
             return {}
         for name, table in found.items():
             if not isinstance(table, dict):
-                self.problems.add((key, name), f"{key}.{name} is a table: [{key}.{name}], then its keys.")
+                self.problems.add((key, name), f"{key}.{name} must be a table: [{key}.{name}], then its keys.")
             elif not name.strip() or not name.isprintable():
-                message = f"A name of [{key}] is empty or cannot be printed. Name the sample."
+                message = f"A name in [{key}] is empty or cannot be printed. Give it another name."
                 self.problems.add((key, name), message)
         return {name: table for name, table in found.items() if isinstance(table, dict)}
 
@@ -149,7 +149,7 @@ class Declared:
             return None
         if isinstance(value, str) or (isinstance(value, int | float) and not isinstance(value, bool)):
             return value
-        self.problems.add(key, f"The bias of {name!r} is an expression in text or a number, not {shown(value)}.")
+        self.problems.add(key, f"The bias of {name!r} must be an expression in quotes or a number, not {shown(value)}.")
         return None
 
     def _data(self, key: Key, table: dict[str, Any], name: str | None) -> Data | None:
@@ -175,7 +175,7 @@ class Declared:
         tabled = self._value(key, table, "table", str, "the name of a table")
         formats = sorted({FORMATS[file.suffix.lower()] for file in files})
         if len(formats) > 1:
-            message = f"The files of {own} are of several kinds ({', '.join(formats)}). Give one kind to a source."
+            message = f"The files of {own} are of several kinds ({', '.join(formats)}). Use one kind for each source."
             self.problems.add((*key, "data"), message)
         if not files or len(self.problems) > before:
             return None
@@ -194,13 +194,12 @@ class Declared:
     def _is_table_right(self, key: Key, data: Data) -> bool:
         problem = None
         if data.format != "duckdb":
-            problem = (
-                f"table is for databases, and {data.files[0].name} is not one." if data.table is not None else None
-            )
+            file = data.files[0].name
+            problem = f"{file} is not a database, so it has no tables." if data.table is not None else None
         elif data.table is None:
             problem = f"{data.files[0].name} is a database, so a table must be named: table = ..."
         elif len(data.files) > 1:
-            problem = "Several databases cannot be read as one. Give each a source of its own."
+            problem = "Several databases cannot be read as one. Make each its own source."
         else:
             with self.problems.noting((*key, "data")):
                 problem = require_table(data)
@@ -210,7 +209,7 @@ class Declared:
 
 
 def shown(value: Any) -> str:
-    """Return a value as a person would call it."""
-    kinds = {bool: "true or false", dict: "a table", list: "a list", str: "a text"}
+    """Return a value in plain words."""
+    kinds = {bool: "true or false", dict: "a table", list: "a list", str: "a string"}
     text = repr(value)
     return kinds.get(type(value), text if len(text) <= 40 else text[:37] + "...") if value != "" else "empty"

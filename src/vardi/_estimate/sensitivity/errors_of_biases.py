@@ -1,4 +1,4 @@
-"""Which biases may be wrong, and whether together."""
+"""Which biases may be wrong, and whether all are wrong alike."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from vardi.errors._texts import show
 
 @dataclass(frozen=True)
 class Errors:
-    """The errors that are looked at: delta_l(z_i) = log of true over declared bias, within log Gamma of 0.
+    """The errors considered: delta_l(z_i) = log of true over declared bias, within log Gamma of 0.
 
     Attributes
     ----------
     names : tuple
         The samples whose biases may be wrong.
     wrong : ndarray of bool of shape (K,)
-        Which biases these are, of the sampled ones.
+        Which of the sampled biases these are.
     common : bool
-        Whether the error of a row is the same in all of them.
+        Whether a row's error is the same in all of them.
     """
 
     names: tuple[Name, ...]
@@ -34,11 +34,11 @@ class Errors:
 
     @property
     def reweighs(self) -> bool:
-        """Whether an error only divides the probability of its row: p_i, and so the normalisers' part, stays."""
+        """Whether an error only divides the probability of its row, so that p_i and the normalisers' part stay."""
         return bool(self.wrong.all()) and (self.common or len(self.wrong) == 1)
 
     def slopes(self, G: Floats) -> Floats:
-        """Return the slopes in the errors themselves, from those in each delta_il: of shape (n, K), or (n, 1)."""
+        """Return slopes in the errors, of shape (n, K) or (n, 1) if common, from slopes G in each delta_il."""
         own = np.where(self.wrong, G, 0.0)
         return own.sum(axis=1, keepdims=True) if self.common else own
 
@@ -48,7 +48,7 @@ class Errors:
 
 
 def as_errors(held: Any, samples: Any, kind: str) -> Errors:
-    """Return the errors that are meant, or say what is wrong with them."""
+    """Return the errors asked for; raise if they are invalid."""
     if kind not in ("free", "common"):
         raise MismatchError(
             f"kind is {kind!r}. Give 'free', where each bias errs on its own, or 'common', where all err alike.",

@@ -1,4 +1,4 @@
-r"""The first-order bound: sums over rows only, so it is there for any number of them, whatever the fit rests on.
+r"""The first-order bound: sums over rows alone, so it is available for any number of rows and any kind of fit.
 
 An error of log omega_l on row i moves S_i by p_il. With b as in :mod:`vardi._estimate.tangent` the derivative of an
 estimate (everything solved anew) is
@@ -25,7 +25,7 @@ NUMBERS = 4_000_000  # held at once
 
 
 def slopes(rows: WeightedRows, influence: Influence, errors: Errors) -> Floats:
-    """Return what each estimate with the given influence values moves at worst, for each unit of log Gamma."""
+    """Return how far each estimate with the given influence values moves at worst, per unit of log Gamma."""
     counts, (n, m) = rows.counts / rows.n, influence.values.shape
     wrong = np.flatnonzero(rows.sizes > 0)[errors.wrong]
     chosen = np.zeros((len(influence.b), len(wrong)))

@@ -1,4 +1,4 @@
-"""What is asked of a fit, checked before anything is computed, and its answer for a target."""
+"""A question about the sensitivity of a fit, checked before anything is computed, and its answer for a target."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from vardi.errors._texts import show
 GAMMAS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0)
 REFITTED = 2_000_000  # numbers (rows times samples) up to which biases are refitted
 STRIDE = 1.5  # between factors that are tried beyond the last one asked for
-CLOSE = 1e-4  # relative error of a tipping point
+CLOSE = 1e-4  # relative accuracy of a tipping point
 
 
 @dataclass(frozen=True)
@@ -43,16 +43,16 @@ class Question:
         kind: Kind,
         threshold: float | None,
     ) -> Question:
-        """Check what is asked, or say what is wrong with it."""
+        """Return the question; raise if it is invalid."""
         threshold = None if threshold is None else require_number(threshold)
         return cls(held, _factors(gammas), as_errors(held, samples, kind), threshold)
 
     def answer(self, target: Target, estimate: Estimate, name: str, own: Influence | None = None) -> Sensitivity:
-        r"""Return the range of a target at every factor; its estimate is that of the fit, with its influence values.
+        r"""Return the range of a target at every factor, given the fit's estimate of it with its influence values.
 
-        Where a model assists the estimate, the target is what it misses plus the mean of what it predicts, which stays;
-        ``own`` has the influence on the former. Of the rows of some samples A it is their bias as a whole,
-        :math:`\sum_{l \in A} \lambda_l\omega_l / \Omega_l`, that may be off by the factor, independently in each row.
+        Where a model assists the estimate, the target is what the model misses plus the mean of its predictions, which
+        stays fixed; ``own`` is the influence on the former. For the rows of some samples A, their bias as a whole,
+        :math:`\sum_{l \in A} \lambda_l\omega_l / \Omega_l`, may be off by the factor, independently in each row.
         """
         tangent, errors, influence = self.held.tangent, self.errors, estimate.influence
         assert influence is not None
@@ -70,7 +70,7 @@ class Question:
                     got=errors.names,
                 )
             reweighed = Reweighed(tangent, target)
-            note = "The factor is that of their bias as a whole." if len(errors.wrong) > 1 else ""
+            note = "The factor applies to their bias as a whole." if len(errors.wrong) > 1 else ""
             return self._told(reweighed, End(estimate.value, phi), reweighed.steepest, beside, estimate, name, note)
         steepest = float(self.held.slopes(own, errors)[0])
         worst: Worst = Linear(estimate.value, phi, steepest)
@@ -79,16 +79,14 @@ class Question:
         if not self.held.in_memory:
             note = "Refits need rows in memory, but these are in their engine."
         elif self.held.joint is not None:
-            note = (
-                "With known values or parameters, which would have to be refitted, the range is known to first order."
-            )
+            note = "Known values and parameters would have to be refitted, so the range is given to first order."
         elif isinstance(target, Mean) and errors.reweighs:
             worst = Reweighed(tangent, target)
         elif numbers <= REFITTED:
             worst = Search(tangent, target, errors)
         else:
             note = (
-                f"Rows times samples are {numbers:,}, but biases are refitted only up to {REFITTED:,}; take fewer rows."
+                f"Rows times samples are {numbers:,}, but biases are refitted only up to {REFITTED:,}: use fewer rows."
             )
         return self._told(worst, End(estimate.value, phi), steepest, beside, estimate, name, note)
 
@@ -128,7 +126,7 @@ class Question:
         )
 
     def _stderrs(self, ends: list[End], estimate: Estimate, beside: Floats | None) -> Floats:
-        """Return the errors of the ends: by the rows, and by known values as far as these have an error."""
+        """Return the standard errors of the ends, due to the rows and to known values with an error."""
         assert estimate.influence is not None
         if math.isnan(estimate.stderr):
             return np.full(len(ends), math.nan)
@@ -152,7 +150,7 @@ def _factors(gammas: float | Sequence[float]) -> Floats:
 
 
 def _path(worst: Worst, gammas: Floats, side: int, start: End) -> list[End]:
-    """Return the ends at increasing factors, each sought from the one before, so that ranges are nested."""
+    """Return the ends at increasing factors, each searched from the previous one, so that ranges are nested."""
     ends: list[End] = []
     for gamma in gammas.tolist():
         before = ends[-1] if ends else start
@@ -162,14 +160,14 @@ def _path(worst: Worst, gammas: Floats, side: int, start: End) -> list[End]:
 
 @dataclass(frozen=True)
 class Tipping:
-    """Where the range reaches a value: bisection between a factor that does not reach it and one that does."""
+    """Finds where the range reaches a value, by bisection between a factor that does not reach it and one that does."""
 
     worst: Worst
     gammas: Floats
     start: End
 
     def __call__(self, value: float) -> float | None:
-        """Return the smallest factor whose range reaches the value; None where none up to FURTHEST does."""
+        """Return the smallest factor whose range reaches the value; None if none up to FURTHEST does."""
         if value == self.start.value:
             return 1.0
         side = 1 if value > self.start.value else -1

@@ -121,7 +121,7 @@ class Sensitivity:
         if value is None:
             if self.threshold is None:
                 raise MismatchError(
-                    "No value was given to find the tipping point of. Give one here, or earlier as threshold=.",
+                    "No value was given whose tipping point is sought. Give one here, or earlier as threshold=.",
                     expected=("a number",),
                     got=(None,),
                 )
@@ -174,12 +174,12 @@ class Sensitivity:
 
 
 def factor_text(gamma: float) -> str:
-    """Return a factor with three digits of what it is above 1."""
+    """Return a factor as text, with three digits of its excess over 1."""
     return f"{1.0 + float(f'{gamma - 1.0:.3g}'):g}"
 
 
 def require_number(value: float) -> float:
-    """Return a value to be reached, or refuse what is none."""
+    """Return a threshold as a float, or raise if it is not a finite number."""
     if not isinstance(value, int | float | np.number) or not math.isfinite(value):
         raise MismatchError(
             f"{value!r} is not a value that an estimate could reach. Give a number.",

@@ -21,9 +21,9 @@ from vardi._types import Floats
 
 Method = Literal["sharp", "attained", "linear"]
 
-STEPS = 100  # moves of one search
-HALVINGS = 8  # of a move that gains nothing
-STATIONARY = 1e-6  # share of the first-order bound that is not worth a further refit
+STEPS = 100  # most moves of one search
+HALVINGS = 8  # most halvings of a move that gains nothing
+STATIONARY = 1e-6  # gain, as a share of the first-order bound, that is not worth another refit
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class End:
 
 
 class Worst(Protocol):
-    """A way to the ends of the range."""
+    """A way to find the ends of the range."""
 
     @property
     def method(self) -> Method: ...
@@ -56,7 +56,7 @@ class Linear:
     method: Method = "linear"
 
     def end(self, gamma: float, side: int, before: End) -> End:
-        """Return the end of the first-order range; its rows are taken to move it as they move the estimate."""
+        """Return the end of the first-order range, assuming that rows move it as they move the estimate."""
         return End(self.value + side * math.log(gamma) * self.slope, self.phi)
 
 
@@ -75,7 +75,7 @@ class Reweighed:
 
     @property
     def steepest(self) -> float:
-        """What the mean moves at most for each unit of log gamma, to first order."""
+        """How far the mean moves at most per unit of log gamma, to first order."""
         _, g = self.target(self._pi)
         return float(self._pi @ np.abs(g))
 
@@ -100,7 +100,7 @@ class Reweighed:
         r = self.influence.weights * factors
         r = r / float(np.sum(self._pi * factors))
         value, g = self.target(self._pi * factors / float(np.sum(self._pi * factors)))
-        if side * value <= side * before.value:  # by rounding alone: a larger range holds the smaller one
+        if side * value <= side * before.value:  # by rounding alone: ranges are nested
             return before
         rg = (r * g)[:, None]
         measure = self.influence.measure
@@ -110,7 +110,7 @@ class Reweighed:
 
 @dataclass(frozen=True)
 class Point:
-    """The fit to biases with given errors: slopes are those of the value in each delta_il."""
+    """The fit to biases with given errors; ``slopes`` are the derivatives of the value in these errors."""
 
     value: float
     errors: Floats
@@ -122,8 +122,8 @@ class Point:
 class Search:
     r"""Attained: errors are moved to where the slopes point, and the biases refitted, until nothing is gained.
 
-    A move that gains nothing is halved. So the value never falls, and the search ends at errors from which no small
-    change gains: a local optimum of a problem that is not convex. Biases within the factor do give its value, but
+    A move that gains nothing is halved. So the value never falls, and the search ends at errors that no small change
+    improves: a local optimum of a problem that is not convex. Its value is attained by biases within the factor, but
     others may give a worse one.
 
     The rows are held as :math:`p_{il}` at the solution, so that :math:`p_{il} e^{\delta_{il}}` are biases of the order
@@ -151,7 +151,7 @@ class Search:
         return point
 
     def end(self, gamma: float, side: int, before: End) -> End:
-        """Search on from the end at a smaller gamma, whose errors are allowed here too."""
+        """Continue the search from the end at a smaller gamma, whose errors are allowed here too."""
         with single_threaded_blas():  # many small products: threads would wait for one another
             return self._end(gamma, side, before)
 
@@ -182,7 +182,7 @@ class Search:
         return None
 
     def _at(self, errors: Floats, v: Floats) -> Point | None:
-        """Refit to biases with these errors; None where the equations cannot be solved."""
+        """Refit to biases with these errors; None if the equations cannot be solved."""
         A = self._P * np.exp(self.errors.spread(errors))
         rows = Dense(A, self._source, self._counts, moderate=True)
         solution = newton(rows, v)

@@ -1,4 +1,4 @@
-"""The one place where an engine is asked: what goes wrong in it comes out as an error of ours."""
+"""The one place where an engine is queried: whatever it raises becomes an EngineError."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def collected(frame: nw.LazyFrame[Any], sample: str | None = None) -> nw.DataFrame[Any]:
-    """Compute a lazy frame of a few rows, by the engine that the user has chosen for it."""
+    """Compute a lazy frame of a few rows, with the engine that the user has chosen for it."""
     with answering(sample):
         return frame.collect()
 
@@ -30,16 +30,15 @@ def schema_of(frame: nw.LazyFrame[Any], sample: str | None = None) -> nw.Schema:
 def answering(sample: str | None = None) -> Iterator[None]:
     """Turn what an engine raises into an `EngineError` that names the sample, or the one frame of all samples.
 
-    An interrupt, a lack of memory, a package that is not installed and what this package raises itself come out as
-    they are.
+    An interrupt, a lack of memory, a package that is not installed and errors of this package pass through unchanged.
     """
     try:
-        with np.errstate(all="ignore"):  # pandas computes with NumPy, and what is not finite is found by our checks
+        with np.errstate(all="ignore"):  # pandas computes with NumPy, and our checks find what is not finite
             yield
     except (VardiError, MemoryError, ImportError):
         raise
     except Exception as raised:
-        if isinstance(raised.__cause__, KeyboardInterrupt):  # DuckDB's way to say so
+        if isinstance(raised.__cause__, KeyboardInterrupt):  # how DuckDB reports an interrupt
             raise raised.__cause__ from None
         error = _engine_s_own(raised)
         rows = "the frame of all samples" if sample is None else f"the rows of sample {sample!r}"
@@ -53,14 +52,14 @@ def answering(sample: str | None = None) -> Iterator[None]:
 
 
 def _engine_s_own(error: Exception) -> Exception:
-    """Return what the engine raised where narwhals has put an error of its own in its place."""
+    """Return the engine's own error if narwhals has replaced it by one of its own."""
     inner = error.__cause__ or error.__context__
     return inner if isinstance(inner, Exception) and type(error).__module__.startswith("narwhals") else error
 
 
 def _first_line(error: Exception) -> str:
     lines = (str(error).strip() or "no message").splitlines()
-    if _is_of_java(error):  # the first line names a call; then come Java's causes, each with its stack
+    if _is_of_java(error):  # the first line names a call; Java's causes follow, each with its stack
         lines = [line for line in lines if line.startswith((": ", "Caused by: "))][-1:] or lines
     return lines[0].removeprefix(": ").removeprefix("Caused by: ").rstrip(".")
 

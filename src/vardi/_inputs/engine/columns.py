@@ -1,4 +1,4 @@
-"""What is put on lazy frames as columns: biases, what their parameters multiply, functions whose means are known."""
+"""The columns added to lazy frames: biases, what their parameters multiply, and functions whose means are known."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Declared:
     Attributes
     ----------
     names : tuple of str
-        Of the biases, for messages.
+        The names of the biases, for messages.
     biases : tuple of Bias
         One for each name.
     functions : tuple of Bias or int
-        Whose means are known: what is evaluated on rows, or the position of the state whose bias it is.
+        Functions with known means: what is evaluated on rows, or the position of the state whose bias it is.
     """
 
     names: tuple[str, ...]
@@ -45,7 +45,7 @@ class Declared:
         return self.require_computable()
 
     def require_computable(self) -> dict[str, Bias]:
-        """Return the columns, or refuse what an engine cannot compute."""
+        """Return the columns; raise if an engine cannot compute one of them."""
         known = [
             _computable(bias.known if isinstance(bias, ParametricBias) else bias, bias, name)
             for name, bias in zip(self.names, self.biases, strict=True)
@@ -62,7 +62,7 @@ class Declared:
 
     @cached_property
     def features(self) -> dict[int, tuple[str, ...]]:
-        """The columns that the parameters of each bias multiply, the intercept apart."""
+        """The columns that the parameters of each bias, except the intercept, multiply."""
         found, start = {}, 0
         for k, bias in enumerate(self.biases):
             if isinstance(bias, ParametricBias):
@@ -73,22 +73,21 @@ class Declared:
 
     @cached_property
     def constants(self) -> dict[int, float]:
-        """The biases without parameters that are one number on all rows."""
+        """The biases without parameters that are the same number on all rows."""
         values = {k: constant_of(bias) for k, bias in enumerate(self.biases)}
         return {k: value for k, value in values.items() if value is not None}
 
     def ranged(self, *, alone: bool) -> frozenset[str]:
-        """Return the columns whose range matters, beside features and functions.
+        """Return the columns whose range matters, besides features and functions.
 
-        Those are the biases whose mean is known and, of a sample that is alone, its own, which may be the same on all
-        rows.
+        These are the biases whose mean is known and, if there is a single sample, its own bias, which may be constant.
         """
         known = {OMEGA.format(function) for function in self.functions if isinstance(function, int)}
         return frozenset(known | {OMEGA.format(k) for k in range(len(self.biases) if alone else 0)})
 
     @property
     def function_columns(self) -> tuple[str, ...]:
-        """The column of each function; that of the bias where it is one."""
+        """The column of each function; that of the bias if it is one."""
         return tuple(
             OMEGA.format(function) if isinstance(function, int) else FUNCTION.format(j)
             for j, function in enumerate(self.functions)
@@ -105,7 +104,7 @@ class Declared:
 
 
 def features_of(bias: ParametricBias, sample: str) -> tuple[ExpressionBias, ...]:
-    """Return what the parameters of a bias multiply, the intercept apart, as expressions."""
+    """Return what the parameters of a bias, except the intercept, multiply, as expressions."""
     family = bias.family
     if isinstance(family, FunctionFamily):
         raise NeedsRowsError(
@@ -123,25 +122,25 @@ def features_of(bias: ParametricBias, sample: str) -> tuple[ExpressionBias, ...]
 
 
 def constant_of(bias: Bias) -> float | None:
-    """Return the number that a bias is on all rows; None where it reads them."""
+    """Return the number that a bias is on all rows; None if it reads them."""
     node = bias.node if isinstance(bias, ExpressionBias) else None
     return float(node.value) if isinstance(node, Constant) and not isinstance(node.value, str) else None
 
 
 def compiled_bias(bias: ExpressionBias, target: NarwhalsTarget, missing: Sequence[str] | Mapping[str, int]) -> Compiled:
-    """Return a bias for an engine, whose columns may have missing values where they are named."""
+    """Return a bias compiled for an engine; only columns named in ``missing`` may have missing values."""
     return compile_node(bias.node, target, missing)
 
 
 def as_floats(compiled: Compiled) -> nw.Expr:
-    """Return what was compiled as a column of numbers."""
+    """Return a compiled expression as a column of numbers."""
     return nw.lit(compiled.value) if isinstance(compiled.value, float) else compiled.value.cast(nw.Float64)
 
 
 def expression(
     part: Part, bias: Bias, target: NarwhalsTarget, missing: Mapping[str, int], name: object = None
 ) -> nw.Expr:
-    """Return a bias or another expression for an engine, or refuse one that is unknown on some rows."""
+    """Return a bias or another expression for an engine; raise if it is unknown on some rows."""
     return expressions(part, [bias], target, missing, name)[0]
 
 
@@ -154,7 +153,7 @@ def expressions(
     *,
     called: str = "bias",
 ) -> list[nw.Expr]:
-    """Return expressions for an engine, or refuse the first that is unknown on some rows, by one query for all."""
+    """Return expressions for an engine; raise for the first that is unknown on some rows, by one query for all."""
     compiled = [compiled_bias(bias, target, missing) for bias in biases if isinstance(bias, ExpressionBias)]
     assert len(compiled) == len(biases)
     doubtful = {
@@ -173,7 +172,7 @@ def expressions(
 def _unknown(
     bias: ExpressionBias, sample: object, unknown: int, missing: Mapping[str, int], called: str
 ) -> MissingValuesError | InvalidBiasError:
-    """Return the refusal of an expression without a value on some rows."""
+    """Return the error for an expression without a value on some rows."""
     read = {column: count for column, count in missing.items() if not column.startswith(PREFIX)}
     if isinstance(bias, ColumnBias):
         own = {column: read[column] for column in bias.columns if column in read}

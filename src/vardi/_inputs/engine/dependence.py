@@ -23,8 +23,8 @@ from vardi._inputs.engine.pool import LazyPool
 from vardi._types import Floats
 from vardi.errors import MismatchError, TooLargeError
 
-MAX_UNITS = 1_000_000  # whose sums are held in memory
-SERIES_APART = 2**32  # between the numbers that batches of two series have
+MAX_UNITS = 1_000_000  # most units whose sums are held in memory
+SERIES_APART = 2**32  # distance between the numbers of batches of two series
 UNIT, CELL = f"{PREFIX}unit", f"{PREFIX}cell"
 
 
@@ -37,7 +37,7 @@ class EngineDependence:
     clusters, series, strata : str or None
         Columns.
     remaining : ndarray of shape (K,)
-        The share of its population that each sample left.
+        The share of its population that each sample leaves unseen.
     named : mapping
         What was given as each argument, in words.
     """
@@ -55,7 +55,7 @@ class EngineDependence:
 
     @property
     def in_units(self) -> bool:
-        """Whether rows do not vary on their own, or not within whole samples."""
+        """Whether errors are summed by cluster, series or stratum rather than over rows within whole samples."""
         return bool(self.clusters or self.series or self.strata)
 
     @property
@@ -64,9 +64,9 @@ class EngineDependence:
         return (UNIT, *([CELL] if self.strata else []))
 
     def units(self, part: Part, rows_a_value: Sequence[int]) -> Change:
-        """Return what puts the unit of each row, and its stratum, on a frame.
+        """Return the change that adds the unit of each row, and its stratum, to a frame.
 
-        Of a series it is the number of its place in time, divided by how many rows of its sample make a value.
+        In a series the unit is the row's place in time, divided by how many rows of its sample make up a value.
         """
         columns = {CELL: nw.col(self.strata)} if self.strata else {}
         if self.clusters:
@@ -79,7 +79,7 @@ class EngineDependence:
 def as_engine_dependence(
     pool: LazyPool, clusters: Any, series: Any, strata: Any, population: Any
 ) -> EngineDependence | None:
-    """Return how rows in an engine depend on one another, after a query for each frame that says what does not fit."""
+    """Return how rows in an engine depend on one another, after a check by one query for each frame."""
     series = None if series is False else series
     given = {"clusters": clusters, "series": series, "strata": strata, "population": population}
     named = {what: value if isinstance(value, str) else "" for what, value in given.items() if value is not None}
@@ -137,7 +137,7 @@ def _require_column(parts: Sequence[Part], what: str, column: str) -> None:
 
 
 def _look(pool: LazyPool, columns: Mapping[str, str]) -> None:
-    """Refuse missing labels, too many clusters and times that are not different, by a query for each frame."""
+    """Refuse missing labels, too many clusters and tied times, by one query for each frame."""
     K = len(pool.names)
     counts = {what: np.zeros(K) for what in columns}
     rows, missing = np.zeros(K), dict.fromkeys(columns, 0)
@@ -164,7 +164,7 @@ def _look(pool: LazyPool, columns: Mapping[str, str]) -> None:
 
 
 def too_many_clusters(column: str, found: int) -> TooLargeError:
-    """Refuse clusters whose sums would not fit in memory."""
+    """Return the error for clusters whose sums would not fit in memory."""
     return TooLargeError(
         f"{column!r} has {found:,} clusters, and a sum for each would have to be held at once. Leave clusters= out if "
         "rows do not depend on one another; otherwise use a column of larger clusters.",

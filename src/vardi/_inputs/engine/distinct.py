@@ -17,16 +17,16 @@ from vardi._types import Floats, Integers
 
 @dataclass(frozen=True)
 class DistinctRows:
-    """Rows in memory, of which no two are equal in their columns and of one sample.
+    """Rows in memory, no two of them equal in both their columns and their sample.
 
     Attributes
     ----------
     matrix : ndarray of shape (n, c)
-        What the frames hold in the columns asked for: biases, features and known functions, in this order.
+        The values of the chosen columns: biases, features and known functions, in this order.
     source : ndarray of int
         Sample of each row.
     counts : ndarray
-        How many rows of the frames it stands for.
+        How many rows of the frames each stands for.
     """
 
     matrix: Floats
@@ -38,7 +38,7 @@ class DistinctRows:
 
     @classmethod
     def in_order(cls, matrix: Floats, source: Integers, counts: Floats) -> DistinctRows:
-        """Return rows that count, in an order of their own: engines give groups in any order."""
+        """Return the rows that count, sorted: engines return groups in any order."""
         kept = np.flatnonzero(counts > 0)
         order = kept[np.lexsort((*matrix[kept].T, source[kept]))]
         return cls(matrix[order], source[order], counts[order])
@@ -50,9 +50,9 @@ def distinct_rows(
     limit: int,
     chosen: Callable[[Part], Change | None] | None = None,
 ) -> DistinctRows | None:
-    """Collapse equal rows by one GROUP BY for each part; None where there are more than the limit.
+    """Collapse equal rows by one GROUP BY for each part; None if there are more than the limit.
 
-    With ``chosen`` those rows are looked at that it leaves; all of a part for which it is None.
+    ``chosen`` returns a filter of the rows of a part, or None for all of them.
     """
     matrices, sources, counts = [], [], []
     for part in parts:

@@ -1,7 +1,7 @@
-"""Expressions of Polars and narwhals on lazy frames: each is put on its frame as a column, and read as one.
+"""Expressions of Polars and narwhals on lazy frames: each is added to its frame as a column, and read as one.
 
-A value is null, and so unknown, where the engine says so and where a column that was read has NaN, which engines
-compare in different ways; of pandas and Dask, which have NaN for null, where such a column has a missing value.
+A value is null, and so unknown, if the engine returns null, or if a column it reads is NaN, which engines compare in
+different ways; with pandas and Dask, which use NaN for null, if such a column has a missing value.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from vardi.biases._expressions.targets import NarwhalsTarget
 from vardi.errors import InvalidBiasError, MismatchError
 
 GIVEN = "__vardi_given_{}_{}"
-PROBED_ROWS = 16  # rows on which it is seen whether a value depends on other rows
+PROBED_ROWS = 16  # rows on which to test whether a value depends on other rows
 
 
 @dataclass(frozen=True, repr=False)
 class ColumnBias(ExpressionBias):
-    """What stands for a bias that has expressions of Polars or narwhals, on a frame that has them as columns.
+    """A bias with expressions of Polars or narwhals, in terms of the columns that hold these on its frame.
 
     Attributes
     ----------
     given : Bias
-        The bias as it was given.
+        The bias as the user gave it.
     read : tuple of str
-        The columns of the user that it reads.
+        The user's columns that it reads.
     """
 
     given: Bias
@@ -51,7 +51,7 @@ class ColumnBias(ExpressionBias):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are read: of the frame as it came, and those put on it."""
+        """The columns that are read: the user's own, and those added to the frame."""
         return tuple(dict.fromkeys((*super().columns, *self.read)))
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class ColumnBias(ExpressionBias):
 
 
 def is_computable(bias: Bias) -> bool:
-    """Tell whether an engine can compute a bias: an expression, or a product of such."""
+    """Return whether an engine can compute a bias: an expression, or a product of expressions."""
     if isinstance(bias, ProductBias):
         return all(is_computable(factor) for factor in bias.factors)
     return isinstance(bias, ExpressionBias | FrameExpressionBias)
@@ -68,18 +68,18 @@ def is_computable(bias: Bias) -> bool:
 def on_frame(
     frame: nw.LazyFrame[Any], biases: Sequence[Bias], sample: str | None, what: str = "bias"
 ) -> tuple[list[Change], tuple[ExpressionBias, ...]]:
-    """Return what puts expressions of Polars and narwhals on a frame as columns, and the biases that read these.
+    """Return changes that add expressions of Polars and narwhals to a frame as columns, and the biases that read these.
 
     Parameters
     ----------
     frame : nw.LazyFrame
-        Of any engine.
+        A frame of any engine.
     biases : sequence of Bias
         Expressions in text, of Polars and of narwhals, and products of them.
     sample : str or None
         Name of the sample, for messages.
     what : str
-        What they are for: a part of the columns' names, so that those of one purpose do not replace those of another.
+        Their purpose: a part of the columns' names, so that columns of one purpose do not replace those of another.
     """
     for bias in biases:
         if not is_computable(bias):
@@ -110,7 +110,7 @@ def _factors(bias: Bias) -> tuple[Bias, ...]:
 
 @dataclass(frozen=True)
 class _Source:
-    """A frame as it came, its columns and its first rows."""
+    """A frame as the user gave it, its columns and its first rows."""
 
     frame: nw.LazyFrame[Any]
     schema: nw.Schema
@@ -118,13 +118,13 @@ class _Source:
     sample: str | None
 
     def put(self, bias: FrameExpressionBias, name: str) -> tuple[Change, tuple[str, ...]]:
-        """Return what puts an expression on the rows as a column, and the columns of the frame that it reads."""
+        """Return the change that adds an expression to the rows as a column, and the columns that it reads."""
         frame, sample = self.frame, self.sample
         if bias.library == "Polars" and not frame.implementation.is_polars():
             raise InvalidBiasError(
-                f"{bias} is of Polars, and the rows{'' if sample is None else f' of {sample!r}'} are in another engine "
-                f"({frame.implementation}), which cannot compute it. Write it in text, such as 'x <= 3', or as an "
-                "expression of narwhals, such as nw.col('x') <= 3.",
+                f"{bias} is a Polars expression, but the rows{'' if sample is None else f' of {sample!r}'} are in "
+                f"another engine ({frame.implementation}), which cannot compute it. Write it as text, such as "
+                "'x <= 3', or as a narwhals expression, such as nw.col('x') <= 3.",
                 sample=sample or "",
             )
         try:
@@ -133,15 +133,15 @@ class _Source:
             raise not_computed(bias, error, list(self.schema), sample) from error
         require_one_column(bias, dtypes, sample)
         read = columns_read(bias, frame)
-        with suppress(MismatchError):  # what the engine can compute, and the library of its answers cannot
+        with suppress(MismatchError):  # the engine may compute what the library of its answers cannot
             alone = computed(bias, self.few, sample)
-            if not read and len(alone) == len(self.few) > 1:  # a pattern of columns, which may read any
+            if not read and len(alone) == len(self.few) > 1:  # a pattern of columns, which may read any of them
                 read = tuple(column for column in self.schema if not column.startswith(PREFIX))
             require_by_row(bias, self.few, np.asarray(alone.cast(nw.Float64).to_numpy(), np.float64), sample)
         return (lambda rows: self._known(_with_column(rows, bias, name), name, read)), read
 
     def _known(self, rows: nw.LazyFrame[Any], name: str, read: Sequence[str]) -> nw.LazyFrame[Any]:
-        """Return rows whose column is null where a missing value was read that the engine does not pass on as such."""
+        """Return rows whose column is null wherever it reads a missing value that the engine does not propagate."""
         if rows.implementation.is_pandas_like() or rows.implementation.is_dask():
             target = NarwhalsTarget(self.schema)
             lost = [target.is_missing(column) for column in read]

@@ -1,4 +1,4 @@
-"""One frame of an engine, and the only way that anything leaves it: sums over its rows, and sums within samples."""
+"""One frame of an engine, and the only way that anything leaves it: sums over its rows, and sums by sample."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from vardi._inputs.engine.asking import answering, collected, schema_of
 from vardi._types import Floats
 
-#: What puts columns on a frame, for the terms of a query to read.
+#: Adds columns to a frame, for the terms of a query to read.
 Change: TypeAlias = Callable[[nw.LazyFrame[Any]], nw.LazyFrame[Any]]
 
 PREFIX = "__vardi_"
@@ -25,7 +25,7 @@ ASKED = "__vardi_asked_{}"
 
 @dataclass(frozen=True, eq=False)
 class Aggregate:
-    """An aggregate of an expression within groups, for which it is made a column first: Dask aggregates no others.
+    """An aggregate of an expression within groups, made a column first because Dask aggregates only columns.
 
     Attributes
     ----------
@@ -39,10 +39,10 @@ class Aggregate:
     how: str = "sum"
 
 
-#: What is asked within groups: an aggregate of a column, or one of an expression.
+#: What is queried within groups: an aggregate of a column or of an expression.
 Asked: TypeAlias = nw.Expr | Aggregate
 
-# columns that a study puts on its frames: the place of a row, how many it stands for, and the label of its sample
+# columns that a study adds to its frames: the position of a row, its count, and the label of its sample
 ROW, COUNTS, LABEL = "__row__", "__counts__", "__source__"
 
 
@@ -53,24 +53,24 @@ class Part:
     Attributes
     ----------
     frame : nw.LazyFrame
-        The user's columns; ``__vardi_omega_k``, the bias k or, of one with parameters, the factor that is known;
+        The user's columns; ``__vardi_omega_k``, the bias k or, if it has parameters, its known factor;
         ``__vardi_feature_j``, what the parameters multiply; ``__vardi_function_j``, whose mean is known; and
-        ``__vardi_count`` where rows stand for several.
+        ``__vardi_count`` if rows have counts.
     label : str or None
-        Column with the label of each row's sample; None where all rows are of one.
+        Column with the label of each row's sample; None if all rows are of one sample.
     codes : dict
-        Position of the sample of each label; of the one sample under None.
+        Position of the sample of each label; under None, that of the one sample.
     counted : bool
         Whether there is a column of counts.
     whole : nw.LazyFrame or None
-        The frame with rows that have no part in the fit as well: whose count is 0, or whose sample was left out.
+        The frame including rows that are not in the fit: their count is 0, or their sample was left out.
     belongs : nw.Expr or None
-        Where there is such a frame, which of its rows have a part.
+        Which rows of ``whole``, if there is one, are in the fit.
     name : str or None
-        Name of the sample, for messages; None where the frame holds all samples.
+        Name of the sample, for messages; None if the frame holds all samples.
     put : list of callable
-        What puts expressions of Polars and narwhals, that were asked for since, on the rows as columns. All copies of
-        a part have the same list, so that what one was asked for can be combined with what another one was.
+        Changes that add later expressions of Polars and narwhals to the rows as columns. All copies of a part share
+        this list, so that columns added through one can be combined with those added through another.
     """
 
     frame: nw.LazyFrame[Any]
@@ -84,17 +84,17 @@ class Part:
 
     @property
     def rows_as_asked(self) -> nw.LazyFrame[Any]:
-        """The frame with all columns that were put on it."""
+        """The frame with all columns that were added to it."""
         with answering(self.name):
             return _changed(self.frame, self.put)
 
     def ask(self, build: Change) -> nw.DataFrame[Any]:
         """Return the answer to a query of the rows: the only way that anything leaves the engine."""
-        with answering(self.name):  # DuckDB complains while a query is built
+        with answering(self.name):  # DuckDB raises while a query is built
             return collected(build(_changed(self.frame, self.put)), self.name)
 
     def map(self, change: Change) -> Part:
-        """Return the part with a change of columns made to its rows, and to those that do not count."""
+        """Return the part with a change of columns made to its rows, including those that do not count."""
         with answering(self.name):
             whole = None if self.whole is None else change(self.whole)
             return replace(self, frame=change(self.frame), whole=whole)
@@ -111,7 +111,7 @@ class Part:
         return nw.col(COUNT) if self.counted else nw.lit(1.0)
 
     def of_samples(self, codes: Collection[int]) -> Part:
-        """Return the part with the rows of some samples only, of which it has some."""
+        """Return the part with the rows of some samples only; it must have rows of at least one of them."""
         labels = {label: code for label, code in self.codes.items() if code in codes}
         if len(labels) == len(self.codes):
             return self
@@ -123,16 +123,16 @@ class Part:
             return replace(self, frame=self.frame.filter(chosen), codes=labels, whole=whole, belongs=belongs)
 
     def times_count(self, term: nw.Expr) -> nw.Expr:
-        """Return a term as often as the row counts."""
+        """Return a term times the count of its row."""
         return term * nw.col(COUNT) if self.counted else term
 
     @property
     def rows(self) -> nw.Expr:
-        """How many rows there are, as an aggregate."""
+        """The number of rows, counted, as an aggregate."""
         return nw.col(COUNT).sum() if self.counted else nw.len()
 
     def only(self, code: int, term: nw.Expr) -> nw.Expr | None:
-        """Return a term on the rows of a sample and 0 on others; None where the part has no rows of it."""
+        """Return a term on the rows of a sample and 0 on others; None if the part has no rows of it."""
         labels = [label for label, place in self.codes.items() if place == code]
         if not labels:
             return None
@@ -143,11 +143,11 @@ class Part:
     def by_sample(
         self, expressions: Mapping[str, Asked], *changes: Change | None, key: str | Sequence[str] = ()
     ) -> list[tuple[int, dict[str, Any]]]:
-        """Ask for aggregates of columns and of expressions within samples: the position of each, and its numbers.
+        """Query aggregates of columns and expressions by sample; return each sample's position and its numbers.
 
-        With a key, within the groups of each sample that have one value of that column, or of several, which are then
-        among the numbers. What stands in many sums is better a column of its own, put there by the changes, which are
-        made first, in their order: engines compute it once, and queries stay short.
+        With a key, one column or several, they are by sample and key, whose values are then among the numbers. What
+        occurs in many sums is better added as a column by the changes, which are made first, in order: engines compute
+        it once, and queries stay short.
         """
         columns, named = as_columns(expressions)
 
@@ -160,20 +160,20 @@ class Part:
         return [(self.codes[None if self.label is None else row[self.label]], row) for row in rows]
 
     def sums(self, terms: Sequence[nw.Expr], *changes: Change | None) -> Floats:
-        """Ask for the sums of expressions, of which columns that the changes make may be a part, all in one query."""
+        """Query the sums of expressions, which may read columns that the changes add, all in one query."""
         if not terms:
             return np.empty(0)
         found = self.aggregates({str(place): term.sum() for place, term in enumerate(terms)}, *changes)
         return np.array([np.nan if total is None else total for total in found.values()], np.float64)
 
     def aggregates(self, expressions: Mapping[str, nw.Expr], *changes: Change | None) -> dict[str, Any]:
-        """Ask for aggregates over all rows of the part, in one query."""
+        """Query aggregates over all rows of the part, in one query."""
         named = [expression.alias(name) for name, expression in expressions.items()]
         return self.ask(lambda frame: _changed(frame, changes).select(*named)).rows(named=True)[0]
 
 
 def as_columns(expressions: Mapping[str, Asked]) -> tuple[dict[str, nw.Expr], list[nw.Expr]]:
-    """Return columns for what is aggregated, and the aggregates of them by name."""
+    """Return columns for the expressions to aggregate, and the named aggregates."""
     columns: dict[str, nw.Expr] = {}
     named: list[nw.Expr] = []
     for place, (name, asked) in enumerate(expressions.items()):
@@ -192,5 +192,5 @@ def _changed(frame: nw.LazyFrame[Any], changes: Sequence[Change | None]) -> nw.L
 
 
 def with_columns(columns: dict[str, nw.Expr]) -> Change | None:
-    """Return the change that puts columns on a frame; None for none."""
+    """Return the change that adds columns to a frame; None if there are none."""
     return (lambda frame: frame.with_columns(**columns)) if columns else None

@@ -39,33 +39,18 @@ from vardi.errors._refusals import (
     unknown_label,
 )
 
-MOST_VALUES = 10_000  # different values of a column that are brought into memory
-
-
-def any_lazy(samples: Any) -> bool:
-    """Tell whether some of the samples are a lazy frame of an engine."""
-    if isinstance(samples, Mapping):
-        samples = list(samples.values())
-    rows = samples if isinstance(samples, list | tuple) else [samples]
-    return any(_is_lazy(one) for one in rows)
-
-
-def _is_lazy(rows: Any) -> bool:
-    try:
-        return isinstance(nw.from_native(rows, pass_through=True, allow_series=True), nw.LazyFrame)
-    except nw.exceptions.DuplicateError:  # which a frame in memory says in our words
-        return False
+MOST_VALUES = 10_000  # most distinct values of a column that are brought into memory
 
 
 def as_lazy_pool(
     samples: Any, biases: Any, *, source: Any, counts: Any, functions: Sequence[Bias | int] = ()
 ) -> LazyPool:
-    """Bring lazy samples, biases, labels and counts together, or say what does not fit."""
+    """Return lazy samples, biases, labels and counts as one pool; raise if they do not fit together."""
     return open_frames(samples, biases, source=source, counts=counts).survey(functions)
 
 
 def open_frames(samples: Any, biases: Any, *, source: Any, counts: Any) -> OpenFrames:
-    """Look at names and types of the columns of lazy samples, without a query."""
+    """Check names and types of the columns of lazy samples, without a query."""
     for what, given in (("source", source), ("counts", counts)):
         if given is not None and not isinstance(given, str):
             raise MismatchError(
@@ -92,7 +77,7 @@ def open_frames(samples: Any, biases: Any, *, source: Any, counts: Any) -> OpenF
 
 @dataclass(frozen=True)
 class OpenFrames:
-    """Frames of which only the columns were looked at.
+    """Frames of which only the names and types of columns were checked.
 
     Attributes
     ----------
@@ -101,7 +86,7 @@ class OpenFrames:
     biases : tuple of Bias
         One for each name.
     parts : tuple of Part
-        The frames as they came.
+        The frames as the user gave them.
     counts : str or None
         Column of frequency weights.
     """
@@ -117,9 +102,9 @@ class OpenFrames:
         return EngineTable(self.parts)
 
     def survey(self, functions: Sequence[Bias | int] = ()) -> LazyPool:
-        """Put biases, features and functions on the frames as columns, and check them by one query for each frame.
+        """Add biases, features and functions to the frames as columns, and check them by one query for each frame.
 
-        Where all of it is made of conditions the query brings the distinct rows as well.
+        If all of them are made of conditions, the query returns the distinct rows as well.
         """
         declared = Declared(tuple(map(str, self.names)), self.biases, tuple(functions))
         columns = {part.name: tuple(schema_of(part.frame, part.name)) for part in self.parts}
@@ -143,15 +128,15 @@ class LazyPool(Pool):
     declared : Declared
         What their columns hold.
     opened : OpenFrames or None
-        The frames as they came.
+        The frames as the user gave them.
     sizes, lengths : ndarray of shape (K,)
-        How many rows the rows of each sample stand for, and how many they are.
+        The number of rows of each sample, with and without counts.
     reach : ndarray of shape (K, K)
         Counts of rows of sample l (columns) that bias k (rows) could have drawn.
     lows, highs : ndarray of shape (c,)
-        Smallest and largest value of each column that was declared; of most biases 0 and the largest mean, a scale.
+        Smallest and largest value of each declared column; for most biases 0 and the largest mean, as a scale.
     distinct : DistinctRows or None
-        The distinct rows, where the checks have brought them already.
+        The distinct rows, if the checks have returned them.
     dropped : tuple of Part
         Frames of samples that were left out.
     """
@@ -190,11 +175,11 @@ class LazyPool(Pool):
         )
 
     def nearest(self, groups: Any) -> str:
-        """Say nothing: it would take rows to tell which samples lie nearest."""
+        """Return nothing: it would take rows to find the nearest samples."""
         return ""
 
     def values_of(self, column: str) -> Collection[Any] | None:
-        """Ask for the different values of a column, by one query for each frame, as long as there are few."""
+        """Query the distinct values of a column, by one query for each frame; None if there are too many."""
         found: set[Any] = set()
         for part in self.parts:
             if column not in part.schema:
@@ -204,7 +189,7 @@ class LazyPool(Pool):
         return found if len(found) <= MOST_VALUES else None
 
     def sides(self, bounds: Sequence[tuple[str, float]]) -> Floats:
-        """Ask for rows below, at and above bounds by one query for each frame."""
+        """Query the number of rows below, at and above bounds, by one query for each frame."""
         found = np.zeros((3 * len(bounds), len(self.names)))
         for part in self.parts:
             columns = [(nw.col(column), bound) for column, bound in bounds]
@@ -216,7 +201,7 @@ class LazyPool(Pool):
 
 
 def _opened(native: Any, label: str | None, codes: dict[Any, int], counts: str | None, name: Name) -> Part:
-    """Return a frame as it came, or refuse one whose columns do not serve."""
+    """Return a frame as it is; raise if its columns cannot be used."""
     if isinstance(native, np.ndarray):
         raise MismatchError(
             "A NumPy array cannot be combined with lazy frames, whose columns have names and types. Make it a frame.",
@@ -238,7 +223,7 @@ def _opened(native: Any, label: str | None, codes: dict[Any, int], counts: str |
 def _surveyed(
     bare: Part, declared: Declared, counts: str | None, limit: int, ranged: frozenset[str]
 ) -> tuple[Part, Survey]:
-    """Return a frame with the columns of the fit and what one query tells of it, or refuse it."""
+    """Return a frame with the columns of the fit and its survey by one query; raise if it is invalid."""
     changes, found_biases = on_frame(bare.frame, tuple(declared.columns.values()), bare.name)
     columns = dict(zip(declared.columns, found_biases, strict=True))
     for change in changes:
@@ -281,7 +266,7 @@ def _draft(
     missing: Mapping[str, int],
     needed: Sequence[str],
 ) -> Draft:
-    """Put all that was declared on a frame; with the columns needed doubt that they have no missing values."""
+    """Add all declared columns to a frame; check that the columns in ``needed`` have no missing values."""
     columns, certain = {}, [_present(column, target) for column in needed]
     for name, bias in held.items():
         compiled = compiled_bias(bias, target, missing)
@@ -296,7 +281,7 @@ def _draft(
 
 
 def _present(column: str, target: NarwhalsTarget) -> nw.Expr:
-    """Return what is true where a column has a value; what is not a number is not below infinity in any engine."""
+    """Return a condition that holds where a column has a value; in no engine is NaN below infinity."""
     return nw.col(column) <= float("inf") if target.schema[column].is_float() else ~nw.col(column).is_null()
 
 
@@ -308,7 +293,7 @@ def _require_labels_and_counts(missing: Mapping[str, int], label: str | None, co
 
 
 def _refuse_counts(part: Part, counts: str, names: Sequence[Name]) -> None:
-    """Refuse counts by the first sample that has such, and the smallest of these: rows of engines have no numbers."""
+    """Refuse invalid counts, naming the first sample with one and the smallest of them: there are no row numbers."""
     count = nw.col(COUNT)
     for wrong, refusal in (((count < 0) | (count == float("inf")), invalid_counts), (in_part(count), counts_in_part)):
         asked = part.by_sample({"least": count.min()}, _only(wrong))
@@ -330,7 +315,7 @@ def _require_known_labels(labels: Sequence[Any], label: str | None, codes: Mappi
 
 
 def _checked(pool: LazyPool, surveys: Sequence[Survey]) -> LazyPool:
-    """Return the pool with sizes, reach and distinct rows, after the surveys have shown that every column serves."""
+    """Return the pool with sizes, reach and distinct rows; raise if the surveys show an invalid column."""
     K, c = len(pool.names), len(pool.declared.columns)
     sizes, lengths, reach = np.zeros(K), np.zeros(K), np.zeros((K, K))
     lows, highs = np.full(c, np.inf), np.full(c, -np.inf)
@@ -382,7 +367,7 @@ def _require_values(mine: Survey, declared: Declared, code: int) -> None:
                 sample=name,
             )
         raise InvalidBiasError(
-            f"{holds}, whose mean is known, is {value} at {rows}, and no weights can meet that. Correct the column, or "
+            f"{holds}, whose mean is known, is {value} at {rows}, so no weights can meet it. Correct the column, or "
             "remove these rows.",
             sample=str(holds),
         )

@@ -1,9 +1,9 @@
-"""One query for each frame tells all there is to check of it and, where biases are conditions, its distinct rows.
+"""One query for each frame returns all that is checked and, if biases are conditions, its distinct rows.
 
 Rows are grouped by their label and by integers made of truth values: whether a value is missing or a bias unknown,
-whether the count is one, and, where all that a fit reads (biases, features, known functions) is made of conditions,
-which of the conditions hold. Engines group by integers several times faster than by floats. Where something is wrong
-the caller asks more, to say what.
+whether the count is valid, and, if all that a fit reads (biases, features, known functions) is made of conditions,
+which of the conditions hold. Engines group by integers several times faster than by floats. If something is wrong the
+caller runs more queries, to find out what.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CODE = "__vardi_code_{}"
 DOUBTFUL = f"{PREFIX}doubtful"
 BITS = 30  # truth values in one integer
 FLAGS = 3  # truth values before those of the conditions
-COUNTED = 1  # the status of a count above zero
+COUNTED = 1  # the status of a positive count
 
 
 @dataclass(frozen=True)
@@ -41,19 +41,19 @@ class Draft:
     Attributes
     ----------
     part : Part
-        The frame with its columns; all labels there could be.
+        The frame with its columns, and all possible labels.
     target : NarwhalsTarget
-        The columns as they came.
+        The user's own columns.
     columns : dict of str to ExpressionBias
-        What the fit reads: each column of ours with what it holds, the biases first.
+        What the fit reads: each added column with what it holds, the biases first.
     states : int
         How many biases there are.
     ranged : frozenset of str
-        Columns whose smallest and largest value are asked for, beside those that are no bias.
+        Columns whose smallest and largest values are queried, besides those that are not biases.
     missing : tuple of str
-        Columns that are known to have missing values, with which the biases were compiled.
+        Columns known to have missing values, for which the biases were compiled.
     certain : tuple of nw.Expr
-        What must hold on every row for the biases to be what they were compiled to.
+        What must hold on every row for the compiled biases to be valid.
     """
 
     part: Part
@@ -67,20 +67,20 @@ class Draft:
 
 @dataclass(frozen=True)
 class Survey:
-    """What the rows of a frame are, in groups within which label and flags are the same.
+    """The rows of a frame in groups within which label and flags are the same.
 
     Attributes
     ----------
     labels : list
-        Label of each group; None where there is no column of labels.
+        Label of each group; None if there is no column of labels.
     doubtful : ndarray of bool
         Whether a value is missing, or a bias unknown.
     status : ndarray of int
-        0 where the count is zero, 1 where it is above, and more where it is no count.
+        0 if the count is zero, 1 if it is positive, and more if it is invalid.
     counts, rows : ndarray
-        How many rows the rows of each group stand for, and how many they are.
+        The number of rows of each group, with and without counts.
     low, high : ndarray of shape (groups, columns)
-        Smallest and largest value of each column, NaN where one is NaN; or 0 and the mean of a bias that is finite and
+        Smallest and largest value of each column, NaN if one is NaN; or 0 and the mean of a bias that is finite and
         not below zero on any row.
     reach : ndarray of shape (groups, K)
         How many rows of each group each bias could have drawn.
@@ -115,7 +115,7 @@ class Survey:
 
 
 def survey(draft: Draft, limit: int) -> Survey:
-    """Ask for the groups of a frame: its distinct rows, where biases are conditions and there are few enough."""
+    """Query the groups of a frame: its distinct rows, if biases are conditions and there are few enough."""
     conditions = _conditions(draft)
     found = None if conditions is None else _cells(draft, conditions, limit)
     found = _numbers(draft, draft.ranged) if found is None else found
@@ -125,7 +125,7 @@ def survey(draft: Draft, limit: int) -> Survey:
 
 
 def _conditions(draft: Draft) -> tuple[Node, ...] | None:
-    """Return the conditions that all columns are made of, each once; None where one reads numbers as well."""
+    """Return the conditions that all columns are made of, each once; None if one reads numbers as well."""
     found: dict[Node, None] = {}
     for bias in draft.columns.values():
         below = conditions_in(bias.node, draft.target)
@@ -136,7 +136,7 @@ def _conditions(draft: Draft) -> tuple[Node, ...] | None:
 
 
 def conditions_in(node: Node, target: NarwhalsTarget) -> tuple[Node, ...] | None:
-    """Return the conditions that an expression is made of; None where it reads numbers as well."""
+    """Return the conditions that an expression is made of; None if it reads numbers as well."""
     if isinstance(node, Constant):
         return ()
     if is_condition(node) or (isinstance(node, Column) and target.kind(node.name) is Kind.CONDITION):
@@ -153,7 +153,7 @@ def conditions_in(node: Node, target: NarwhalsTarget) -> tuple[Node, ...] | None
 
 
 def _cells(draft: Draft, conditions: Sequence[Node], limit: int) -> Survey | None:
-    """Group by the conditions; None where there are more groups than the limit."""
+    """Group by the conditions; None if there are more groups than the limit."""
     bits = [compiled_bias(ExpressionBias(node), draft.target, draft.missing).value for node in conditions]
     others = [name for name, bias in draft.columns.items() if bias.node not in conditions]
     queries = {f"{PREFIX}value_{name}": (nw.col(name), "max") for name in others}
@@ -180,12 +180,12 @@ def _has_condition(node: Node, target: NarwhalsTarget) -> bool:
 
 
 def _numbers(draft: Draft, ranged: frozenset[str]) -> Survey | None:
-    """Group by labels only, and ask for the range of columns that are named or no bias, and for sums of the others.
+    """Group by labels only; query the range of columns that are named or not biases, and sums of the others.
 
-    A bias without a condition is most likely above zero on all rows, which its smallest value tells. Of others the rows
-    above zero are counted; a number w is finite and not below zero where abs(w) - w is zero, and nothing cancels in a
-    sum of these. None where the smallest value is not above zero, where such a sum says that some bias is not as it
-    should be, or a sum of biases is beyond any number.
+    A bias without a condition is most likely above zero on all rows, as its smallest value shows. For the others, rows
+    above zero are counted; a number w is finite and not below zero if abs(w) - w is zero, and nothing cancels in a sum
+    of these. Return None if a smallest value is not above zero, if such a sum shows that some bias is below zero or
+    not finite, or if a sum of biases overflows.
     """
     biases = list(draft.columns)[: draft.states]
     values = {name: constant_of(draft.columns[name]) for name in biases}
@@ -233,7 +233,7 @@ def _as_expected(asked: _Answer, summed: Sequence[str], everywhere: Sequence[str
 def _number_queries(
     draft: Draft, constants: Collection[str], summed: Collection[str], everywhere: Collection[str]
 ) -> dict[str, tuple[nw.Expr, str]]:
-    """Return what is asked of columns, each as an expression and how it is aggregated."""
+    """Return the queries of columns: each an expression and how to aggregate it."""
     queries: dict[str, tuple[nw.Expr, str]] = {}
     for j, name in enumerate(draft.columns):
         column = nw.col(name)
@@ -260,15 +260,15 @@ def _number_queries(
 
 @dataclass(frozen=True)
 class _Answer:
-    """What an engine said of each group: its label, its truth values, and its numbers."""
+    """The engine's answer for each group: its label, its truth values, and its numbers."""
 
     answer: nw.DataFrame[Any]
     labels: list[Any]
-    bits: list[NDArray[np.bool_]]  # certainty, a count above zero, no count, and what else was asked for
+    bits: list[NDArray[np.bool_]]  # certainty, a positive count, an invalid count, then the conditions
     counted: bool
 
     def floats(self, name: str) -> Floats:
-        """Return a column of numbers, NaN where there is none."""
+        """Return a column of numbers, NaN for null."""
         return np.asarray(self.answer.get_column(name).cast(nw.Float64).to_numpy(), np.float64)
 
     @property
@@ -292,9 +292,9 @@ class _Answer:
 def _ask(
     draft: Draft, conditions: Sequence[nw.Expr], queries: dict[str, tuple[nw.Expr, str]], limit: int | None
 ) -> _Answer:
-    """Group the rows by label, flags and conditions, and ask for sums and extremes of expressions.
+    """Group the rows by label, flags and conditions, and query sums and extremes of expressions.
 
-    Where nothing but doubt is flagged, doubtful rows are counted: to group by one key costs less than by two.
+    If doubt is the only flag, doubtful rows are counted instead: grouping by one key costs less than by two.
     """
     part, count = draft.part, nw.col(COUNT)
     certain = reduce(operator.and_, draft.certain) if draft.certain else True
@@ -307,7 +307,7 @@ def _ask(
             doubtful = nw.when(certain).then(nw.lit(0, nw.Int64)).otherwise(nw.lit(1, nw.Int64))
             queries = queries | {DOUBTFUL: (doubtful, "sum")}
     codes = {CODE.format(j): _code([bits[place] for place in pack]) for j, pack in enumerate(packs)}
-    columns = {name: expression for name, (expression, _) in queries.items()}  # pandas aggregates no more than columns
+    columns = {name: expression for name, (expression, _) in queries.items()}  # pandas aggregates only columns
     aggregates = [
         nw.len().alias(f"{PREFIX}rows"),
         *(getattr(nw.col(name), how)() for name, (_, how) in queries.items()),
@@ -335,13 +335,13 @@ def _ask(
 
 
 def in_part(count: nw.Expr) -> nw.Expr:
-    """Return what is true where a count is not a whole number."""
+    """Return a condition that holds where a count is not a whole number."""
     fraction, slack = count % 1.0, WHOLE * count
     return (fraction > slack) & (fraction < 1.0 - slack)
 
 
 def _code(bits: Sequence[nw.Expr | bool]) -> nw.Expr:
-    """Return truth values as one integer, the first being the lowest bit; what is null counts as false."""
+    """Return truth values as one integer, the first being the lowest bit; null counts as false."""
     code = nw.lit(sum(2**place for place, bit in enumerate(bits) if bit is True), nw.Int32)
     for place, bit in enumerate(bits):
         if not isinstance(bit, bool):  # faster than a product with the truth value, in DuckDB by a third

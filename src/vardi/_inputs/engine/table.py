@@ -1,4 +1,4 @@
-"""The columns that all lazy frames of a pool have, as known values ask for them."""
+"""The columns that all lazy frames of a pool have, as known values need them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vardi._inputs.engine.part import PREFIX, Part
 
 
 class EngineTable:
-    """What known values ask of rows, answered by an engine.
+    """What known values need of rows, answered by an engine.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class EngineTable:
         return found
 
     def kind(self, column: str) -> Literal["number", "condition", "other"]:
-        """Tell whether a column holds numbers, or true and false, or something that has no mean."""
+        """Return whether a column holds numbers, truth values, or something that has no mean."""
         kinds = [schema[column] for schema in self._schemas]
         if all(kind == nw.Boolean for kind in kinds):
             return "condition"

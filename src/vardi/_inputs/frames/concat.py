@@ -13,9 +13,9 @@ from vardi.errors import MismatchError
 
 
 def concat(frames: Sequence[Frame]) -> Frame:
-    """Return the rows of all frames, one below the other; a column that one lacks is missing there.
+    """Return the rows of all frames stacked; where a frame lacks a column, its values are missing.
 
-    The frames are of one library; pandas keeps its index labels.
+    The frames must be of one library; pandas keeps its index labels.
     """
     if len(frames) == 1:
         return frames[0]
@@ -33,7 +33,7 @@ def concat(frames: Sequence[Frame]) -> Frame:
 
 
 def mixed_columns(frames: Sequence[Frame]) -> dict[str, list[str]]:
-    """Return the columns that are of kinds in different frames that have nothing in common, with these kinds."""
+    """Return the columns whose types in different frames are incompatible, with the type in each."""
     schemas = [frame._schema for frame in frames if isinstance(frame, NarwhalsFrame)]
     found = {}
     for name in dict.fromkeys(name for schema in schemas for name in schema):
@@ -91,7 +91,7 @@ def _concat_narwhals(frames: list[NarwhalsFrame]) -> Frame:
 
 
 def _require_64_bits(name: str, dtypes: set[Any], frames: Sequence[NarwhalsFrame]) -> None:
-    """Refuse whole numbers that lose their value, or become others, where a column is brought to one dtype."""
+    """Refuse whole numbers that would overflow when a column is converted to one dtype."""
     for frame in frames:
         if frame._schema.get(name) in (nw.UInt64, nw.Int128, nw.UInt128):
             column = frame._data.get_column(name)

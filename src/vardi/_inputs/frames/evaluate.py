@@ -1,4 +1,4 @@
-"""The values of expressions on rows in memory: all in one pass, and nothing unknown gets by."""
+"""The values of expressions on rows in memory: all in one pass, refusing unknown values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Engine(Protocol):
 
     @property
     def target(self) -> Target:
-        """What expressions are compiled for."""
+        """The target that expressions are compiled for."""
 
     def __len__(self) -> int: ...
 
@@ -32,7 +32,7 @@ class Engine(Protocol):
 
 
 class NumpyEngine:
-    """Columns that are arrays."""
+    """Columns as arrays."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray], length: int) -> None:
         self.target = NumpyTarget(arrays)
@@ -68,11 +68,11 @@ class NarwhalsEngine:
         if not masks:
             return {}
         counted = self._data.select(*masks)
-        counts = {name: counted.get_column(name).to_list()[0] for name in names}  # row() has scalars of PyArrow
+        counts = {name: counted.get_column(name).to_list()[0] for name in names}  # row() returns PyArrow scalars
         return {name: int(count) for name, count in counts.items() if count}
 
     def compute(self, values: Sequence[Any]) -> list[np.ndarray]:
-        """Return the values, by one select."""
+        """Return the values, with one select."""
         if not values:
             return []
         frame = self._data.select(*(value.alias(str(place)) for place, value in enumerate(values)))
@@ -127,7 +127,7 @@ def unknown_value(
     *,
     called: str = "bias",
 ) -> MissingValuesError | InvalidBiasError:
-    """Return the refusal of an expression without a value on some rows, for missing values or since it compares NaN."""
+    """Return the error for an expression without a value on some rows: values are missing, or it compares NaN."""
     columns = {name: missing[name] for name in bias.columns if name in missing}
     example = to_text(Column(next(iter(columns)))) if columns else ""
     return unknown_bias(bias, sample, unknown, columns, example, rows, called=called)

@@ -22,7 +22,7 @@ from vardi.biases._values import as_array, as_numbers, belongs_elsewhere, coded,
 from vardi.errors import InvalidBiasError, MismatchError, VardiError, number_of_rows
 
 MAX_NUMPY_ROWS = 10_000
-"""Up to so many rows NumPy is done before another library has begun; pandas computes with NumPy anyway."""
+"""Up to this many rows NumPy is done before another library has begun; pandas computes with NumPy anyway."""
 
 ACCEPTED = "a NumPy array, or a frame of pandas, Polars, PyArrow or another library that narwhals supports"
 
@@ -106,18 +106,18 @@ class Frame(ABC):
 
     @abstractmethod
     def table(self, values: np.ndarray, names: Sequence[str]) -> Any:
-        """Return columns, with a value for each row, as a frame of the user's library that is aligned to the rows."""
+        """Return columns of values, one for each row, as a frame of the user's library that is aligned to the rows."""
 
     @abstractmethod
     def drop(self, name: str) -> Frame:
         """Return the frame without one column."""
 
     def coded(self, name: str) -> tuple[Integers, list[Any]]:
-        """Return a column as numbers, in the order in which values first appear, and these values."""
+        """Return a column as codes in order of first appearance, and the distinct values."""
         return coded(self.column(name))
 
     def distinct(self, name: str) -> list[Any]:
-        """Return the different values of a column."""
+        """Return the distinct values of a column."""
         values = self.column(name)
         return list(dict.fromkeys(values.tolist()))
 
@@ -134,7 +134,7 @@ class Frame(ABC):
 
     @abstractmethod
     def _engine(self, names: Sequence[str]) -> Engine:
-        """Return what computes expressions of some columns."""
+        """Return an engine that computes expressions of some columns."""
 
     @abstractmethod
     def _eager(self, library: str) -> nw.DataFrame[Any]:
@@ -154,7 +154,7 @@ class Frame(ABC):
         -------
         list of array
             For each bias an array of `len(self)`: bool for a condition, otherwise float64. Its sign is not checked.
-            It may be a view of the rows, so it is not for writing.
+            It may be a view of the rows, so do not write to it.
         """
         factors = [bias.factors if isinstance(bias, ProductBias) else (bias,) for bias in biases]
         expressions = list(
@@ -162,7 +162,7 @@ class Frame(ABC):
         )
         names = tuple(dict.fromkeys(name for bias in expressions for name in bias.columns))
         require_columns(names, self.columns)
-        with np.errstate(all="ignore"):  # a NaN or an infinity is found by whoever checks the values
+        with np.errstate(all="ignore"):  # NaN and infinity are found when the values are checked
             arrays = evaluate(expressions, self._engine(names), sample, called)
         known = dict(zip(expressions, arrays, strict=True))
         return [self._multiply([self._factor(part, known, sample) for part in parts]) for parts in factors]
@@ -321,7 +321,7 @@ class NarwhalsFrame(Frame):
         column = self._data.get_column(name)
         if column.dtype != nw.String or column.null_count():
             return super().coded(name)
-        if self._data.implementation.is_pandas_like():  # texts that NumPy would make an object each of
+        if self._data.implementation.is_pandas_like():  # NumPy would make an object of each text
             codes, found = column.to_native().factorize()
             return codes.astype(np.int64, copy=False), found.tolist()
         values = column.unique(maintain_order=True).to_list()
@@ -371,25 +371,25 @@ class NarwhalsFrame(Frame):
         return self._data
 
     def _plain(self, name: str) -> np.ndarray | None:
-        """Return a column as an array if NumPy is the quickest to compute with it, else None."""
+        """Return a column as an array if NumPy is the fastest to compute with it, else None."""
         dtype, small = self._schema[name], len(self) <= MAX_NUMPY_ROWS
         if small and dtype in (nw.String, nw.Categorical, nw.Enum):
             return np.array(self._data.get_column(name).to_list(), dtype=object)
         wanted = "iu" if dtype.is_integer() else "f" if dtype.is_float() else "b" if dtype == nw.Boolean else ""
         library = self._data.implementation
-        if wanted and (small or library.is_pandas_like() or library.is_pyarrow()):  # which refuses 2**53 + 1 as a float
+        if wanted and (small or library.is_pandas_like() or library.is_pyarrow()):  # PyArrow: no 2**53 + 1 as a float
             array = _in_64_bits(self._data.get_column(name)).to_numpy()
-            return array if array.dtype.kind in wanted else None  # with nulls it may be of another kind
+            return array if array.dtype.kind in wanted else None  # nulls may change its kind
         return None
 
 
 def _in_64_bits(column: nw.Series[Any]) -> nw.Series[Any]:
-    """Return whole numbers of 128 bits, which NumPy does not have, as floats; any other column as it is."""
+    """Return 128-bit integers, which NumPy lacks, as floats; any other column as it is."""
     return column.cast(nw.Float64) if column.dtype in (nw.Int128, nw.UInt128) else column
 
 
 def _with_text_names(data: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
-    """Return the frame with each column named by a text; pandas also has numbers there."""
+    """Return the frame with texts as column names; pandas allows numbers too."""
     names: list[Any] = data.columns
     if all(isinstance(name, str) for name in names):
         return data
@@ -410,6 +410,6 @@ def _same_name(names: Sequence[Any]) -> MismatchError:
 
 
 def _is_reordered(series: Any, rows: Any) -> bool:
-    """Tell whether a function of the rows returned a series of other rows."""
+    """Return whether a function of the rows returned a series whose index is that of other rows."""
     index, own = index_of(series), index_of(rows)
     return index is not None and own is not None and belongs_elsewhere(index, own)

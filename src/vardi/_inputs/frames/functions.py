@@ -1,4 +1,4 @@
-"""What users name where a function of the rows is asked for: a column, a text, an expression of Polars or narwhals."""
+"""How users give a function of the rows: as a column, a text, or an expression of Polars or narwhals."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Function = str | nw.Expr
 
 
 def is_function(values: Any) -> TypeGuard[Function]:
-    """Tell whether values are named by a text or an expression, and not given."""
+    """Return whether values are given by a text or an expression, not as an array."""
     return isinstance(values, str) or library_of(values) is not None
 
 
 def name_of(function: Function) -> str:
-    """Return what a function is called in messages and tables."""
+    """Return the name of a function for messages and tables."""
     return function if isinstance(function, str) else str(FrameExpressionBias(function))
 
 
 def bias_of(function: Function, columns: Collection[str]) -> Bias:
-    """Return a function as what can be evaluated; a text that is the name of a column is that column."""
+    """Return a function in a form that can be evaluated; a text that is the name of a column is that column."""
     if isinstance(function, str):
         return where("`" + function.replace("`", "``") + "`" if function in columns else function)
     return as_bias(function)

@@ -1,8 +1,8 @@
 """Expressions of Polars and narwhals on rows in memory.
 
-What is missing must not count as false, and libraries differ: to pandas NaN <= 3 is false, to Polars NaN >= 3 is true,
-and all of them pass a null on. So a value is unknown where it is null, and where a column that was read has NaN in a
-library that has nulls beside it. pandas has NaN for null, and its columns are made nullable first.
+Missing values must not count as false, and libraries differ: in pandas NaN <= 3 is false, in Polars NaN >= 3 is true,
+and all of them propagate nulls. So a value is unknown if it is null, or if a column it reads is NaN in a library that
+has nulls as well. pandas uses NaN for null, so its columns are made nullable first.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def evaluate_expression(bias: FrameExpressionBias, rows: nw.DataFrame[Any], samp
     MissingValuesError
         If a value is unknown.
     MismatchError
-        If the library cannot compute it on these rows, or it gives anything but a number for each row.
+        If the library cannot compute it on these rows, or the result is not a number for each row.
     InvalidBiasError
         If the value of a row depends on other rows.
     """
@@ -40,7 +40,7 @@ def evaluate_expression(bias: FrameExpressionBias, rows: nw.DataFrame[Any], samp
     read = columns_read(bias, rows)
     data = _of_library(bias, rows.select(*read) if read else rows, sample)
     result = computed(bias, data, sample)
-    if not read and len(result) == n > 1:  # a pattern of columns, which may read any
+    if not read and len(result) == n > 1:  # a pattern of columns, which may read any of them
         read = tuple(data.columns)
     if len(result) not in (1, n):
         raise MismatchError(
@@ -53,7 +53,7 @@ def evaluate_expression(bias: FrameExpressionBias, rows: nw.DataFrame[Any], samp
     if missing and data.implementation.is_pandas():
         data = _nullable(data)
         result = computed(bias, data, sample)
-    if missing or not data.implementation.is_pandas_like():  # in which a NaN that was computed looks like a null
+    if missing or not data.implementation.is_pandas_like():  # there, a computed NaN looks like a null
         unknown = int(np.count_nonzero(_is_true(result.is_null()) | _lost(data, missing)))
         if unknown:
             raise unknown_expression(bias, unknown, missing, sample)
@@ -64,7 +64,7 @@ def evaluate_expression(bias: FrameExpressionBias, rows: nw.DataFrame[Any], samp
 
 
 def computed(bias: FrameExpressionBias, rows: nw.DataFrame[Any], sample: str | None) -> nw.Series[Any]:
-    """Return the column of numbers or truth values that an expression is, or say why it is none."""
+    """Return the result of an expression; raise if it is not a column of numbers or truth values."""
     try:
         with np.errstate(all="ignore"):
             if bias.library == "Polars":
@@ -80,7 +80,7 @@ def computed(bias: FrameExpressionBias, rows: nw.DataFrame[Any], sample: str | N
 def not_computed(
     bias: FrameExpressionBias, error: Exception, columns: Sequence[str], sample: str | None
 ) -> MismatchError:
-    """Return the error for an expression that a library refuses."""
+    """Return the error for an expression that a library cannot compute."""
     said = (str(error).strip() or "no message").splitlines()[0].rstrip(".")
     listed = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
     return MismatchError(
@@ -115,8 +115,8 @@ def unknown_expression(bias: Bias, count: int, missing: Mapping[str, int], sampl
     reason = f"since there are missing values in {counted}" if counted else "since its result is null there"
     return MissingValuesError(
         f"The expression {bias}{_of(sample)} is unknown on {number_of_rows(count)}, {reason}. A missing value is "
-        "neither true nor false, and libraries differ on NaN. Fill or drop these rows; or make NaN null, and say in "
-        "the expression what holds there, e.g. by fill_null.",
+        "neither true nor false, and libraries differ on NaN. Fill or drop these rows; or turn NaN into null, and "
+        "handle null in the expression, e.g. with fill_null.",
         columns=dict(missing),
     )
 
@@ -124,8 +124,8 @@ def unknown_expression(bias: Bias, count: int, missing: Mapping[str, int], sampl
 def columns_read(bias: FrameExpressionBias, rows: nw.DataFrame[Any] | nw.LazyFrame[Any]) -> tuple[str, ...]:
     """Return the columns without which an expression cannot be computed, in the order of the frame.
 
-    Polars tells. With narwhals halves of the columns are left out in turn, on no rows; a pattern of columns, which
-    takes what there is, reads none in this sense.
+    Polars lists them. For narwhals, halves of the columns of an empty frame are left out in turn; a pattern of columns,
+    which matches whatever is there, reads none in this sense.
     """
     names = rows.collect_schema().names()
     if bias.library == "Polars":
@@ -144,12 +144,12 @@ def _needed(bias: FrameExpressionBias, empty: Any, names: Sequence[str], among: 
 
 
 def _works(bias: FrameExpressionBias, empty: Any, names: Sequence[str]) -> bool:
-    """Tell whether an expression of narwhals can be computed on a frame that has these columns only."""
+    """Return whether an expression of narwhals can be computed on a frame that has only these columns."""
     if not names:
         return False
     try:
         empty.select(*names).select(bias.expression).collect_schema()
-    except Exception:  # each library has its own error for a column that is not there
+    except Exception:  # each library has its own error for a missing column
         return False
     return True
 
@@ -178,7 +178,7 @@ def require_by_row(
 
 
 def _of_library(bias: FrameExpressionBias, rows: nw.DataFrame[Any], sample: str | None) -> nw.DataFrame[Any]:
-    """Return rows as a frame of Polars where the expression is one of Polars; NaN of pandas is null in it."""
+    """Return rows as a frame of Polars if the expression is one of Polars; NaN of pandas becomes null."""
     if bias.library != "Polars" or rows.implementation.is_polars():
         return rows
     try:
@@ -198,7 +198,7 @@ def _missing(rows: nw.DataFrame[Any], read: Sequence[str]) -> dict[str, int]:
 
 
 def _nullable(rows: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
-    """Return pandas columns of numbers and texts in dtypes that have nulls, which comparisons pass on."""
+    """Return pandas columns of numbers and texts in dtypes with nulls, which comparisons propagate."""
     native = rows.to_native()
     kinds = {name: "Float64" for name, dtype in rows.schema.items() if dtype.is_float()}
     kinds |= {name: "string" for name, dtype in rows.schema.items() if dtype == nw.String}
@@ -207,12 +207,12 @@ def _nullable(rows: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
 
 
 def _has_nulls(dtype: Any) -> bool:
-    """Tell whether a dtype of pandas has NA for what is missing, rather than NaN or NaT."""
+    """Return whether a dtype of pandas uses NA for missing values, rather than NaN or NaT."""
     return type(getattr(dtype, "na_value", None)).__name__ == "NAType"
 
 
 def _lost(rows: nw.DataFrame[Any], missing: Mapping[str, int]) -> NDArray[np.bool_]:
-    """Return where a column has a missing value that the library does not pass on as such."""
+    """Return where a column has a missing value that the library does not propagate."""
     lost = np.zeros(len(rows), bool)
     for name in missing:
         column = rows.get_column(name)
@@ -229,9 +229,9 @@ def _is_true(column: nw.Series[Any]) -> NDArray[np.bool_]:
 
 
 def as_narwhals(arrays: Mapping[str, np.ndarray], library: str) -> nw.DataFrame[Any]:
-    """Return arrays as a frame on which expressions can be computed: of Polars for its own, else of what is there.
+    """Return arrays as a frame on which expressions can be computed: Polars for its own, else any installed library.
 
-    NaN, which arrays have for what is missing, is null in it.
+    NaN, which marks missing values in arrays, becomes null.
     """
     backend: EagerLibrary = "polars" if library == "Polars" else _eager_library()
     rows = nw.from_dict({name: np.ascontiguousarray(array) for name, array in arrays.items()}, backend=backend)
@@ -240,7 +240,7 @@ def as_narwhals(arrays: Mapping[str, np.ndarray], library: str) -> nw.DataFrame[
 
 
 def _eager_library() -> EagerLibrary:
-    """Return a library of frames, one that is loaded already where there is one."""
+    """Return a library of frames, preferably one that is already loaded."""
     for name in sorted(EAGER, key=lambda name: name not in sys.modules):
         try:
             importlib.import_module(name)

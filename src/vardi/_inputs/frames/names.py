@@ -1,4 +1,4 @@
-"""Names of columns that a library would take for something else than a name."""
+"""Names of columns that a library would not read as plain names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vardi.errors import MismatchError
 
 
 def misread_names(names: Iterable[str], implementation: nw.Implementation) -> list[str]:
-    """Return those names that an engine would read as a pattern or as a path, and so mean other columns by them.
+    """Return those names that an engine would read as a pattern or a path, and so resolve to other columns.
 
     Examples
     --------

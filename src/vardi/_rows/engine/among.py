@@ -1,7 +1,7 @@
-"""The rows of some samples in an engine at a solution of all; `vardi._rows.among` has the formulas.
+"""The rows of some samples in an engine at the solution for all; `vardi._rows.among` has the formulas.
 
-What these rows are is another weight and other columns x. Influence values are those of all frames, as functions of the
-rows that are 0 on the frames of other samples: so estimates from different samples can be subtracted.
+These rows have another weight and other columns x. Influence values are functions of the rows of all frames that are 0
+on the frames of other samples, so estimates from different samples can be subtracted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHARE, WEIGHT, X = f"{PREFIX}share", f"{PREFIX}r_among", f"{PREFIX}x_among_{{}}"
 
 
 class PointAmong(EnginePoint):
-    """The columns that rows have at a point, seen from some samples: 1 / S^A times a scale, and x^A."""
+    """The columns of rows at a point for some samples: 1 / S^A times a scale, and x^A."""
 
     def __init__(self, model: EngineModel, v: Floats, states: Sequence[int], scale: float) -> None:
         super().__init__(model, v)
@@ -45,12 +45,12 @@ class PointAmong(EnginePoint):
         return nw.col(WEIGHT)
 
     def x(self, coordinate: int) -> nw.Expr:
-        """Return one coordinate of x^A that is active."""
+        """Return one active coordinate of x^A."""
         return nw.col(X.format(coordinate))
 
     @property
     def weight_of_epsilon(self) -> Floats:
-        """What known values move of S^A: nothing."""
+        """The effect of known values on S^A: nothing."""
         return np.zeros(self.model.coordinates.uncertain)
 
 
@@ -64,7 +64,7 @@ class EngineAmong(EngineMoments):
     states : sequence of int
         The places of the samples.
     names : tuple of str
-        What these are called.
+        Their names.
     """
 
     def __init__(self, whole: EngineMoments, states: Sequence[int], names: tuple[str, ...]) -> None:
@@ -79,11 +79,11 @@ class EngineAmong(EngineMoments):
 
     @property
     def whole(self) -> EngineMoments:
-        """The frames of all samples, in whose language influence values are."""
+        """The frames of all samples, on which influence values are defined."""
         return self._pool
 
     def uncovered(self) -> dict[str, int]:
-        """Ask how many rows of which samples none of these could have drawn."""
+        """Return how many rows of other samples none of these could have drawn."""
         share = total([self._pool.point.x(k) for k in self.states])
         found: dict[str, int] = {}
         for part in self._pool.parts:
@@ -98,7 +98,7 @@ class EngineAmong(EngineMoments):
         return Means(found.mean, found.strays, found.events, float(self.sizes[self.states].sum()))
 
     def influence(self, functions: Sequence[EngineFunction], eta: Floats, b: Floats) -> EngineValues:
-        """Return phi of all rows of the pool, by functions that are 0 on the rows of other samples."""
+        """Return phi of all rows of the pool, as functions that are 0 on the rows of other samples."""
         moved = tuple(self._less(function, float(own)) for function, own in zip(functions, eta, strict=True))
         return EngineValues(moved, np.eye(len(moved)), np.zeros(len(moved)), b)
 

@@ -13,15 +13,15 @@ from vardi._inputs.engine.part import PREFIX, Part
 from vardi._rows.engine.moments import EngineMoments
 from vardi._types import Floats, Integers
 
-FINE = 400  # bins of a weight that grows by a factor of e
-LEAST = 800  # minus the log of a weight below all others
+FINE = 400  # bins per factor of e in the weight
+LEAST = 800  # minus the log of a weight smaller than any other
 BINS = 1000  # of a column, on either side of its centre
 
 BIN, COUNTS, MASS, VALUE = (f"{PREFIX}{name}" for name in ("bin", "counts", "mass", "value"))
 
 
 def weights_in_bins(at: EngineMoments) -> tuple[Floats, Integers, Floats]:
-    """Return mean weight, sample and count of the rows of each sample whose weights are nearly equal."""
+    """Return mean weight, sample and count of groups of rows: those of a sample with nearly equal weights."""
     bins = ((LEAST + at.point.weight.log()) * FINE).cast(nw.Int64)
     found = [(code, row) for part in at.parts for code, row in _asked(at, part, nw.lit(0.0), bins, by_sample=True)]
     counts, mass = (np.array([row[name] for _, row in found], np.float64) for name in (COUNTS, MASS))
@@ -34,7 +34,7 @@ def values_in_bins(
     r"""Return the largest value, the count and the weight of the rows in each bin of a function, in its order.
 
     Bins are of equal width in :math:`z / (1 + |z|)`, where z is the distance from the centre: fine where most rows are,
-    and without ends. At the largest value of a bin the sums up to it are those of the distribution function.
+    and without ends. At the largest value of a bin the cumulative sums give the distribution function.
     """
     z = (nw.col(VALUE) - centre) / scale
     bins = ((z / (z.abs() + 1.0) + 1.0) * BINS).cast(nw.Int64)
@@ -50,7 +50,7 @@ def values_in_bins(
 def _asked(
     at: EngineMoments, part: Part, value: nw.Expr, bins: nw.Expr, *, by_sample: bool
 ) -> list[tuple[int, dict[str, Any]]]:
-    """Ask for count, weight and largest value of the rows in each bin; with the position of their sample."""
+    """Query count, weight and largest value of the rows in each bin, with the position of their sample."""
     label = part.label if by_sample else None
     columns = {VALUE: value, COUNTS: part.count, MASS: part.times_count(at.point.weight)}
     sums = (nw.col(VALUE).max(), nw.col(COUNTS).sum(), nw.col(MASS).sum())

@@ -1,4 +1,4 @@
-"""Which texts a column of an engine holds, where these are few."""
+"""The distinct texts in a column of an engine, if there are few."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ ROWS = f"{PREFIX}rows"
 
 
 def rows_by_text(parts: Sequence[Part], column: str, most: int) -> dict[str | None, float] | None:
-    """Return how many rows have which text, None for those without, by a query for each part.
+    """Return how many rows have each text, or None for missing, with a query for each part.
 
-    There is no answer where a column has more texts than ``most``: then it names units rather than kinds of them.
+    Return None if a column has more texts than ``most``: then it names units rather than categories.
     """
     found: dict[str | None, float] = defaultdict(float)
     for part in parts:

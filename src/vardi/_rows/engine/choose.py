@@ -1,4 +1,4 @@
-"""Where a pool of lazy frames is solved: in memory, where equal rows are few, and otherwise where the rows are."""
+"""Where a pool of lazy frames is solved: in memory if it has few distinct rows, otherwise in its engine."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from vardi._types import Floats
 if TYPE_CHECKING:
     from vardi._inputs.engine.pool import LazyPool
 
-WORTHWHILE = 4  # rows for each distinct one from which it pays to collapse them
+WORTHWHILE = 4  # rows for each distinct one above which collapsing pays
 
 
 def few_rows(pool: LazyPool) -> tuple[DistinctRows, bool]:
-    """Return all distinct rows of a pool, or a small part of its rows; and whether it is all of them."""
+    """Return all distinct rows of a pool, or a small part of its rows; and whether these are all of them."""
     if pool.distinct is not None:
         return pool.distinct, True
     columns, sub = list(pool.declared.columns), thinned(pool)
@@ -41,7 +41,7 @@ def as_dense(rows: DistinctRows, K: int) -> Dense:
 
 
 def joint_rows(pool: LazyPool, model: EngineModel, found: DistinctRows, *, is_all: bool) -> Joint | EngineRows:
-    """Return rows with parameters and known moments: in memory, if these are all distinct rows, or in their engine."""
+    """Return rows with parameters and known moments: in memory if these are all distinct rows, else in the engine."""
     few = _in_memory(pool, model, found)
     if is_all:
         return few
@@ -51,7 +51,7 @@ def joint_rows(pool: LazyPool, model: EngineModel, found: DistinctRows, *, is_al
 
 
 def functions_on(pool: LazyPool, rows: DistinctRows) -> Floats:
-    """Return the functions whose means are known on some rows, of shape (n, M); of a bias its known factor."""
+    """Return the functions with known means on some rows, of shape (n, M); for a bias its known factor."""
     columns = list(pool.declared.columns)
     return rows.matrix[:, [columns.index(name) for name in pool.declared.function_columns]]
 

@@ -1,4 +1,4 @@
-"""The distribution of an expression over the population, or over the pool, asked of an engine where it is needed."""
+"""The distribution of an expression over the population, or over the pool, queried from an engine on demand."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from vardi._types import Floats, Integers
 from vardi.biases._expressions.targets import literal
 from vardi.errors import EngineError, TooLargeError
 
-MOST_STEPS = 100_000  # distinct values that are brought into memory
-FEW_POINTS = 40  # of a band, where some samples are asked alone: each pair of points takes a sum of its own
+MOST_STEPS = 100_000  # distinct values brought into memory at most
+FEW_POINTS = 40  # points of a band for only some samples: each pair of points takes its own sum
 ROUNDING = 1e-12  # of a probability
-EDGE = 1e-9  # the same, of the ends of a band
+EDGE = 1e-9  # the same, for the ends of a band
 PLACE = f"{PREFIX}place"
 
 
@@ -50,9 +50,9 @@ class EngineDistribution:
     function : EngineFunction
         x.
     weighted : bool
-        Whether rows have their weights; else it is the distribution over the pool as it came.
+        Whether rows have their weights; if not, it is the distribution over the pool as it came.
     inside : nw.Expr, optional
-        Which rows are of a domain, whose distribution it is; all by default.
+        Which rows belong to the domain whose distribution it is; all by default.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class EngineDistribution:
 
     @property
     def is_of_domain(self) -> bool:
-        """Whether it is the distribution in a domain."""
+        """Whether it is the distribution within a domain."""
         return self.inside is not None
 
     @cached_property
@@ -80,7 +80,7 @@ class EngineDistribution:
     def below(self, points: Floats) -> list[EngineFunction]:
         """Return whether x is at most each point: functions whose means are F there.
 
-        Of a domain they are zero on other rows, and the last function tells the rows of the domain.
+        For a domain they are zero on other rows, and the last function is the indicator of the domain.
         """
         below = [self._below(float(t)) for t in points]
         if self.inside is None:
@@ -89,7 +89,7 @@ class EngineDistribution:
         return [*(one.times(inside) for one in below), inside]
 
     def at_points(self, points: Floats) -> Floats:
-        """Return F at points that rise, by one query for each part."""
+        """Return F at increasing points, with one query for each part."""
         return np.minimum(np.cumsum(self.masses(points)[:-1]), 1.0)
 
     def masses(self, edges: Floats) -> Floats:
@@ -99,7 +99,7 @@ class EngineDistribution:
     def range(self, low: float = -np.inf, high: float = np.inf) -> tuple[float, float]:
         """Return the smallest and the largest value in (low, high]."""
         found = [part.ask(partial(_ends, self.function(part), low, high)).row(0) for part in self.parts]
-        ends = [end for end in found if end[0] is not None and end[0] == end[0]]  # pandas says NaN where none is inside
+        ends = [end for end in found if end[0] is not None and end[0] == end[0]]  # pandas gives NaN if none is inside
         return min(float(end[0]) for end in ends), max(float(end[1]) for end in ends)
 
     @cached_property
@@ -108,11 +108,11 @@ class EngineDistribution:
         return self.range()
 
     def before(self, value: float) -> float:
-        """Return the largest value below another one."""
+        """Return the largest value below the given one."""
         return self.range(-np.inf, float(np.nextafter(value, -np.inf)))[1]
 
     def before_last(self, value: float) -> float:
-        """Return a value, or the last one before the largest, where F is 1 and has no error."""
+        """Return the value, or the one before it if it is the largest, where F is 1 and has no error."""
         smallest, largest = self.ends
         return value if value < largest or smallest == largest else self.before(largest)
 
@@ -122,14 +122,14 @@ class EngineDistribution:
 
     def inverses(self, q: Floats) -> Floats:
         """Return the smallest x with F(x) >= q, for several q at once."""
-        steps: Steps | None = self.__dict__.get("steps")  # if a band has asked for them
+        steps: Steps | None = self.__dict__.get("steps")  # there if a band has asked for them
         if steps is not None:
             return steps.x[np.minimum(np.searchsorted(steps.heights, q - ROUNDING), len(steps.x) - 1)]
         return first_reaching(self.parts, self.function, self._mass, (q - ROUNDING) * self.total, self.at.point)
 
     @cached_property
     def steps(self) -> Steps | None:
-        """Distinct values and heights, by one query for each part; None where there are too many to hold."""
+        """Distinct values and heights, with one query for each part; None if there are too many to hold."""
         values, masses = [], []
         for part in self.parts:
             found = part.ask(partial(self._grouped, part))
@@ -149,15 +149,15 @@ class EngineDistribution:
 
     @property
     def heights(self) -> Floats:
-        """F at these."""
+        """F at the values x."""
         return self._held.heights
 
     @property
     def _held(self) -> Steps:
         if self.steps is None:
             raise TooLargeError(
-                f"There are more than {MOST_STEPS:,} distinct values, which stay in their engine. Ask for quantiles, "
-                "for F at some points, or for the band, which need not hold them.",
+                f"There are more than {MOST_STEPS:,} distinct values, so they stay in their engine. Ask for quantiles, "
+                "for F at some points, or for the band, which do not need them in memory.",
                 bytes=16 * MOST_STEPS,
             )
         return self.steps
@@ -169,14 +169,14 @@ class EngineDistribution:
         if steps is None:
             x = self._among_many(most, tail)
             return Steps(x, self.at_points(x))
-        edge = tail - EDGE  # which a step may hit, but for rounding
+        edge = tail - EDGE  # a step may hit it up to rounding
         inner = np.flatnonzero((steps.heights >= edge) & (steps.heights <= 1.0 - edge))
         inner = inner if len(inner) else np.arange(len(steps.x))
         chosen = inner[_evenly(len(inner), most)]
         return Steps(steps.x[chosen], steps.heights[chosen])
 
     def cells(self, most: int) -> tuple[Floats, Floats]:
-        """Return the smallest and the largest value of cells that hold about as much each; few values are one each."""
+        """Return the smallest and the largest value of cells of about equal mass; few values are a cell each."""
         targets = np.linspace(0.0, 1.0, most + 1)[1:] * (1.0 - ROUNDING)
         steps = self.steps
         if steps is not None:
@@ -191,15 +191,15 @@ class EngineDistribution:
         r"""Return the covariance of F at points.
 
         With :math:`y_i = (1/S_i, x_i, t_{i s_i})` an influence value is :math:`1\{x_i \le t\}/S_i + y_i'\beta(t)`. So
-        sums of y and of its products, by sample and by interval of the grid, are all there is to ask for, in one
-        query for each part.
+        only sums of y and of its products, by sample and by interval of the grid, are needed, with one query for
+        each part.
 
         Parameters
         ----------
         grid, value : ndarray of shape (g,)
-            The points, which rise, and F there.
+            The points, increasing, and F there.
         tangent : Tangent
-            Whose ``jacobian`` solves J b = a for a of shape (d, g).
+            Its ``jacobian`` solves J b = a for a of shape (d, g).
         """
         if self.at.recorded_by:
             return self._covariance_among(grid, value, tangent)
@@ -211,7 +211,7 @@ class EngineDistribution:
         jacobian: Solver = tangent.jacobian
         b = jacobian.solve(y.coordinates(below.sum(axis=0) - value[:, None] * everywhere.sum(axis=0)))
         beta, beyond = y.slopes(b, value), b[at.coordinates.epsilon]
-        V = beyond.T @ beyond / n**2  # what known values with an error move
+        V = beyond.T @ beyond / n**2  # the part of known values with an error
         if at.dependence is not None and at.dependence.in_units:
             return V + y.over_units(self, grid, beta, b)
         remaining = np.ones(len(at.sizes)) if at.dependence is None else at.dependence.remaining
@@ -221,14 +221,14 @@ class EngineDistribution:
             mixed = inside @ beta
             P = inside[:, 0][first] + mixed + mixed.T + beta.T @ squares[k].sum(axis=0) @ beta
             T = np.cumsum(sums[k, :-1, 0]) + sums[k].sum(axis=0) @ beta
-            if size < 2:  # no deviation from its own mean: from that under the fitted law
+            if size < 2:  # a single row: its deviation is from the mean under the fitted law
                 V += (P - np.outer(T, b[k]) - np.outer(b[k], T) + size * np.outer(b[k], b[k])) * remaining[k] / n**2
             else:
                 V += (P - np.outer(T, T) / size) * (remaining[k] * size / (size - 1.0) / n**2)
         return V
 
     def _covariance_among(self, grid: Floats, value: Floats, tangent: Any) -> Floats:
-        """Return the covariance of F at points from its influence values, where some samples are asked alone."""
+        """Return the covariance of F at points from its influence values, for only some samples."""
         eta, influence = tangent.influence(self.below(grid))
         if self.inside is not None:
             influence = influence @ (np.vstack([np.eye(len(grid)), -value]) / eta[-1])
@@ -237,9 +237,9 @@ class EngineDistribution:
     def by_bin(
         self, part: Part, edges: Floats, terms: dict[str, nw.Expr], *, by_sample: bool = False
     ) -> list[tuple[int, dict[str, Any]]]:
-        """Return sums by the interval of edges that x is in, and by sample if that is wanted."""
+        """Return sums by the interval of edges that x is in, and by sample if asked for."""
         place = interval(self.function(part), edges)
-        if self.inside is not None:  # rows of other domains are beyond the last edge
+        if self.inside is not None:  # rows of other domains go beyond the last edge
             place = nw.when(self.inside).then(place).otherwise(nw.lit(len(edges), nw.Int32))
         columns = with_columns({BIN: place, **terms})
         assert columns is not None
@@ -257,11 +257,11 @@ class EngineDistribution:
         return self.function.map(lambda x: (x <= literal(t)).cast(nw.Float64))
 
     def _among_many(self, most: int, tail: float) -> Floats:
-        """Return the grid where the distinct values stay in the engine: they are numbered there."""
+        """Return the grid if the distinct values stay in the engine: they are numbered there."""
         low, beyond = self.inverses(np.array([tail, 1.0 - tail + 2 * ROUNDING])).tolist()
         try:
             return self._numbered(low, self.before(beyond), most)
-        except EngineError:  # frames that no query joins: then evenly by probability
+        except EngineError:  # frames that no query can combine: then evenly by probability
             return np.unique(self.inverses(np.linspace(tail, 1.0 - tail, most)))
 
     def _numbered(self, low: float, high: float, most: int) -> Floats:
@@ -281,14 +281,14 @@ class EngineDistribution:
 
 
 def code_of(part: Part, row: dict[str, Any]) -> int:
-    """Return the position of the sample that a row of an answer by sample is of."""
+    """Return the position of the sample to which a row of an answer by sample belongs."""
     return part.codes[None if part.label is None else row[part.label]]
 
 
 class _Rows:
-    """What rows are beside x, as columns: 1 / S, then x, then the gradients of their own biases.
+    """The columns y of the rows: 1 / S, then x, then the gradients of their own biases.
 
-    Of a domain the first is its indicator over S and over its share, and 1 / S itself is the last.
+    For a domain the first is its indicator over S and over its share, and 1 / S itself is the last.
     """
 
     def __init__(self, at: EngineMoments, inside: nw.Expr | None, scale: float) -> None:
@@ -317,7 +317,7 @@ class _Rows:
         return sums, squares + np.swapaxes(np.triu(squares, 1), -1, -2)
 
     def over_units(self, x: EngineDistribution, grid: Floats, beta: Floats, b: Floats) -> Floats:
-        """Return the covariance where rows depend on one another, by sums over units and intervals."""
+        """Return the covariance if rows depend on one another, from sums over units and intervals."""
         at, names = self.at, [f"{PREFIX}y_{i}" for i in range(self.m)]
         changes = []
         for part in at.parts:
@@ -352,7 +352,7 @@ class _Rows:
         return slopes
 
     def _columns(self, part: Part) -> dict[int, nw.Expr]:
-        """Return y by place; gradients of biases that no row of the part was drawn with are left out."""
+        """Return y by place, without the gradients of biases with which no row of the part was drawn."""
         point = self.at.point
         y = {0: zero_elsewhere(self.inside, point.weight * self.scale if self.inside is not None else point.weight)}
         y |= {self.plain: point.weight} | {1 + i: point.x(int(c)) for i, c in enumerate(self.active)}
@@ -370,7 +370,7 @@ def _evenly(count: int, most: int) -> Integers:
 
 
 def _ends(x: nw.Expr, low: float, high: float, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Ask for the smallest and the largest value in (low, high]."""
+    """Query the smallest and the largest value in (low, high]."""
     inside = frame.select(x.alias(VALUE))
     if np.isfinite(low):
         inside = inside.filter(nw.col(VALUE) > literal(low))

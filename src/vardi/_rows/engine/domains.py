@@ -33,12 +33,12 @@ from vardi.errors._refusals import needs_rows, not_finite
 AT_ONCE = 50  # domains whose deviations are columns of one query
 VALUE, MASS = f"{PREFIX}value", f"{PREFIX}mass"
 
-#: Where rows are of a domain, by its value in each column.
+#: The domain of rows: its value in each column.
 Key = tuple[Any, ...]
 
 
 class EngineDomains:
-    """Domains of the rows of an engine, and a function of these.
+    """Domains of the rows of an engine, and a function of the rows.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class EngineDomains:
     base : ndarray of int of shape (G,)
         The place of the base of each domain.
     of_base : int
-        How many columns, the first ones, tell bases apart.
+        How many of the columns, the first ones, distinguish bases.
     """
 
     at_once = AT_ONCE
@@ -66,7 +66,7 @@ class EngineDomains:
 
     @cached_property
     def sums(self) -> DomainSums:
-        """What means and laws are made of, by one query for each part."""
+        """The sums behind means and their distributions, with one query for each part."""
         names = ("rows", "mass", "total", "squares", "events", "event_squares", "strays")
         found = {name: np.zeros(len(self.keys)) for name in (*names, "largest", "endless")}
         low, high = np.full(len(self.keys), np.inf), np.full(len(self.keys), -np.inf)
@@ -96,11 +96,11 @@ class EngineDomains:
         return DomainSums(**found, low=low, high=high, base=self.base)
 
     def functions(self, places: Integers) -> list[EngineFunction]:
-        """Return h of some domains."""
+        """Return h of the given domains."""
         return [self._function(int(j)) for j in places]
 
     def event(self, j: int) -> EngineFunction:
-        """Return where y is not 0 in a domain, of a y that is 0 or 1."""
+        """Return where y is not 0 in a domain, for a y that is 0 or 1."""
         return EngineFunction(lambda part: zero_elsewhere(is_in(self.by.columns, self.keys[j]), self.function(part)))
 
     def inside(self, j: int) -> EngineFunction:
@@ -113,12 +113,12 @@ class EngineDomains:
         return self._products[0][:, places]
 
     def naive(self, places: Integers, functions: Sequence[EngineFunction]) -> Floats:
-        """Return sum_i c_i (r_i h_i)^2: n^2 times the variance, were the weights known."""
+        """Return sum_i c_i (r_i h_i)^2: n^2 times the variance if the weights were known."""
         return self._products[1][places]
 
     @cached_property
     def _products(self) -> tuple[Floats, Floats]:
-        """Sums of h against x, and of its square, by one query for each part, of y less its mean over all domains."""
+        """Sums of h against x, and of its square, one query for each part, for y minus its mean over all domains."""
         found, at = self.sums, self.at
         centre = float(found.total.sum() / found.mass.sum())
         x = [at.point.x(i) for i in at.point.active.tolist()]
@@ -138,7 +138,7 @@ class EngineDomains:
                 squares[j] += [row["first"], row["second"]]
         mean, scale = found.mean[:, None], at.n / found.base_mass
         h = (with_y + centre * plain - mean * found.of_base(plain)) * scale[:, None]
-        own = np.bincount(self.base)[self.base] == 1  # where y less its centre has the digits that y itself has not
+        own = np.bincount(self.base)[self.base] == 1  # there y minus its centre keeps digits that y itself loses
         h[own] = (with_y - (mean - centre) * plain)[own] * scale[own, None]
         return at.placed(h.T.ravel()).against, self._squares(squares, centre) * scale**2
 
@@ -151,7 +151,7 @@ class EngineDomains:
     def _asked(
         self, part: Part, asked: Mapping[str, Asked], *changes: Change | None
     ) -> list[tuple[int, dict[str, Any]]]:
-        """Ask for aggregates by domain: the place of each, and its numbers."""
+        """Query aggregates by domain: the place of each, and its numbers."""
         found = _by_domain(part, self.by.columns, asked, self.at.point, *changes)
         return [(self._place[key], row) for key, row in found if key in self._place]
 
@@ -176,7 +176,7 @@ class EngineDomains:
 
 
 def domains_of(parts: Sequence[Part], by: By, mixed: Mapping[str, str], *, whole: bool) -> tuple[Key, ...]:
-    """Ask for the domains that rows are in, in their order, by one query for each part.
+    """Return the domains of the rows, in their order, with one query for each part.
 
     Parameters
     ----------
@@ -185,9 +185,9 @@ def domains_of(parts: Sequence[Part], by: By, mixed: Mapping[str, str], *, whole
     by : By
         The columns.
     mixed : mapping
-        Columns that are of different kinds in different frames, and where they are what.
+        Columns whose kind differs between frames, with a text that lists the kinds.
     whole : bool
-        Whether every combination of values is a domain, and not only those that some row has.
+        Whether every combination of values is a domain, not only those that occur.
     """
     if by.labels is not None:
         raise needs_rows("An answer by labels that are not a column")
@@ -210,7 +210,7 @@ def domains_of(parts: Sequence[Part], by: By, mixed: Mapping[str, str], *, whole
 
 
 def missing_by_domain(parts: Sequence[Part], by: By, keys: Sequence[Key], columns: Sequence[str]) -> Floats:
-    """Ask how many values of some columns are missing in each domain."""
+    """Return how many values of the given columns are missing in each domain."""
     found = dict.fromkeys(keys, 0.0)
     for part in parts:
         asked = {
@@ -224,7 +224,7 @@ def missing_by_domain(parts: Sequence[Part], by: By, keys: Sequence[Key], column
 
 
 def is_in(columns: Sequence[str], key: Key) -> nw.Expr | None:
-    """Return whether rows have some values in columns, as an expression; None for all rows."""
+    """Return the condition that rows have given values in columns, as an expression; None for all rows."""
     tests = [
         nw.col(name) == (literal(value) if isinstance(value, float) else value)
         for name, value in zip(columns, key, strict=False)
@@ -235,7 +235,7 @@ def is_in(columns: Sequence[str], key: Key) -> nw.Expr | None:
 def _by_domain(
     part: Part, columns: Sequence[str], asked: Mapping[str, Asked], *changes: Change | None
 ) -> list[tuple[Key, dict[str, Any]]]:
-    """Ask for aggregates by domain, of at most one domain more than there may be."""
+    """Query aggregates by domain, for at most one domain more than allowed."""
     put, named = as_columns({f"{PREFIX}{name}": expression for name, expression in asked.items()})
 
     def query(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
@@ -252,5 +252,5 @@ def _by_domain(
 
 
 def _number(value: Any) -> float:
-    """Return what an engine answers as a number: a sum of nothing but nulls is none."""
+    """Return an engine's answer as a number; NaN for the sum of only nulls."""
     return math.nan if value is None else float(value)

@@ -1,7 +1,7 @@
-"""Rows drawn by weight and without replacement where they are: those with the smallest E / pi.
+"""Rows drawn by weight and without replacement in their engine: those with the smallest E / pi.
 
-E is exponential, from a hash of a seed and of what identifies the row: every engine draws the same rows. Of exponential
-clocks with rates pi the first to ring is that of row i with probability pi_i, and so on among those that are left.
+E is exponential, from a hash of a seed and of the row's identity: every engine draws the same rows. Of exponential
+clocks with rates pi, that of row i rings first with probability pi_i, and so on among the remaining ones.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def drawn_rows(at: EngineMoments, n: int, seed: int | None, identity: str | None
     n : int
         How many.
     seed : int or None
-        Of the hash.
+        Seed of the hash.
     identity : str or None
-        Column that identifies the rows of a frame; without it the engine's own row number, where it has one.
+        Column that identifies the rows of a frame; without it the engine's own row number, if it has one.
 
     Returns
     -------
     dict
-        A frame by the position of its sample; by None where one frame holds all samples.
+        A frame by the position of its sample; by None if one frame holds all samples.
     """
     rows = sum(int(part.aggregates({"n": nw.len()})["n"]) for part in at.parts)
     if not 1 <= n <= rows:
@@ -56,7 +56,7 @@ def drawn_rows(at: EngineMoments, n: int, seed: int | None, identity: str | None
 
 
 def with_key(at: EngineMoments, part: Part, place: int, seed: int | None, identity: str | None) -> Change:
-    """Return what puts E / pi on the rows of a part, by which they are ordered."""
+    """Return the step that adds E / pi, by which rows are ordered, to a part."""
     halves = hashed(part, place, seed, identity, "Drawing rows")
 
     def change(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:

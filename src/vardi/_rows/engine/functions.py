@@ -29,9 +29,9 @@ class EngineFunction:
     Attributes
     ----------
     of : callable
-        Returns the expression of a part, of which the columns of a point may be a part.
+        Returns the expression for a part; it may read the columns of a point.
     name : str or None
-        How messages call it; its values are checked only where it has one.
+        Its name in messages; its values are checked only if it has one.
     """
 
     of: Callable[[Part], nw.Expr]
@@ -42,7 +42,7 @@ class EngineFunction:
         return self.of(part)
 
     def map(self, change: Callable[[nw.Expr], nw.Expr]) -> EngineFunction:
-        """Return another function of the same values, such as whether they are below a number."""
+        """Return a function of the values, such as whether they are below a number."""
         return EngineFunction(lambda part: change(self.of(part)))
 
     def times(self, other: EngineFunction) -> EngineFunction:
@@ -55,7 +55,7 @@ def compiled_functions(
 ) -> list[EngineFunction]:
     """Return expressions of the user's columns as functions, or refuse one that is unknown on some rows.
 
-    One query for each part counts missing values, another one what is unknown for them, if there are some.
+    One query for each part counts missing values; if there are any, another counts where the expression is unknown.
     """
     by_part: dict[str | None, list[nw.Expr]] = {}
     for part in parts:
@@ -81,7 +81,7 @@ def compiled_functions(
 
 
 def _put(part: Part, made: Sequence[nw.Expr]) -> list[nw.Expr]:
-    """Return columns that were put on the rows: Dask does not compare what it has joined with what it has not."""
+    """Return the expressions as added columns: Dask does not compare joined values with others."""
     columns = {PUT.format(len(part.put), j): one for j, one in enumerate(made)}
     part.put.append(lambda frame: frame.with_columns(**columns))
     return [nw.col(name) for name in columns]
@@ -96,14 +96,14 @@ def _require_everywhere(parts: Sequence[Part], columns: Sequence[str]) -> None:
 
 
 def all_missing(part: Part, column: str) -> list[int]:
-    """Ask for the samples of a part in which all values of a column are missing."""
+    """Return the samples of a part in which all values of a column are missing."""
     missing = NarwhalsTarget(schema_of(part.rows_as_asked, part.name)).is_missing(column)
     found = part.by_sample({"rows": nw.len(), "gaps": Aggregate(missing.cast(nw.Int64))})
     return [code for code, row in found if row["rows"] == row["gaps"]]
 
 
 def users_columns(part: Part, functions: Sequence[Bias]) -> nw.Schema:
-    """Return names and types of the user's columns, and of those that hold expressions of his."""
+    """Return names and types of the user's columns, and of those that hold the user's expressions."""
     read = {column for function in functions for column in function.columns}
     whole = schema_of(part.rows_as_asked, part.name)
     return nw.Schema({name: kind for name, kind in whole.items() if not name.startswith(PREFIX) or name in read})
@@ -124,9 +124,9 @@ ONE = EngineFunction(lambda part: nw.lit(1.0))
 
 @dataclass(frozen=True, eq=False)
 class EngineValues:
-    r"""Influence values :math:`\phi_i = (f_i'C - \eta) / S_i + q_i'b` of m estimates, as they would be computed.
+    r"""Influence values :math:`\phi_i = (f_i'C - \eta) / S_i + q_i'b` of m estimates, as formulas to be evaluated.
 
-    They are linear in (C, eta, b), so that sums and multiples of estimates have such values too.
+    They are linear in (C, eta, b), so sums and multiples of estimates have such values, too.
 
     Attributes
     ----------
@@ -137,7 +137,7 @@ class EngineValues:
     eta : ndarray of shape (m,)
         Their means.
     b : ndarray of shape (d, m)
-        What they move through the coordinates of the point.
+        Their effect through the coordinates of the point.
     """
 
     functions: tuple[EngineFunction, ...]
@@ -147,7 +147,7 @@ class EngineValues:
 
     @property
     def shape(self) -> tuple[int | None, int]:
-        """The number of rows, which nobody has counted, and of estimates."""
+        """The number of rows, which is unknown, and of estimates."""
         return None, len(self.eta)
 
     def __getitem__(self, place: tuple[Any, Any]) -> EngineValues:
@@ -156,7 +156,7 @@ class EngineValues:
         return replace(self, coefficients=self.coefficients[:, columns], eta=self.eta[columns], b=self.b[:, columns])
 
     def __matmul__(self, coefficients: Floats) -> EngineValues:
-        """Return those of linear combinations of the estimates, with coefficients of shape (m, k)."""
+        """Return the values of linear combinations of the estimates, with coefficients of shape (m, k)."""
         return EngineValues(
             self.functions, self.coefficients @ coefficients, self.eta @ coefficients, self.b @ coefficients
         )

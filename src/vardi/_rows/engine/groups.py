@@ -1,4 +1,4 @@
-"""Sums within groups of rows, asked of an engine: all that a refit needs, linear in how often each group counts."""
+"""Sums within groups of rows, queried from an engine: all that a refit needs, linear in the counts of the groups."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from vardi._types import Floats, Integers
 from vardi.errors import TooLargeError
 from vardi.errors._refusals import missing_groups, no_groups, spanning_group
 
-RANDOM_GROUPS = 1000  # of each sample, where rows are put into groups by chance
-MAX_GROUPS = 1_000_000  # whose sums are held in memory
+RANDOM_GROUPS = 1000  # of each sample, if rows are grouped at random
+MAX_GROUPS = 1_000_000  # groups whose sums are held in memory
 GROUP = f"{PREFIX}group"
 
 
@@ -34,17 +34,17 @@ class GroupSums:
     at : EngineMoments
         The rows at the point.
     rows : EngineRows
-        The same rows, as they are solved.
+        The same rows, as the solver uses them.
     keys : tuple
         The names of the sums of the likelihood; those of functions follow them.
     labels : list
-        What each group is called.
+        The label of each group.
     source, counts : ndarray of shape (G,)
         Its sample, and how many rows are counted in it.
     totals : ndarray of shape (G, T)
         Its sums.
     unit : ndarray of int of shape (G,)
-        The number of what is drawn with it: of a cluster that spans samples, all of its groups.
+        The number of the unit drawn as a whole: all groups of a cluster that spans samples have the same one.
     """
 
     at: EngineMoments
@@ -57,7 +57,7 @@ class GroupSums:
     unit: Integers
 
     def drawn(self, times: Floats) -> tuple[JointSums, Moments]:
-        """Return the sums of the likelihood, and the moments of the functions, where group g counts times_g."""
+        """Return the sums of the likelihood, and the moments of the functions, with group g counted times_g times."""
         total = times @ self.totals
         likelihood = dict(zip(self.keys, total.tolist(), strict=False))
         return self.rows.placed(self.at.point, likelihood, objective=False), self.at.placed(total[len(self.keys) :])
@@ -65,7 +65,7 @@ class GroupSums:
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """What was asked of one group."""
+    """The sums of one group."""
 
     source: int
     label: object
@@ -83,10 +83,10 @@ def sums_in_groups(
     names: Sequence[Name],
     lengths: Sequence[int] | None = None,
 ) -> GroupSums:
-    """Ask for the sums of groups, by a column or else by chance: a query for each part.
+    """Query the sums of groups, by a column or else at random: a query for each part.
 
-    Groups are clusters that the fit knows of where their column is asked for, which may span samples; with lengths they
-    are so many successive rows of each series.
+    If the column is that of the fit's clusters, groups may span samples; with lengths they are that many successive
+    rows of each series.
     """
     depends = at.dependence
     if lengths is not None:
@@ -108,7 +108,7 @@ def sums_in_groups(
     if column:
         _require_within_samples(found, names, spans=spans)
     found.sort(key=lambda group: (group.source, str(group.label)))  # engines give groups in any order
-    keys = tuple(dict.fromkeys(key for group in found for key in group.likelihood))  # some are of one sample only
+    keys = tuple(dict.fromkeys(key for group in found for key in group.likelihood))  # some occur in one sample only
     totals = np.array([[*(group.likelihood.get(key, 0.0) for key in keys), *group.moments] for group in found])
     source, counts = np.array([group.source for group in found]), np.array([group.count for group in found])
     places: dict[object, int] = {}
@@ -121,7 +121,7 @@ def _in_series(units: Change) -> Change:
 
 
 def _by_chance(parts: Sequence[Part], seed: int, identity: str | None) -> list[Change]:
-    """Return what puts rows into groups by a hash of what identifies them."""
+    """Return the steps that group rows at random, by a hash of their identity."""
 
     def change(halves: Change) -> Change:
         return lambda frame: halves(frame).with_columns(**{GROUP: nw.col(LEFT) % RANDOM_GROUPS})
@@ -130,15 +130,15 @@ def _by_chance(parts: Sequence[Part], seed: int, identity: str | None) -> list[C
 
 
 def _by_column(parts: Sequence[Part], column: str) -> list[Change]:
-    """Return what takes the groups from a column that all parts have."""
+    """Return the steps that take the groups from a column that all parts have."""
     known = list(dict.fromkeys(name for part in parts for name in part.schema))
     if not all(column in part.schema for part in parts):
         raise no_groups(column, known)
     found = sum(int(part.aggregates({"n": nw.col(column).n_unique()})["n"]) for part in parts)
     if found > MAX_GROUPS:
         raise TooLargeError(
-            f"{column!r} has {found:,} groups, and a sum for each would have to be held at once. Leave groups= out if "
-            "rows do not depend on one another; otherwise use a column of larger groups.",
+            f"{column!r} has {found:,} groups, and a sum for each would have to be held in memory. Leave groups= out "
+            "if rows do not depend on one another; otherwise use a column of larger groups.",
             bytes=8 * found,
         )
     return [lambda frame: frame.with_columns(**{GROUP: nw.col(column)})] * len(parts)

@@ -1,4 +1,4 @@
-"""A hash of a seed and of what identifies a row, or a cluster of rows: the same in every engine, and in memory."""
+"""A hash of a seed and of the identity of a row, or of a cluster: the same in every engine, and in memory."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ ROW, LEFT, RIGHT = (f"{PREFIX}{what}" for what in ("row", "left", "right"))
 def hashed(
     part: Part, place: int, seed: int | None, identity: str | None, what: str, *, clusters: bool = False
 ) -> Change:
-    """Return what puts the two halves of a hash on the rows of a part, ``LEFT`` and ``RIGHT``, each below the prime.
+    """Return the step that adds the two halves of a hash to a part, ``LEFT`` and ``RIGHT``, each below the prime.
 
-    Rows are identified by a column, or else by the engine's own row number; where it has none, ``what`` is refused.
-    With clusters, rows that have the same value of the column have the same hash.
+    Rows are identified by a column, or else by the engine's own row number; if it has none, ``what`` is refused. With
+    clusters, rows with the same value of the column have the same hash.
     """
     number = _numbered(part, identity, what, clusters=clusters)
 
@@ -40,12 +40,12 @@ def uniform() -> nw.Expr:
 
 
 def _numbered(part: Part, identity: str | None, what: str, *, clusters: bool) -> Change:
-    """Return what puts a whole number on each row of a part."""
+    """Return the step that adds a whole number to each row of a part."""
     if identity is None:
         if not part.frame.implementation.is_polars():
             raise needs_rows(f"{what} without a column that identifies rows (id=)")
         return _in_their_order
-    if identity.startswith(PREFIX):  # a column of ours, of whole numbers
+    if identity.startswith(PREFIX):  # a column reserved by vardi, of whole numbers
         return lambda frame: frame.with_columns(**{ROW: nw.col(identity)})
     schema = part.schema
     if identity not in schema:
@@ -58,18 +58,18 @@ def _numbered(part: Part, identity: str | None, what: str, *, clusters: bool) ->
         return lambda frame: frame.with_columns(**{ROW: nw.col(identity).cast(nw.Int64)})
     if clusters:
         return lambda frame: frame.with_columns(**{ROW: nw.col(identity).rank("dense").cast(nw.Int64) - 1})
-    # Texts and dates are numbered in their order.
+    # Text and dates are numbered in their order.
     return lambda frame: frame.with_row_index(ROW, order_by=identity).with_columns(**{ROW: nw.col(ROW).cast(nw.Int64)})
 
 
 def _in_their_order(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return a frame of Polars, whose rows have an order, with their numbers."""
+    """Return a Polars frame, whose rows are ordered, with row numbers."""
     numbered: nw.LazyFrame[Any] = nw.from_native(frame.to_native().with_row_index(ROW))
     return numbered.with_columns(**{ROW: nw.col(ROW).cast(nw.Int64)})
 
 
 def _halves() -> dict[str, nw.Expr]:
-    """Return a whole number as two below the prime; negative ones have halves of their own."""
+    """Return a whole number as two below the prime; negative numbers have distinct halves."""
     size = nw.when(nw.col(ROW) < 0).then(nw.col(ROW) * -1).otherwise(nw.col(ROW))
     low = size % PRIME
     high = ((size - low).cast(nw.Float64) / float(PRIME) + 0.5).floor().cast(nw.Int64) * 2

@@ -1,4 +1,4 @@
-"""The sums of one likelihood at v = (u, theta, mu, epsilon), asked of an engine: one query for each part."""
+"""The sums of one likelihood at v = (u, theta, mu, epsilon), queried from an engine: one query for each part."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from vardi._types import Floats, Integers
 Terms: TypeAlias = dict[Hashable, nw.Expr]
 COUNTED = "__vardi_counted_{}"
 GROUP = "__vardi_group_{}"
-SAME = 1e-12  # how far points may be from a change of gauge of one another, relative to their size
+SAME = 1e-12  # relative error up to which two points count as equal up to a change of gauge
 
 
 @dataclass(frozen=True)
 class Last:
-    """The sums at the last point, and by them those at points that differ in the gauge only.
+    """The sums at the last point, and from them those at points that differ only in the gauge.
 
-    Along (1, 0, mu) every S is multiplied by the same number, so that no sum has to be asked for anew.
+    Along (1, 0, mu) every S is multiplied by the same number, so no new query is needed.
     """
 
     v: Floats
@@ -38,7 +38,7 @@ class Last:
     n: float
 
     def at(self, v: Floats, coordinates: Coordinates, *, objective: bool) -> JointSums | None:
-        """Return the sums at v; None where it is another point, or the objective is not known."""
+        """Return the sums at v; None if it is another point, or the objective is unknown."""
         if objective and not np.isfinite(self.sums.log_mass):
             return None
         with np.errstate(invalid="ignore"):
@@ -73,7 +73,7 @@ class Last:
 
 
 class EngineRows:
-    """Rows in an engine with parameters and known moments, behind what Newton's method asks of rows.
+    """Rows in an engine with parameters and known moments, with the interface that Newton's method needs.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class EngineRows:
 
     @property
     def coordinates(self) -> Coordinates:
-        """How a point is laid out."""
+        """The layout of a point."""
         return self.model.coordinates
 
     @property
@@ -107,7 +107,7 @@ class EngineRows:
 
     @property
     def places(self) -> Mapping[int, slice]:
-        """Where the parameters of each bias stand among all."""
+        """The place of each bias's parameters among all."""
         return self.model.places
 
     @property
@@ -122,7 +122,7 @@ class EngineRows:
 
     @property
     def scaled(self) -> NDArray[np.bool_]:
-        """Which parameters belong to columns of deviation 1."""
+        """Which parameters belong to columns of standard deviation 1."""
         families = self.families.values()
         return np.repeat([family.scaled for family in families], [len(family.names) for family in families]).astype(
             bool
@@ -134,11 +134,11 @@ class EngineRows:
         return self._few()
 
     def without_known(self) -> EngineRows:
-        """Return the same rows with nothing known of the population."""
+        """Return the same rows without known values."""
         return EngineRows(replace(self.model, known=EngineKnown.none()), lambda: self.few.without_known(), self._reach)
 
     def masses_of(self, groups: Integers, v: Floats) -> Floats:
-        """Return the share of the weight that each group of samples carries at a point, by a query for each part."""
+        """Return the share of the weight that each group of samples carries at a point, with a query for each part."""
         point, masses = EnginePoint(self.model, v), np.zeros(int(groups.max()) + 1)
         for part in self.model.parts:
             for code, row in part.by_sample({"mass": Aggregate(part.times_count(point.weight))}, point):
@@ -146,7 +146,7 @@ class EngineRows:
         return masses / masses.sum()
 
     def with_masses_of(self, groups: Integers, masses: Floats) -> EngineRows:
-        """Return the same rows with nothing known but the masses of groups of samples."""
+        """Return the same rows with only the masses of groups of samples known."""
         names = tuple(GROUP.format(label) for label in range(1, len(masses)))
         known = EngineKnown(names, np.eye(len(names)), masses[1:], np.empty((len(names), 0)), {})
         parts = tuple(_with_members(part, groups, names) for part in self.model.parts)
@@ -154,7 +154,7 @@ class EngineRows:
         return EngineRows(replace(self.model, parts=parts, known=known), lambda: few, self._reach)
 
     def with_tilts(self, states: Collection[int]) -> EngineRows:
-        """Return the same rows with the families of some biases replaced by the tilts that they are like."""
+        """Return the same rows with the families of some biases replaced by the tilts that they resemble."""
         families = {k: family.tilt if k in states else family for k, family in self.families.items()}
         model = replace(self.model, families=families)
         return EngineRows(model, lambda: self.few.with_tilts(states), self._reach)
@@ -168,7 +168,7 @@ class EngineRows:
         return rows
 
     def shift(self, theta: Floats) -> Floats:
-        """Return what log omega has more on the user's scale, for each bias."""
+        """Return the offset of log omega on the user's scale, for each bias."""
         return self.model.shift(theta)
 
     def rows_at(self, theta: Floats) -> LazyRows:
@@ -184,17 +184,17 @@ class EngineRows:
         return np.empty(0), float(np.log(self.joint_sums(v, objective=False).inverse / self.model.n))
 
     def rescaled(self, v: Floats, shift: float) -> Floats:
-        """Return the same point in the gauge in which every S is e^shift times what it is."""
+        """Return the same point in the gauge in which every S is multiplied by e^shift."""
         v = v.copy()
         v[self.coordinates.u] += shift
         v[self.coordinates.mu] *= np.exp(shift)
         return v
 
     def joint_sums(self, v: Floats, *, objective: bool = True) -> JointSums:
-        """Return all sums at v: a query for each part, unless the last point was the same but for the gauge.
+        """Return all sums at v: a query for each part, unless the last point differs only in the gauge.
 
-        ``log_mass`` is NaN where the objective is not asked for. Where it is, the known factors of own biases, which
-        no coordinate moves, are left out of it, as in memory.
+        ``log_mass`` is NaN unless the objective is asked for. It leaves out the known factors of own biases, which no
+        coordinate moves, as in memory.
         """
         known = None if self._last is None else self._last.at(v, self.coordinates, objective=objective)
         if known is not None:
@@ -213,15 +213,15 @@ class EngineRows:
         return self.placed(point, total, objective=objective)
 
     def placed(self, point: EnginePoint, total: Mapping[Hashable, float], *, objective: bool) -> JointSums:
-        """Return sums of the terms, each in its place; linear in the sums."""
+        """Return the totals of the terms as sums, each in its place; linear in the totals."""
         return _Found(self, point, total).sums(objective=objective)
 
     def terms(
         self, point: EnginePoint, part: Part, *, objective: bool, own: bool = False
     ) -> tuple[Terms, Change | None]:
-        """Return what to sum over a part, and the columns that it needs beside those of the point.
+        """Return the terms to sum over a part, and the columns that they need besides those of the point.
 
-        Sums over the own rows of a family that is linear in its parameters are asked for once, unless ``own``.
+        Sums over the own rows of a family that is linear in its parameters are queried once, unless ``own``.
         """
         asked = point.active[point.active != largest(self.sizes)].tolist()
         x = {i: point.x(i) for i in asked}
@@ -283,7 +283,7 @@ class EngineRows:
 
 
 def _with_members(part: Part, groups: Integers, names: Sequence[str]) -> Part:
-    """Return a part with a column for each group from the second on: 1 on the rows of its samples, else 0."""
+    """Return a part with a column for each group except the first: 1 on the rows of its samples, else 0."""
     columns = {}
     for label, name in enumerate(names, 1):
         mine = (part.only(k, nw.lit(1.0)) for k in np.flatnonzero(groups == label).tolist())
@@ -297,7 +297,7 @@ def largest(sizes: Floats) -> int:
 
 
 class _Found:
-    r"""What the parts of a pool said, put in its place.
+    r"""The answers of all parts of a pool, assembled into sums.
 
     By :math:`\sum_l p_{il} + \mu'(g_i - R\varepsilon)/S_i = 1` the sums of the largest sample follow from the others'.
     """
@@ -336,7 +336,7 @@ class _Found:
         for i in asked.tolist():
             for j in asked[asked >= i].tolist():
                 gram[i, j] = gram[j, i] = total["gram", i, j]
-        # The others' part of 1: 1'p + mu'y for all but the largest sample.
+        # The others' share of 1: 1'p + mu'y for all samples except the largest.
         rest = np.zeros(d)
         rest[: self.K], rest[at.mu] = 1.0, mu
         rest[held] = 0.0
@@ -364,7 +364,7 @@ class _Found:
         return own, float(self.total.get(("own log", k), 0.0))
 
     def _of_family(self, k: int, where: slice, x: Floats, information: Floats, bend: Floats) -> None:
-        r"""Add what the parameters of bias k do.
+        r"""Add the contributions of the parameters of bias k.
 
         With :math:`w = \omega_k/S`; a moment that is the mean of the bias has :math:`e^o\omega_k`, on the user's scale,
         with gradient :math:`t + o'`.

@@ -27,13 +27,13 @@ from vardi._types import Floats, Integers
 from vardi.biases._expressions.targets import literal
 
 BATCH = 400  # sums in one query
-FIFTHS = 5  # cells of a column, as features
+FIFTHS = 5  # cells of a column that serve as features
 FEATURE = f"{PREFIX}h_{{}}"
 
 
 @dataclass(frozen=True)
 class ScoreSums:
-    """What the score test of biases is made of; K sampled biases, J features, p parameters.
+    """The sums behind the score test of biases, for K sampled biases, J features and p parameters.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class ScoreSums:
     information : ndarray of shape (J, K, J, K)
         M.
     cross : ndarray of shape (J, K, K + p)
-        Of each feature with the normalisers and the parameters.
+        Cross information of each feature with the normalisers and the parameters.
     """
 
     residual: Floats
@@ -52,14 +52,14 @@ class ScoreSums:
 
 @dataclass(frozen=True)
 class CellSums:
-    """Rows of a column's cells, as they are and as the biases let expect them.
+    """Rows in a column's cells, as observed and as expected from the biases.
 
     Attributes
     ----------
     low, high : ndarray of shape (cells,)
         The smallest and the largest value of each.
     observed, expected : ndarray of shape (cells, K)
-        How many rows of each sample there are, and how many there should be.
+        How many rows of each sample there are, and how many are expected.
     information : ndarray of shape (cells, K, K)
         sum_i c_i (diag(p_i) - p_i p_i') over the rows of each.
     """
@@ -72,12 +72,12 @@ class CellSums:
 
 
 class EngineLabels:
-    """Rows at a solution of the samples alone: without known values, which have no part in the test.
+    """Rows at a solution of the samples alone: without known values, which play no part in the test.
 
     Parameters
     ----------
     at : EngineMoments
-        The rows at u and theta; multipliers of known values are left out of it.
+        The rows at u and theta; multipliers of known values are left out.
     """
 
     def __init__(self, at: EngineMoments) -> None:
@@ -139,11 +139,11 @@ class EngineLabels:
         return ScoreSums(drawn - expected, M, cross)
 
     def scores(self, h: Sequence[EngineFunction]) -> list[EngineFunction]:
-        """Return what rows add to the scores, h_j (1{s = k} - p_k), as functions that a weight is multiplied with."""
+        """Return the rows' contributions to the scores, h_j (1{s = k} - p_k), as functions to be weighted."""
         return [_score_of(self.at, one, k) for one in h for k in self.sampled.tolist()]
 
     def cells(self, function: EngineFunction, most: int) -> CellSums:
-        """Return rows by cells of a column that hold about as many each, by one query for each part."""
+        """Return rows by cells of a column of about equal size, with one query for each part."""
         pool = EngineDistribution(self.at, function, weighted=False)
         low, high = pool.cells(most)
         observed, expected = np.zeros((len(high), self.K)), np.zeros((len(high), self.K))
@@ -164,7 +164,7 @@ class EngineLabels:
         return CellSums(low, high, observed, expected, np.stack([_information(one) for one in squares]))
 
     def _terms(self, part: Part, J: int, pairs: Sequence[tuple[int, int]]) -> dict[tuple[str, int, int, int], nw.Expr]:
-        """Return what to sum over a part; products of p above the diagonal only."""
+        """Return the terms to sum over a part; products of p only above the diagonal."""
         at = self.at
         p = [at.point.x(k) for k in self.sampled.tolist()]
         h = [nw.col(FEATURE.format(j)) for j in range(J)]
@@ -189,7 +189,7 @@ class EngineLabels:
         return terms
 
     def _batches(self, part: Part, terms: Sequence[nw.Expr], h: Sequence[EngineFunction]) -> Floats:
-        """Ask for many sums, some hundreds at a time."""
+        """Query many sums, some hundreds at a time."""
         columns = with_columns({FEATURE.format(j): f(part) for j, f in enumerate(h)})
         starts = range(0, len(terms), BATCH)
         pieces = [part.sums(terms[start : start + BATCH], self.at.point, columns) for start in starts]

@@ -1,4 +1,4 @@
-"""Rows that stay where they are: frames of an engine, which is asked for sums and nothing else."""
+"""Rows that stay in place: frames of an engine, which is asked only for sums."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from vardi._rows.engine.united import united
 from vardi._types import Floats, Integers
 
 S, R, P = f"{PREFIX}S", f"{PREFIX}r", f"{PREFIX}p_{{}}"
-GRAMS = 100  # products of p whose sums come along with every pass
-TAYLOR = 1e-14  # relative error of sums up to which they are worked out from those of a point nearby
+GRAMS = 100  # products of p up to which their sums come with every pass
+TAYLOR = 1e-14  # relative error up to which sums are extrapolated from a nearby point
 
 
 @dataclass(frozen=True)
 class Point:
-    """What a pass has found at u, and by it what one would find nearby.
+    """The sums of a pass at u, and what follows from them for nearby points.
 
     Along a step of largest entry d each p changes by a factor of at most e^{2d}, so what a second-order expansion of
     the objective leaves out of the shares is less than 2 d^2 of each, and a Hessian of an earlier point, a distance
@@ -36,11 +36,11 @@ class Point:
     log_mass, shares, gram
         As in :class:`~vardi._rows.contract.Sums`; the gram may be that of an earlier point.
     inverse : float or None
-        sum_i c_i / S_i, what the weights at u add up to, where it was asked for.
+        sum_i c_i / S_i, the sum of the weights at u, if it was asked for.
     inverse_shares : ndarray of shape (K,)
         sum_i c_i p_i / S_i, minus the derivative of ``inverse``.
     age : float
-        Largest entry of what u has moved since the gram was computed.
+        Largest entry of u's change since the gram was computed.
     """
 
     u: Floats
@@ -52,7 +52,7 @@ class Point:
     age: float
 
     def reaches(self, u: Floats) -> bool:
-        """Tell whether sums at u can be worked out from these without a loss that rounding would not hide."""
+        """Return whether sums at u follow from these with an error no larger than rounding."""
         if not np.array_equal(np.isfinite(u), np.isfinite(self.u)):
             return False
         far = np.abs(self.moved(u)).max()
@@ -72,13 +72,13 @@ class Point:
         return Sums(log_mass, self.shares + change, self.gram if gram else None)
 
     def inverse_at(self, u: Floats) -> float:
-        """Return sum_i c_i / S_i at u, where it was asked for at the point."""
+        """Return sum_i c_i / S_i at u, if it was asked for at the point."""
         assert self.inverse is not None
         return self.inverse - float(self.inverse_shares @ self.moved(u))
 
 
 class LazyRows:
-    """Several parts as one pool, behind what Newton's method and the verdict ask of rows.
+    """Several parts as one pool, with the interface that Newton's method and the verdict need.
 
     Parameters
     ----------
@@ -95,10 +95,11 @@ class LazyRows:
     start : callable
         Returns a first u.
     constants : mapping from int to float, optional
-        Biases that are one number on all rows. That of a sample tells what the weights add up to.
+        Biases that are constant on all rows. The share of such a sample gives the sum of the weights.
     """
 
     log = False
+    positive = False  # as far as is known without a query
     reading_dominates = True
     counts = None
     inverse = None
@@ -125,11 +126,11 @@ class LazyRows:
 
     @property
     def additions(self) -> int:
-        """How many numbers an engine adds one after the other: taken to be as many as of rows in memory."""
+        """How many numbers an engine adds one after the other: assumed to be as many as for rows in memory."""
         return additions(len(self), self.K)
 
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
-        """Return log_mass, shares and gram at u: a pass over the rows, unless the last one was as good as there."""
+        """Return log_mass, shares and gram at u: a pass over the rows, unless the last one was near enough."""
         point = self._point
         if point is None or not point.reaches(u) or (gram and point.age) or (objective and point.log_mass is None):
             scale = point is not None and self._even is None  # the first point is hardly ever the last
@@ -137,11 +138,11 @@ class LazyRows:
         return point.sums(u, gram=gram or not point.age)
 
     def _pass(self, u: Floats, *, gram: bool, objective: bool, scale: bool) -> Point:
-        """Ask each part for K - 1 sums, and for K (K - 1) / 2 more if they are few or asked for; with a scale for K.
+        """Query each part for K - 1 sums, and K (K - 1) / 2 more if these are few or asked for; K more with a scale.
 
-        The p of a row sum to 1, so that what the largest sample has in a sum follows from the others, and a square from
-        the products of different samples. These are the links between samples, of which the weakest matters most: each
-        is a sum of its own, since a difference would leave it the rounding of what it is taken from.
+        The p of a row sum to 1, so the largest sample's part in a sum follows from the others, and each square follows
+        from the products of different samples. These products are the links between samples: each is summed on its own,
+        since a weak link taken as a difference would be lost in rounding.
         """
         sampled = np.flatnonzero(np.isfinite(u))
         largest = sampled[np.argmax(self.sizes[sampled])]
@@ -173,7 +174,7 @@ class LazyRows:
         return Point(u, log_mass, shares, squares, inverse, inverse_shares, 0.0)
 
     def _with_largest(self, found: Floats, asked: Integers, largest: Any, total: float) -> Floats:
-        """Return sums of all states, of which those of the samples add up to a total."""
+        """Return sums for all states, given that those of the samples add up to a total."""
         sums = np.zeros(self.K)
         sums[asked] = found
         sums[largest] = total - found.sum()
@@ -190,7 +191,7 @@ class LazyRows:
 
     def weights(self, u: Floats) -> tuple[Floats, float]:
         """Return no weights, which stay in the engine, and the log of the scale at which they have mean 1."""
-        if self._even is not None:  # p_k = e^{u_k} omega_k / S of a bias that is one number
+        if self._even is not None:  # p_k = e^{u_k} omega_k / S of a constant bias
             k, value = self._even
             inverse = self.sums(u, gram=False, objective=False).shares[k] / (value * np.exp(u[k]))
         else:
@@ -217,7 +218,7 @@ class LazyRows:
         return np.maximum(overlap, overlap.T)
 
     def masses(self) -> Floats:
-        """Return nothing: shares of the pool are what ``overlap`` takes of itself."""
+        """Return nothing: ``overlap`` uses shares of the pool by itself."""
         return np.empty(0)
 
     def start(self) -> Floats:
@@ -230,9 +231,9 @@ class LazyRows:
 
 
 def probabilities(u: Floats) -> Change:
-    """Return what adds S = sum_l e^{u_l} omega_l, 1 / S and p_k = e^{u_k} omega_k / S of the sampled biases to a frame.
+    """Return the step that adds S = sum_l e^{u_l} omega_l, 1 / S and p_k = e^{u_k} omega_k / S to a frame.
 
-    Each is a column that is read in many sums, and computed once.
+    They are computed once for the sampled biases, as columns, and read by many sums.
     """
     sampled = np.flatnonzero(np.isfinite(u))
     terms = {k: nw.col(OMEGA.format(k)) * float(np.exp(u[k])) for k in sampled}

@@ -40,7 +40,7 @@ VALUE, MASS, ROWS = f"{PREFIX}level_{{}}", f"{PREFIX}mass", f"{PREFIX}rows"
 
 
 def with_levels(frames: OpenFrames) -> OpenFrames:
-    """Return frames whose biases by category know the values that there are, in each group the most frequent first."""
+    """Return frames whose biases by category have the values that occur, in each group the most frequent first."""
     biases = tuple(
         _seen(frames, k, bias) if isinstance(bias, ParametricBias) and isinstance(bias.family, Cells) else bias
         for k, bias in enumerate(frames.biases)
@@ -78,7 +78,7 @@ def _seen(frames: OpenFrames, k: int, bias: ParametricBias) -> ParametricBias:
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads the categories of a bias on one frame as it came."""
+    """Reads the categories of a bias in one frame, as the user gave it."""
 
     part: Part
     bias: ParametricBias
@@ -86,14 +86,14 @@ class _Reader:
     counts: str | None
 
     def levels(self, group: tuple[Node, ...]) -> list[tuple[Level, int | None, float, int]]:
-        """Return the values that rows have, with their sample, how often they count and how many they are.
+        """Return the values that occur, with their sample, the sum of their counts and their number of rows.
 
-        They come by one GROUP BY.
+        One GROUP BY gives them.
         """
         values = {VALUE.format(j): self._value(term) for j, term in enumerate(group)}
         part, mass = self._mass()
         keys = [*([] if part.label is None else [part.label]), *values]
-        most = MOST_VALUES * len(part.codes)  # of one column; several may have more in combination
+        most = MOST_VALUES * len(part.codes)  # of one column; several columns may have more combinations
         rows = part.ask(partial(_grouped, values, mass, keys, most)).rows(named=True)
         if len(rows) > most:
             self._require_few(group, values)
@@ -139,7 +139,7 @@ class _Reader:
                 raise too_many_values(self.bias, self.sample, term, int(count))
 
     def _mass(self) -> tuple[Part, nw.Expr]:
-        """Return how often a row counts, 0 where the known factor of the bias is 0; and the part that tells it."""
+        """Return the count of a row, 0 where the known factor of the bias is 0; and the part that has it."""
         changes, (known,) = on_frame(self.part.frame, [self.bias.known], self.part.name, "known")
         part = self.part
         for change in changes:
@@ -153,7 +153,7 @@ class _Reader:
 
 
 def _as_value(value: Any, term: Node) -> Value:
-    """Return a value as memory has it: that of a condition is true or false."""
+    """Return a value as it would be in memory: a condition is true or false."""
     return bool(value) if is_condition(term) else plain(value)
 
 

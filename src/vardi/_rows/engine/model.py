@@ -1,4 +1,4 @@
-"""Parameters and known moments of rows in an engine: expressions in place of arrays."""
+"""Parameters and known moments of rows in an engine: expressions instead of arrays."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class EngineFamily:
     model : Linear or Logistic
         The family on no rows: its names, its scale and its starts.
     columns : tuple of str
-        What its parameters multiply, the intercept apart, with mean 0 and deviation 1.
+        What its parameters multiply, except the intercept, with mean 0 and standard deviation 1.
     """
 
     model: Linear | Logistic
@@ -48,29 +48,29 @@ class EngineFamily:
 
     @property
     def tilt(self) -> EngineFamily:
-        """The exponential tilt in the same columns; the family itself where it is one."""
+        """The exponential tilt in the same columns; the family itself if it is one."""
         return EngineFamily(self.model.tilt, self.columns) if self.curved else self
 
     @property
     def scale(self) -> Floats:
-        """What turns theta into the user's parameters."""
+        """The factors that turn theta into the user's parameters."""
         return self.model.scale
 
     @property
     def scaled(self) -> bool:
-        """Whether theta is of columns with deviation 1."""
+        """Whether theta belongs to columns with standard deviation 1."""
         return self.model.scaled
 
     def starts(self) -> Sequence[Floats]:
-        """Return where to start from, all theta."""
+        """Return starting values of theta."""
         return self.model.starts()
 
     def offset(self, theta: Floats) -> float:
-        """Return what to add for log omega on the user's scale."""
+        """Return what to add to get log omega on the user's scale."""
         return self.model.offset(theta)
 
     def offset_gradient(self, theta: Floats) -> Floats:
-        """Return its derivatives by theta."""
+        """Return the derivatives of the offset in theta."""
         return self.model.offset_gradient(theta)
 
     @property
@@ -79,7 +79,7 @@ class EngineFamily:
         return isinstance(self.model, Logistic)
 
     def on(self, features: Floats) -> Linear | Logistic:
-        """Return the family on rows in memory, whose features are given as the user's columns have them."""
+        """Return the family on rows in memory, whose features are in the units of the user's columns."""
         return replace(self.model, z=(features - self.model.mean) / self.model.deviation)
 
     def predictor(self, theta: Floats) -> nw.Expr:
@@ -96,13 +96,13 @@ class EngineKnown:
     Attributes
     ----------
     columns : tuple of str
-        Of each h; of a bias with parameters the column of its known factor.
+        The column of each h; for a bias with parameters that of its known factor.
     directions : ndarray of shape (M, m)
-        D: which combinations of the functions are used; a function that is a bias with parameters is one by itself.
+        D: which combinations of the functions are used; a bias with parameters is never combined with others.
     means : ndarray of shape (m,)
         tau, their means.
     root : ndarray of shape (m, r)
-        R with R R' the covariance of tau; r = 0 where it is exact.
+        R with R R' the covariance of tau; r = 0 if tau is exact.
     moving : mapping from int to int
         Moments that are the mean of a bias with parameters, with the position of that bias.
     """
@@ -115,7 +115,7 @@ class EngineKnown:
 
     @classmethod
     def none(cls) -> EngineKnown:
-        """Return that nothing is known."""
+        """Return the value for nothing known."""
         return cls((), np.empty((0, 0)), np.empty(0), np.empty((0, 0)), {})
 
     def moments(self, epsilon: Floats) -> list[nw.Expr | None]:
@@ -134,12 +134,12 @@ class EngineKnown:
 
 @dataclass(frozen=True)
 class EngineModel:
-    """Frames, and what depends on which coordinates of a point.
+    """Frames, and which parts of the model depend on which coordinates of a point.
 
     Attributes
     ----------
     parts : tuple of Part
-        The frames, with features of mean 0 and deviation 1 as columns.
+        The frames, with features of mean 0 and standard deviation 1 as columns.
     sizes : ndarray of shape (K,)
         How many rows the rows of each sample stand for.
     families : mapping from int to EngineFamily
@@ -158,30 +158,30 @@ class EngineModel:
 
     @cached_property
     def places(self) -> dict[int, slice]:
-        """Where the parameters of each bias stand among all."""
+        """The place of each bias's parameters among all."""
         ends = np.cumsum([0, *(len(family.names) for family in self.families.values())]).tolist()
         return {k: slice(a, b) for k, a, b in zip(self.families, ends[:-1], ends[1:], strict=True)}
 
     @cached_property
     def coordinates(self) -> Coordinates:
-        """How a point is laid out."""
+        """The layout of a point."""
         parameters = sum(len(family.names) for family in self.families.values())
         return Coordinates(len(self.sizes), parameters, len(self.known.means), self.known.root.shape[1])
 
     @property
     def n(self) -> float:
-        """How many rows are counted."""
+        """The number of rows, by their counts."""
         return float(self.sizes.sum())
 
     def shift(self, theta: Floats) -> Floats:
-        """Return what log omega has more on the user's scale, for each bias."""
+        """Return the offset of log omega on the user's scale, for each bias."""
         shift = np.zeros(len(self.sizes))
         for k, family in self.families.items():
             shift[k] = family.offset(theta[self.places[k]])
         return shift
 
     def families_on(self, features: Floats) -> dict[int, Linear | Logistic]:
-        """Return the families on rows in memory, given all features as the user's columns have them, side by side."""
+        """Return the families on rows in memory, given all features side by side, in the user's units."""
         found, start = {}, 0
         for k, family in self.families.items():
             end = start + len(family.columns)
@@ -191,7 +191,7 @@ class EngineModel:
 
     @classmethod
     def of(cls, pool: LazyPool, known: EngineKnown | None = None) -> EngineModel:
-        """Bring the features of a pool to mean 0 and deviation 1, by a query for each part where there are some."""
+        """Scale the features of a pool, if any, to mean 0 and deviation 1, one query for each part."""
         features = pool.declared.features
         names = [name for columns in features.values() for name in columns]
         mean, deviation = _spread(pool, names)
@@ -212,18 +212,18 @@ class EngineModel:
 
 
 def _is_of_indicators(bias: ParametricBias) -> bool:
-    """Tell whether the features of a family are 0 or 1, and are left so."""
+    """Return whether the features of a family are 0 or 1, and are left so."""
     return isinstance(bias.family, Cells) or (isinstance(bias.family, Family) and bias.family.kind == "steps")
 
 
 def _spread(pool: LazyPool, names: Sequence[str]) -> tuple[Floats, Floats]:
-    """Return mean and deviation of columns over the pool: any that are near serve, since theta is on their scale."""
+    """Return mean and deviation of columns over the pool; approximate ones do, since they only set theta's scale."""
     if not names:
         return np.empty(0), np.empty(0)
     places = [list(pool.declared.columns).index(name) for name in names]
     if pool.distinct is not None:
         return _spread_of(pool.distinct, places)
-    middle = (pool.lows[places] + pool.highs[places]) / 2.0  # about which squares lose least
+    middle = (pool.lows[places] + pool.highs[places]) / 2.0  # the centre about which squares lose the fewest digits
     total = np.zeros(2 * len(names))
     for part in pool.parts:
         columns = {f"{PREFIX}off_{j}": nw.col(name) - float(middle[j]) for j, name in enumerate(names)}

@@ -5,8 +5,8 @@ r"""Moments and deviations of functions at a solution, asked of an engine.
     \eta = \frac1n \sum_i c_i f_i / S_i,\qquad a = \sum_i c_i x_i (f_i - \eta) / S_i,\qquad
     \phi_i = (f_i - \eta)/S_i + q_i'b,
 
-with :math:`q_i` equal to :math:`x_i` less the gradient of the own bias in theta. A mean is one query for each part, a
-its second, the covariance its third.
+with :math:`q_i` equal to :math:`x_i` minus the gradient of the own bias in theta. A mean takes one query for each part,
+a the second, the covariance the third.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ VALUE = f"{PREFIX}value_{{}}"
 DEVIATION = f"{PREFIX}deviation_{{}}"
 LOG, PLACE = f"{PREFIX}log", f"{PREFIX}place"
 TOGETHER = 16  # estimates whose covariances are asked for at once
-LARGE = 2.0**200  # deviations whose fourth powers, and sums of these, are still numbers
+LARGE = 2.0**200  # deviations whose fourth powers, and sums of these, do not overflow
 
 
 class EngineMoments:
@@ -48,7 +48,7 @@ class EngineMoments:
         The point.
     """
 
-    recorded_by: tuple[str, ...] = ()  # the samples that are asked, where not all
+    recorded_by: tuple[str, ...] = ()  # the samples in question, if not all
 
     def __init__(self, model: EngineModel, v: Floats) -> None:
         self.model, self.point = model, EnginePoint(model, v)
@@ -59,27 +59,27 @@ class EngineMoments:
 
     @property
     def whole(self) -> EngineMoments:
-        """The frames of all samples, in whose language influence values are: these."""
+        """The frames of all samples, on which influence values are defined: these."""
         return self
 
     @property
     def coordinates(self) -> Coordinates:
-        """How the point is laid out."""
+        """The layout of the point."""
         return self.model.coordinates
 
-    # what estimates are made of
+    # the basis for estimates
 
     def mean(self, functions: Sequence[EngineFunction]) -> Floats:
         """Return eta of functions; the values of those with a name must be finite."""
         return self.moments(functions).total / self.n
 
     def means(self, functions: Sequence[EngineFunction]) -> Means:
-        """Return eta, and whether functions are shares, by the query of the means."""
+        """Return eta, and whether functions are shares, with the query for the means."""
         found = self._totals(functions, shares=True)
         return Means(found[0] / self.n, found[1], found[2], self.n)
 
     def holds(self, functions: Sequence[EngineFunction], j: int) -> EngineFunction:
-        """Return on which rows a share holds: the share itself."""
+        """Return the indicator of the rows that a share counts: the share itself."""
         return functions[j]
 
     def range(self, functions: Sequence[EngineFunction], j: int) -> tuple[float, float]:
@@ -113,7 +113,7 @@ class EngineMoments:
         return found
 
     def among(self, holds: EngineFunction, base: EngineFunction) -> tuple[float, float, Evenness] | None:
-        """Return rows of a base on which something holds and does not, and its weights; None if it holds elsewhere."""
+        """Return how many rows of a base meet a condition and do not, and its weights; None if others meet it, too."""
         total, evenness, r = np.zeros(3), Evenness(0.0, 0.0, 0.0), self.point.weight
         for part in self.parts:
             mine, inside = part.times_count(holds(part)), base(part)
@@ -138,11 +138,11 @@ class EngineMoments:
         return self.moments(functions, eta).against
 
     def influence(self, functions: Sequence[EngineFunction], eta: Floats, b: Floats) -> EngineValues:
-        """Return phi_i = (f_i - eta) / S_i + q_i'b, which is computed where it is summed."""
+        """Return phi_i = (f_i - eta) / S_i + q_i'b, to be computed where it is summed."""
         return EngineValues(tuple(functions), np.eye(len(functions)), eta, b)
 
     def covariance(self, influence: EngineValues) -> Floats:
-        """Return the covariance of estimates; of many by several queries, of so many at once as one query takes."""
+        """Return the covariance of estimates, with several queries if they are more than one query can take."""
         m = len(influence.eta)
         if m <= TOGETHER:
             return self.spread(influence).covariance
@@ -161,8 +161,8 @@ class EngineMoments:
             \bar\phi_k)'.
 
         A sample of a single row has no deviation from its own mean; there :math:`\bar\phi_k` is the mean under the
-        fitted law of the sample, and the factor is 1. Where fourth powers may be too large or too small for a number,
-        the query is asked again in other units. Covariances are NaN where they are not asked for: each takes a sum.
+        fitted law of the sample, and the factor is 1. If fourth powers may over- or underflow, the query is repeated
+        in other units. Covariances that are not asked for are NaN: each takes a sum.
         Rows that depend on one another are summed by cluster, or by time.
         """
         if self.dependence is not None and self.dependence.in_units:
@@ -179,7 +179,7 @@ class EngineMoments:
         return self._last[1]
 
     def tail(self, influence: EngineValues, j: int) -> float:
-        """Return the tail index of the influence values of an estimate, by queries for each part."""
+        """Return the tail index of the influence values of an estimate, with queries for each part."""
         if self.dependence is not None and self.dependence.in_units:
             units, sums = self._over_units(influence)
             return units.tail(sums[:, [j]])
@@ -213,17 +213,17 @@ class EngineMoments:
 
     @cached_property
     def _has_few_weights(self) -> bool:
-        """Whether weights have a few values only, which are no reason for a tail: see ``WeightedRows.tail``."""
+        """Whether weights have only a few values, which do not make a tail: see ``WeightedRows.tail``."""
         kinds = [part.aggregates({"kinds": self.point.weight.n_unique()}, self.point)["kinds"] for part in self.parts]
         return bool(sum(kinds) <= min(KINDS, self.n / ALIKE))
 
     def _from_means(self, influence: EngineValues, *, joint: bool) -> tuple[Deviations, Floats]:
-        """Return sums of deviations from what the means of the samples are but for rounding, and these centres."""
+        """Return sums of deviations from centres, the means of the samples up to rounding, and the centres."""
         centres = self._centres(influence)
         return self.deviations_of(influence, centres, joint=joint), centres
 
     def _centres(self, influence: EngineValues) -> Floats:
-        """Return the means under the fitted laws, but for rounding; those of single rows in full."""
+        """Return the means under the fitted laws, up to rounding; those of single rows exactly."""
         single = (self.sizes > 0) & (self.sizes < 2)
         centres = influence.b[self.coordinates.u].copy()
         if single.any():
@@ -277,7 +277,7 @@ class EngineMoments:
     def terms(
         self, part: Part, functions: Sequence[EngineFunction], eta: Floats
     ) -> tuple[list[nw.Expr], Change | None]:
-        """Return what to sum over a part for the moments of functions less eta, and the columns that it needs."""
+        """Return the terms to sum over a part for the moments of functions minus eta, and the columns they need."""
         values = {
             VALUE.format(j): part.times_count((f(part) - float(eta[j])) * self.point.weight)
             for j, f in enumerate(functions)
@@ -288,7 +288,7 @@ class EngineMoments:
         return terms + [nw.col(name) * one for one in x for name in values], with_columns(values)
 
     def placed(self, sums: Floats) -> Moments:
-        """Return sums of the terms, each in its place; linear in the sums."""
+        """Return the sums of the terms as moments, each in its place; linear in the sums."""
         active = self.point.active
         rows = 1 + len(active) + bool(self.coordinates.uncertain)
         found = sums.reshape(rows, -1)
@@ -300,13 +300,13 @@ class EngineMoments:
     def deviations(
         self, functions: Sequence[EngineFunction], eta: Floats, b: Floats, centres: Floats | None = None
     ) -> Deviations:
-        """Return sums of powers and products of phi less centres of shape (K, m), within samples; b[u] by default."""
+        """Return sums of powers and products of phi minus centres of shape (K, m), within samples; b[u] by default."""
         return self.deviations_of(
             self.influence(functions, eta, b), b[self.coordinates.u] if centres is None else centres
         )
 
     def deviations_of(self, influence: EngineValues, centres: Floats, *, joint: bool = True) -> Deviations:
-        """Return sums of powers and, as NaN unless they are asked for, products of influence values less centres."""
+        """Return sums of powers and, if asked for (else NaN), of products of influence values minus centres."""
         K, m = self.coordinates.samples, len(influence.eta)
         upper = [(i, j) for i in range(m) for j in range(i, m if joint else i + 1)]
         totals, products = np.zeros((K, m)), np.zeros((K, m, m))
@@ -348,7 +348,7 @@ class EngineMoments:
         return found / np.where(self.sizes > 0, self.sizes, 1.0)[:, None]
 
     def with_deviations(self, part: Part, influence: EngineValues, centres: Floats) -> Change | None:
-        """Return what puts phi less a centre for each sample on a frame that has the columns of the point."""
+        """Return the step that adds phi minus a centre for each sample to a frame that has the columns of the point."""
         columns = {}
         for j in range(len(influence.eta)):
             phi = self._phi(part, influence, j)
@@ -372,7 +372,7 @@ class EngineMoments:
         return phi if own is None else phi - own
 
     def _totals(self, functions: Sequence[EngineFunction], *, shares: bool = False) -> Floats:
-        """Return sum_i c_i f_i / S_i, or refuse values that are missing or infinite; with it what tells shares."""
+        """Return sum_i c_i f_i / S_i, or refuse missing or infinite values; if asked, with what identifies shares."""
         named = [j for j, function in enumerate(functions) if function.name is not None]
         m, kinds = len(functions), 3 if shares else 1
         found = np.zeros(kinds * m + len(named))
@@ -390,7 +390,7 @@ class EngineMoments:
 
 
 def total(terms: Sequence[nw.Expr]) -> nw.Expr:
-    """Return a sum of terms that is no deeper than it must be: engines limit how deep an expression is."""
+    """Return a sum of terms, nested as little as possible: engines limit the depth of an expression."""
     if len(terms) == 1:
         return terms[0]
     half = len(terms) // 2
@@ -402,5 +402,5 @@ def _times(term: nw.Expr, factor: float) -> nw.Expr:
 
 
 def is_endless(f: nw.Expr) -> nw.Expr:
-    """Return 1 where a value is no finite number, else 0; a null, as of a quotient by zero in Spark, is none."""
+    """Return 1 where a value is not finite, else 0; a null, as Spark gives for a division by zero, is not."""
     return nw.when(f.abs() < float("inf")).then(nw.lit(0.0)).otherwise(nw.lit(1.0))

@@ -1,10 +1,10 @@
-r"""Rows of an engine at a point v: S, and what each row is there, as columns that queries read.
+r"""Rows of an engine at a point v: S and x, as columns that queries read.
 
 .. math::
 
     S_i = \sum_l e^{u_l}\omega_l(z_i;\theta) + \mu'(g(z_i) - R\varepsilon),\qquad x_i = \nabla S_i / S_i.
 
-Every step of it is a column of its own, so that what stands in many sums is computed once for each row.
+Every step is its own column, so what occurs in many sums is computed once for each row.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ class EnginePoint:
         self.u, self.theta, self.mu, self.epsilon = v[at.u], v[at.theta], v[at.mu], v[at.epsilon]
         self.sampled: Integers = np.flatnonzero(np.isfinite(self.u))
         self.active: Integers = np.concatenate([self.sampled, np.arange(at.samples, at.epsilon.start)])
-        with np.errstate(over="ignore"):  # a point so far off has sums that are not finite, which is seen
+        with np.errstate(over="ignore"):  # sums at a point so far off are not finite, which is noticed later
             self.stages = self._stages()
 
     def __call__(self, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        """Put the columns on a frame."""
+        """Add the columns to a frame."""
         for columns in self.stages:
             frame = frame.with_columns(**columns) if columns else frame
         return frame
 
     @property
     def change(self) -> Change:
-        """What puts the columns on a frame."""
+        """The step that adds the columns to a frame."""
         return self
 
     @property
@@ -79,11 +79,11 @@ class EnginePoint:
         return nw.col(WEIGHT)
 
     def x(self, coordinate: int) -> nw.Expr:
-        """Return one coordinate of x that is active."""
+        """Return one active coordinate of x."""
         return nw.col(X.format(coordinate))
 
     def bias(self, k: int) -> nw.Expr:
-        """Return omega_k at theta, on the scale on which u is."""
+        """Return omega_k at theta, on the scale of u."""
         return nw.col(BIAS.format(k)) if k in self.model.families else omega_column(k)
 
     def users_bias(self, k: int) -> nw.Expr:
@@ -105,11 +105,11 @@ class EnginePoint:
 
     @cached_property
     def weight_of_epsilon(self) -> Floats:
-        """What the coordinates of epsilon are in multiples of 1 / S: -R'mu."""
+        """The coordinates of epsilon, in multiples of 1 / S: -R'mu."""
         return -self.model.known.root.T @ self.mu
 
     def own(self, part: Part, b: Floats) -> nw.Expr | None:
-        """Return t_{i, s_i}'b on the rows of a part, for b of the coordinates; None where it is zero."""
+        """Return t_{i, s_i}'b on the rows of a part, for b of the coordinates; None if it is zero."""
         total: nw.Expr | None = None
         for k, place in self.model.places.items():
             slopes = b[self.model.coordinates.theta][place]
@@ -150,7 +150,7 @@ class EnginePoint:
 
     @staticmethod
     def _curve(k: int, family: EngineFamily) -> dict[str, nw.Expr]:
-        """Return the logistic curve and what is left of 1, neither by a difference."""
+        """Return the logistic curve and its complement to 1, neither by subtraction."""
         if not family.curved:
             return {}
         predictor = nw.col(PREDICTOR.format(k))
@@ -185,7 +185,7 @@ class EnginePoint:
     def through(self, k: int) -> tuple[float, Floats]:
         r"""Return A and B with :math:`\partial S / \partial\theta_k = \omega_k (A t_k + B)`.
 
-        A is :math:`e^{u_k}`, more where the mean of the bias is known too, which is then on the user's scale.
+        A is :math:`e^{u_k}`, with a further term if the mean of the bias is known, which is on the user's scale.
         """
         model = self.model
         theta = self.theta[model.places[k]]
@@ -197,7 +197,7 @@ class EnginePoint:
 
 
 def parts_at(model: EngineModel, theta: Floats) -> tuple[Part, ...]:
-    """Return frames whose biases have their parameters fixed, on the user's scale: known biases, as any others."""
+    """Return frames whose biases have their parameters fixed, on the user's scale: known biases like any others."""
     if not model.families:
         return model.parts
     point = EnginePoint(replace(model, known=EngineKnown.none()), np.concatenate([np.zeros(len(model.sizes)), theta]))

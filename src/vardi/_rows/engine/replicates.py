@@ -1,7 +1,6 @@
-"""Replicates of rows that stay in their engine: sums for one Newton step each, and weights as columns that it computes.
+"""Replicates of rows that stay in their engine: sums for one Newton step each, and weights as computed columns.
 
-Multipliers are expressions of a hash, so that no query holds them, and the rows are read a few times for many
-replicates.
+Multipliers are expressions of a hash, so no query stores them, and the rows are read a few times for many replicates.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from vardi._rows.engine.hashing import LEFT, RIGHT, hashed
 from vardi._rows.engine.joint import largest
 from vardi._rows.engine.moments import EngineMoments, total
 from vardi._rows.engine.weights import with_added
-from vardi._rows.multipliers import POISSON, Multipliers, ReplicateKind, names_of
+from vardi._rows.multipliers import Multipliers, ReplicateKind, names_of, poisson_thresholds
 from vardi._types import Floats
 from vardi.errors._refusals import needs_rows
 
-AT_ONCE = 25  # replicates of a query: a few hundred sums
-NUMBERS_AT_ONCE = 125 * 10**6  # multipliers of a query that an engine which does not stream may hold
+AT_ONCE = 25  # replicates per query: a few hundred sums
+NUMBERS_AT_ONCE = 125 * 10**6  # multipliers per query that an engine without streaming may hold
 WHAT = "Making replicate weights"
 TIMES, SCORE, MEMBER, CHANGE = (f"{PREFIX}{what}_{{}}" for what in ("times", "score", "member", "change"))
 GROUP, ALL = f"{PREFIX}group", "all rows"
@@ -39,12 +38,12 @@ class EngineReplicates:
     at : EngineMoments
         The rows at the solution.
     kind, n, seed
-        Of the multipliers.
+        Options of the multipliers.
     identity : str or None
-        Column that identifies a row; without it the engine's own row number, where it has one.
+        Column that identifies a row; without it the engine's own row number, if it has one.
     lengths : list of int, optional
-        Of batches of successive rows in the series of each sample, in which all rows have one multiplier, as those of
-        clusters have that the fit knows of.
+        Lengths of the batches of successive rows in the series of each sample. All rows of a batch have one
+        multiplier, as do those of a cluster of the fit.
     """
 
     def __init__(
@@ -69,15 +68,16 @@ class EngineReplicates:
         self.law = Multipliers(kind, n, seed, at.sizes if clusters is None else self._units(clusters))
 
     def chunks(self) -> Iterator[range]:
-        """Give the replicates that are asked for at once."""
+        """Yield the replicates that one query covers."""
         size = int(np.clip(NUMBERS_AT_ONCE // max(int(self.at.n), 1), 1, AT_ONCE))
         for low in range(0, self.law.n, size):
             yield range(low, min(low + size, self.law.n))
 
     def sums(self, replicates: range) -> tuple[Floats, Floats]:
-        r"""Return what brings each sample to its size, (R, K), and :math:`\sum_i c_i m_i q_i`, (d, R): a query a part.
+        r"""Return factors that scale each sample to its size, (R, K), and :math:`\sum_i c_i m_i q_i`, (d, R).
 
-        The first is 0 for a sample without units in a replicate, whose rows then all count once.
+        It takes a query for each part. A factor is 0 for a sample without units in a replicate, whose rows then all
+        count once.
         """
         at = self.at
         factors = np.zeros((len(replicates), at.coordinates.samples))
@@ -123,14 +123,14 @@ class EngineReplicates:
         return with_added(self.at, ("weight", *names_of(self.law.n)), added, dropped)
 
     def _times(self, part: Part, r: int) -> nw.Expr:
-        """Return the multiplier of a row, before its sample is brought to its size."""
+        """Return the multiplier of a row, before its sample is scaled to its size."""
         law = self.law
         if law.kind == "jackknife":
             return (nw.col(GROUP) != r).cast(nw.Float64)
         phase = law.phase(nw.col(LEFT), nw.col(RIGHT), r)
         uniform = phase - phase.floor()
         if law.kind == "rows":
-            return total([(uniform >= least).cast(nw.Float64) for least in POISSON.tolist()])
+            return total([(uniform >= least).cast(nw.Float64) for least in poisson_thresholds().tolist()])
         found = uniform.log() * -1.0
         powers = [(code, float(law.powers[code])) for code in part.codes.values()]
         if all(power == 1.0 for _, power in powers):
@@ -138,7 +138,7 @@ class EngineReplicates:
         return total([self._within(part, code, found if power == 1.0 else found**power) for code, power in powers])
 
     def _weight(self, part: Part, r: int, factors: Floats, change: nw.Expr) -> nw.Expr:
-        r"""Return :math:`m_i e^{-x_i'\delta} / S_i`, given what brings samples to their sizes."""
+        r"""Return :math:`m_i e^{-x_i'\delta} / S_i`, given the factors that scale samples to their sizes."""
         times = self._times(part, r)
         counted = total(
             [
@@ -149,7 +149,7 @@ class EngineReplicates:
         return counted * self.at.point.weight * (change * -1.0).exp()
 
     def _within(self, part: Part, code: int, term: nw.Expr) -> nw.Expr:
-        """Return a term on the rows of a sample, and 0 on others of the part."""
+        """Return a term on the rows of a sample, and 0 on the others of the part."""
         return term if len(part.codes) == 1 else term * nw.col(MEMBER.format(code))
 
     def _change(self, delta: Floats) -> nw.Expr:
@@ -161,7 +161,7 @@ class EngineReplicates:
         return total(terms)
 
     def _scores(self, part: Part) -> tuple[dict[str, nw.Expr], Floats]:
-        r"""Return columns of which q is made, and what 1 and each of them are of q, of shape (1 + columns, d).
+        r"""Return columns that q consists of, and the coefficients of 1 and of each of them, of shape (1 + columns, d).
 
         By :math:`\sum_l p_{il} + \mu'(g_i - R\varepsilon)/S_i = 1` the largest sample follows from the others.
         """
@@ -171,7 +171,7 @@ class EngineReplicates:
             for k, place in self.at.model.places.items()
             for j, t in enumerate(point.gradient(k))
         }
-        less = np.zeros(len(at))  # of the last for each of the others
+        less = np.zeros(len(at))  # coefficient of the last sample in each of the others
         less[at.u], less[at.mu] = 1.0, point.mu
         unit = np.eye(len(at))
         columns, places = {}, [unit[last]]
@@ -186,7 +186,7 @@ class EngineReplicates:
         return columns, np.array(places)
 
     def _units(self, clusters: str) -> Floats:
-        """Return how many clusters each sample has, by a query for each part."""
+        """Return how many clusters each sample has, with a query for each part."""
         found = np.zeros(self.at.coordinates.samples)
         for part in self.at.parts:
             for code, row in part.by_sample({"units": nw.col(clusters).n_unique()}):
@@ -195,7 +195,7 @@ class EngineReplicates:
 
 
 def _in_batches(at: EngineMoments, part: Part, lengths: list[int]) -> Part:
-    """Return a part with the batch of each row, numbered apart for each sample."""
+    """Return a part with the batch of each row, numbered separately for each sample."""
     assert at.dependence is not None
     units = at.dependence.units(part, lengths)
     apart = [part.only(code, nw.lit(code * SERIES_APART)) for code in part.codes.values()]
@@ -204,7 +204,7 @@ def _in_batches(at: EngineMoments, part: Part, lengths: list[int]) -> Part:
 
 
 def _with_hash(part: Part, place: int, n: int, seed: Any, identity: str | None, clusters: str | None) -> Part:
-    """Return a part with the hash of each row; rows that have no part in the fit are numbered too."""
+    """Return a part with the hash of each row; rows outside the fit are numbered, too."""
     if clusters is None:
         halves = hashed(part, place, seed, identity, WHAT)
     else:

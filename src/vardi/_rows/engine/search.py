@@ -13,7 +13,7 @@ from vardi._inputs.engine.part import PREFIX, Change, Part, with_columns
 from vardi._types import Floats
 from vardi.biases._expressions.targets import literal
 
-POINTS = 32  # that a query counts at, for each quantile that is sought
+POINTS = 32  # at which a query counts, for each quantile sought
 BIN, VALUE, MASS = f"{PREFIX}bin", f"{PREFIX}value", f"{PREFIX}mass"
 
 
@@ -24,10 +24,10 @@ def first_reaching(
     targets: Floats,
     change: Change | None = None,
 ) -> Floats:
-    """Return for each target the smallest value up to which the rows have so much mass, or the largest value there is.
+    """Return for each target the smallest value up to which the rows have that mass, or else the largest value.
 
     All targets are sought at once: in each round one query sums the mass between points of all brackets, and another
-    one asks for the ends of what is left in these.
+    finds the ends of the brackets that are left.
     """
     low, high = np.full(len(targets), -np.inf), np.full(len(targets), np.inf)
     smallest, largest = _ends(parts, value, low[:1], high[:1], change)
@@ -57,7 +57,7 @@ def masses_between(
     edges: Floats,
     change: Change | None = None,
 ) -> Floats:
-    """Return the mass of rows in (.., e_0], (e_0, e_1], ..., beyond the last of some edges that rise."""
+    """Return the mass of rows in (.., e_0], (e_0, e_1], ..., beyond the last of increasing edges."""
     found = np.zeros(len(edges) + 1)
     for part in parts:
         columns = {BIN: interval(value(part), edges), MASS: mass(part)}
@@ -73,7 +73,7 @@ def _summed(change: Change | None, columns: dict[str, nw.Expr], frame: nw.LazyFr
 
 
 def interval(x: nw.Expr, edges: Floats) -> nw.Expr:
-    """Return how many edges x is above, by halves: an engine looks at few of them for each row."""
+    """Return how many edges x is above, by bisection: an engine compares few of them for each row."""
 
     def between(low: int, high: int) -> nw.Expr:
         if low == high:
@@ -92,7 +92,7 @@ def _ends(
     high: Floats,
     change: Change | None,
 ) -> tuple[Floats, Floats]:
-    """Return the smallest and the largest value in each of some brackets (low, high], which have one at least."""
+    """Return the smallest and the largest value in each bracket (low, high], which holds at least one."""
     smallest, largest = np.full(len(low), np.inf), np.full(len(low), -np.inf)
     x = nw.col(VALUE)
     asked: dict[str, nw.Expr] = {}
@@ -106,7 +106,7 @@ def _ends(
     for part in parts:
         row = part.aggregates(asked, change, with_columns({VALUE: value(part)}))
         for j in range(len(low)):
-            if row[f"a_{j}"] is not None and row[f"a_{j}"] == row[f"a_{j}"]:  # pandas says NaN where none is inside
+            if row[f"a_{j}"] is not None and row[f"a_{j}"] == row[f"a_{j}"]:  # pandas gives NaN if none is inside
                 smallest[j] = min(smallest[j], row[f"a_{j}"])
                 largest[j] = max(largest[j], row[f"b_{j}"])
     return smallest, largest

@@ -1,4 +1,4 @@
-r"""The first-order bound on what errors of the biases move, as sums over rows in an engine.
+r"""The first-order bound on the effect of wrong biases, as sums over rows in an engine.
 
 An error of :math:`\log\omega_l` on row i moves an estimate by
 

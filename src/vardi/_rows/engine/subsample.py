@@ -1,4 +1,4 @@
-"""A small part of the rows, drawn by their values: it is the same in every engine, and tells how many are distinct."""
+"""A small part of the rows, drawn by their values: the same in every engine, and it shows how many are distinct."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 ROWS = 200_000  # rows of all samples together
 NUMBERS = 4_000_000  # and numbers in them
-FIRST = 2_000  # rows of a sample of which none was drawn
-ENDS = 2  # rows at an end of a known function that no row drawn reaches
-FINE = 2.0**30  # how finely the logs of values are cut
+FIRST = 2_000  # rows taken from a sample of which none was drawn
+ENDS = 2  # rows taken at an end of a known function that no drawn row reaches
+FINE = 2.0**30  # steps into which the logs of values are divided
 MIXTURE, SPREAD = f"{PREFIX}mixture", f"{PREFIX}spread"
 
 
 @dataclass(frozen=True)
 class Thinned:
-    """Rows of every sample, and how many distinct ones there are in all.
+    """Rows of every sample, and an estimate of how many distinct ones there are in all.
 
     Attributes
     ----------
     rows : DistinctRows
         The rows drawn, equal ones collapsed.
     distinct : float
-        An estimate of the number of distinct rows of the whole.
+        The estimated number of distinct rows in the whole pool.
     """
 
     rows: DistinctRows
@@ -42,11 +42,11 @@ class Thinned:
 
 
 def thinned(pool: LazyPool) -> Thinned:
-    """Draw rows of every sample, by one query for each part.
+    """Draw rows of every sample, with one query for each part.
 
-    A row is drawn if the digits of its biases, far behind the point, are below the share of its sample that is wanted.
-    So the order of the rows does not matter, and neither does the engine; equal rows are drawn together or not at all,
-    so that distinct rows are drawn at the same rate, from which their number follows.
+    A row is drawn if trailing digits of its biases are below the wanted share of its sample. So neither the order of
+    the rows nor the engine matters; equal rows are drawn together or not at all, so distinct rows are drawn at the same
+    rate, from which their number follows.
     """
     columns, K = list(pool.declared.columns), len(pool.names)
     sampled = pool.lengths > 0
@@ -83,7 +83,7 @@ def thinned(pool: LazyPool) -> Thinned:
 
 
 def _ends(pool: LazyPool, part: Part, drawn: Floats) -> tuple[Floats, Integers]:
-    """Return a row or two at each end of a known function that no drawn row reaches, lest it look constant."""
+    """Return a row or two at each end of a known function that no drawn row reaches, so that it is not constant."""
     columns = list(pool.declared.columns)
     found, source = [np.empty((0, len(columns)))], [np.empty(0, np.int64)]
     for name in dict.fromkeys(pool.declared.function_columns):
@@ -103,19 +103,19 @@ def _at_end(name: str, end: float, columns: list[str], frame: nw.LazyFrame[Any])
 
 
 def _thinned(mixture: nw.Expr, most: float, threshold: nw.Expr | None, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return the rows whose digits are below the threshold of their label; below the largest where all have that.
+    """Return the rows whose digits are below the threshold of their label, or below the largest if all have that.
 
-    Each step of the hash is a column of its own. DuckDB writes a column that a condition reads into the condition, as
-    often as it is read there: so the digits are compared once on all rows, and once more on the few that are left.
+    Each step of the hash is its own column. DuckDB inlines a column into a condition every time that the condition
+    reads it, so the digits are compared once on all rows, and once more on the few that are left.
     """
-    digits = nw.col(SPREAD) - nw.col(SPREAD).floor()  # below 1, so that a share of 1 draws all
+    digits = nw.col(SPREAD) - nw.col(SPREAD).floor()  # below 1, so a share of 1 draws all
     spread = frame.with_columns(**{MIXTURE: mixture}).with_columns(**{SPREAD: nw.col(MIXTURE).log() * FINE})
     few = spread.filter(digits < most)
     return few if threshold is None else few.filter(digits < threshold)
 
 
 def _by_label(part: Part, thresholds: dict[Any, float]) -> nw.Expr | None:
-    """Return the threshold of each row; None where all rows have the same."""
+    """Return the threshold of each row; None if all rows have the same."""
     *others, (_, otherwise) = thresholds.items()
     if all(threshold == otherwise for _, threshold in others):
         return None
@@ -127,7 +127,7 @@ def _by_label(part: Part, thresholds: dict[Any, float]) -> nw.Expr | None:
 
 
 def _mixture(pool: LazyPool) -> nw.Expr:
-    """Return a number above zero for each row that depends on all of its values, each on a scale of its own."""
+    """Return a positive number for each row that depends on all of its values, each on its own scale."""
     total: Any = None
     for j, (name, low, high) in enumerate(zip(pool.declared.columns, pool.lows, pool.highs, strict=True)):
         factor = 1.0 + np.sqrt(j + 2.0)  # no sum of biases is constant

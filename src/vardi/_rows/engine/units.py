@@ -1,4 +1,4 @@
-"""Sums of influence values over clusters, or over successive rows of a series, asked of an engine: one group-by."""
+"""Sums of influence values over clusters, or over successive rows of a series, queried from an engine: one group-by."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class UnitSums:
     units : Units
         The units.
     entry : ndarray of int of shape (G,)
-        The entry of the units that each group of rows belongs to.
+        The entry of the units to which each group of rows belongs.
     key : list
-        What a group has in a further column, where one was asked for.
+        The value of each group in a further column, if one was asked for.
     sums : ndarray of shape (G, m)
         Its sums.
     """
@@ -51,7 +51,7 @@ class UnitSums:
 def sums_over_units(
     at: EngineMoments, changes: Sequence[Change | None], names: Sequence[str], key: str | None = None
 ) -> UnitSums:
-    """Ask for sums over units, and over what has one value of a key within them, of columns that changes put there."""
+    """Query sums of the columns that ``changes`` add, over units and, within them, over the values of a key."""
     dependence = at.dependence
     assert dependence is not None
     keys = (*dependence.keys, *([] if key is None else [key]))
@@ -77,7 +77,7 @@ def sums_over_units(
 
 
 def evenness_over_clusters(at: EngineMoments, column: str, inside: Any) -> Evenness:
-    """Return how evenly the weights are spread over clusters, of rows that are inside (1) and not outside (0)."""
+    """Return how evenly the weights are spread over clusters, for rows that are inside (1) rather than outside (0)."""
     mass: dict[Any, float] = {}
     for part in at.parts:
         weight = at.point.weight if inside is None else inside(part) * at.point.weight
@@ -93,5 +93,5 @@ def _named(column: str) -> Change:
 
 
 def _lengths(at: EngineMoments) -> list[int]:
-    """Return how many rows of each sample make a value of its series."""
+    """Return how many rows of each sample make up one value of its series."""
     return [rows_a_value(int(size)) for size in at.sizes]

@@ -1,4 +1,4 @@
-"""What is asked of the weights themselves: by sample, against biases, and as a column of the user's frames."""
+"""Queries about the weights themselves: by sample, against biases, and as a column of the user's frames."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class WeightSums:
 
 
 def weights_by_sample(at: EngineMoments) -> WeightSums:
-    """Return sums and extremes of the weights, by one query for each part."""
+    """Return sums and extremes of the weights, with one query for each part."""
     K = at.coordinates.samples
     mass, squares, largest = np.zeros(K), np.zeros(K), np.full(K, -np.inf)
     r = at.point.weight
@@ -93,10 +93,10 @@ def with_added(
     values: Callable[[Part], Mapping[str, nw.Expr]],
     dropped: Sequence[Part] = (),
 ) -> dict[int | None, Any]:
-    """Return the user's frames, lazy as they are, with columns more; zero for a row that has no part in the fit.
+    """Return the user's frames, still lazy, with further columns, which are zero for rows outside the fit.
 
-    They are by the position of their sample, by None where one frame holds all. ``dropped`` are those of samples that
-    were left out.
+    They are keyed by the position of their sample, or by None if one frame holds all. ``dropped`` are those of samples
+    that were left out.
     """
     frames = {}
     for part in (*at.parts, *dropped):
@@ -104,7 +104,7 @@ def with_added(
         taken = schema_of(rows, part.name)
         if lost := [name for name in names if name in taken]:
             raise MismatchError(
-                f"There is a column {lost[0]!r} already, and it would be lost. Rename it in the frame before the fit.",
+                f"There is already a column {lost[0]!r}, which would be lost. Rename it in the frame before the fit.",
                 expected=(lost[0],),
                 got=(lost[0],),
             )

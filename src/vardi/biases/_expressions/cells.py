@@ -1,4 +1,4 @@
-r"""Biases that are log-linear in categories, as values: a parameter for each value but one of each column.
+r"""Biases that are log-linear in categories: a parameter for each value but one of each column.
 
 .. math:: \omega(z) = \exp \sum_g \theta_{g, v_g(z)}, \qquad \theta_{g, v} = 0 \text{ for the most frequent value } v
 
@@ -36,7 +36,7 @@ from vardi.errors import InvalidBiasError, MismatchError, suggest
 
 Value = bool | int | float | str
 Level = tuple[Value, ...]
-"""A value for each column that is crossed; of one column alone a tuple of one."""
+"""A value for each crossed column; for a single column a tuple of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class Cells:
     Attributes
     ----------
     groups : tuple of tuple of Node
-        What is crossed with one another: columns, or expressions of them; mostly one in each group.
+        The groups of columns, or expressions of them, that are crossed with one another; mostly one in each group.
     levels : tuple of tuple of Level
-        The values of each group, the one that the others are compared with first; empty until rows are seen.
+        The values of each group, the reference first; empty until rows are seen.
     """
 
     groups: tuple[tuple[Node, ...], ...]
@@ -85,17 +85,17 @@ class Cells:
         return f"cells({', '.join(group_text(group) for group in self.groups)})"
 
     def seen(self, levels: Sequence[Sequence[Level]]) -> Cells:
-        """Return the same with the values that rows have, in each group the most frequent first."""
+        """Return the same with the values that occur in rows, in each group the most frequent first."""
         return replace(self, levels=tuple(tuple(one) for one in levels))
 
     def indicators(self) -> tuple[Node, ...]:
-        """Return a condition for each parameter: where it adds to the log of the bias."""
+        """Return a condition for each parameter: the rows on which it adds to the log of the bias."""
         return tuple(
             _holds(group, level) for group, levels in zip(self.groups, self.levels, strict=True) for level in levels[1:]
         )
 
     def node(self, theta: Sequence[float]) -> Node:
-        """Return the expression that the bias is once its parameters are known: zero for a value that was not seen."""
+        """Return the expression of the bias with its parameters fixed: zero for a value that was not seen."""
         values, factors = iter(theta), []
         for group, levels in zip(self.groups, self.levels, strict=True):
             heights = [1.0, *(factor(next(values)) for _ in levels[1:])]
@@ -103,13 +103,13 @@ class Cells:
         return reduce(lambda product, part: arithmetic(product, "*", part), factors)
 
     def fixed(self, theta: Any) -> tuple[Cells, list[float]]:
-        """Return the same with the values that a table of their parameters names, and these parameters.
+        """Return the same with the values named in a table of parameters, and these parameters.
 
         Parameters
         ----------
         theta : mapping
-            From each column to its values, each with the log of its factor; from a tuple of columns that are crossed to
-            tuples of values.
+            From each column to its values, each with the log of its factor; from a tuple of crossed columns to tuples
+            of values.
         """
         keys = {_key(group): group for group in self.groups}
         if not isinstance(theta, Mapping) or set(theta) != set(keys):
@@ -135,7 +135,7 @@ class Cells:
 
 
 def group_text(group: tuple[Node, ...]) -> str:
-    """Return columns that are crossed as they are written in a text."""
+    """Return crossed columns as they are written in a text."""
     texts = [to_text(term) for term in group]
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 

@@ -1,6 +1,6 @@
-"""Nodes to what computes them, for any target.
+"""Nodes compiled for any target.
 
-Engines disagree on missing values (NaN > 60 is false in pandas and true in Polars), so they are never asked. A term
+Engines disagree on missing values (NaN > 60 is false in pandas and true in Polars), so it is never left to them. A term
 that may be unknown on some rows carries a mask of the rows where it is known, and conditions follow Kleene's logic.
 """
 
@@ -70,11 +70,11 @@ def compile_node(node: Node, target: Target, missing: Collection[str] = ()) -> C
     target : Target
         `NarwhalsTarget` or `NumpyTarget`: it has the names and the dtypes of the columns.
     missing : collection of str
-        The columns that have missing values, or may have. The fewer, the simpler what comes out.
+        The columns that have missing values, or may have. The fewer, the simpler the result.
     """
     require_columns(columns(node), target.columns)
     builder = _Builder(target, missing)
-    with np.errstate(all="ignore"):  # a NaN or an infinity is a value here, and whoever uses it checks it
+    with np.errstate(all="ignore"):  # NaN and infinity are values here, checked when they are used
         term = builder.term(node)
     if term.kind not in NUMERIC:
         raise builder.mismatch(term, "a bias is a number or a condition", "Compare it with something.")
@@ -96,7 +96,7 @@ def require_columns(names: Sequence[str], present: Collection[str]) -> None:
 
 @dataclass(frozen=True)
 class _Term:
-    """A node under construction; value is a Python number or text if it is constant."""
+    """A node being compiled; the value is a Python number or text if it is constant."""
 
     node: Node
     kind: Kind
@@ -120,7 +120,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    """Return a power: a square as a product, as NumPy computes it; to others a power of 2 is as dear as any."""
+    """Return a power; a square as a product, as in NumPy, since elsewhere it costs as much as any other power."""
     return base * base if isinstance(exponent, float) and exponent == 2.0 else base**exponent
 
 
@@ -201,7 +201,7 @@ class _Builder:
 
     def _apply(self, node: Node, apply: Callable[[Any, Any], Any], left: _Term, right: _Term) -> _Term:
         a, b = left.value, right.value
-        if isinstance(a, float) and isinstance(b, float):  # 0 / 0 and 9 ** 9 ** 9 as floats do, at once
+        if isinstance(a, float) and isinstance(b, float):  # with NumPy's floats: 0 / 0 is NaN, 9 ** 9 ** 9 infinite
             value = float(apply(np.float64(a), np.float64(b)))
         else:
             value = apply(a, b)
@@ -239,7 +239,7 @@ class _Builder:
         return _Term(node, Kind.CONDITION, _both(value, known), known)
 
     def _comparable(self, left: _Term, right: _Term) -> tuple[Any, Any]:
-        """Return two values that every engine compares alike."""
+        """Return two values that every engine compares in the same way."""
         kinds = {left.kind, right.kind}
         if kinds <= NUMERIC:
             if Kind.CONDITION in kinds:
@@ -276,7 +276,7 @@ class _Builder:
         return _Term(node, Kind.CONDITION, _both(value, known), known)
 
     def _defined(self, term: _Term) -> Any | None:
-        """Return where a term is known and not NaN; only what was computed can be NaN and yet known."""
+        """Return where a term is known and not NaN; only a computed term can be both known and NaN."""
         if not isinstance(term.node, Computed):
             return term.known
         if isinstance(term.value, float):
@@ -284,16 +284,16 @@ class _Builder:
         return _both(term.known, ~self.target.is_nan(term.value))
 
     def mismatch(self, term: _Term, reason: str, remedy: str) -> MismatchError:
-        """Return the error for a term of a kind that cannot stand where it does."""
+        """Return the error for a term of a kind that is not allowed where it is used."""
         if term.kind is Kind.OTHER:
             remedy = "Convert the column to numbers, text, booleans or dates."
         if not isinstance(term.node, Column):
-            message = f"{to_text(term.node)} is {term.kind.value}, and {reason}. {remedy}"
+            message = f"{to_text(term.node)} is {term.kind.value}, but {reason}. {remedy}"
             return MismatchError(message, expected=(term.kind.value,), got=(reason,))
         name = term.node.name
         dtype = self.target.dtype(name)
         return MismatchError(
-            f"Column '{name}' holds {term.kind.value} ({dtype}), and {reason}. {remedy}",
+            f"Column '{name}' holds {term.kind.value} ({dtype}), but {reason}. {remedy}",
             expected=(name, dtype),
             got=(reason,),
         )

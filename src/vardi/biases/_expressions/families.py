@@ -1,4 +1,4 @@
-r"""Families of biases that have parameters, as values: what they read, what their parameters are called, their text.
+r"""Families of biases with parameters: the columns they read, the names of their parameters, and their text.
 
 ========================  ===========================================================  ==========================
 text                      bias                                                         parameters
@@ -45,7 +45,7 @@ class Family:
     terms : tuple of Node
         What it reads: columns, or expressions of them.
     cuts : tuple of float
-        Where steps rise, in their order.
+        The cuts of steps, in increasing order.
     """
 
     kind: Kind
@@ -98,13 +98,13 @@ class Family:
         return f"{self.kind}({', '.join(arguments)})"
 
     def intervals(self) -> tuple[Comparison, ...]:
-        """Return the intervals of steps, the first being the one that the others are compared with."""
+        """Return the intervals of steps, the reference first."""
         term, cuts = self.terms[0], [Constant(cut) for cut in self.cuts]
         inner = [Comparison(low, (("<=", term), ("<", high))) for low, high in pairwise(cuts)]
         return (Comparison(term, (("<", cuts[0]),)), *inner, Comparison(term, ((">=", cuts[-1]),)))
 
     def node(self, theta: Sequence[float]) -> Node:
-        """Return the expression that the bias is once its parameters are known."""
+        """Return the expression of the bias with its parameters fixed."""
         if self.kind == "power":
             return Power(self.terms[0], Constant(float(theta[0])))
         if self.kind == "steps":
@@ -118,7 +118,7 @@ class Family:
 
 
 def factor(value: float) -> float:
-    """Return e to a value, or refuse what is beyond floating point."""
+    """Return e to a value; raise if it overflows."""
     try:
         return math.exp(value)
     except OverflowError:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from vardi.errors import InvalidBiasError
 
 FUNCTIONS = {"abs": 1, "exp": 1, "log": 1, "sqrt": 1, "min": 2, "max": 2}
-"""Each function with the least number of its arguments; min and max take more."""
+"""Each function with its minimum number of arguments; min and max take more."""
 
 INTEGERS = range(1 - 2**63, 2**63)
-"""What every engine holds, as does its negative."""
+"""Integers that every engine can hold, along with their negatives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Constant:
     """A number, a text or a truth value."""
 
     value: bool | int | float | str
-    is_boolean: bool = field(init=False, repr=False)  # Python says 1 == True; a number is not a condition
+    is_boolean: bool = field(init=False, repr=False)  # in Python 1 == True, but a number is not a condition
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_boolean", isinstance(self.value, bool))
@@ -129,12 +129,12 @@ Node = Constant | Column | Condition | Computed
 
 
 def conjunction(terms: Iterable[Node]) -> Node:
-    """Return ``a and b and ...``; an `And` among the terms gives its own terms."""
+    """Return ``a and b and ...``; an `And` among the terms is flattened."""
     return And(tuple(part for term in terms for part in (term.terms if isinstance(term, And) else (term,))))
 
 
 def disjunction(terms: Iterable[Node]) -> Node:
-    """Return ``a or b or ...``; an `Or` among the terms gives its own terms."""
+    """Return ``a or b or ...``; an `Or` among the terms is flattened."""
     return Or(tuple(part for term in terms for part in (term.terms if isinstance(term, Or) else (term,))))
 
 
@@ -168,7 +168,7 @@ def is_text(node: Node) -> bool:
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """Return the nodes right below a node, in the order they are written."""
+    """Return the child nodes of a node, in the order they are written."""
     match node:
         case Constant() | Column():
             return ()

@@ -1,4 +1,4 @@
-"""Text to nodes. Python's own parser does the grammar; a white list says what may pass; nothing is ever evaluated."""
+"""Text to nodes. Python's own parser reads the grammar; only what is on a white list passes; nothing is evaluated."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from vardi.biases._expressions.nodes import (
 from vardi.errors import ExpressionError, InvalidBiasError, suggest
 
 WITH_PARAMETERS = (*FAMILIES, "cells")
-OF_ROWS = ("learned", "smoothed", "window")  # biases that rows bring with them
-WORDS = frozenset(("and", "or", "not", "in", "is", "missing"))  # of the language itself
+OF_ROWS = ("learned", "smoothed", "window")  # biases that the rows themselves determine
+WORDS = frozenset(("and", "or", "not", "in", "is", "missing"))  # words of the language itself
 MAX_LENGTH = 100_000
 MAX_DEPTH = 50
 MAX_DIGITS = 400
@@ -48,16 +48,16 @@ _COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: 
 
 @dataclass(frozen=True, slots=True)
 class OfRows:
-    """A bias that rows bring with them, as it is written: one of `OF_ROWS`, and what stands in its parentheses."""
+    """A bias that the rows determine, as it is written: one of `OF_ROWS`, and its arguments."""
 
     kind: str
     arguments: tuple[Node | None, ...]
 
 
 def parse(text: str) -> Node:
-    """Read an expression, or raise `ExpressionError` with the place that is refused.
+    """Read an expression; raise `ExpressionError` with the position of what is refused.
 
-    Column names that are not plain words stand in backticks, with a backtick in a name written twice.
+    Column names that are not plain words go in backticks, with a backtick in a name written twice.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def _require_length(text: str) -> None:
         )
 
 
-# What a text may consist of. Each part is looked at before Python's parser sees anything.
+# The parts of a text. Each is checked before Python's parser sees anything.
 _PART = re.compile(
     r"""(?P<space>\s+)
     | `(?P<name>(?:[^`]|``)*)`
@@ -190,7 +190,7 @@ class _Reader:
         return node
 
     def _source(self) -> str:
-        """Return what Python's parser may see: the text with the same length, its names and texts hidden."""
+        """Return the source for Python's parser: a text of the same length, with names and strings hidden."""
         parts = []
         for match in _PART.finditer(self.text):
             kind, part, start = match.lastgroup, match.group(), match.start()
@@ -290,7 +290,7 @@ class _Reader:
         span = self.spans.get(start)
         if span is not None and span.end == end:
             return Column(span.value)
-        name = self.text[start:end]  # as it is written: the tree has it normalised
+        name = self.text[start:end]  # as it is written, since the tree has it normalised
         if "`" in name:
             raise self._refusal("A column name in backticks needs spaces around it.", tree)
         if name == "missing":
@@ -356,7 +356,7 @@ class _Reader:
         if not isinstance(tree, ast.Tuple | ast.List | ast.Set):
             raise self._refusal("in needs a list of constants, such as ('N', 'W') or ['N'].", tree)
         if not tree.elts:
-            raise self._refusal("The list after in is empty, so nothing could ever be in it.", tree)
+            raise self._refusal("The list after in is empty, so nothing can be in it. Give at least one value.", tree)
         values = []
         for element in tree.elts:
             value = self._node(element, depth + 1) if not isinstance(element, ast.Starred) else None
@@ -418,7 +418,7 @@ class _Reader:
         return Family(kind, tuple(self._number(term, 1) for term in terms), cuts)
 
     def _group(self, tree: ast.expr) -> tuple[Node, ...]:
-        """Return what cells crosses: columns in parentheses, or one alone."""
+        """Return the columns that cells crosses: several in parentheses, or a single one."""
         crossed = tree.elts if isinstance(tree, ast.Tuple | ast.List) else [tree]
         return tuple(self._number(term, 1) for term in crossed)
 
@@ -449,7 +449,7 @@ class _Reader:
 
 
 def _factors(tree: ast.expr) -> list[ast.expr]:
-    """Return what a product multiplies, from left to right; without recursion, as a product may be long."""
+    """Return the factors of a product, from left to right; without recursion, as it may be long."""
     rest = []
     while isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Mult):
         rest.append(tree.right)
@@ -458,7 +458,7 @@ def _factors(tree: ast.expr) -> list[ast.expr]:
 
 
 def _printable(text: str) -> str:
-    """Return the text on one line, each letter in its place."""
+    """Return the text on one line, keeping the position of each letter."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 

@@ -1,4 +1,4 @@
-"""What computes an expression: how narwhals and NumPy write each step that Python's operators do not."""
+"""Targets of expressions: how narwhals and NumPy write each step for which Python has no operator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 
 
 class Kind(Enum):
-    """What the values of a column or a term are; the value is the word for it in messages."""
+    """What a column or a term holds; the value is the word for it in messages."""
 
     CONDITION = "true or false"
     INTEGER = "whole numbers"
@@ -30,7 +30,7 @@ NUMERIC = {Kind.CONDITION, Kind.INTEGER, Kind.FLOAT}
 
 
 class Target(Protocol):
-    """How one library writes the steps that Python's operators do not."""
+    """How one library writes the steps for which Python has no operator."""
 
     @property
     def columns(self) -> Collection[str]:
@@ -52,7 +52,7 @@ class Target(Protocol):
         """Return a condition that is the same on every row."""
 
     def moment(self, name: str, text: str) -> Any:
-        """Return an ISO text as a value to compare with a column of dates or times; ValueError if it is none."""
+        """Return an ISO text as a value to compare with a column of dates or times; ValueError if it is not one."""
 
     def as_float(self, value: Any) -> Any:
         """Return numbers or conditions as 64-bit floats."""
@@ -61,7 +61,7 @@ class Target(Protocol):
         """Return the mask of the rows where a float is NaN."""
 
     def number(self, value: float) -> Any:
-        """Return a number that values are compared with, which has to be read to the last digit."""
+        """Return a number to compare values with, exact to the last digit."""
 
     def is_in(self, value: Any, values: Sequence[Any]) -> Any:
         """Return the mask of the rows where a value is one of values."""
@@ -71,10 +71,11 @@ class Target(Protocol):
 
 
 def literal(value: float) -> nw.Expr | float:
-    """Return a number that values are compared with, as something that every engine reads to the last digit.
+    """Return a number to compare values with, in a form that every engine reads to the last digit.
 
-    DuckDB, which Ibis asks in SQL, takes a number of up to 38 digits for a decimal, and rounds once more where that has
-    more than 15: a value of the rows would then not equal itself. So such a number is an integer times a power of two.
+    DuckDB, which Ibis queries in SQL, reads a number of up to 38 digits as a decimal, and rounds it once more if it has
+    more than 15: a value of the rows would then not equal itself. So such a number is written as an integer times a
+    power of two.
     """
     value = float(value)
     if not abs(value) > 1e-290 or value == float(f"{value:.15g}") or math.isinf(value):
@@ -89,7 +90,7 @@ class NarwhalsTarget:
     Parameters
     ----------
     schema : mapping of str to narwhals dtype
-        As ``frame.collect_schema()`` gives it.
+        As returned by ``frame.collect_schema()``.
     """
 
     def __init__(self, schema: Mapping[str, nw.dtypes.DType]) -> None:
@@ -97,7 +98,7 @@ class NarwhalsTarget:
 
     @property
     def columns(self) -> Collection[str]:
-        """The columns that there are."""
+        """The names of all columns."""
         return self.schema.keys()
 
     def dtype(self, name: str) -> str:
@@ -139,7 +140,7 @@ class NarwhalsTarget:
 
     @staticmethod
     def is_nan(value: nw.Expr) -> nw.Expr:
-        # What is NaN elsewhere is null in nullable pandas; a quotient by zero, infinite elsewhere, is null in Spark.
+        # NaN is null in nullable pandas, and division by zero, infinite elsewhere, is null in Spark.
         return value.is_null() | value.is_nan()
 
     def number(self, value: float) -> nw.Expr | float:
@@ -157,14 +158,14 @@ class NarwhalsTarget:
             joined: nw.Expr = join(*columns) if len(columns) > 1 else columns[0]
             if not numbers:
                 return joined
-            bound = least(numbers)  # not a literal column: before 2.28 narwhals takes no notice of it in pandas
+            bound = least(numbers)  # not a literal column, which narwhals before 2.28 ignores in pandas
             return joined.clip(upper_bound=bound) if function == "min" else joined.clip(lower_bound=bound)
         result: nw.Expr = getattr(arguments[0], function)()
         return result
 
 
 def _any(conditions: Sequence[nw.Expr]) -> nw.Expr:
-    """Return where one of some conditions holds, no deeper than it must be: engines limit how deep an expression is."""
+    """Return where any of some conditions holds, as a shallow tree: engines limit the depth of an expression."""
     if len(conditions) == 1:
         return conditions[0]
     half = len(conditions) // 2
@@ -188,7 +189,7 @@ class NumpyTarget:
         return self.arrays.keys()
 
     def dtype(self, name: str) -> str:
-        words = {Kind.CONDITION: "Boolean", Kind.TEXT: "String", Kind.DATETIME: "Datetime"}  # as narwhals says
+        words = {Kind.CONDITION: "Boolean", Kind.TEXT: "String", Kind.DATETIME: "Datetime"}  # as in narwhals
         text = str(self.arrays[name].dtype)
         numeric = text.capitalize().replace("Uint", "UInt")
         return words.get(self.kind(name), text if self.kind(name) is Kind.OTHER else numeric)
@@ -268,7 +269,7 @@ def call_numpy(function: str, arguments: Sequence[Any]) -> Any:
 def _is_none(value: object) -> bool:
     if isinstance(value, float):
         return value != value
-    return value is None or type(value).__name__ in ("NAType", "NaTType")  # of pandas, which is not imported here
+    return value is None or type(value).__name__ in ("NAType", "NaTType")  # pandas is not imported here
 
 
 def read_date(text: str) -> datetime.date:
@@ -277,11 +278,11 @@ def read_date(text: str) -> datetime.date:
 
 
 def read_moment(text: str, time_zone: str | None) -> datetime.datetime:
-    """Return a time in ISO form, in the time zone of a column; a text without an offset is meant in that zone."""
+    """Return a time in ISO form, in the time zone of a column; a text without an offset is in that zone."""
     moment = datetime.datetime.fromisoformat(text)
     if time_zone is None:
         if moment.tzinfo is not None:
-            raise ValueError("The column has no time zone, and the text has one")
+            raise ValueError("The column has no time zone, but the text has one")
         return moment
     zone = _zone(time_zone)
     return moment.replace(tzinfo=zone) if moment.tzinfo is None else moment.astimezone(zone)

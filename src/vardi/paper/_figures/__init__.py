@@ -21,9 +21,9 @@ class Illustration(NamedTuple):
     Attributes
     ----------
     title, caption : str
-        What stands above and below it.
+        The text above and below it.
     draw : callable
-        Returns the figure; takes all runs' scores, a mapping from Cell to array, where ``needs`` names an experiment.
+        Returns the figure; takes all runs' scores, a mapping from Cell to array, if ``needs`` names an experiment.
     needs : str or None
         The experiment whose scores are drawn.
     """

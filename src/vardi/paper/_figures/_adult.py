@@ -34,7 +34,7 @@ AGE_CAPTION = (
 EDUCATION_BY_AGE_CAPTION = (
     "Adult: proportion that earns more than 50,000 dollars a year by level of education, within groups of age; bands "
     f"are 95% intervals, and points of fewer than {FEWEST} people are left out. Education pays later in life, so the "
-    "law of income given education is another one among people of middle age: weights for education alone would not do."
+    "law of income given education is different in middle age: weights for education alone would not be enough."
 )
 
 
@@ -64,7 +64,7 @@ def income_by_age() -> Figure:
     starts = np.arange(15, 90, AGE_STEP)
     age = people["age"]
     groups = [(age >= start) & (age < start + AGE_STEP) for start in starts]
-    groups[-1] = age >= starts[-1]  # 85 to 90: the last value stands for all that are older
+    groups[-1] = age >= starts[-1]  # 85 to 90: the last value includes all who are older
     figure = new_figure(3.0)
     ax = figure.subplots()
     ax.axvspan(MIDDLE_AGE[0], MIDDLE_AGE[1] + 1, color="#eef3f9", lw=0, zorder=0)
@@ -106,7 +106,7 @@ def _education_axis(ax: Axes) -> None:
 
 
 def _label_ends(ax: Axes, ends: list[tuple[float, float, str, str]]) -> None:
-    """Write the name of each line at its end, and move names apart that would lie on one another."""
+    """Write the name of each line at its end, and move names apart that would overlap."""
     lowest = -np.inf
     for x, y, name, colour in sorted(ends, key=lambda end: end[1]):
         height = max(y, lowest + APART)

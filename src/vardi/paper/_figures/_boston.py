@@ -1,4 +1,4 @@
-"""House prices: what the agency never sells, and what weights make of its rows."""
+"""House prices: what the agency never sells, and the effect of weights on its rows."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def clusters() -> Figure:
 
 
 def _rows(ax: Axes, rows: NDArray[np.float64], weights: NDArray[np.float64]) -> None:
-    for weight in np.unique(weights):  # few: the biases are indicators, and dots of one size are one shape in the file
+    for weight in np.unique(weights):  # few: the biases are indicators; dots of one size are one shape in the file
         x, y = rows[weights == weight].T
         ax.scatter(x, y, s=6.0 * weight, color="#8c959f", alpha=0.55, lw=0, zorder=1)
 

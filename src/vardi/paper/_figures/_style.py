@@ -22,7 +22,7 @@ PAGE_WIDTH = 7.2  # inches
 PNG_DPI = 150
 
 # The pool is brown and the population blue in every picture of vardi; samples have further colours of Okabe and Ito's
-# palette, which colour-blind readers can tell apart.
+# palette, which colour-blind readers can distinguish.
 POOL, POPULATION, INK, MUTED, FAINT = BEFORE, AFTER, "#1f2328", "#6e7781", "#d0d7de"
 SAMPLES = ("#56b4e9", "#e69f00", "#009e73", "#cc79a7")
 
@@ -62,7 +62,7 @@ _LOOK: Any = {  # a mapping of rc parameters
 
 @contextmanager
 def look() -> Iterator[None]:
-    """Give matplotlib the look of these figures for a while, whatever the user's settings are."""
+    """Apply the look of these figures within the block, whatever the user's settings."""
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(_LOOK)
@@ -81,12 +81,12 @@ def in_this_look(draw: Callable[Parameters, Figure]) -> Callable[Parameters, Fig
 
 
 def new_figure(height: float) -> Figure:
-    """Return an empty figure as wide as a page, ``height`` inches high, that no window knows of."""
+    """Return an empty figure as wide as a page, ``height`` inches high, without a window."""
     return Figure(figsize=(PAGE_WIDTH, height), layout="constrained")
 
 
 def light_grid(ax: Axes, axis: Any = "y") -> None:
-    """Draw thin lines behind the data, and no ticks where the lines say it."""
+    """Draw thin lines behind the data in place of ticks."""
     ax.grid(visible=True, axis=axis)
     ax.tick_params(axis=axis, length=0)
 

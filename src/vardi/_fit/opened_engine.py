@@ -1,0 +1,117 @@
+"""Lazy frames and biases as the user gave them, with what the pipeline needs of rows in an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from vardi._facts.bias_notes import bias_notes
+from vardi._fit.engine import InEngine
+from vardi._fit.prepare import Prepared, independent, require_told
+from vardi._inputs.engine.dependence import as_engine_dependence
+from vardi._inputs.engine.distinct import DistinctRows
+from vardi._inputs.engine.pool import LazyPool, OpenFrames
+from vardi._inputs.known import Known, as_known
+from vardi._inputs.pool import Name
+from vardi._rows.dense import Dense
+from vardi._rows.engine.choose import as_dense, few_rows, functions_on, joint_rows
+from vardi._rows.engine.lazy_rows import LazyRows
+from vardi._rows.engine.levels import with_levels
+from vardi._rows.engine.model import EngineKnown, EngineModel
+from vardi._solve.identify import Verdict, connected, judge
+from vardi._solve.model import JointFit
+from vardi._solve.newton import GAP, Solution, solve
+from vardi._types import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class EngineFrames:
+    """Lazy frames whose rows stay in their engine.
+
+    Attributes
+    ----------
+    pool : LazyPool
+        The frames, with biases, features and known functions as columns, checked.
+    known : Known or None
+        What is known of the population.
+    """
+
+    pool: LazyPool
+    known: Known | None
+
+    @classmethod
+    def of(cls, frames: OpenFrames, known: Any, depends: Sequence[Any] = ()) -> EngineFrames:
+        """Put biases, features and known functions on the frames, and check them."""
+        given = None if known is None else as_known(known, frames.names, frames.table)
+        pool = with_levels(frames).survey(() if given is None else given.functions)
+        require_told(pool, pool.sizes)
+        if depends:
+            pool = replace(pool, dependence=as_engine_dependence(pool, *depends))
+        return cls(pool, given)
+
+    @property
+    def names(self) -> tuple[Name, ...]:
+        """A name for each bias."""
+        return self.pool.names
+
+    def prepare(self) -> Prepared:
+        """Return the rows to solve: the distinct ones in memory, or those in the engine if they are too many."""
+        found, is_all = few_rows(self.pool)
+        rows = _rows(self.pool, found, is_all=is_all)
+        if self.known is None and not self.pool.declared.features:
+            return Prepared(rows, model=EngineModel.of(self.pool))
+        model, values, directions = _model(self.pool, self.known, found)
+        joint = joint_rows(self.pool, model, found, is_all=is_all)
+        return Prepared(rows, joint, self.known, values, directions, model=model)
+
+    def overlap(self, prepared: Prepared) -> Verdict:
+        """Judge which samples can be compared."""
+        return judge(prepared.rows, self.names)
+
+    def explained(self, verdict: Verdict) -> Verdict:
+        """Return the verdict as it is: finding the nearest samples would take all rows."""
+        return verdict
+
+    def notes(self, verdict: Verdict, sizes: Mapping[Name, float]) -> tuple[str, ...]:
+        """Return what is odd about the declared biases."""
+        pool, even = self.pool, self.pool.lows == self.pool.highs
+        return bias_notes(pool, sizes, verdict, even=bool(even[: len(pool.names)][pool.sizes > 0].all()))
+
+    def of_samples(self, names: set[Name]) -> EngineFrames:
+        """Return the rows of some samples only."""
+        return replace(self, pool=self.pool.of_samples([k for k, name in enumerate(self.names) if name in names]))
+
+    def held(self, prepared: Prepared, found: JointFit) -> InEngine:
+        """Return the frames with their weights."""
+        return InEngine(self.pool, prepared, replace(found, solution=replace(found.solution, weights=None)))
+
+
+def _rows(pool: LazyPool, found: DistinctRows, *, is_all: bool) -> Any:
+    few = as_dense(found, len(pool.names))
+    if is_all:
+        return few
+    few = few.standing_for(pool.sizes)
+    constants = pool.declared.constants
+    return LazyRows(pool.parts, len(pool.names), pool.sizes, pool.reach, few, lambda: _start(few), constants)
+
+
+def _start(few: Dense) -> Floats:
+    """Return the solution u of a small part of the rows, or a rough start if they do not determine it."""
+    if connected(few.reach(), few.sizes):
+        solution: Solution = solve(few, tol=1e-6)
+        if solution.gap >= GAP:
+            return solution.u
+    return few.start()
+
+
+def _model(pool: LazyPool, known: Known | None, found: DistinctRows) -> tuple[EngineModel, Floats, Floats]:
+    """Return the engine's model, the known functions on some rows, and which combinations of these are independent."""
+    if known is None:
+        return EngineModel.of(pool), np.empty((len(found), 0)), np.empty((0, 0))
+    H = functions_on(pool, found)
+    directions, root, moving = independent(known, H, set(pool.declared.features))
+    engine = EngineKnown(pool.declared.function_columns, directions, known.values @ directions, root, moving)
+    return EngineModel.of(pool, engine), H, directions
