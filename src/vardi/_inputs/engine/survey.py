@@ -173,7 +173,7 @@ def _cells(draft: Draft, conditions: Sequence[Node], limit: int) -> Survey | Non
 
 
 def _has_condition(node: Node, target: NarwhalsTarget) -> bool:
-    """Tell whether an expression has a condition somewhere, so that it is expected to be zero on some rows."""
+    """Return whether an expression has a condition somewhere, so that it is expected to be zero on some rows."""
     if isinstance(node, Column):
         return target.kind(node.name) is Kind.CONDITION
     return bool(is_condition(node)) or any(_has_condition(child, target) for child in children(node))
@@ -216,7 +216,7 @@ def _numbers(draft: Draft, ranged: frozenset[str]) -> Survey | None:
 
 
 def _as_expected(asked: _Answer, summed: Sequence[str], everywhere: Sequence[str]) -> bool:
-    """Tell whether biases of which no range was asked for are finite and not below zero, or above it everywhere."""
+    """Return whether biases without a queried range are finite and not below zero, or above it everywhere."""
     totals = np.array([asked.floats(f"{PREFIX}sum_{name}") for name in summed])
     if not np.isfinite(totals).all():  # a value that is not a number is in the sum, whatever the smallest is said to be
         return False
