@@ -9,7 +9,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 import vardi
+from vardi._inputs.engine.part import OMEGA, Part
+from vardi._rows.dense import Dense
 from vardi._rows.engine import subsample
+from vardi._rows.engine.lazy_rows import LazyRows
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -75,6 +78,20 @@ def test_a_pass_asks_for_what_does_not_follow(engine, queries, biases, first, la
     assert fit.solution.residual < 1e-10
 
 
+def test_a_weak_link_to_the_largest_sample_keeps_its_digits(engine):
+    """What two samples have in common is a sum of its own: as a difference it would be lost in the rounding of 1."""
+    omega = np.array([[1.0, 1e-14, 1e-17], [1e-15, 1.0, 0.5], [1e-15, 0.25, 1.0]])
+    rows, sizes = np.repeat(omega, [300, 200, 100], axis=0), np.array([300.0, 200.0, 100.0])
+    columns = {OMEGA.format(k): rows[:, k] for k in range(K)}
+    part = Part(nw.from_native(engine(pl.DataFrame(columns))).lazy(), None, {None: 0}, False)
+    sums = LazyRows([part], K, sizes, np.ones((K, K)), Dense(rows, np.zeros(600, int)), lambda: np.zeros(K)).sums(
+        np.zeros(K)
+    )
+    p = rows / rows.sum(axis=1, keepdims=True)
+    assert_allclose(sums.gram, p.T @ p, rtol=1e-12)
+    assert_allclose(sums.shares, p.sum(axis=0), rtol=1e-12)
+
+
 def test_the_hash_that_thins_is_not_written_for_each_label(queries):
     """DuckDB writes a column into the condition that reads it, and computes it there as often as it stands."""
     counts = []
@@ -96,6 +113,15 @@ def test_rows_to_start_from_lie_everywhere(engine, queries, monkeypatch):
     thinned = next(frame for frame, shape in queries if shape[0] > 100).collect()
     x = thinned.get_column("__vardi_omega_1").to_numpy()
     assert np.histogram(x, 20, (0.5, 2.5))[0].min() > 0
+
+
+def test_a_bias_that_is_zero_on_rows_of_others_is_told_from_one_below_zero(engine):
+    rows = {"a": np.arange(12.0), "b": np.arange(1.0, 13.0)}
+    frame = pl.DataFrame({"x": np.concatenate(list(rows.values())), "label": ["a"] * 12 + ["b"] * 12})
+    fit = vardi.debias(engine(frame), {"a": "1", "b": "x"}, source="label")
+    wanted = vardi.debias(frame, {"a": "1", "b": "x"}, source="label")
+    assert_allclose(fit.omegas["b"], wanted.omegas["b"], rtol=1e-9)
+    assert fit.identify().links == wanted.identify().links
 
 
 @pytest.mark.parametrize("value", [-1e-300, -1.0, float("nan"), float("inf")])

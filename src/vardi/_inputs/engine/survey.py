@@ -172,22 +172,29 @@ def _cells(draft: Draft, conditions: Sequence[Node], limit: int) -> Survey | Non
     return Survey(*asked.flags, asked.counts, asked.rows, matrix, matrix, reach, cells=True)
 
 
+def _has_condition(node: Node, target: NarwhalsTarget) -> bool:
+    """Return whether an expression has a condition somewhere, so that it is expected to be zero on some rows."""
+    if isinstance(node, Column):
+        return target.kind(node.name) is Kind.CONDITION
+    return bool(is_condition(node)) or any(_has_condition(child, target) for child in children(node))
+
+
 def _numbers(draft: Draft, ranged: frozenset[str]) -> Survey | None:
     """Group by labels only; query the range of columns that are named or not biases, and sums of the others.
 
-    Sums cost less than extremes. A number w is finite and not below zero if abs(w) - w is zero, and nothing cancels in
-    a sum of these. Return None if such a sum shows that some bias is not, or if a sum of biases overflows.
+    A bias without a condition is most likely above zero on all rows, as its smallest value shows. For the others, rows
+    above zero are counted; a number w is finite and not below zero if abs(w) - w is zero, and nothing cancels in a sum
+    of these. Return None if a smallest value is not above zero, if such a sum shows that some bias is below zero or
+    not finite, or if a sum of biases overflows.
     """
     biases = list(draft.columns)[: draft.states]
     values = {name: constant_of(draft.columns[name]) for name in biases}
     constants = {name: value for name, value in values.items() if value is not None}
     summed = [name for name in biases if name not in (*constants, *ranged)]
-    asked = _ask(draft, [], _number_queries(draft, constants, summed), None)
-    if summed and not asked.is_doubtful:
-        below, told = asked.floats(f"{PREFIX}below"), asked.floats(f"{PREFIX}told")
-        totals = np.array([asked.floats(f"{PREFIX}sum_{name}") for name in summed])
-        if below.any() or (told != asked.rows).any() or not np.isfinite(totals).all():
-            return None
+    everywhere = [name for name in summed if not _has_condition(draft.columns[name].node, draft.target)]
+    asked = _ask(draft, [], _number_queries(draft, constants, summed, everywhere), None)
+    if not asked.is_doubtful and not _as_expected(asked, summed, everywhere):
+        return None
     low, high, reach = {}, {}, {}
     for name in draft.columns:
         if name in constants:
@@ -200,21 +207,41 @@ def _numbers(draft: Draft, ranged: frozenset[str]) -> Survey | None:
             ends = (asked.floats(f"{PREFIX}{what}_{name}") for what in ("low", "high"))
             low[name], high[name] = (np.where(nan, np.nan, end) for end in ends)
     for name in biases:
-        reach[name] = (
-            asked.counts * (constants[name] > 0) if name in constants else asked.floats(f"{PREFIX}reach_{name}")
-        )
+        if name in constants or name in everywhere:
+            reach[name] = asked.counts * (constants.get(name, 1.0) > 0)
+        else:
+            reach[name] = asked.floats(f"{PREFIX}reach_{name}")
     lows, highs, reached = (np.column_stack(list(found.values())) for found in (low, high, reach))
     return Survey(*asked.flags, asked.counts, asked.rows, lows, highs, reached, cells=False)
 
 
+def _as_expected(asked: _Answer, summed: Sequence[str], everywhere: Sequence[str]) -> bool:
+    """Return whether biases without a queried range are finite and not below zero, or above it everywhere."""
+    totals = np.array([asked.floats(f"{PREFIX}sum_{name}") for name in summed])
+    if not np.isfinite(totals).all():  # a value that is not a number is in the sum, whatever the smallest is said to be
+        return False
+    for name in everywhere:
+        least, told = asked.floats(f"{PREFIX}least_{name}"), asked.floats(f"{PREFIX}told_{name}")
+        if not (least[asked.rows > 0] > 0).all() or (told != asked.rows).any():
+            return False
+    if len(everywhere) == len(summed):
+        return True
+    below, told = asked.floats(f"{PREFIX}below"), asked.floats(f"{PREFIX}told")
+    return not below.any() and bool((told == asked.rows).all())
+
+
 def _number_queries(
-    draft: Draft, constants: Collection[str], summed: Collection[str]
+    draft: Draft, constants: Collection[str], summed: Collection[str], everywhere: Collection[str]
 ) -> dict[str, tuple[nw.Expr, str]]:
     """Return the queries of columns: each an expression and how to aggregate it."""
     queries: dict[str, tuple[nw.Expr, str]] = {}
     for j, name in enumerate(draft.columns):
         column = nw.col(name)
         if name in constants:
+            continue
+        if name in everywhere:
+            for what, how in (("sum", "sum"), ("least", "min"), ("told", "count")):
+                queries[f"{PREFIX}{what}_{name}"] = (column, how)
             continue
         if name in summed:
             queries[f"{PREFIX}sum_{name}"] = (column, "sum")
@@ -224,8 +251,9 @@ def _number_queries(
             queries[f"{PREFIX}nan_{name}"] = (NarwhalsTarget.is_nan(column).cast(nw.Int64), "sum")
         if j < draft.states:
             queries[f"{PREFIX}reach_{name}"] = (draft.part.times_count((column > 0).cast(nw.Float64)), "sum")
-    if summed:
-        below = reduce(operator.add, (nw.col(name).abs() - nw.col(name) for name in summed))
+    signed = [nw.col(name) for name in summed if name not in everywhere]
+    if signed:
+        below = reduce(operator.add, (one.abs() - one for one in signed))
         queries |= {f"{PREFIX}below": (below, "sum"), f"{PREFIX}told": (below, "count")}
     return queries
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from vardi._rows.dense import Dense
 from vardi._rows.engine.joint import EngineRows
 from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.subsample import thinned
+from vardi._rows.engine.united import united
 from vardi._rows.joint import Joint, KnownColumns
 from vardi._types import Floats
 
@@ -44,7 +46,8 @@ def joint_rows(pool: LazyPool, model: EngineModel, found: DistinctRows, *, is_al
     if is_all:
         return few
     base = as_dense(found, len(pool.names)).standing_for(pool.sizes)
-    return EngineRows(model, lambda: Joint(base, few.families, few.known), pool.reach)
+    together = replace(model, parts=tuple(united(model.parts)))
+    return EngineRows(together, lambda: Joint(base, few.families, few.known), pool.reach)
 
 
 def functions_on(pool: LazyPool, rows: DistinctRows) -> Floats:

@@ -13,6 +13,7 @@ from vardi._inputs.engine.part import OMEGA, PREFIX, Change, Part
 from vardi._rows.base import additions
 from vardi._rows.contract import Sums
 from vardi._rows.dense import Dense
+from vardi._rows.engine.united import united
 from vardi._types import Floats, Integers
 
 S, R, P = f"{PREFIX}S", f"{PREFIX}r", f"{PREFIX}p_{{}}"
@@ -115,7 +116,7 @@ class LazyRows:
         start: Callable[[], Floats],
         constants: Mapping[int, float] | None = None,
     ) -> None:
-        self.parts, self.K, self.sizes = parts, K, sizes
+        self.parts, self.K, self.sizes = united(parts), K, sizes
         self._reach, self._few, self._start = reach, few, start
         even = [(k, value) for k, value in (constants or {}).items() if value > 0 and sizes[k] > 0]
         self._even = max(even, key=lambda one: sizes[one[0]], default=None)
@@ -144,23 +145,26 @@ class LazyRows:
     def _pass(self, u: Floats, *, gram: bool, objective: bool, scale: bool) -> Point:
         """Query each part for K - 1 sums, and K (K - 1) / 2 more if these are few or asked for; K more with a scale.
 
-        The p of a row sum to 1, so the largest sample's part in a sum follows from the others.
+        The p of a row sum to 1, so the largest sample's part in a sum follows from the others, and each square follows
+        from the products of different samples. These products are the links between samples: each is summed on its own,
+        since a weak link taken as a difference would be lost in rounding.
         """
         sampled = np.flatnonzero(np.isfinite(u))
         largest = sampled[np.argmax(self.sizes[sampled])]
         asked = sampled[sampled != largest]
         K = len(asked)
         fresh = gram or K * (K + 1) // 2 <= GRAMS or self._point is None
-        rows, columns = np.triu_indices(K) if fresh else (np.empty(0, np.int64), np.empty(0, np.int64))
-        total = np.zeros(K + len(rows) + scale * (1 + K) + objective)
+        first, second = (sampled[one] for one in np.triu_indices(len(sampled) if fresh else 0, 1))
+        total = np.zeros(K + len(first) + scale * (1 + K) + objective)
         for part in self.parts:
-            p = [nw.col(P.format(k)) for k in asked]
-            counted = [part.times_count(one) for one in p]
-            terms = [*counted, *(counted[a] * p[b] for a, b in zip(rows, columns, strict=True))]
-            terms += [part.times_count(nw.col(R)), *(one * nw.col(R) for one in counted)] if scale else []
+            p = {k: nw.col(P.format(k)) for k in sampled.tolist()}
+            counted = {k: part.times_count(one) for k, one in p.items()}
+            shares_asked = [counted[k] for k in asked.tolist()]
+            terms = [*shares_asked, *(counted[a] * p[b] for a, b in zip(first.tolist(), second.tolist(), strict=True))]
+            terms += [part.times_count(nw.col(R)), *(one * nw.col(R) for one in shares_asked)] if scale else []
             terms += [part.times_count(nw.col(S).log())] if objective else []
             total += part.sums(terms, probabilities(u))
-        shares, products, scales, logs = np.split(total, np.cumsum([K, len(rows), scale * (1 + K)]))
+        shares, products, scales, logs = np.split(total, np.cumsum([K, len(first), scale * (1 + K)]))
         log_mass, inverse = float(logs[0]) if objective else None, float(scales[0]) if scale else None
         shares = self._with_largest(shares, asked, largest, self.sizes.sum())
         inverse_shares = (
@@ -170,9 +174,8 @@ class LazyRows:
             age = self._point.age + float(np.abs(self._point.moved(u)).max())
             return Point(u, log_mass, shares, self._point.gram, inverse, inverse_shares, age)
         squares = np.zeros((self.K, self.K))
-        squares[asked[rows], asked[columns]] = squares[asked[columns], asked[rows]] = products
-        squares[largest] = squares[:, largest] = shares - squares.sum(axis=1)
-        squares[largest, largest] = shares[largest] - squares[largest, asked].sum()
+        squares[first, second] = squares[second, first] = products
+        squares[np.diag_indices(self.K)] = shares - squares.sum(axis=1)
         return Point(u, log_mass, shares, squares, inverse, inverse_shares, 0.0)
 
     def _with_largest(self, found: Floats, asked: Integers, largest: Any, total: float) -> Floats:

@@ -14,6 +14,7 @@ from vardi._inputs.engine.part import PREFIX, Aggregate, Asked, Part, with_colum
 from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.model import omega_column
 from vardi._rows.engine.moments import EngineMoments
+from vardi._rows.engine.united import united
 from vardi._types import Floats
 from vardi.errors import MismatchError
 
@@ -68,7 +69,7 @@ def overlap(at: EngineMoments) -> Floats:
     K = at.coordinates.samples
     upper = np.triu_indices(K)
     total = np.zeros(len(upper[0]))
-    for part in at.parts:
+    for part in united(at.parts):
         positive = [(omega_column(k) > 0).cast(nw.Float64) for k in range(K)]
         mass = part.times_count(at.point.weight)
         total += part.sums([positive[a] * positive[b] * mass for a, b in zip(*upper, strict=True)], at.point)
