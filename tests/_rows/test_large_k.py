@@ -137,10 +137,10 @@ def test_a_fit_of_thousands_of_samples_prints_on_one_screen():
     fit = vardi.debias_matrix(omega, source)
     text = str(fit)
     assert len(text.splitlines()) < 40
-    assert "... and 2480 more" in text
+    assert "... and 2,480 more" in text
     screen, folded = fit._repr_html_().split("<details><summary>2,480 more samples</summary>")
     assert screen.count("<tr") < 40
-    assert "<p>... and 1500 more</p></details>" in folded
+    assert "<p>... and 1,500 more</p></details>" in folded
     assert len(fit.identify().message) < 300
 
 

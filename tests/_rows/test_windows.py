@@ -63,7 +63,7 @@ def test_diagnostics_of_thousands_of_samples_fit_on_one_screen():
     found = vardi.debias_matrix(omega, source).diagnostics()
     assert len(found.samples) == 4000
     assert len(found.summary().splitlines()) < 40
-    assert "... and 3980 more" in found.summary()
+    assert "... and 3,980 more" in found.summary()
     assert sparse.issparse(found.overlap)
     np.testing.assert_allclose(found.overlap.sum(axis=1), 1.0, rtol=1e-9)
 

@@ -183,7 +183,7 @@ class DebiasedSample(Averages):
         hessian, solution = self.held.tangent.hessian, self.solution
         links = hessian.links
         bridge = bridge_of(links, hessian.sampled, self.held.groups, solution.cut, self.names)
-        if links is not solution.links:
+        if links is not solution._links:
             return bridge
         side = np.isin(np.arange(len(self.names)), [self.names.index(name) for name in bridge.cut[0]])
         return replace(bridge, rows=hessian.across(side))  # at the solution; the cut is that of a point next to it

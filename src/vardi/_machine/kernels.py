@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from vardi._machine.threads import loaded
 from vardi._types import Floats, Integers
 
 MIN_COMPILED_NUMBERS = 10_000_000  # of a matrix, above which loading Numba (half a second, once) is worth it
@@ -127,12 +128,11 @@ def _compiled() -> Kernels | None:
     if find_spec("numba") is None:
         return None
     try:
-        import numba
+        numba = loaded("numba")
     except ImportError:  # raised for a NumPy newer than it supports
         return None
 
-    config: Any = numba.config
-    if config.DISABLE_JIT:
+    if numba.config.DISABLE_JIT:
         return None
     from vardi._machine import compiled
 

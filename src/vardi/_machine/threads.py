@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import operator
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any, TypeVar
 
 import numpy as np
@@ -86,10 +88,16 @@ def _cut(items: list[Item], pieces: int) -> list[list[Item]]:
 
 def cores() -> int:
     """Return how many threads may run at once, as joblib counts them, from the process's limits and environment."""
-    import joblib  # slow to load, and small problems run in one thread
-
-    found: int = joblib.cpu_count()
+    found: int = loaded("joblib").cpu_count()  # slow to load, and small problems run in one thread
     return found
+
+
+def loaded(package: str) -> Any:
+    """Import a package in a thread of its own: Ctrl-C, which reaches the main one, would leave it half imported."""
+    if package in sys.modules:
+        return import_module(package)  # waits if another thread has not finished it
+    with executor(1) as pool:
+        return pool.submit(import_module, package).result()
 
 
 def can_start() -> bool:

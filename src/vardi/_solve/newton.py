@@ -75,8 +75,6 @@ class Solution:
         All coordinates, if there are parameters or known values: u, theta, mu and epsilon, in the solver's scale.
     weights : ndarray or None
         Weight of each row at that point.
-    links : Gram or None
-        Of many samples sum_i c_i p_i p_i' as the solver last had it, at a point close to u; None if it is not kept.
     """
 
     u: Floats
@@ -89,11 +87,11 @@ class Solution:
     cut: Floats
     point: Floats | None = field(default=None, repr=False)
     weights: Floats | None = field(default=None, repr=False)
-    links: Gram = field(default=None, repr=False)
+    _links: Gram = field(default=None, repr=False)  # the gram of the last Hessian, shared by what comes after
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the links, which can be computed again."""
-        return {**self.__dict__, "links": None}
+        return {**self.__dict__, "_links": None}
 
     def __repr__(self) -> str:
         state = "converged" if self.converged else "did not converge"
@@ -381,7 +379,7 @@ def _solution(rows: SolvableRows, step: _Step, *, solved: bool) -> Solution:
     reach = np.exp(step.age) * np.sqrt(resistance) * (np.sqrt(max(decrement, 0.0)) + rounding)
     certificate = float(-np.log1p(-reach)) if reach < 1 else np.inf
     links = _links(step) if len(cut) >= MIN_LINKED_SAMPLES else None
-    return Solution(step.u, solved, step.iterations, step.residual, step.range, gap, certificate, cut, links=links)
+    return Solution(step.u, solved, step.iterations, step.residual, step.range, gap, certificate, cut, _links=links)
 
 
 def _links(step: _Step) -> Gram:

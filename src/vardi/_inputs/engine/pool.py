@@ -308,7 +308,7 @@ def _only(condition: nw.Expr) -> Change:
 
 def _require_known_labels(labels: Sequence[Any], label: str | None, codes: Mapping[Any, int]) -> None:
     """Refuse a label without a bias."""
-    found = [] if label is None else list(dict.fromkeys(labels))
+    found = [] if label is None else sorted(set(labels), key=str)  # an engine groups in any order
     strangers = [value for value in found if value not in codes]
     if strangers:
         raise unknown_label(strangers[0], str(label), found, codes)
