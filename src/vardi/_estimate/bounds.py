@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import linalg as sparse_linalg
+from scipy import sparse
 
 from vardi._estimate.tangent import Tangent
 from vardi._notebook import fragment, paragraph, table
@@ -292,9 +292,9 @@ def _second_eigenvalue(laplacian: Laplacian) -> float:
         return math.inf
     if K <= MAX_SPECTRAL_SAMPLES:
         return float(1.0 / np.linalg.eigvalsh(np.column_stack([solve(e) for e in np.eye(K)]))[-1])
-    operator = sparse_linalg.LinearOperator((K, K), matvec=solve, dtype=np.float64)
+    operator = sparse.linalg.LinearOperator((K, K), matvec=solve, dtype=np.float64)
     start = np.random.default_rng(0).standard_normal(K)
-    return float(1.0 / sparse_linalg.eigsh(operator, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
+    return float(1.0 / sparse.linalg.eigsh(operator, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
 
 
 def _log_epsilon(rows: Rows) -> float:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse import csgraph
 
 from vardi._inputs.pool import Name
 from vardi._solve.identify import Verdict
@@ -133,7 +132,7 @@ def smallest_cut(links: Floats) -> tuple[float, NDArray[np.bool_]]:
         tied = np.flatnonzero(links.max(axis=1) + np.minimum(links, links[nearest]).sum(axis=1) >= best)
         pairs = (tied, nearest[tied]) if len(tied) else _last_two(links)
         graph = sparse.coo_array((np.ones(len(pairs[0])), pairs), shape=links.shape)
-        labels = csgraph.connected_components(graph, directed=False)[1]
+        labels = sparse.csgraph.connected_components(graph, directed=False)[1]
         members = sparse.csr_array((np.ones(len(labels)), (labels, np.arange(len(labels)))))
         links = np.asarray(members @ (members @ links).T)
         np.fill_diagonal(links, 0.0)

@@ -14,7 +14,6 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import qr, solve_triangular
 
 from vardi._inputs.frames import Frame
 from vardi._inputs.known import Known
@@ -187,11 +186,11 @@ def _split(seen: _Seen) -> tuple[NDArray[np.int64], Floats]:
     constant = np.eye(m)[:, np.setdiff1d(np.arange(m), places)]
     if not len(places):
         return places, constant
-    factored: Any = qr(seen.triangle[:, places] / lengths[places], mode="r", pivoting=True)
+    factored: Any = scipy.linalg.qr(seen.triangle[:, places] / lengths[places], mode="r", pivoting=True)
     R, order = factored
     rank = int((np.abs(np.diag(R)) > RANK).sum())
     kept, dropped = places[order[:rank]], places[order[rank:]]
-    coefficients = solve_triangular(R[:rank, :rank], R[:rank, rank:])
+    coefficients = scipy.linalg.solve_triangular(R[:rank, :rank], R[:rank, rank:])
     coefficients[np.abs(coefficients) <= RANK] = 0.0
     unit = np.where(varies, seen.range, 1.0) * np.where(lengths > 0, lengths, 1.0)
     null = np.zeros((m, len(dropped)))

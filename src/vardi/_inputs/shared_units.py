@@ -68,14 +68,19 @@ def _equal_rows(pool: Pool) -> tuple[Name, Name, int] | None:
         return None
     if not 1 < len(np.unique(pool.source[rows])) <= MOST_SAMPLES:
         return None
-    ids, continuous, properties = _kinds(_columns(pool, rows), pool.source[rows], pool.source)
+    looked_at = _columns(pool, rows)
+    ids, continuous, properties = _kinds(looked_at, pool.source[rows], pool.source)
     if not ids and not continuous:
         return None
     share = 0.0 if ids else MOST_BY_CHANCE
-    rows = _some(pool, (*ids, *continuous)[0])
-    found = _most_shared(pool, rows, properties, share)
+    if len(rows) == len(pool):
+        found = _most_shared(pool, rows, {name: looked_at[name] for name in properties}, share)
+    else:
+        rows = _some(pool, (*ids, *continuous)[0])
+        found = _most_shared(pool, rows, _columns(pool, rows, properties), share)
     if found is not None and len(rows) < len(pool):  # now it is worth counting them all
-        found = _most_shared(pool, np.arange(len(pool)), properties, share)
+        rows = np.arange(len(pool))
+        found = _most_shared(pool, rows, _columns(pool, rows, properties), share)
     return None if found is None else (pool.names[found[0]], pool.names[found[1]], found[2])
 
 
@@ -93,6 +98,8 @@ def _columns(pool: Pool, rows: Integers, names: Sequence[str] | None = None) -> 
 
 def _part(frame: Frame, rows: Integers, names: Sequence[str]) -> dict[str, NDArray[Any]]:
     """Return columns on some rows only, since libraries are slow to convert texts to arrays."""
+    if len(rows) == len(frame):
+        return {name: frame.column(name) for name in names}
     if isinstance(frame, NumpyFrame):
         return {name: frame.column(name)[rows] for name in names}
     taken = as_frame(frame.take(rows))
@@ -140,10 +147,12 @@ def _some(pool: Pool, key: str) -> Integers:
     return np.concatenate([own + start for own, start in zip(chosen, starts, strict=False)])
 
 
-def _most_shared(pool: Pool, rows: Integers, names: Sequence[str], share: float) -> tuple[int, int, int] | None:
-    """Return the two samples that share most rows, with their number, if that is not chance."""
+def _most_shared(
+    pool: Pool, rows: Integers, columns: Mapping[str, NDArray[Any]], share: float
+) -> tuple[int, int, int] | None:
+    """Return the two samples that share most of some rows, given their columns, with their number, if not by chance."""
     source, hashes = pool.source[rows], np.zeros(len(rows), np.uint64)
-    for values in _columns(pool, rows, names).values():
+    for values in columns.values():
         hashes = _mixed(hashes, _codes(values))
     order = np.lexsort((source, hashes))
     hashes, source = hashes[order], source[order]

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse import csgraph
 
 from vardi._rows.base import Rows
 from vardi._rows.contract import Bordered, Coordinates, Gram, JointSums
@@ -130,7 +129,7 @@ class Joint:
         sampled = np.flatnonzero(self.sizes > 0)
         links = sparse.csr_array(self.base.reach()[sampled][:, sampled])
         groups = np.full(len(self.sizes), -1)
-        groups[sampled] = csgraph.connected_components(links, directed=False)[1]
+        groups[sampled] = sparse.csgraph.connected_components(links, directed=False)[1]
         return groups
 
     def joint_sums(self, v: Floats, *, objective: bool = True) -> JointSums:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import scipy
 from scipy import sparse
-from scipy.sparse import csgraph
 
 from vardi._rows.grouping import by_sample
 from vardi._types import Floats, Integers
@@ -88,4 +87,4 @@ def widest_tree(weight: Any) -> Any:
     graph = sparse.csr_array(-weight)
     for name in ("indices", "indptr"):  # SciPy before 1.17.1 accepts no others
         setattr(graph, name, getattr(graph, name).astype(np.int32, copy=False))
-    return -csgraph.minimum_spanning_tree(graph).tocoo()
+    return -sparse.csgraph.minimum_spanning_tree(graph).tocoo()

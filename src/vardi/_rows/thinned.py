@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse import csgraph
 
 from vardi._machine.threads import BLOCK, map_blocks
 from vardi._rows.base import MODERATE
@@ -56,7 +55,7 @@ class Thinned(Dense):
         if np.mean(self._counts(u, few, self.matrix[few])) <= MAX_SHARE:
             found = self._thinned(u)
             links = found.reach()[sampled][:, sampled]
-            if csgraph.connected_components(links, directed=False, return_labels=False) == 1:
+            if sparse.csgraph.connected_components(links, directed=False, return_labels=False) == 1:
                 self._kept = u.copy(), found
         return None if self._kept is None else self._kept[1]
 

@@ -19,7 +19,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse import csgraph
 
 from vardi._rows.grouping import membership
 from vardi._rows.series import Autocorrelation
@@ -148,5 +147,5 @@ class Units:
         """The part of each unit: its stratum, or all strata that some unit joins with it."""
         U, H = int(self.unit.max()) + 1, len(self._sample_of_cell)
         graph = sparse.coo_array((np.ones(len(self.unit)), (self.unit, U + self.cell)), shape=(U + H, U + H))
-        labels = csgraph.connected_components(graph, directed=False)[1][:U]
+        labels = sparse.csgraph.connected_components(graph, directed=False)[1][:U]
         return np.unique(labels, return_inverse=True)[1]

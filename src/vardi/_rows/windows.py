@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse import csgraph
 
 from vardi._rows.base import Rows, Scaled
 from vardi._rows.checks import Checks
@@ -210,7 +209,8 @@ class Intervals(Rows):
             some = (np.random.default_rng(0).random(len(window)) * lengths[window]).astype(np.int64)
             rows = order[first[window] + np.where(lengths[window] <= few, every, some)]
             pairs = sparse.csr_array((np.ones(len(rows)), (window, self.source[rows])), shape=(K, K))
-            if few >= lengths.max() or csgraph.connected_components(pairs, connection="strong")[0] == self._groups:
+            groups = sparse.csgraph.connected_components(pairs, connection="strong", return_labels=False)
+            if few >= lengths.max() or groups == self._groups:
                 return self._shared_rows((pairs + pairs.T).tocoo())  # each pair both ways
             few *= 2
 
@@ -236,7 +236,7 @@ class Intervals(Rows):
         tail = np.concatenate([windows.row, K + parents, K + nodes // 2 + self._cell])
         head = np.concatenate([K + windows.col, K + np.arange(2, nodes), self.source])
         graph = sparse.csr_array((np.ones(len(tail)), (tail, head)), shape=(K + nodes, K + nodes))
-        return len(np.unique(csgraph.connected_components(graph, connection="strong")[1][:K]))
+        return len(np.unique(sparse.csgraph.connected_components(graph, connection="strong")[1][:K]))
 
     def overlap(self, mass: Floats) -> Any:
         """Return the K x K (sparse) masses of the rows that both windows allow; if many, of pairs in ``reach``."""

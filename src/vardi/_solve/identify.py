@@ -11,7 +11,6 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse import csgraph
 
 from vardi._notebook import fragment
 from vardi._rows.start import widest_tree
@@ -138,7 +137,7 @@ def strong_groups(reach: Any) -> Integers:
         return np.zeros(len(reach), np.int64)
     graph = sparse.csr_array(reach)
     graph.eliminate_zeros()
-    return np.asarray(csgraph.connected_components(graph, directed=True, connection="strong")[1], np.int64)
+    return np.asarray(sparse.csgraph.connected_components(graph, directed=True, connection="strong")[1], np.int64)
 
 
 def connected(reach: Any, sizes: Floats) -> bool:
@@ -154,7 +153,7 @@ def weak_groups(rows: Any, verdict: Verdict) -> Integers:
     """
     sampled = np.flatnonzero(rows.sizes > 0)
     reach = sparse.csr_array(rows.reach()[sampled][:, sampled])
-    _, weak = csgraph.connected_components(reach, directed=True, connection="weak")
+    _, weak = sparse.csgraph.connected_components(reach, directed=True, connection="weak")
     if weak.max() < strong_groups(reach).max():
         raise verdict.error()
     order = list(dict.fromkeys(weak.tolist()))  # in the order of their first sample, as in the verdict

@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import Any, Protocol, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import ldl, lu_factor, lu_solve
 
 from vardi._rows.contract import Bordered, Coordinates, JointSums, Square
 from vardi._solve.laplacian import SingularError
@@ -79,7 +79,7 @@ class Jacobian:
         root = self.scale[self.free]
         right = (a[self.free].T / root).T
         if len(self.free) > SPECTRAL:
-            scaled = lu_solve(self._factor, right)
+            scaled = scipy.linalg.lu_solve(self._factor, right)
         else:
             values, vectors = self._spectrum
             kept = np.abs(values) > RANK * max(float(np.abs(values).max(initial=0.0)), 1e-300)
@@ -102,7 +102,7 @@ class Jacobian:
         if len(self.free) <= SPECTRAL:
             values = self._spectrum[0]
         else:
-            _, blocks, _ = ldl(self._scaled)
+            _, blocks, _ = scipy.linalg.ldl(self._scaled)
             values = np.linalg.eigvalsh(blocks)
         least = RANK * float(np.abs(values).max(initial=0.0))
         return int((values > least).sum()), int((values < -least).sum())
@@ -119,7 +119,7 @@ class Jacobian:
 
     @cached_property
     def _factor(self) -> tuple[Floats, NDArray[np.intp]]:
-        return lu_factor(self._scaled)
+        return scipy.linalg.lu_factor(self._scaled)
 
 
 @dataclass(frozen=True)

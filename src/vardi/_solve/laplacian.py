@@ -12,11 +12,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.linalg import lapack
-from scipy.sparse import csgraph
-from scipy.sparse import linalg as sparse_linalg
 
 from vardi._machine.threads import single_threaded_blas
 from vardi._rows.contract import Gram
@@ -82,15 +80,15 @@ class Laplacian:
         start = np.random.default_rng(0).standard_normal(K)
         try:
             if self.is_factored:
-                inverse = sparse_linalg.LinearOperator((K, K), matvec=self._project, dtype=np.float64)
-                values, vectors = sparse_linalg.eigsh(inverse, k=1, which="LA", v0=start, tol=GAP_ERROR / 10)
+                inverse = sparse.linalg.LinearOperator((K, K), matvec=self._project, dtype=np.float64)
+                values, vectors = sparse.linalg.eigsh(inverse, k=1, which="LA", v0=start, tol=GAP_ERROR / 10)
                 values = 1.0 / values
             else:
                 with single_threaded_blas():
-                    values, vectors = sparse_linalg.eigsh(
+                    values, vectors = sparse.linalg.eigsh(
                         self._operator, k=1, which="SA", v0=start, tol=GAP_ERROR / 10, ncv=GAP_VECTORS
                     )
-        except (SingularError, sparse_linalg.ArpackNoConvergence):
+        except (SingularError, sparse.linalg.ArpackNoConvergence):
             return 0.0, self._components()
         return float(min(values[0], 1.0)), vectors[:, 0] / self.root
 
@@ -115,7 +113,7 @@ class Laplacian:
         strength = links.data / (self.root[links.row] * self.root[links.col])
         kept = sparse.csr_array((strength * (strength > ROUNDING), (links.row, links.col)), shape=links.shape)
         kept.eliminate_zeros()
-        _, labels = csgraph.connected_components(kept, directed=False)
+        _, labels = sparse.csgraph.connected_components(kept, directed=False)
         return np.where(labels == labels[0], 1.0, -1.0)
 
     @property
@@ -136,10 +134,10 @@ class Laplacian:
             return self._conjugate_gradients
         if sparse.issparse(self.gram):
             return self._sparse_factor()
-        factor, failed = lapack.dpotrf(self._deflated(), lower=1)
+        factor, failed = scipy.linalg.lapack.dpotrf(self._deflated(), lower=1)
         if failed:
             raise SingularError
-        return lambda x: lapack.dpotrs(factor, x, lower=1)[0]
+        return lambda x: scipy.linalg.lapack.dpotrs(factor, x, lower=1)[0]
 
     def _deflated(self) -> Floats:
         """Return Q^{-1/2} H Q^{-1/2} + 2 w w': the null vector moved beyond 1, the largest possible eigenvalue."""
@@ -157,7 +155,7 @@ class Laplacian:
         ground = int(np.argmax(self.q))  # H is singular: hold one sample at zero and solve for the others
         free = np.flatnonzero(np.arange(len(self.q)) != ground)
         try:
-            factor = sparse_linalg.splu(
+            factor = sparse.linalg.splu(
                 H[free][:, free].tocsc(),
                 permc_spec="MMD_AT_PLUS_A",
                 diag_pivot_thresh=0.0,
@@ -182,11 +180,11 @@ class Laplacian:
             v = v.ravel()
             return v - product(v / self.root) / self.root + 2.0 * self.null * (self.null @ v)
 
-        return sparse_linalg.LinearOperator((len(self.q), len(self.q)), matvec=scaled, dtype=np.float64)
+        return sparse.linalg.LinearOperator((len(self.q), len(self.q)), matvec=scaled, dtype=np.float64)
 
     def _conjugate_gradients(self, x: Floats) -> Floats:
         with single_threaded_blas():  # vectors of thousands gain nothing from threads, which wait for one another
-            solution, failed = sparse_linalg.cg(self._operator, x, rtol=1e-10, maxiter=PATIENCE)
+            solution, failed = sparse.linalg.cg(self._operator, x, rtol=1e-10, maxiter=PATIENCE)
         if failed:
             raise SingularError
         return np.asarray(solution)
@@ -202,7 +200,7 @@ def _work(gram: Any) -> float:
     hubs = links > HUB * np.median(links)
     others = gram[~hubs][:, ~hubs]
     place = np.empty(others.shape[0], np.int64)
-    place[csgraph.reverse_cuthill_mckee(others, symmetric_mode=True)] = np.arange(len(place))
+    place[sparse.csgraph.reverse_cuthill_mckee(others, symmetric_mode=True)] = np.arange(len(place))
     first = np.minimum.reduceat(place[others.indices], others.indptr[:-1])  # every sample has a link, if only to itself
     return float(((place - first + hubs.sum()).astype(np.float64) ** 2).sum())
 

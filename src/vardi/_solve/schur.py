@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse import linalg as sparse_linalg
 
 from vardi._machine.threads import single_threaded_blas
 from vardi._rows.contract import Bordered
@@ -152,7 +151,7 @@ class Schur:
 
     def _as_operator(self, product: Callable[[Floats], Floats]) -> Any:
         K = len(self.root)
-        return sparse_linalg.LinearOperator((K, K), matvec=lambda x: product(x.ravel()), dtype=np.float64)
+        return sparse.linalg.LinearOperator((K, K), matvec=lambda x: product(x.ravel()), dtype=np.float64)
 
     @cached_property
     def _known(self) -> Floats:
@@ -200,7 +199,7 @@ class Schur:
             if np.linalg.norm(left) <= CLOSE * size:
                 break
             try:
-                change, _ = sparse_linalg.minres(self._left, left, M=M, rtol=tolerance, maxiter=PATIENCE)
+                change, _ = sparse.linalg.minres(self._left, left, M=M, rtol=tolerance, maxiter=PATIENCE)
             except ValueError as error:  # rounding made the preconditioner indefinite
                 raise SingularError from error
             before, after = np.linalg.norm(left), x - self._left @ (y + change)
@@ -222,7 +221,7 @@ class Schur:
         start = np.random.default_rng(0).standard_normal(K)
         try:
             with single_threaded_blas():
-                values = sparse_linalg.eigsh(
+                values = sparse.linalg.eigsh(
                     self._left,
                     k=1,
                     which="SA",
@@ -232,7 +231,7 @@ class Schur:
                     return_eigenvectors=False,
                     **relative,
                 )
-        except (sparse_linalg.ArpackError, ValueError) as error:
+        except (sparse.linalg.ArpackError, ValueError) as error:
             raise SingularError from error
         return float(values[0])
 
