@@ -22,7 +22,7 @@ def draw(run: Run, path: Path) -> None:
 
     targets = [(report.name, target) for report in run.reports for target in report.targets if run.judged]
     measured = [(name, target) for name, target in targets if target.bar and target.measured is not None]
-    figure = Figure(figsize=(11, max(4.0, 1.4 + 0.24 * len(measured))), layout="constrained")
+    figure = Figure(figsize=(13, max(4.0, 1.4 + 0.24 * len(measured))), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.1))
     _growth(left, next((report for report in run.reports if report.name == "growth"), None))
     if measured:
@@ -46,7 +46,7 @@ def _growth(axes: Any, report: Report | None) -> None:
             slope = np.polyfit(np.log(x), np.log(y), 1)[0]
             axes.loglog(x, y, "o-", color=colour, label=f"{name}: slope {slope:.2f}")
     if axes.lines:
-        axes.legend(frameon=False)
+        axes.legend(frameon=False, loc="lower right", fontsize="small")
     axes.spines[["top", "right"]].set_visible(False)
 
 
