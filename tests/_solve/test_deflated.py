@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from designs import FAMILIES
 from judging import WRONG, judge_all
+from many_samples import assert_same_for_any_number_of_threads
 from numpy.testing import assert_allclose, assert_array_equal
 from oracle import certify, far_logs
 
 import vardi
-from vardi._machine import threads
 from vardi._rows import choose, dense
 from vardi._rows.contract import Sketch
 from vardi._solve import deflated, newton, passes
@@ -246,13 +246,4 @@ def test_designs_of_every_family_are_certified_or_rightly_refused(family):
 
 
 def test_threads_change_no_digit(monkeypatch):
-    omega, source = oscillators()
-    monkeypatch.setattr(threads, "THREADED", 0)
-    monkeypatch.setattr(threads, "BLOCK", 5000)
-    found = []
-    for workers in (1, 3):
-        monkeypatch.setattr("joblib.cpu_count", lambda workers=workers: workers)
-        found.append(vardi.debias_matrix(omega, source, log=True))
-    assert_array_equal(found[0].solution.u, found[1].solution.u)
-    assert_array_equal(found[0].weights, found[1].weights)
-    assert found[0].solution.certificate == found[1].solution.certificate
+    assert_same_for_any_number_of_threads(monkeypatch, *oscillators())
