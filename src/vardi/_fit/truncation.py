@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vardi._estimate.bias_check import BiasCheck, untested
-from vardi._estimate.bounds import Bounds
 from vardi._estimate.cdf import PoolSteps
 from vardi._estimate.quasi_independence import quasi_independence
 from vardi._estimate.sensitivity.errors_of_biases import Errors
@@ -40,6 +39,9 @@ from vardi.biases._expressions.nodes import Node, to_text
 from vardi.biases._expressions.nodes import columns as columns_of
 from vardi.errors import ImpossibleRowError, InvalidBiasError, MismatchError, MissingValuesError, number_of_rows
 from vardi.errors._texts import LISTED, show
+
+if TYPE_CHECKING:
+    from vardi._estimate.bounds import Bounds
 
 HOLDER: Holder = "truncated rows"
 

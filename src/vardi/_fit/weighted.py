@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vardi._estimate.draws import Method
 from vardi._estimate.torch_batches import torch_sampler, torch_weights
-from vardi._facts.parts import Parts
 from vardi._inputs.given import Table
 from vardi._inputs.pool import Name
 from vardi._solve.newton import Solution
 from vardi.errors import MismatchError
+
+if TYPE_CHECKING:
+    from vardi._facts.parts import Parts
 
 
 class Weighted:
