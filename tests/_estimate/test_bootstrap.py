@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import vardi
-from vardi._estimate import bootstrap as module
+from vardi._estimate import refits as module
 from vardi._estimate import resampling
 from vardi._estimate.bootstrap import Bootstrap, bootstrap
 from vardi._estimate.resampling import Plan
