@@ -81,7 +81,7 @@ def load_compiled() -> None:
     A = np.ones((8, 4))
     steps.exp(A, np.empty_like(A))
     steps.exp_beyond(A, np.zeros(4), np.zeros(8), np.empty_like(A))
-    steps.gram(A, np.ones(8), np.empty_like(A))
+    steps.curved(A, np.ones(4), None, np.empty(8), np.empty_like(A))
     steps.ends(A)
     joblib.cpu_count()
 

@@ -23,6 +23,7 @@ UNIT = 2.0**-52
 def forced(monkeypatch):
     """Compile whatever the size, and keep no scaled copy, so that each pass makes its own exps."""
     monkeypatch.setattr(kernels, "MIN_COMPILED_NUMBERS", 0)
+    monkeypatch.setattr(kernels, "MIN_COMPILED_ROWS", 0)
     monkeypatch.setattr(dense, "MAX_COPIED_NUMBERS", 0)
 
 
@@ -46,16 +47,23 @@ def test_exps_of_what_is_too_small_are_zero():
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (63, 5), (64, 4), (1000, 7), (130, 50), (3, 300)])
-def test_exps_and_grams_equal_those_of_numpy(shape):
+@pytest.mark.parametrize("counted", [False, True])
+def test_exps_and_sums_equal_those_of_numpy(shape, counted):
     rng = np.random.default_rng(1)
-    logs, anchor, root = -rng.exponential(20.0, shape), rng.normal(size=shape[1]), rng.random(shape[0])
+    logs, anchor, step = -rng.exponential(20.0, shape), rng.normal(size=shape[1]), rng.random(shape[1])
+    counts = rng.integers(0, 5, shape[0]).astype(float) if counted else None
     logs[rng.random(shape) < 0.1] = -np.inf
     anchor[-1] = -np.inf if shape[1] > 1 else 0.0  # a state without rows
     offset = np.nan_to_num((logs + anchor).max(axis=1), neginf=0.0)
     A = kernels.NUMPY.exp_beyond(logs, anchor, offset, np.empty(shape))
     np.testing.assert_allclose(compiled.exp_beyond(logs, anchor, offset, np.empty(shape)), A, rtol=4 * UNIT)
-    expected = kernels.NUMPY.gram(A, root, np.empty(shape))
-    np.testing.assert_allclose(compiled.gram(A, root), expected, rtol=1e-13, atol=1e-14 * expected.max())
+    A[:, 0] += 1e-3  # no row is without mass
+    expected, found = np.empty((2, shape[0]))
+    shares, gram = kernels.NUMPY.curved(A, step, counts, expected, np.empty(shape))
+    own_shares, own_gram = compiled.curved(A, step, counts, found)
+    np.testing.assert_allclose(found, expected, rtol=1e-13)
+    np.testing.assert_allclose(own_shares, shares, rtol=1e-12, atol=1e-14 * shares.max())
+    np.testing.assert_allclose(own_gram, gram, rtol=1e-12, atol=1e-14 * gram.max())
 
 
 @pytest.mark.parametrize("draws", [1, 2, 7])
@@ -109,14 +117,15 @@ def test_tallies_and_weights_of_indicators_equal_those_of_numpy(K):
     np.testing.assert_array_equal(taken, values[expected])
 
 
-@pytest.mark.usefixtures("forced")
 @pytest.mark.parametrize("K", [2, 5, 8])
 def test_a_fit_of_indicators_is_the_same_to_the_last_bit(K, monkeypatch):
-    rng = np.random.default_rng(3)
-    source = np.arange(20_000) % K
-    omega = rng.random((20_000, K)) < 0.7
-    omega[np.arange(20_000), source] = True
+    monkeypatch.setattr(kernels, "MIN_COMPILED_NUMBERS", 0)
+    rng, n = np.random.default_rng(3), 100_000
+    source = np.arange(n) % K
+    omega = rng.random((n, K)) < 0.7
+    omega[np.arange(n), source] = True
     fit = vardi.debias_matrix(omega, source)
+    assert len(fit.held.rows) <= K << K
     monkeypatch.setattr(kernels, "_compiled", lambda: None)
     np.testing.assert_array_equal(fit.weights, vardi.debias_matrix(omega, source).weights)
 
@@ -162,8 +171,8 @@ def test_small_matrices_are_not_worth_loading_numba():
 
 
 def test_the_blas_forms_grams_of_many_samples():
-    assert kernels.kernels(1_000_000, 65).gram is kernels.NUMPY.gram
-    assert kernels.kernels(1_000_000, 64).gram is not kernels.NUMPY.gram
+    assert kernels.kernels(1_000_000, 65).curved is kernels.NUMPY.curved
+    assert kernels.kernels(1_000_000, 64).curved is not kernels.NUMPY.curved
 
 
 @pytest.mark.parametrize("reason", ["not installed", "too old for this NumPy", "told not to"])

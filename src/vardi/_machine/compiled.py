@@ -96,17 +96,36 @@ def _exp_beyond(logs: Floats, anchor: Floats, offset: Floats, out: Floats) -> No
 
 
 @_compiled(fastmath={"contract", "reassoc"})
-def _gram(A: Floats, root: Floats, G: Floats) -> None:
-    """Add sum_i root_i^2 a_i a_i' to the lower half of G, whose size is K rounded up to a multiple of four."""
+def _curved(A: Floats, step: Floats, counts: Floats, reciprocals: Floats, shares: Floats, G: Floats) -> None:
+    """Add to shares and to the lower half of G, whose size, as that of ``step``, is K rounded up to one of four."""
     n, K = A.shape
-    tile = np.zeros((len(G), ROWS))
+    tile, mass, r, root = np.zeros((len(G), ROWS)), np.empty(ROWS), np.zeros(ROWS), np.ones(ROWS)
     for low in range(0, n, ROWS):
         m = min(ROWS, n - low)
         if m < ROWS:
-            tile[:] = 0.0
+            tile[:], r[:] = 0.0, 0.0
         for i in range(m):
             for k in range(K):
-                tile[k, i] = A[low + i, k] * root[low + i]
+                tile[k, i] = A[low + i, k]
+        mass[:] = 0.0
+        for k in range(0, len(G), 4):
+            a, b, c, d = tile[k], tile[k + 1], tile[k + 2], tile[k + 3]
+            ua, ub, uc, ud = step[k], step[k + 1], step[k + 2], step[k + 3]
+            for i in range(ROWS):
+                mass[i] += (ua * a[i] + ub * b[i]) + (uc * c[i] + ud * d[i])
+        for i in range(m):
+            r[i] = 1.0 / mass[i]
+            reciprocals[low + i] = r[i]
+        if len(counts):
+            for i in range(m):
+                root[i] = np.sqrt(counts[low + i])
+                r[i] *= root[i]
+        for k in range(K):
+            column, total = tile[k], 0.0
+            for i in range(ROWS):
+                column[i] *= r[i]
+                total += column[i] * root[i]
+            shares[k] += total
         for k in range(0, len(G), 4):
             a, b, c, d = tile[k], tile[k + 1], tile[k + 2], tile[k + 3]
             for l in range(0, k + 4, 4):  # sixteen sums at a time: two loads for four products
@@ -130,9 +149,9 @@ def _gram(A: Floats, root: Floats, G: Floats) -> None:
                     df += di * fi
                     dg += di * gi
                     dh += di * hi
-                for r, row in enumerate(((ae, af, ag, ah), (be, bf, bg, bh), (ce, cf, cg, ch), (de, df, dg, dh))):
+                for q, row in enumerate(((ae, af, ag, ah), (be, bf, bg, bh), (ce, cf, cg, ch), (de, df, dg, dh))):
                     for s, total in enumerate(row):
-                        G[k + r, l + s] += total
+                        G[k + q, l + s] += total
 
 
 @_compiled(fastmath={"contract", "reassoc"})
@@ -266,10 +285,12 @@ def exp_beyond(logs: Floats, anchor: Floats, offset: Floats, out: Floats) -> Flo
     return out
 
 
-def gram(A: Floats, root: Floats) -> Floats:
-    """Return sum_i root_i^2 a_i a_i'."""
+def curved(A: Floats, step: Floats, counts: Floats | None, reciprocals: Floats) -> tuple[Floats, Floats]:
+    """Return sum_i c_i a_i / s_i and sum_i c_i a_i a_i' / s_i^2 with s = A step, and write 1 / s to ``reciprocals``."""
     K = A.shape[1]
-    half = np.zeros((-(-K // 4) * 4,) * 2)
-    _gram(A, root, half)
+    wide = -(-K // 4) * 4
+    steps, shares, half = np.zeros(wide), np.zeros(K), np.zeros((wide, wide))
+    steps[:K] = step
+    _curved(A, steps, np.empty(0) if counts is None else counts, reciprocals, shares, half)
     half = half[:K, :K]
-    return np.asarray(np.tril(half) + np.tril(half, -1).T)
+    return shares, np.asarray(np.tril(half) + np.tril(half, -1).T)

@@ -14,6 +14,7 @@ from vardi._types import Floats, Integers
 
 MIN_COMPILED_NUMBERS = 10_000_000  # of a matrix, above which loading Numba (half a second, once) is worth it
 MAX_COMPILED_SAMPLES = 64  # beyond, the BLAS forms a gram faster
+MIN_COMPILED_ROWS = 2_500  # of a block: of fewer, such as distinct rows of indicators, sums are NumPy's to the last bit
 
 
 class Exp(Protocol):
@@ -28,10 +29,15 @@ class ExpBeyond(Protocol):
     def __call__(self, logs: Floats, anchor: Floats, offset: Floats, out: Floats) -> Floats: ...
 
 
-class Gram(Protocol):
-    """sum_i root_i^2 a_i a_i'; ``room`` may be written to."""
+class Curved(Protocol):
+    """sum_i c_i a_i / s_i and sum_i c_i a_i a_i' / s_i^2 with s = A step; 1 / s is written to ``reciprocals``.
 
-    def __call__(self, A: Floats, root: Floats, room: Floats) -> Floats: ...
+    ``room``, of the shape of A, may be written to.
+    """
+
+    def __call__(
+        self, A: Floats, step: Floats, counts: Floats | None, reciprocals: Floats, room: Floats
+    ) -> tuple[Floats, Floats]: ...
 
 
 class Ends(Protocol):
@@ -72,7 +78,7 @@ class Kernels(NamedTuple):
 
     exp: Exp
     exp_beyond: ExpBeyond
-    gram: Gram
+    curved: Curved
     ends: Ends
     tally: Tally
     take: Take
@@ -89,9 +95,11 @@ def _exp_beyond(logs: Floats, anchor: Floats, offset: Floats, out: Floats) -> Fl
     return np.asarray(np.exp(out, out=out))
 
 
-def _gram(A: Floats, root: Floats, room: Floats) -> Floats:
-    P = np.multiply(A, root[:, None], out=room)
-    return np.asarray(P.T @ P)
+def _curved(A: Floats, step: Floats, counts: Floats | None, reciprocals: Floats, room: Floats) -> tuple[Floats, Floats]:
+    r = np.divide(1.0, A @ step, out=reciprocals)
+    shares = (r if counts is None else r * counts) @ A
+    P = np.multiply(A, (r if counts is None else r * np.sqrt(counts))[:, None], out=room)
+    return shares, np.asarray(P.T @ P)
 
 
 def _ends(values: NDArray[Any]) -> tuple[float, float]:
@@ -124,7 +132,7 @@ def _take(values: NDArray[Any], places: NDArray[Any], out: NDArray[Any]) -> None
     values.take(places, axis=0, out=out, mode="clip")  # a bounds check would cost more
 
 
-NUMPY = Kernels(_exp, _exp_beyond, _gram, _ends, _tally, _take, None)
+NUMPY = Kernels(_exp, _exp_beyond, _curved, _ends, _tally, _take, None)
 
 
 def kernels(n: int, K: int) -> Kernels:
@@ -132,7 +140,7 @@ def kernels(n: int, K: int) -> Kernels:
     compiled = _compiled() if n * K >= MIN_COMPILED_NUMBERS else None
     if compiled is None:
         return NUMPY
-    return compiled if K <= MAX_COMPILED_SAMPLES else compiled._replace(gram=_gram, draws=None)
+    return compiled if K <= MAX_COMPILED_SAMPLES else compiled._replace(curved=_curved, draws=None)
 
 
 @functools.cache
@@ -155,8 +163,12 @@ def _compiled() -> Kernels | None:
     def exp_beyond(logs: Floats, anchor: Floats, offset: Floats, out: Floats) -> Floats:
         return (compiled.exp_beyond if logs.flags.c_contiguous else _exp_beyond)(logs, anchor, offset, out)
 
-    def gram(A: Floats, root: Floats, room: Floats) -> Floats:
-        return compiled.gram(A, root) if A.flags.c_contiguous else _gram(A, root, room)
+    def curved(
+        A: Floats, step: Floats, counts: Floats | None, reciprocals: Floats, room: Floats
+    ) -> tuple[Floats, Floats]:
+        if len(A) < MIN_COMPILED_ROWS or not A.flags.c_contiguous:
+            return _curved(A, step, counts, reciprocals, room)
+        return compiled.curved(A, step, counts, reciprocals)
 
     def ends(values: NDArray[Any]) -> tuple[float, float]:
         plain = values.dtype == np.float64 and values.flags.c_contiguous
@@ -168,4 +180,4 @@ def _compiled() -> Kernels | None:
     def take(values: NDArray[Any], places: NDArray[Any], out: NDArray[Any]) -> None:
         (compiled.take if values.ndim == 1 else _take)(values, places, out)
 
-    return Kernels(exp, exp_beyond, gram, ends, tally, take, compiled.draws)
+    return Kernels(exp, exp_beyond, curved, ends, tally, take, compiled.draws)

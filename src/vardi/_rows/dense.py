@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 import scipy
@@ -18,6 +18,8 @@ from vardi._rows.grouping import membership
 from vardi._types import Floats, Integers
 
 Result = TypeVar("Result")
+#: From a block of the scaled matrix, e^u, counts, room for 1 / S and for a block, to shares and perhaps the gram.
+Totals: TypeAlias = Callable[[Floats, Floats, Floats | None, Floats, Floats], tuple[Floats, Any]]
 
 MAX_COPIED_NUMBERS = (
     500_000  # numbers up to which a scaled copy is kept: beyond, exps in each pass cost less than the memory
@@ -47,7 +49,12 @@ class Dense(Rows):
 
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
         """Return log_mass, shares and gram at u, in one pass over the rows."""
-        sums = self._sums(u, self._kernels.gram if gram else None, objective=objective)
+        curved = self._kernels.curved
+
+        def total(A: Floats, step: Floats, counts: Floats | None, r: Floats, room: Floats) -> tuple[Floats, Any]:
+            return curved(A, step, counts, r, room) if gram else (_shares(A, step, counts, r), None)
+
+        sums = self._sums(u, total, objective=objective)
         if not gram:
             return sums
         step = np.exp(u - self._scale(u).anchor)
@@ -63,37 +70,32 @@ class Dense(Rows):
         step = np.exp(u - self._scale(u).anchor)
         scaled, rounding = step * np.ascontiguousarray(vectors.T), (4 + self.additions / 2) * np.finfo(float).eps
 
-        def products(A: Floats, root: Floats, room: Floats) -> Sketch:
-            P = np.multiply(A, root[:, None], out=room)
+        def total(A: Floats, step: Floats, counts: Floats | None, r: Floats, room: Floats) -> tuple[Floats, Any]:
+            shares = _shares(A, step, counts, r)
+            P = np.multiply(A, (r if counts is None else r * np.sqrt(counts))[:, None], out=room)
             along = (scaled @ P.T) @ P  # twice as fast as P'(P V) where vectors are few
-            return Sketch(vectors, along.T, np.einsum("ij,ij->j", P, P), rounding)
+            return shares, Sketch(vectors, along.T, np.einsum("ij,ij->j", P, P), rounding)
 
-        sums = self._sums(u, products, objective=False)
+        sums = self._sums(u, total, objective=False)
         products_at_u, diagonal = step[:, None] * sums.gram.products, step**2 * sums.gram.diagonal
         return replace(sums, gram=replace(sums.gram, products=products_at_u, diagonal=diagonal))
 
-    def _sums(self, u: Floats, square: Callable[[Floats, Floats, Floats], Any] | None, *, objective: bool) -> Sums:
-        """Return sums at u, with what a function makes of the blocks of the scaled matrix in place of the gram."""
+    def _sums(self, u: Floats, total: Totals, *, objective: bool) -> Sums:
+        """Return sums at u, of what a function makes of the blocks of the scaled matrix: shares, and perhaps a gram."""
         scaled = self._scale(u)
         step = np.exp(u - scaled.anchor)  # the only exps where omega is scaled already: K of them
         last = self.__dict__.pop("_reciprocals", None)  # whoever takes the array has it alone
         reciprocals, scratch = np.empty(len(self)) if last is None else last[2], Scratch()
 
         def block(rows: slice, values: NDArray[Any]) -> Sums:
-            A = self._block(scaled, rows, values, scratch)
-            mass = A @ step
+            A, r = self._block(scaled, rows, values, scratch), reciprocals[rows]
             counts = None if self.counts is None else self.counts[rows]
-            log_mass = _log_mass(mass, scaled.offset, rows, counts) if objective else None
-            r = np.divide(1.0, mass, out=reciprocals[rows])
-            shares = (r if counts is None else r * counts) @ A
-            if square is None:
-                return Sums(log_mass, shares, None)
-            root = r if counts is None else r * np.sqrt(counts)
-            return Sums(log_mass, shares, square(A, root, scratch("A", A.shape)))  # in place where A is ours already
+            shares, gram = total(A, step, counts, r, scratch("A", A.shape))  # in place where A is ours already
+            return Sums(_log_mass(r, scaled.offset, rows, counts) if objective else None, shares, gram)
 
-        total = self._total(block)
+        sums = self._total(block)
         self._reciprocals = (scaled, u, reciprocals)  # the weights at the solution are these: no need for another pass
-        return replace(total, shares=total.shares * step)
+        return replace(sums, shares=sums.shares * step)
 
     def row_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
         """Return S_i(u) for every row."""
@@ -278,8 +280,14 @@ def _scaled_to_one(weights: Floats, offset: Floats | None, counts: Floats | None
     return weights, top + np.log(mean)
 
 
-def _log_mass(mass: Floats, offset: Floats | None, rows: slice, counts: Floats | None) -> float:
-    log_mass = np.log(mass) if offset is None else np.log(mass) + offset[rows]
+def _shares(A: Floats, step: Floats, counts: Floats | None, reciprocals: Floats) -> Floats:
+    """Return sum_i c_i a_i / s_i with s = A step, and write 1 / s to ``reciprocals``."""
+    r = np.divide(1.0, A @ step, out=reciprocals)
+    return np.asarray((r if counts is None else r * counts) @ A)
+
+
+def _log_mass(reciprocals: Floats, offset: Floats | None, rows: slice, counts: Floats | None) -> float:
+    log_mass = -np.log(reciprocals) if offset is None else offset[rows] - np.log(reciprocals)
     return float(log_mass.sum() if counts is None else counts @ log_mass)
 
 

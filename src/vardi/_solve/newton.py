@@ -30,7 +30,7 @@ GAP = 1e-9  # spectral gap below which the samples cannot be distinguished from 
 RANGE = 1e-6  # largest range of the last step
 REUSED = 5e-3  # how far u may be from where the Hessian was computed
 REUSED_IF_READING_DOMINATES = 1e-5  # the same if a pass costs so much that the gram adds little to it
-REUSED_IF_MANY = 2e-2  # the same if a gram costs as much as ten passes
+REUSED_IF_MANY = 0.1  # the same if a gram costs as much as ten passes
 EXACT = 1e-13  # range of a step below which another is not worth its pass, however cheap
 ROUNDED = 1e-9  # range of a step up to which failing to shrink may be due to rounding
 MIN_LINKED_SAMPLES = 100  # samples from which the gram is worth keeping
@@ -46,6 +46,7 @@ STRAIGHT = 1e-4  # share of the step by which the last of them may still move it
 LOST = 1000  # self-consistent steps from points with a singular Hessian
 FAR = 1e-3  # share of the rows a sample should have below which Newton's model is unreliable
 MAX_DIRECT_NUMBERS = 200_000  # numbers up to which a subsample does not pay off
+MIN_COSTLY_NUMBERS = 5_000_000  # numbers from which a pass costs too much to go beyond the tolerance
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ def newton(rows: SolvableRows, u: Floats, *, tol: float = 1e-10, max_iterations:
 
 def _newton(rows: SolvableRows, start: _Start, tol: float, max_iterations: int) -> Solution:
     previous, best, idle = np.inf, np.inf, 0
-    exact = max(EXACT, tol if rows.reading_dominates else 0.0 if is_cheap(rows) else tol / 100)
+    exact = max(EXACT, tol if _is_costly(rows) else 0.0 if is_cheap(rows) else tol / 100)
     for step in _steps(rows, start):
         solved = step.residual <= tol
         best, idle = (step.residual, 0) if step.residual < best / 2 else (best, idle + 1)
@@ -145,6 +146,11 @@ def _newton(rows: SolvableRows, start: _Start, tol: float, max_iterations: int) 
 def is_cheap(rows: SolvableRows) -> bool:
     """Return whether passes over the rows cost next to nothing."""
     return len(rows) * len(rows.sizes) <= MAX_DIRECT_NUMBERS
+
+
+def _is_costly(rows: SolvableRows) -> bool:
+    """Return whether a pass over the rows costs too much to go beyond the tolerance."""
+    return rows.reading_dominates or len(rows) * len(rows.sizes) >= MIN_COSTLY_NUMBERS
 
 
 @dataclass(frozen=True)
