@@ -9,7 +9,9 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
+from vardi._inputs.engine.aggregates import Aggregate
 from vardi._inputs.engine.part import PREFIX, Part
+from vardi._inputs.engine.queries import aggregated
 from vardi._rows.engine.moments import EngineMoments
 from vardi._types import Floats, Integers
 
@@ -53,11 +55,11 @@ def _asked(
     """Query count, weight and largest value of the rows in each bin, with the position of their sample."""
     label = part.label if by_sample else None
     columns = {VALUE: value, COUNTS: part.count, MASS: part.times_count(at.point.weight)}
-    sums = (nw.col(VALUE).max(), nw.col(COUNTS).sum(), nw.col(MASS).sum())
+    asked = {VALUE: Aggregate(VALUE, "max"), COUNTS: Aggregate(COUNTS), MASS: Aggregate(MASS)}
 
     def query(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         weighed = at.point(frame).with_columns(**columns).with_columns(bins.alias(BIN))
-        return weighed.group_by(*filter(None, (label, BIN))).agg(*sums)
+        return aggregated(weighed, [*filter(None, (label, BIN))], asked)
 
     rows = part.ask(query).rows(named=True)
     return [(part.codes[row[label]] if label else next(iter(part.codes.values())), row) for row in rows]

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple, Protocol
 import narwhals as nw
 import numpy as np
 
+from vardi._inputs.engine.aggregates import LENGTH, Aggregate
 from vardi._inputs.engine.asking import answering, collected
 from vardi._inputs.engine.part import PREFIX, Part, with_columns
+from vardi._inputs.engine.queries import aggregated, stacked
 from vardi._machine.memory import require_memory
 from vardi._rows.engine.functions import EngineFunction, zero_elsewhere
 from vardi._rows.engine.moments import EngineMoments
@@ -246,7 +248,7 @@ class EngineDistribution:
 
         def query(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
             keys = [BIN, *([part.label] if by_sample and part.label is not None else [])]
-            return columns(self.at.point(frame)).group_by(*keys).agg(*(nw.col(name).sum() for name in terms))
+            return aggregated(columns(self.at.point(frame)), keys, {name: Aggregate(name) for name in terms})
 
         return [(int(row[BIN]), row) for row in part.ask(query).rows(named=True)]
 
@@ -268,16 +270,16 @@ class EngineDistribution:
         """Return distinct values at evenly spaced places among those from low to high."""
         with answering():
             frames = [part.rows_as_asked.select(self.function(part).alias(VALUE)) for part in self.parts]
-            frame = frames[0] if len(frames) == 1 else nw.concat(frames)
+            frame = frames[0] if len(frames) == 1 else stacked(frames)
             inside = frame.filter((nw.col(VALUE) >= literal(low)) & (nw.col(VALUE) <= literal(high))).unique()
-            places = _evenly(int(collected(inside.select(nw.len().alias("n"))).item()), most).tolist()
+            places = _evenly(int(collected(aggregated(inside, (), {"n": LENGTH})).item()), most).tolist()
             ranked = inside.with_row_index(PLACE, order_by=VALUE)
             chosen = collected(ranked.filter(nw.col(PLACE).is_in(places)).select(VALUE))
         return np.sort(chosen.get_column(VALUE).to_numpy().astype(np.float64))
 
     def _grouped(self, part: Part, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         columns = self.at.point(frame).with_columns(**{VALUE: self.function(part), MASS: self._mass(part)})
-        return columns.group_by(VALUE).agg(nw.col(MASS).sum()).head(MOST_STEPS + 1)
+        return aggregated(columns, [VALUE], {MASS: Aggregate(MASS)}, MOST_STEPS + 1)
 
 
 def code_of(part: Part, row: dict[str, Any]) -> int:
@@ -376,4 +378,4 @@ def _ends(x: nw.Expr, low: float, high: float, frame: nw.LazyFrame[Any]) -> nw.L
         inside = inside.filter(nw.col(VALUE) > literal(low))
     if np.isfinite(high):
         inside = inside.filter(nw.col(VALUE) <= literal(high))
-    return inside.select(nw.col(VALUE).min().alias("a"), nw.col(VALUE).max().alias("b"))
+    return aggregated(inside, (), {"a": Aggregate(VALUE, "min"), "b": Aggregate(VALUE, "max")})

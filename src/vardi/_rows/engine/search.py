@@ -9,7 +9,9 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
+from vardi._inputs.engine.aggregates import Aggregate
 from vardi._inputs.engine.part import PREFIX, Change, Part, with_columns
+from vardi._inputs.engine.queries import aggregated
 from vardi._types import Floats
 from vardi.biases._expressions.targets import literal
 
@@ -69,7 +71,7 @@ def masses_between(
 
 def _summed(change: Change | None, columns: dict[str, nw.Expr], frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     changed = frame if change is None else change(frame)
-    return changed.with_columns(**columns).group_by(BIN).agg(nw.col(MASS).sum())
+    return aggregated(changed.with_columns(**columns), [BIN], {MASS: Aggregate(MASS)})
 
 
 def interval(x: nw.Expr, edges: Floats) -> nw.Expr:
@@ -95,14 +97,14 @@ def _ends(
     """Return the smallest and the largest value in each bracket (low, high], which holds at least one."""
     smallest, largest = np.full(len(low), np.inf), np.full(len(low), -np.inf)
     x = nw.col(VALUE)
-    asked: dict[str, nw.Expr] = {}
+    asked: dict[str, Aggregate] = {}
     for j, (a, b) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
         inside = x
         if np.isfinite(a) or np.isfinite(b):
             above, below = x > literal(a), x <= literal(b)
             is_in = below if not np.isfinite(a) else above if not np.isfinite(b) else above & below
             inside = nw.when(is_in).then(x)
-        asked |= {f"a_{j}": inside.min(), f"b_{j}": inside.max()}
+        asked |= {f"a_{j}": Aggregate(inside, "min"), f"b_{j}": Aggregate(inside, "max")}
     for part in parts:
         row = part.aggregates(asked, change, with_columns({VALUE: value(part)}))
         for j in range(len(low)):

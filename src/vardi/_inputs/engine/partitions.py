@@ -1,0 +1,218 @@
+"""Frames of Dask, which are asked partition by partition: one task each, whose small answers are put together.
+
+Dask takes seconds to plan a query with hundreds of expressions, one node of its graph each. So expressions are recorded
+here, and narwhals evaluates all of them on each partition, a frame of pandas, in a single task. Partial sums, extremes
+and counts are put together by the workers, a few at a time, and only the result comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any, TypeAlias
+
+import narwhals as nw
+import numpy as np
+
+from vardi._inputs.engine.aggregates import LENGTH, Aggregate, How, query
+
+#: What is done to the rows of a partition, each on its own.
+Step: TypeAlias = Callable[[nw.LazyFrame[Any]], nw.LazyFrame[Any]]
+
+TOGETHER = 16  # partial answers that one task puts together
+MERGED: dict[How, How] = {"sum": "sum", "len": "sum", "count": "sum", "min": "min", "max": "max"}
+DISTINCT = "__vardi_distinct"
+
+
+class PartitionedFrame:
+    """A frame of Dask with those methods of a lazy frame of narwhals that are used here.
+
+    Parameters
+    ----------
+    native : dask.dataframe.DataFrame
+        The rows.
+    before : PartitionedFrame, optional
+        The frame of which this one is made by a step; without it, the rows are as they are.
+    step : callable, optional
+        What is done to the rows of each partition.
+    """
+
+    implementation = nw.Implementation.DASK
+
+    def __init__(self, native: Any, before: PartitionedFrame | None = None, step: Step | None = None) -> None:
+        self._native, self._before = native, before
+        self._steps: tuple[Step, ...] = () if before is None or step is None else (*before._steps, step)
+
+    # row by row
+
+    def with_columns(self, *expressions: nw.Expr, **named: nw.Expr) -> PartitionedFrame:
+        """Return the frame with columns added or replaced."""
+        return self._then(lambda frame: frame.with_columns(*expressions, **named))
+
+    def select(self, *expressions: Any) -> PartitionedFrame:
+        """Return some columns, or expressions of the columns of each row."""
+        return self._then(lambda frame: frame.select(*expressions))
+
+    def drop(self, *columns: str) -> PartitionedFrame:
+        """Return the frame without some columns."""
+        return self._then(lambda frame: frame.drop(*columns))
+
+    def filter(self, *conditions: nw.Expr) -> PartitionedFrame:
+        """Return the rows that meet conditions."""
+        return self._then(lambda frame: frame.filter(*conditions))
+
+    def with_rank(self, name: str, column: str) -> PartitionedFrame:
+        """Return the frame with the place of each row's value among the distinct values of a column, from 0 on.
+
+        The distinct values are brought into memory: they name clusters, whose sums are held there, too.
+        """
+        values = np.sort(self.select(column).unique().collect().get_column(column).to_numpy())
+        return self._then(partial(_ranked, name, column, values))
+
+    # across rows: what Dask has a way of its own for
+
+    def head(self, n: int) -> PartitionedFrame:
+        """Return the first rows."""
+        return PartitionedFrame(self.to_native().head(n, npartitions=-1, compute=False))
+
+    def sort(self, column: str) -> PartitionedFrame:
+        """Return the rows in the order of a column."""
+        return PartitionedFrame(self.to_native().sort_values(column))
+
+    def unique(self) -> PartitionedFrame:
+        """Return the rows without duplicates, in any order."""
+        native = self.to_native()
+        return PartitionedFrame(native.drop_duplicates(split_out=native.npartitions))
+
+    def with_row_index(self, name: str, *, order_by: str, by: Sequence[str] = ()) -> PartitionedFrame:
+        """Return the rows in the order of a column and numbered from 0 on, or from 0 on for each value of others."""
+        rows = self.to_native().sort_values(order_by)
+        if by:
+            return PartitionedFrame(rows.assign(**{name: rows.groupby(list(by)).cumcount()}))
+        ones = rows.map_partitions(_ones, meta=(name, np.int64))
+        return PartitionedFrame(rows.assign(**{name: ones.cumsum() - 1}))
+
+    # answers
+
+    @cached_property
+    def _empty(self) -> Any:
+        """The frame without rows, as pandas has it."""
+        return self._native._meta if self._before is None else _after(self._steps[-1:], self._before._empty)
+
+    def collect_schema(self) -> nw.Schema:
+        """Return names and types of the columns."""
+        return nw.from_native(self._empty, eager_only=True).schema
+
+    def to_native(self) -> Any:
+        """Return the frame as Dask's own, not computed."""
+        if not self._steps:
+            return self._native
+        return self._native.map_partitions(partial(_after, self._steps), meta=self._empty)
+
+    def collect(self) -> nw.DataFrame[Any]:
+        """Compute the rows."""
+        return nw.from_native(self.to_native().compute(), eager_only=True)
+
+    def aggregated(
+        self, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None = None
+    ) -> PartitionedAnswer:
+        """Return a query of aggregates by keys, or over all rows if there are none; of so many groups at most."""
+        return PartitionedAnswer(self, tuple(keys), dict(asked), most)
+
+    def answer(self, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None) -> nw.DataFrame[Any]:
+        """Compute aggregates that can be put together from those of partitions."""
+        from dask.delayed import delayed
+
+        partial_answer = delayed(partial(_answer, self._steps, keys, asked, most), pure=False)
+        put_together = delayed(partial(_together, keys, asked, most), pure=False)
+        found = [partial_answer(partition) for partition in self._native.to_delayed()]
+        while len(found) > 1:
+            found = [put_together(found[start : start + TOGETHER]) for start in range(0, len(found), TOGETHER)]
+        answer = found[0].compute()
+        if answer is None:
+            answer = query(_lazy(self._empty), keys, asked, most).collect().to_native()
+        return nw.from_native(answer, eager_only=True)
+
+    def _then(self, step: Step) -> PartitionedFrame:
+        return PartitionedFrame(self._native, self, step)
+
+
+class PartitionedAnswer:
+    """A query of aggregates, which is computed when it is collected.
+
+    Parameters
+    ----------
+    frame : PartitionedFrame
+        The rows.
+    keys : tuple of str
+        By which columns.
+    asked : dict of str to Aggregate
+        What.
+    most : int or None
+        How many groups at most.
+    """
+
+    def __init__(
+        self, frame: PartitionedFrame, keys: tuple[str, ...], asked: dict[str, Aggregate], most: int | None
+    ) -> None:
+        self._frame, self._keys, self._asked, self._most = frame, keys, asked, most
+
+    def collect(self) -> nw.DataFrame[Any]:
+        """Compute the aggregates; numbers of distinct values are those of rows without duplicates."""
+        keys, asked = self._keys, self._asked
+        rest = {name: one for name, one in asked.items() if one.how != "n_unique"}
+        found = self._frame.answer(keys, rest, self._most) if rest else None
+        for name, one in asked.items():
+            if one.how != "n_unique":
+                continue
+            values = self._frame.select(*keys, one.expression.alias(DISTINCT)).unique()
+            counted = values.answer(keys, {name: LENGTH}, self._most)
+            if found is None:
+                found = counted
+            elif keys:
+                found = found.join(counted, on=list(keys), how="left")
+            else:
+                found = found.with_columns(counted.get_column(name))
+        assert found is not None
+        return found.select(*keys, *asked)
+
+
+def _after(steps: Sequence[Step], rows: Any) -> Any:
+    """Return a frame of pandas with steps made."""
+    frame = _lazy(rows)
+    with np.errstate(all="ignore"):  # tasks may run in threads of their own
+        for step in steps:
+            frame = step(frame)
+        return frame.collect().to_native()
+
+
+def _answer(
+    steps: Sequence[Step], keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None, rows: Any
+) -> Any:
+    """Return the aggregates of a partition, as a frame of pandas; None if it has no rows."""
+    changed = _after(steps, rows.reset_index(drop=True))
+    with np.errstate(all="ignore"):
+        return query(_lazy(changed), keys, asked, most).collect().to_native() if len(changed) else None
+
+
+def _together(keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None, answers: Sequence[Any]) -> Any:
+    """Return partial answers as one; None if there are none."""
+    found = [nw.from_native(one, eager_only=True) for one in answers if one is not None]
+    if len(found) < 2:
+        return found[0].to_native() if found else None
+    merged = {name: Aggregate(name, MERGED[one.how]) for name, one in asked.items()}
+    return query(nw.concat(found).lazy(), keys, merged, most).collect().to_native()
+
+
+def _lazy(rows: Any) -> nw.LazyFrame[Any]:
+    return nw.from_native(rows, eager_only=True).lazy()
+
+
+def _ranked(name: str, column: str, values: Any, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    rows = frame.collect()
+    places = np.searchsorted(values, rows.get_column(column).to_numpy())
+    return rows.with_columns(nw.new_series(name, places, nw.Int64, backend=rows.implementation)).lazy()
+
+
+def _ones(rows: Any) -> Any:
+    return rows.iloc[:, 0].notna().astype(np.int64) * 0 + 1
