@@ -53,11 +53,10 @@ class Mixed(Engine):
         return {name: turn.frame(table) for turn, (name, table) in zip(turns, tables.items(), strict=True)}
 
 
-LOCAL = ("numpy", "pandas", "polars", "polars-lazy", "polars-streaming", "pyarrow", "duckdb", "ibis", "mixed")
+LOCAL = ("numpy", "pandas", "polars", "polars-lazy", "polars-streaming", "pyarrow", "duckdb", "ibis", "dask", "mixed")
 SPARK = ("spark", "mixed-spark")
 ENGINES = (*LOCAL, *SPARK)
-DASK = ("dask",)  # so slow to ask that it is compared with memory in its fits and in a few of its answers only
-LAZY = tuple(name for name in (*ENGINES, *DASK) if name not in ("numpy", "pandas", "polars", "pyarrow"))
+LAZY = tuple(name for name in ENGINES if name not in ("numpy", "pandas", "polars", "pyarrow"))
 ONE_FRAME = tuple(name for name in ENGINES if not name.startswith("mixed"))
 
 

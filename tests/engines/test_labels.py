@@ -23,7 +23,7 @@ from vardi._rows.engine.moments import EngineMoments
 from vardi._rows.engine.sensitivity import common_slopes
 from vardi._rows.engine.sensitivity import slopes as slopes_of_biases
 
-LOCAL = pytest.mark.parametrize("engine", ["polars-lazy", "duckdb"], indirect=True)
+LOCAL = pytest.mark.parametrize("engine", ["polars-lazy", "duckdb", "dask"], indirect=True)
 POLARS = local_engine("polars-lazy")
 
 

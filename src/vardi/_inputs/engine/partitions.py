@@ -19,6 +19,7 @@ from vardi._inputs.engine.aggregates import LENGTH, Aggregate, How, query
 #: What is done to the rows of a partition, each on its own.
 Step: TypeAlias = Callable[[nw.LazyFrame[Any]], nw.LazyFrame[Any]]
 
+AT_ONCE = 64  # aggregates of a query: pandas warns of results with more than a hundred columns
 TOGETHER = 16  # partial answers that one task puts together
 MERGED: dict[How, How] = {"sum": "sum", "len": "sum", "count": "sum", "min": "min", "max": "max"}
 DISTINCT = "__vardi_distinct"
@@ -41,25 +42,30 @@ class PartitionedFrame:
 
     def __init__(self, native: Any, before: PartitionedFrame | None = None, step: Step | None = None) -> None:
         self._native, self._before = native, before
+        self._numbered: dict[tuple[str, ...], PartitionedFrame] = {}  # to sort is expensive
         self._steps: tuple[Step, ...] = () if before is None or step is None else (*before._steps, step)
 
     # row by row
 
+    def then(self, step: Step) -> PartitionedFrame:
+        """Return the frame with a step made on each partition."""
+        return PartitionedFrame(self._native, self, step)
+
     def with_columns(self, *expressions: nw.Expr, **named: nw.Expr) -> PartitionedFrame:
         """Return the frame with columns added or replaced."""
-        return self._then(lambda frame: frame.with_columns(*expressions, **named))
+        return self.then(lambda frame: frame.with_columns(*expressions, **named))
 
     def select(self, *expressions: Any) -> PartitionedFrame:
         """Return some columns, or expressions of the columns of each row."""
-        return self._then(lambda frame: frame.select(*expressions))
+        return self.then(lambda frame: frame.select(*expressions))
 
     def drop(self, *columns: str) -> PartitionedFrame:
         """Return the frame without some columns."""
-        return self._then(lambda frame: frame.drop(*columns))
+        return self.then(lambda frame: frame.drop(*columns))
 
     def filter(self, *conditions: nw.Expr) -> PartitionedFrame:
         """Return the rows that meet conditions."""
-        return self._then(lambda frame: frame.filter(*conditions))
+        return self.then(lambda frame: frame.filter(*conditions))
 
     def with_rank(self, name: str, column: str) -> PartitionedFrame:
         """Return the frame with the place of each row's value among the distinct values of a column, from 0 on.
@@ -67,7 +73,7 @@ class PartitionedFrame:
         The distinct values are brought into memory: they name clusters, whose sums are held there, too.
         """
         values = np.sort(self.select(column).unique().collect().get_column(column).to_numpy())
-        return self._then(partial(_ranked, name, column, values))
+        return self.then(partial(_ranked, name, column, values))
 
     # across rows: what Dask has a way of its own for
 
@@ -86,11 +92,13 @@ class PartitionedFrame:
 
     def with_row_index(self, name: str, *, order_by: str, by: Sequence[str] = ()) -> PartitionedFrame:
         """Return the rows in the order of a column and numbered from 0 on, or from 0 on for each value of others."""
-        rows = self.to_native().sort_values(order_by)
-        if by:
-            return PartitionedFrame(rows.assign(**{name: rows.groupby(list(by)).cumcount()}))
-        ones = rows.map_partitions(_ones, meta=(name, np.int64))
-        return PartitionedFrame(rows.assign(**{name: ones.cumsum() - 1}))
+        asked = (name, order_by, *by)
+        if asked not in self._numbered:
+            rows = self.to_native().sort_values(order_by)
+            ones = rows.assign(**{name: 1})
+            places = (ones.groupby(list(by))[name] if by else ones[name]).cumsum() - 1
+            self._numbered[asked] = PartitionedFrame(rows.assign(**{name: places}))
+        return self._numbered[asked]
 
     # answers
 
@@ -130,11 +138,8 @@ class PartitionedFrame:
             found = [put_together(found[start : start + TOGETHER]) for start in range(0, len(found), TOGETHER)]
         answer = found[0].compute()
         if answer is None:
-            answer = query(_lazy(self._empty), keys, asked, most).collect().to_native()
+            answer = _aggregates(self._empty, keys, asked, most)
         return nw.from_native(answer, eager_only=True)
-
-    def _then(self, step: Step) -> PartitionedFrame:
-        return PartitionedFrame(self._native, self, step)
 
 
 class PartitionedAnswer:
@@ -191,8 +196,19 @@ def _answer(
 ) -> Any:
     """Return the aggregates of a partition, as a frame of pandas; None if it has no rows."""
     changed = _after(steps, rows.reset_index(drop=True))
+    return _aggregates(changed, keys, asked, most) if len(changed) else None
+
+
+def _aggregates(rows: Any, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None) -> Any:
+    """Return the aggregates of a frame of pandas."""
+    names = list(asked)
+    pieces: list[nw.DataFrame[Any]] = []
     with np.errstate(all="ignore"):
-        return query(_lazy(changed), keys, asked, most).collect().to_native() if len(changed) else None
+        for start in range(0, len(names), AT_ONCE):
+            some = {name: asked[name] for name in names[start : start + AT_ONCE]}
+            piece = query(_lazy(rows), keys, some, most).collect()
+            pieces.append(piece.drop(*keys) if pieces else piece)
+    return nw.concat(pieces, how="horizontal").to_native() if len(pieces) > 1 else pieces[0].to_native()
 
 
 def _together(keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None, answers: Sequence[Any]) -> Any:
@@ -201,7 +217,7 @@ def _together(keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | N
     if len(found) < 2:
         return found[0].to_native() if found else None
     merged = {name: Aggregate(name, MERGED[one.how]) for name, one in asked.items()}
-    return query(nw.concat(found).lazy(), keys, merged, most).collect().to_native()
+    return _aggregates(nw.concat(found).to_native(), keys, merged, most)
 
 
 def _lazy(rows: Any) -> nw.LazyFrame[Any]:
@@ -212,7 +228,3 @@ def _ranked(name: str, column: str, values: Any, frame: nw.LazyFrame[Any]) -> nw
     rows = frame.collect()
     places = np.searchsorted(values, rows.get_column(column).to_numpy())
     return rows.with_columns(nw.new_series(name, places, nw.Int64, backend=rows.implementation)).lazy()
-
-
-def _ones(rows: Any) -> Any:
-    return rows.iloc[:, 0].notna().astype(np.int64) * 0 + 1

@@ -8,7 +8,7 @@ from typing import Any, cast
 import narwhals as nw
 
 from vardi._inputs.engine.aggregates import Aggregate, query
-from vardi._inputs.engine.partitions import PartitionedFrame
+from vardi._inputs.engine.partitions import PartitionedFrame, Step
 
 
 def as_lazy(native: Any) -> nw.LazyFrame[Any]:
@@ -25,6 +25,12 @@ def aggregated(
     """Return a query of aggregates by keys, or over all rows if there are none; of so many groups at most."""
     own = _partitioned(frame)
     return query(frame, keys, asked, most) if own is None else _lazy(own.aggregated(keys, asked, most))
+
+
+def by_partition(step: Step, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return a frame with a step made on each of its partitions, which are frames of pandas."""
+    own = _partitioned(frame)
+    return step(frame) if own is None else _lazy(own.then(step))
 
 
 def with_place(frame: nw.LazyFrame[Any], name: str, column: str, by: Sequence[str]) -> nw.LazyFrame[Any]:

@@ -61,7 +61,7 @@ def sums_over_units(
         asked = {name: Aggregate(part.times_count(nw.col(name))) for name in names}
         asked["rows"] = part.rows
         put = dependence.units(part, _lengths(at))
-        for code, row in part.by_sample(asked, at.point, change, put, key=keys):
+        for code, row in part.by_sample(asked, put, at.point, change, key=keys):
             sums = [float(row[name]) for name in names]
             found.append((code, row.get(CELL), row[UNIT], None if key is None else row[key], float(row["rows"]), sums))
     in_series = dependence.series is not None
