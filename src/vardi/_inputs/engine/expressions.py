@@ -19,7 +19,7 @@ import numpy as np
 
 from vardi._inputs.engine.asking import collected, schema_of
 from vardi._inputs.engine.part import PREFIX, Change
-from vardi._inputs.engine.queries import by_partition
+from vardi._inputs.engine.queries import with_own
 from vardi._inputs.frames.library_expressions import (
     columns_read,
     computed,
@@ -142,7 +142,7 @@ class _Source:
                 read = tuple(column for column in self.schema if not column.startswith(PREFIX))
             require_by_row(bias, self.few, np.asarray(alone.cast(nw.Float64).to_numpy(), np.float64), sample)
         if frame.implementation.is_dask():
-            return partial(by_partition, partial(with_nulls, bias, name, read)), read
+            return partial(with_own, partial(with_nulls, bias, name, read), read), read
         return (lambda rows: self._known(_with_column(rows, bias, name), name, read)), read
 
     def _known(self, rows: nw.LazyFrame[Any], name: str, read: Sequence[str]) -> nw.LazyFrame[Any]:

@@ -8,21 +8,40 @@ and counts are put together by the workers, a few at a time, and only the result
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.aggregates import LENGTH, Aggregate, How, query
-
-#: What is done to the rows of a partition, each on its own.
-Step: TypeAlias = Callable[[nw.LazyFrame[Any]], nw.LazyFrame[Any]]
+from vardi._types import Floats, Integers
 
 AT_ONCE = 64  # aggregates of a query: pandas warns of results with more than a hundred columns
 TOGETHER = 16  # partial answers that one task puts together
 MERGED: dict[How, How] = {"sum": "sum", "len": "sum", "count": "sum", "min": "min", "max": "max"}
 DISTINCT = "__vardi_distinct"
+SHOWS_NAMES = repr(nw.col("x") + 1).startswith("col(x)")  # as narwhals does today; otherwise all columns are read
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What is done to the rows of a partition, each on its own.
+
+    Attributes
+    ----------
+    change : callable
+        From a frame to a frame, both of pandas.
+    reads : str or None
+        A text that shows each column it reads as ``col(name)``; None if it may read any.
+    keeps : bool
+        Whether the other columns are still there afterwards.
+    """
+
+    change: Callable[[nw.LazyFrame[Any]], nw.LazyFrame[Any]]
+    reads: str | None
+    keeps: bool = True
 
 
 class PartitionedFrame:
@@ -53,19 +72,24 @@ class PartitionedFrame:
 
     def with_columns(self, *expressions: nw.Expr, **named: nw.Expr) -> PartitionedFrame:
         """Return the frame with columns added or replaced."""
-        return self.then(lambda frame: frame.with_columns(*expressions, **named))
+        read = shown(*expressions, *named.values())
+        return self.then(Step(lambda frame: frame.with_columns(*expressions, **named), read))
 
-    def select(self, *expressions: Any) -> PartitionedFrame:
+    def select(self, *expressions: nw.Expr | str) -> PartitionedFrame:
         """Return some columns, or expressions of the columns of each row."""
-        return self.then(lambda frame: frame.select(*expressions))
+        return self.then(Step(lambda frame: frame.select(*expressions), shown(*expressions), keeps=False))
 
     def drop(self, *columns: str) -> PartitionedFrame:
         """Return the frame without some columns."""
-        return self.then(lambda frame: frame.drop(*columns))
+        return self.then(Step(lambda frame: frame.drop(*columns), shown(*columns)))
 
     def filter(self, *conditions: nw.Expr) -> PartitionedFrame:
         """Return the rows that meet conditions."""
-        return self.then(lambda frame: frame.filter(*conditions))
+        return self.then(Step(lambda frame: frame.filter(*conditions), shown(*conditions)))
+
+    def with_interval(self, name: str, x: nw.Expr, edges: Floats) -> PartitionedFrame:
+        """Return the frame with how many of increasing edges x is above, by a search rather than an expression."""
+        return self.with_columns(**{name: x}).then(Step(partial(_placed, name, edges), shown(name)))
 
     def with_rank(self, name: str, column: str) -> PartitionedFrame:
         """Return the frame with the place of each row's value among the distinct values of a column, from 0 on.
@@ -73,7 +97,7 @@ class PartitionedFrame:
         The distinct values are brought into memory: they name clusters, whose sums are held there, too.
         """
         values = np.sort(self.select(column).unique().collect().get_column(column).to_numpy())
-        return self.then(partial(_ranked, name, column, values))
+        return self.then(Step(partial(_ranked, name, column, values), shown(column)))
 
     # across rows: what Dask has a way of its own for
 
@@ -115,7 +139,7 @@ class PartitionedFrame:
         """Return the frame as Dask's own, not computed."""
         if not self._steps:
             return self._native
-        return self._native.map_partitions(partial(_after, self._steps), meta=self._empty)
+        return self._projected().map_partitions(partial(_after, self._steps), meta=self._empty)
 
     def collect(self) -> nw.DataFrame[Any]:
         """Compute the rows."""
@@ -133,13 +157,24 @@ class PartitionedFrame:
 
         partial_answer = delayed(partial(_answer, self._steps, keys, asked, most), pure=False)
         put_together = delayed(partial(_together, keys, asked, most), pure=False)
-        found = [partial_answer(partition) for partition in self._native.to_delayed()]
+        found = [partial_answer(partition) for partition in self._projected(*asked.values(), *keys).to_delayed()]
         while len(found) > 1:
             found = [put_together(found[start : start + TOGETHER]) for start in range(0, len(found), TOGETHER)]
         answer = found[0].compute()
         if answer is None:
             answer = _aggregates(self._empty, keys, asked, most)
         return nw.from_native(answer, eager_only=True)
+
+    def _projected(self, *answer: Aggregate | str) -> Any:
+        """Return the user's columns that steps and an answer read, so that files are not read in full."""
+        steps = [*self._steps, *([Step(_same, shown(*answer), keeps=False)] if answer else [])]
+        last = next((place for place, step in enumerate(steps) if not step.keeps), None)
+        read = [step.reads for step in steps[: len(steps) if last is None else last + 1]]
+        if last is None or None in read or not SHOWS_NAMES:
+            return self._native
+        text, columns = "\n".join(filter(None, read)), list(self._native.columns)
+        needed = [name for name in columns if f"col({name})" in text]
+        return self._native[needed or columns[:1]] if len(needed) < len(columns) else self._native
 
 
 class PartitionedAnswer:
@@ -187,7 +222,7 @@ def _after(steps: Sequence[Step], rows: Any) -> Any:
     frame = _lazy(rows)
     with np.errstate(all="ignore"):  # tasks may run in threads of their own
         for step in steps:
-            frame = step(frame)
+            frame = step.change(frame)
         return frame.collect().to_native()
 
 
@@ -224,7 +259,26 @@ def _lazy(rows: Any) -> nw.LazyFrame[Any]:
     return nw.from_native(rows, eager_only=True).lazy()
 
 
+def _placed(name: str, edges: Floats, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    rows = frame.collect()
+    return _numbered(rows, name, np.searchsorted(edges, rows.get_column(name).to_numpy().astype(np.float64)))
+
+
 def _ranked(name: str, column: str, values: Any, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     rows = frame.collect()
-    places = np.searchsorted(values, rows.get_column(column).to_numpy())
-    return rows.with_columns(nw.new_series(name, places, nw.Int64, backend=rows.implementation)).lazy()
+    return _numbered(rows, name, np.searchsorted(values, rows.get_column(column).to_numpy()))
+
+
+def _numbered(rows: nw.DataFrame[Any], name: str, places: Integers) -> nw.LazyFrame[Any]:
+    native = rows.to_native()
+    return _lazy(native.assign(**{name: places}))
+
+
+def _same(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    return frame
+
+
+def shown(*read: nw.Expr | Aggregate | str) -> str:
+    """Return a text that shows each column that is read as ``col(name)``."""
+    plain = [one.of if isinstance(one, Aggregate) else one for one in read]
+    return "\n".join(f"col({one})" if isinstance(one, str) else repr(one) for one in plain)

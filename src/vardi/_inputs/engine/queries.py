@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import narwhals as nw
 
 from vardi._inputs.engine.aggregates import Aggregate, query
-from vardi._inputs.engine.partitions import PartitionedFrame, Step
+from vardi._inputs.engine.partitions import PartitionedFrame, Step, shown
+from vardi._types import Floats
+from vardi.biases._expressions.targets import literal
 
 
 def as_lazy(native: Any) -> nw.LazyFrame[Any]:
@@ -27,10 +29,34 @@ def aggregated(
     return query(frame, keys, asked, most) if own is None else _lazy(own.aggregated(keys, asked, most))
 
 
-def by_partition(step: Step, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-    """Return a frame with a step made on each of its partitions, which are frames of pandas."""
+def with_own(
+    change: Callable[[nw.LazyFrame[Any]], nw.LazyFrame[Any]], read: Sequence[str], frame: nw.LazyFrame[Any]
+) -> nw.LazyFrame[Any]:
+    """Return a frame of Dask with a change made to its partitions, as pandas: it reads some columns, or any if none."""
     own = _partitioned(frame)
-    return step(frame) if own is None else _lazy(own.then(step))
+    assert own is not None
+    return _lazy(own.then(Step(change, shown(*read) if read else None)))
+
+
+def with_interval(frame: nw.LazyFrame[Any], name: str, x: nw.Expr, edges: Floats) -> nw.LazyFrame[Any]:
+    """Add how many of increasing edges x is above."""
+    own = _partitioned(frame)
+    return (
+        frame.with_columns(**{name: _interval(x, edges)}) if own is None else _lazy(own.with_interval(name, x, edges))
+    )
+
+
+def _interval(x: nw.Expr, edges: Floats) -> nw.Expr:
+    """Return how many edges x is above, by bisection: an engine compares few of them for each row."""
+
+    def between(low: int, high: int) -> nw.Expr:
+        if low == high:
+            return nw.lit(low, nw.Int32)
+        middle = (low + high) // 2
+        left, right = between(low, middle), between(middle + 1, high)
+        return nw.when(x <= literal(edges[middle])).then(left).otherwise(right)
+
+    return between(0, len(edges))
 
 
 def with_place(frame: nw.LazyFrame[Any], name: str, column: str, by: Sequence[str]) -> nw.LazyFrame[Any]:

@@ -10,12 +10,12 @@ import numpy as np
 
 from vardi._inputs.engine.aggregates import LENGTH, Aggregate
 from vardi._inputs.engine.asking import answering, collected
-from vardi._inputs.engine.part import PREFIX, Part, with_columns
-from vardi._inputs.engine.queries import aggregated, stacked
+from vardi._inputs.engine.part import PREFIX, Part
+from vardi._inputs.engine.queries import aggregated, stacked, with_interval
 from vardi._machine.memory import require_memory
 from vardi._rows.engine.functions import EngineFunction, zero_elsewhere
 from vardi._rows.engine.moments import EngineMoments
-from vardi._rows.engine.search import BIN, MASS, VALUE, first_reaching, interval, masses_between
+from vardi._rows.engine.search import BIN, MASS, VALUE, first_reaching, masses_between
 from vardi._rows.engine.units import sums_over_units
 from vardi._types import Floats, Integers
 from vardi.biases._expressions.targets import literal
@@ -240,15 +240,14 @@ class EngineDistribution:
         self, part: Part, edges: Floats, terms: dict[str, nw.Expr], *, by_sample: bool = False
     ) -> list[tuple[int, dict[str, Any]]]:
         """Return sums by the interval of edges that x is in, and by sample if asked for."""
-        place = interval(self.function(part), edges)
+        columns = dict(terms)
         if self.inside is not None:  # rows of other domains go beyond the last edge
-            place = nw.when(self.inside).then(place).otherwise(nw.lit(len(edges), nw.Int32))
-        columns = with_columns({BIN: place, **terms})
-        assert columns is not None
+            columns[BIN] = nw.when(self.inside).then(nw.col(BIN)).otherwise(nw.lit(len(edges), nw.Int32))
 
         def query(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
             keys = [BIN, *([part.label] if by_sample and part.label is not None else [])]
-            return aggregated(columns(self.at.point(frame)), keys, {name: Aggregate(name) for name in terms})
+            placed = with_interval(self.at.point(frame), BIN, self.function(part), edges)
+            return aggregated(placed.with_columns(**columns), keys, {name: Aggregate(name) for name in terms})
 
         return [(int(row[BIN]), row) for row in part.ask(query).rows(named=True)]
 
@@ -325,7 +324,7 @@ class _Rows:
         for part in at.parts:
             y, nothing = self._columns(part), nw.lit(0.0)
             columns = {name: y.get(i, nothing) for i, name in enumerate(names)}
-            changes.append(with_columns({BIN: interval(x.function(part), grid), **columns}))
+            changes.append(partial(_placed, x.function(part), grid, columns))
         found = sums_over_units(at, changes, names, BIN)
         entries = len(found.units.rows)
         require_memory(24 * entries * len(grid), f"A band of {entries:,} units", "Ask for F at some points.")
@@ -369,6 +368,10 @@ class _Rows:
 
 def _evenly(count: int, most: int) -> Integers:
     return np.unique(np.linspace(0, count - 1, min(most, count)).astype(np.int64))
+
+
+def _placed(x: nw.Expr, grid: Floats, columns: dict[str, nw.Expr], frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    return with_interval(frame, BIN, x, grid).with_columns(**columns)
 
 
 def _ends(x: nw.Expr, low: float, high: float, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:

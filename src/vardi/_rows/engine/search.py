@@ -11,7 +11,7 @@ import numpy as np
 
 from vardi._inputs.engine.aggregates import Aggregate
 from vardi._inputs.engine.part import PREFIX, Change, Part, with_columns
-from vardi._inputs.engine.queries import aggregated
+from vardi._inputs.engine.queries import aggregated, with_interval
 from vardi._types import Floats
 from vardi.biases._expressions.targets import literal
 
@@ -62,29 +62,19 @@ def masses_between(
     """Return the mass of rows in (.., e_0], (e_0, e_1], ..., beyond the last of increasing edges."""
     found = np.zeros(len(edges) + 1)
     for part in parts:
-        columns = {BIN: interval(value(part), edges), MASS: mass(part)}
-        answer = part.ask(partial(_summed, change, columns))
+        answer = part.ask(partial(_summed, change, value(part), mass(part), edges))
         places = answer.get_column(BIN).to_numpy().astype(np.int64)
         np.add.at(found, places, answer.get_column(MASS).to_numpy().astype(np.float64))
     return found
 
 
-def _summed(change: Change | None, columns: dict[str, nw.Expr], frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+def _summed(
+    change: Change | None, x: nw.Expr, mass: nw.Expr, edges: Floats, frame: nw.LazyFrame[Any]
+) -> nw.LazyFrame[Any]:
     changed = frame if change is None else change(frame)
-    return aggregated(changed.with_columns(**columns), [BIN], {MASS: Aggregate(MASS)})
-
-
-def interval(x: nw.Expr, edges: Floats) -> nw.Expr:
-    """Return how many edges x is above, by bisection: an engine compares few of them for each row."""
-
-    def between(low: int, high: int) -> nw.Expr:
-        if low == high:
-            return nw.lit(low, nw.Int32)
-        middle = (low + high) // 2
-        left, right = between(low, middle), between(middle + 1, high)
-        return nw.when(x <= literal(edges[middle])).then(left).otherwise(right)
-
-    return between(0, len(edges))
+    return aggregated(
+        with_interval(changed, BIN, x, edges).with_columns(**{MASS: mass}), [BIN], {MASS: Aggregate(MASS)}
+    )
 
 
 def _ends(
