@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 from dense import point, problem
-from engines import collected, local_engine
+from engines import QUICK_TO_ASK, collected, local_engine
 from numpy.testing import assert_allclose
 from test_moments import EVERYTHING, Oracle, prepared, rescaled
 
@@ -23,7 +23,7 @@ from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.moments import EngineMoments
 
 POLARS = local_engine("polars-lazy")
-LOCAL = pytest.mark.parametrize("engine", ["polars-lazy", "duckdb", "dask"], indirect=True)
+LOCAL = pytest.mark.parametrize("engine", QUICK_TO_ASK, indirect=True)
 
 
 class Cdf:

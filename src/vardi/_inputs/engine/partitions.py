@@ -53,22 +53,27 @@ class PartitionedFrame:
         The rows.
     before : PartitionedFrame, optional
         The frame of which this one is made by a step; without it, the rows are as they are.
-    step : callable, optional
+    step : Step, optional
         What is done to the rows of each partition.
+    narrow : bool
+        Whether Dask may be asked for some of the columns; not of sorted rows, of which it loses the order then.
     """
 
     implementation = nw.Implementation.DASK
 
-    def __init__(self, native: Any, before: PartitionedFrame | None = None, step: Step | None = None) -> None:
-        self._native, self._before = native, before
+    def __init__(
+        self, native: Any, before: PartitionedFrame | None = None, step: Step | None = None, *, narrow: bool = False
+    ) -> None:
+        self._native, self._before, self._narrow = native, before, narrow
         self._numbered: dict[tuple[str, ...], PartitionedFrame] = {}  # to sort is expensive
+        self._planned: dict[tuple[str, ...], list[Any]] = {} if before is None else before._planned
         self._steps: tuple[Step, ...] = () if before is None or step is None else (*before._steps, step)
 
     # row by row
 
     def then(self, step: Step) -> PartitionedFrame:
         """Return the frame with a step made on each partition."""
-        return PartitionedFrame(self._native, self, step)
+        return PartitionedFrame(self._native, self, step, narrow=self._narrow)
 
     def with_columns(self, *expressions: nw.Expr, **named: nw.Expr) -> PartitionedFrame:
         """Return the frame with columns added or replaced."""
@@ -157,7 +162,7 @@ class PartitionedFrame:
 
         partial_answer = delayed(partial(_answer, self._steps, keys, asked, most), pure=False)
         put_together = delayed(partial(_together, keys, asked, most), pure=False)
-        found = [partial_answer(partition) for partition in self._projected(*asked.values(), *keys).to_delayed()]
+        found = [partial_answer(partition) for partition in self._partitions(*asked.values(), *keys)]
         while len(found) > 1:
             found = [put_together(found[start : start + TOGETHER]) for start in range(0, len(found), TOGETHER)]
         answer = found[0].compute()
@@ -165,12 +170,20 @@ class PartitionedFrame:
             answer = _aggregates(self._empty, keys, asked, most)
         return nw.from_native(answer, eager_only=True)
 
+    def _partitions(self, *answer: Aggregate | str) -> list[Any]:
+        """Return the partitions with the columns that an answer reads, as Dask plans them: once for equal columns."""
+        rows = self._projected(*answer)
+        columns = tuple(rows.columns)
+        if columns not in self._planned:
+            self._planned[columns] = rows.to_delayed()
+        return self._planned[columns]
+
     def _projected(self, *answer: Aggregate | str) -> Any:
         """Return the user's columns that steps and an answer read, so that files are not read in full."""
         steps = [*self._steps, *([Step(_same, shown(*answer), keeps=False)] if answer else [])]
         last = next((place for place, step in enumerate(steps) if not step.keeps), None)
         read = [step.reads for step in steps[: len(steps) if last is None else last + 1]]
-        if last is None or None in read or not SHOWS_NAMES:
+        if last is None or None in read or not (SHOWS_NAMES and self._narrow):
             return self._native
         text, columns = "\n".join(filter(None, read)), list(self._native.columns)
         needed = [name for name in columns if f"col({name})" in text]
@@ -201,20 +214,17 @@ class PartitionedAnswer:
         """Compute the aggregates; numbers of distinct values are those of rows without duplicates."""
         keys, asked = self._keys, self._asked
         rest = {name: one for name, one in asked.items() if one.how != "n_unique"}
-        found = self._frame.answer(keys, rest, self._most) if rest else None
+        found = [self._frame.answer(keys, rest, self._most)] if rest else []
         for name, one in asked.items():
-            if one.how != "n_unique":
-                continue
-            values = self._frame.select(*keys, one.expression.alias(DISTINCT)).unique()
-            counted = values.answer(keys, {name: LENGTH}, self._most)
-            if found is None:
-                found = counted
-            elif keys:
-                found = found.join(counted, on=list(keys), how="left")
-            else:
-                found = found.with_columns(counted.get_column(name))
-        assert found is not None
-        return found.select(*keys, *asked)
+            if one.how == "n_unique":
+                values = self._frame.select(*keys, one.expression.alias(DISTINCT)).unique()
+                found.append(values.answer(keys, {name: LENGTH}, self._most))
+        if len(found) == 1:
+            return found[0]
+        if not keys:
+            return nw.concat(found, how="horizontal").select(*asked)
+        beside = nw.concat(found, how="diagonal")  # each number of a group once, and otherwise null
+        return query(beside.lazy(), keys, {name: Aggregate(name, "max") for name in asked}).collect()
 
 
 def _after(steps: Sequence[Step], rows: Any) -> Any:

@@ -17,7 +17,7 @@ def as_lazy(native: Any) -> nw.LazyFrame[Any]:
     """Return a frame of any library as a lazy one."""
     frame: nw.LazyFrame[Any] = nw.from_native(native).lazy()
     if frame.implementation.is_dask():  # it has the methods that are used here, and no others
-        return cast("nw.LazyFrame[Any]", PartitionedFrame(frame.to_native()))
+        return cast("nw.LazyFrame[Any]", PartitionedFrame(frame.to_native(), narrow=True))
     return frame
 
 
