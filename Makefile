@@ -32,7 +32,7 @@ demo: $(VENV)/.cli  ## debias the two-sample house-price case: weights and a rep
 test: $(VENV)/.test $(VENV)/.docs  ## tests and doctests
 	$(PYTEST) $(PARALLEL) -m 'not spark and not peers'
 
-spark: $(VENV)/.test  ## on a Spark cluster of two workers, and in Ibis: every question, lost workers, refusals
+spark: $(VENV)/.test  ## on a Spark cluster of two workers, in Ibis and in Dask: every question, lost workers, refusals
 	$(PYTEST) -m spark tests/engines
 
 peers: $(VENV)/.peers  ## against the peers, and their own suites with vardi in their place

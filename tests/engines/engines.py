@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -53,11 +54,12 @@ class Mixed(Engine):
         return {name: turn.frame(table) for turn, (name, table) in zip(turns, tables.items(), strict=True)}
 
 
-LOCAL = ("numpy", "pandas", "polars", "polars-lazy", "polars-streaming", "pyarrow", "duckdb", "ibis", "mixed")
+LOCAL = ("numpy", "pandas", "polars", "polars-lazy", "polars-streaming", "pyarrow", "duckdb", "ibis", "dask", "mixed")
 SPARK = ("spark", "mixed-spark")
 ENGINES = (*LOCAL, *SPARK)
-DASK = ("dask",)  # so slow to ask that it is compared with memory in its fits and in a few of its answers only
-LAZY = tuple(name for name in (*ENGINES, *DASK) if name not in ("numpy", "pandas", "polars", "pyarrow"))
+LAZY = tuple(name for name in ENGINES if name not in ("numpy", "pandas", "polars", "pyarrow"))
+EVERY_PAIR = "VARDI_EVERY_PAIR" in os.environ  # as `make slow` sets it
+QUICK_TO_ASK = ("polars-lazy", "duckdb", *(("dask",) if EVERY_PAIR else ()))  # and Dask, if there is time
 ONE_FRAME = tuple(name for name in ENGINES if not name.startswith("mixed"))
 
 
@@ -126,11 +128,11 @@ def as_ibis(table: pa.Table) -> Any:
 
 
 def as_dask(table: pa.Table) -> Any:
-    """Return a frame of Dask in two partitions, computed in the thread that asks."""
+    """Return a frame of Dask in one partition or, with more rows, two, computed in the thread that asks."""
     frames = pytest.importorskip("dask.dataframe", reason="Dask's tests need it: pip install 'vardi[dask]'")
     dask = pytest.importorskip("dask")
     dask.config.set(scheduler="synchronous")
-    return frames.from_pandas(table.to_pandas(date_as_object=False), npartitions=2)
+    return frames.from_pandas(table.to_pandas(date_as_object=False), npartitions=1 + (table.num_rows > 150))
 
 
 def collected(native: Any) -> dict[str, list[Any]]:

@@ -19,7 +19,7 @@ from vardi._inputs.engine.pool import open_frames
 from vardi._rows.engine.levels import with_levels
 
 NUMPY = local_engine("pandas")
-LOCAL = pytest.mark.parametrize("engine", ["polars-lazy", "duckdb", "ibis"], indirect=True)
+LOCAL = pytest.mark.parametrize("engine", ["polars-lazy", "duckdb", "ibis", "dask"], indirect=True)
 
 
 def tables():

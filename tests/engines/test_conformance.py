@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pyarrow as pa
 import pytest
 from cases import CASES
-from engines import DASK, ENGINES, ONE_FRAME, collected, local_engine
+from engines import ENGINES, EVERY_PAIR, ONE_FRAME, collected, local_engine
 from numpy.testing import assert_allclose
 
 import vardi
@@ -19,16 +17,15 @@ from vardi._rows.engine.lazy_rows import LazyRows
 pytestmark = pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")  # of small samples; tested elsewhere
 
 NUMPY = local_engine("numpy")
-# On a cluster a query of a few rows costs as much as one of many, and Ibis and Dask take long to write one: there every
-# question is asked of one small fit (test_questions.py), and estimates of these problems by `make slow`, which sets
-# VARDI_EVERY_PAIR.
-EVERY_PAIR = "VARDI_EVERY_PAIR" in os.environ
+# On a cluster a query of a few rows costs as much as one of many, Ibis takes long to write one, and Dask to compute one
+# with pandas: there every question is asked of one small fit (test_questions.py), and estimates of these problems by
+# `make slow`, which sets VARDI_EVERY_PAIR.
 ONE_OF_EACH_PART = ("strata", "census", "weighted_raking")  # biases alone, known values, both and parameters
 FITTED = {
     "spark": ("houses", "census", "weighted_raking"),
     "mixed-spark": ("houses",),
     "ibis": ("houses", *ONE_OF_EACH_PART),
-    "dask": ("houses", "lengths"),
+    "dask": ("houses", "lengths", *ONE_OF_EACH_PART),
 }
 ESTIMATED = {
     "spark": (),
@@ -48,7 +45,7 @@ def pairs(only: dict[str, tuple[str, ...]]) -> pytest.MarkDecorator:
     """Parametrise by engines and problems; engines that are named there with the problems that are named only."""
     found = [
         pytest.param(engine, case, id=f"{engine}-{case}")
-        for engine in (*ENGINES, *DASK)
+        for engine in ENGINES
         for case in (CASES if EVERY_PAIR else only.get(engine, CASES))
         if not (CASES[case].labelled and engine.startswith("mixed"))
     ]
@@ -231,7 +228,7 @@ def test_times(engine, zone):
     assert_allclose(list(fit.omegas.values()), [1.0, 0.5, 1 / 60])
 
 
-@pytest.mark.parametrize("engine", [name for name in ONE_FRAME if name != "spark"], indirect=True)
+@pytest.mark.parametrize("engine", [name for name in ONE_FRAME if name not in ("dask", "spark")], indirect=True)
 def test_numbers_are_compared_to_the_last_digit(engine):
     """SQL may read a number of 17 digits as a decimal, and round it once more: 4% would not equal themselves."""
     x = np.random.default_rng(0).gamma(2.0, 1.0, 300)
@@ -243,9 +240,3 @@ def test_numbers_are_compared_to_the_last_digit(engine):
     wanted = (20 / 300, sum(range(1, 21)) / 300)
     assert_allclose(fit.expectations([equal, below]).values, wanted, rtol=1e-12)
     assert_allclose(fit.cdf("x")(ordered[100:120]).values, np.arange(101, 121) / 300, rtol=1e-12)
-
-
-@pytest.mark.parametrize("engine", DASK, indirect=True)
-def test_means_where_estimates_are_slow_to_ask(engine, fitted, reference):
-    for text in ("x", "min(x, k)"):
-        same(fitted("lengths", engine).expectation(text), reference("lengths").expectation(text))

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 from dense import point, problem
-from engines import collected, local_engine
+from engines import QUICK_TO_ASK, collected, local_engine
 from numpy.testing import assert_allclose
 from test_moments import EVERYTHING, Oracle, prepared, rescaled
 
@@ -23,7 +23,7 @@ from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.moments import EngineMoments
 
 POLARS = local_engine("polars-lazy")
-LOCAL = pytest.mark.parametrize("engine", ["polars-lazy", "duckdb"], indirect=True)
+LOCAL = pytest.mark.parametrize("engine", QUICK_TO_ASK, indirect=True)
 
 
 class Cdf:
@@ -145,7 +145,7 @@ def test_the_covariance_of_a_band(engine, parts, form):
     assert_allclose(covariance, expected, rtol=1e-8, atol=1e-11 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("engine", ["polars-lazy", "duckdb"], indirect=True)
+@pytest.mark.parametrize("engine", ["polars-lazy", "duckdb", "dask"], indirect=True)
 @pytest.mark.parametrize(("form", "column"), [("frames", "y"), ("labels counts", "k")])
 def test_the_grid_is_the_same_where_distinct_values_stay_in_the_engine(engine, form, column, monkeypatch):
     monkeypatch.setattr(module, "MOST_STEPS", 3)

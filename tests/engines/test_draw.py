@@ -73,7 +73,7 @@ def test_low_digits_are_random_too():
 
 @pytest.mark.parametrize(
     ("engine", "form"),
-    [("polars-lazy", "frames"), ("duckdb", "labels counts"), ("ibis", "labels counts")],
+    [("polars-lazy", "frames"), ("duckdb", "labels counts"), ("ibis", "labels counts"), ("dask", "labels counts")],
     indirect=["engine"],
 )
 def test_every_engine_draws_the_same_rows(engine, form):
@@ -117,7 +117,7 @@ def test_the_engine_s_own_row_number():
         drawn_rows(moments(table, engine=local_engine("duckdb")), 10, 5)
 
 
-@pytest.mark.parametrize("engine", ["polars-lazy", "duckdb", "ibis"], indirect=True)
+@pytest.mark.parametrize("engine", ["polars-lazy", "duckdb", "ibis", "dask"], indirect=True)
 def test_texts_identify_rows_by_their_order(engine):
     rng = np.random.default_rng(0)
     names = np.array([f"row {place:03d}" for place in range(60)])

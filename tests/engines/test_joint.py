@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from cases import labelled
 from dense import Known, Problem, point, problem
-from engines import local_engine
+from engines import QUICK_TO_ASK, local_engine
 from numpy.testing import assert_allclose
 
 import vardi
@@ -62,7 +62,7 @@ def same(found, wanted):
         assert (gap <= 1e-10 * np.maximum(np.abs(value), 1e-2 * np.maximum(size, 1.0))).all(), (name, gap, value)
 
 
-@pytest.mark.parametrize("engine", ["polars-lazy", "duckdb"], indirect=True)
+@pytest.mark.parametrize("engine", QUICK_TO_ASK, indirect=True)
 @pytest.mark.parametrize(
     ("parts", "form"), [*((parts, "labels counts") for parts in PARTS), *((EVERYTHING, form) for form in FORMS[:-1])]
 )
@@ -77,7 +77,7 @@ def test_every_sum_is_that_of_the_formulas(engine, parts, form, asked):
     assert len(asked) == len(given.tables), "one query for each part"
 
 
-@pytest.mark.parametrize("engine", ["ibis", "spark"], indirect=True)
+@pytest.mark.parametrize("engine", ["ibis", "dask", "spark"], indirect=True)
 def test_every_sum_in_other_engines(engine):
     parts = "known state logistic" if engine.name == "spark" else EVERYTHING  # Spark compiles every sum
     given = problem(parts, "labels counts")
@@ -124,7 +124,7 @@ def test_the_objective_is_asked_for_only_where_it_is_wanted(asked):
     assert len(asked) == before + 1
 
 
-@pytest.mark.parametrize("engine", ["polars-lazy", "duckdb"], indirect=True)
+@pytest.mark.parametrize("engine", QUICK_TO_ASK, indirect=True)
 def test_a_mass_below_zero_is_told(engine):
     given = problem("known logistic")
     v = point(given)
@@ -176,7 +176,7 @@ def conditions(form):
     )
 
 
-@pytest.mark.parametrize("engine", ["polars-lazy", "duckdb", "ibis"], indirect=True)
+@pytest.mark.parametrize("engine", ["polars-lazy", "duckdb", "ibis", "dask"], indirect=True)
 @pytest.mark.parametrize("form", FORMS)
 def test_conditions_collapse_by_one_query(engine, form, asked):
     given = conditions(form)
@@ -194,7 +194,7 @@ def test_conditions_collapse_by_one_query(engine, form, asked):
     same(EngineRows(model, lambda: joint).joint_sums(v), wanted)
 
 
-@pytest.mark.parametrize("engine", ["polars-lazy", "duckdb"], indirect=True)
+@pytest.mark.parametrize("engine", QUICK_TO_ASK, indirect=True)
 def test_few_distinct_numbers_collapse_by_one_more_query(engine, asked):
     given = conditions("labels")
     given = Problem(
@@ -219,7 +219,7 @@ def test_few_distinct_numbers_collapse_by_one_more_query(engine, asked):
     same(EngineRows(model, lambda: joint).joint_sums(v), wanted)
 
 
-@pytest.mark.parametrize("engine", ["polars-lazy", "duckdb"], indirect=True)
+@pytest.mark.parametrize("engine", QUICK_TO_ASK, indirect=True)
 @pytest.mark.parametrize("form", ["frames", "labels counts"])
 def test_newton_ends_where_it_ends_in_memory(engine, form, monkeypatch):
     monkeypatch.setattr(subsample, "ROWS", 240)
@@ -246,7 +246,7 @@ def test_newton_ends_where_it_ends_in_memory(engine, form, monkeypatch):
     assert_allclose(off / np.sqrt(np.maximum(np.diag(gradient["gram"]), 1.0)), 0.0, atol=1e-8)
 
 
-@pytest.mark.parametrize("engine", ["polars-lazy", "duckdb"], indirect=True)
+@pytest.mark.parametrize("engine", QUICK_TO_ASK, indirect=True)
 def test_biases_at_their_parameters_are_known_ones(engine):
     given = problem("known logistic tilt steps", "labels counts")
     pool = given.pool(engine)
@@ -333,7 +333,7 @@ class TestRefusals:
             self.pool(1, [function])
 
 
-@pytest.mark.parametrize("engine", ["polars-lazy", "duckdb"], indirect=True)
+@pytest.mark.parametrize("engine", QUICK_TO_ASK, indirect=True)
 @pytest.mark.parametrize("family", [vardi.logistic("x"), vardi.exponential_tilt("x"), vardi.steps("x", [0.0, 0.5])])
 def test_likelihood_ratios_are_those_of_memory(engine, family):
     rng = np.random.default_rng(0)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from dense import Known, problem
-from engines import local_engine
+from engines import QUICK_TO_ASK, local_engine
 from numpy.testing import assert_allclose
 from test_moments import prepared, slopes
 
@@ -23,7 +23,7 @@ from vardi._rows.engine.moments import EngineMoments
 from vardi._rows.engine.sensitivity import common_slopes
 from vardi._rows.engine.sensitivity import slopes as slopes_of_biases
 
-LOCAL = pytest.mark.parametrize("engine", ["polars-lazy", "duckdb"], indirect=True)
+LOCAL = pytest.mark.parametrize("engine", QUICK_TO_ASK, indirect=True)
 POLARS = local_engine("polars-lazy")
 
 

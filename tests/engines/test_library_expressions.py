@@ -102,7 +102,7 @@ def test_the_distribution_of_an_expression_is_that_of_its_text(engine):
     cdf, wanted = fit.cdf(nw.col("x") * 2), expected.cdf("x * 2")
     assert_allclose(cdf(3.0).value, wanted(3.0).value, rtol=1e-9)
     assert_allclose(cdf(3.0).stderr, wanted(3.0).stderr, rtol=1e-8)
-    if engine.name != "ibis":  # which takes its time for each of many queries
+    if engine.name not in ("ibis", "dask"):  # which take their time for each of many queries
         assert_allclose(cdf.quantile(0.5).value, wanted.quantile(0.5).value, rtol=1e-9)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 from dense import point, problem
-from engines import local_engine
+from engines import QUICK_TO_ASK, local_engine
 from numpy.testing import assert_allclose
 
 import vardi
@@ -136,7 +136,7 @@ def same_as_formulas(given, engine):
     assert_allclose(moments.spread(large).df, oracle.df(phi), rtol=1e-8)
 
 
-@pytest.mark.parametrize("engine", ["polars-lazy", "duckdb"], indirect=True)
+@pytest.mark.parametrize("engine", QUICK_TO_ASK, indirect=True)
 @pytest.mark.parametrize(
     ("parts", "form"),
     [
@@ -151,13 +151,13 @@ def test_moments_are_those_of_the_formulas(engine, parts, form):
     same_as_formulas(problem(parts, form), engine)
 
 
-@pytest.mark.parametrize("engine", ["ibis", "spark"], indirect=True)
+@pytest.mark.parametrize("engine", ["ibis", "dask", "spark"], indirect=True)
 def test_moments_in_other_engines(engine):
     parts = "known logistic" if engine.name == "spark" else EVERYTHING  # Spark compiles every sum
     same_as_formulas(problem(parts, "labels counts"), engine)
 
 
-@pytest.mark.parametrize("engine", ["polars-lazy", "duckdb"], indirect=True)
+@pytest.mark.parametrize("engine", QUICK_TO_ASK, indirect=True)
 def test_sums_and_multiples_of_estimates_of_two_calls(engine):
     given = problem("known logistic", "labels")
     moments, functions, oracle, _ = prepared(given, engine)

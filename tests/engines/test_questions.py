@@ -1,22 +1,29 @@
-"""Every question, asked of one small fit of each part in Ibis and on a Spark cluster: the answer of memory."""
+"""Every question, asked of one small fit of each part in Ibis, in Dask and on a Spark cluster: the answer of memory."""
 
 from __future__ import annotations
 
-import os
 import warnings
 
 import numpy as np
 import pytest
 import questions
+from engines import EVERY_PAIR
 
 import vardi
 from vardi._fit.capabilities import DEPENDS, PARTS, refused
 
-# Both engines are slow to ask: a fit without parts, and one with all of them; `make slow` asks for the rest.
+# These engines are slow to ask: a fit without parts, and one with all of them; `make slow` asks for the rest.
 # Learned biases, the last of the parts, need rows in memory.
-FITS = [("ibis", "none", "independent"), ("ibis", "both", "series"), ("spark", "none", "independent")]
-if "VARDI_EVERY_PAIR" in os.environ:
-    FITS = [(engine, part, depends) for engine in ("ibis", "spark") for part in PARTS[:-1] for depends in DEPENDS]
+FITS = [
+    ("ibis", "none", "independent"),
+    ("ibis", "both", "series"),
+    ("dask", "both", "series"),
+    ("spark", "none", "independent"),
+]
+if EVERY_PAIR:
+    FITS = [
+        (engine, part, depends) for engine in ("ibis", "dask", "spark") for part in PARTS[:-1] for depends in DEPENDS
+    ]
 
 
 @pytest.fixture(scope="module")

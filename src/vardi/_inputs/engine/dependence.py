@@ -18,14 +18,16 @@ from vardi._inputs.dependence import (
     tied_times,
     warn_of_few_clusters,
 )
-from vardi._inputs.engine.part import PREFIX, Aggregate, Asked, Change, Part
+from vardi._inputs.engine.aggregates import LENGTH, Aggregate
+from vardi._inputs.engine.part import PREFIX, Change, Part
 from vardi._inputs.engine.pool import LazyPool
+from vardi._inputs.engine.queries import with_place
 from vardi._types import Floats
 from vardi.errors import MismatchError, TooLargeError
 
 MAX_UNITS = 1_000_000  # most units whose sums are held in memory
 SERIES_APART = 2**32  # distance between the numbers of batches of two series
-UNIT, CELL = f"{PREFIX}unit", f"{PREFIX}cell"
+UNIT, CELL, PLACE = f"{PREFIX}unit", f"{PREFIX}cell", f"{PREFIX}in_time"
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,9 +73,12 @@ class EngineDependence:
         columns = {CELL: nw.col(self.strata)} if self.strata else {}
         if self.clusters:
             columns[UNIT] = nw.col(self.clusters)
-        elif self.series:
-            columns[UNIT] = _place_in_time(part, self.series, rows_a_value)
-        return lambda frame: frame.with_columns(**columns)
+        series = self.series
+        if self.clusters or series is None:
+            return lambda frame: frame.with_columns(**columns)
+        by = [] if part.label is None else [part.label]
+        columns[UNIT] = (nw.col(PLACE) // _lengths(part, rows_a_value)).cast(nw.Int64)
+        return lambda frame: with_place(frame, PLACE, series, by).with_columns(**columns)
 
 
 def as_engine_dependence(
@@ -142,9 +147,9 @@ def _look(pool: LazyPool, columns: Mapping[str, str]) -> None:
     counts = {what: np.zeros(K) for what in columns}
     rows, missing = np.zeros(K), dict.fromkeys(columns, 0)
     for part in pool.parts:
-        asked: dict[str, Asked] = {"rows": nw.len()}
+        asked = {"rows": LENGTH}
         for place, column in enumerate(columns.values()):
-            asked |= {f"u{place}": nw.col(column).n_unique(), f"m{place}": Aggregate(_missing(part, column))}
+            asked |= {f"u{place}": Aggregate(column, "n_unique"), f"m{place}": Aggregate(_missing(part, column))}
         for code, row in part.by_sample(asked):
             rows[code] += row["rows"]
             for place, what in enumerate(columns):
@@ -179,15 +184,13 @@ def _missing(part: Part, column: str) -> nw.Expr:
     return gone.cast(nw.Int64)
 
 
-def _place_in_time(part: Part, column: str, rows_a_value: Sequence[int]) -> nw.Expr:
-    """Return the number of the value of its series that a row belongs to, within its sample."""
-    by = [] if part.label is None else [part.label]
-    place = nw.col(column).cum_count().over(*by, order_by=column) - 1
+def _lengths(part: Part, rows_a_value: Sequence[int]) -> nw.Expr | int:
+    """Return how many rows make up a value of the series that a row belongs to."""
     of = {label: rows_a_value[code] for label, code in part.codes.items()}
     if part.label is None:
-        return (place // of[None]).cast(nw.Int64)
+        return of[None]
     length = nw.lit(1)
     for label, rows in of.items():
         if rows > 1:
             length = nw.when(nw.col(part.label) == label).then(nw.lit(rows)).otherwise(length)
-    return (place // length).cast(nw.Int64)
+    return length

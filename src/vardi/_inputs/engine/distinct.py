@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.engine.part import COUNT, Change, Part
+from vardi._inputs.engine.queries import aggregated
 from vardi._types import Floats, Integers
 
 
@@ -86,4 +87,4 @@ def _grouped(
 ) -> nw.LazyFrame[Any]:
     keys = [*columns] if part.label is None else [part.label, *columns]
     left = frame if chosen is None else chosen(frame)
-    return left.group_by(*keys).agg(part.rows.alias(COUNT)).head(limit + 1)
+    return aggregated(left, keys, {COUNT: part.rows}, limit + 1)

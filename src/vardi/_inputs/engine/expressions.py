@@ -1,7 +1,8 @@
 """Expressions of Polars and narwhals on lazy frames: each is added to its frame as a column, and read as one.
 
 A value is null, and so unknown, if the engine returns null, or if a column it reads is NaN, which engines compare in
-different ways; with pandas and Dask, which use NaN for null, if such a column has a missing value.
+different ways; with pandas, which uses NaN for null, if such a column has a missing value. Partitions of Dask are
+copied to columns with nulls, as rows in memory are.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from operator import mul, or_
 from typing import Any
 
@@ -18,12 +19,14 @@ import numpy as np
 
 from vardi._inputs.engine.asking import collected, schema_of
 from vardi._inputs.engine.part import PREFIX, Change
+from vardi._inputs.engine.queries import with_own
 from vardi._inputs.frames.library_expressions import (
     columns_read,
     computed,
     not_computed,
     require_by_row,
     require_one_column,
+    with_nulls,
 )
 from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, ProductBias
 from vardi.biases._expressions.nodes import Column
@@ -138,11 +141,13 @@ class _Source:
             if not read and len(alone) == len(self.few) > 1:  # a pattern of columns, which may read any of them
                 read = tuple(column for column in self.schema if not column.startswith(PREFIX))
             require_by_row(bias, self.few, np.asarray(alone.cast(nw.Float64).to_numpy(), np.float64), sample)
+        if frame.implementation.is_dask():
+            return partial(with_own, partial(with_nulls, bias, name, read), read), read
         return (lambda rows: self._known(_with_column(rows, bias, name), name, read)), read
 
     def _known(self, rows: nw.LazyFrame[Any], name: str, read: Sequence[str]) -> nw.LazyFrame[Any]:
         """Return rows whose column is null wherever it reads a missing value that the engine does not propagate."""
-        if rows.implementation.is_pandas_like() or rows.implementation.is_dask():
+        if rows.implementation.is_pandas_like():
             target = NarwhalsTarget(self.schema)
             lost = [target.is_missing(column) for column in read]
         else:

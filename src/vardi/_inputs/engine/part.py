@@ -9,7 +9,9 @@ from typing import Any, TypeAlias
 import narwhals as nw
 import numpy as np
 
+from vardi._inputs.engine.aggregates import LENGTH, Aggregate
 from vardi._inputs.engine.asking import answering, collected, schema_of
+from vardi._inputs.engine.queries import aggregated
 from vardi._types import Floats
 
 #: Adds columns to a frame, for the terms of a query to read.
@@ -20,27 +22,7 @@ OMEGA = "__vardi_omega_{}"
 FEATURE = "__vardi_feature_{}"
 FUNCTION = "__vardi_function_{}"
 COUNT = "__vardi_count"
-ASKED = "__vardi_asked_{}"
 
-
-@dataclass(frozen=True, eq=False)
-class Aggregate:
-    """An aggregate of an expression within groups, made a column first because Dask aggregates only columns.
-
-    Attributes
-    ----------
-    of : nw.Expr
-        The expression.
-    how : str
-        The method of narwhals that aggregates it.
-    """
-
-    of: nw.Expr
-    how: str = "sum"
-
-
-#: What is queried within groups: an aggregate of a column or of an expression.
-Asked: TypeAlias = nw.Expr | Aggregate
 
 # columns that a study adds to its frames: the position of a row, its count, and the label of its sample
 ROW, COUNTS, LABEL = "__row__", "__counts__", "__source__"
@@ -127,9 +109,9 @@ class Part:
         return term * nw.col(COUNT) if self.counted else term
 
     @property
-    def rows(self) -> nw.Expr:
+    def rows(self) -> Aggregate:
         """The number of rows, counted, as an aggregate."""
-        return nw.col(COUNT).sum() if self.counted else nw.len()
+        return Aggregate(COUNT) if self.counted else LENGTH
 
     def only(self, code: int, term: nw.Expr) -> nw.Expr | None:
         """Return a term on the rows of a sample and 0 on others; None if the part has no rows of it."""
@@ -141,7 +123,7 @@ class Part:
         return nw.when(nw.col(self.label) == labels[0]).then(term).otherwise(nw.lit(0.0))
 
     def by_sample(
-        self, expressions: Mapping[str, Asked], *changes: Change | None, key: str | Sequence[str] = ()
+        self, asked: Mapping[str, Aggregate], *changes: Change | None, key: str | Sequence[str] = ()
     ) -> list[tuple[int, dict[str, Any]]]:
         """Query aggregates of columns and expressions by sample; return each sample's position and its numbers.
 
@@ -149,40 +131,20 @@ class Part:
         occurs in many sums is better added as a column by the changes, which are made first, in order: engines compute
         it once, and queries stay short.
         """
-        columns, named = as_columns(expressions)
-
-        def query(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-            changed = _changed(frame, [*changes, with_columns(columns)])
-            by = [*([] if self.label is None else [self.label]), *([key] if isinstance(key, str) else key)]
-            return changed.group_by(*by).agg(*named) if by else changed.select(*named)
-
-        rows = self.ask(query).rows(named=True)
+        keys = [*([] if self.label is None else [self.label]), *([key] if isinstance(key, str) else key)]
+        rows = self.ask(lambda frame: aggregated(_changed(frame, changes), keys, asked)).rows(named=True)
         return [(self.codes[None if self.label is None else row[self.label]], row) for row in rows]
 
     def sums(self, terms: Sequence[nw.Expr], *changes: Change | None) -> Floats:
         """Query the sums of expressions, which may read columns that the changes add, all in one query."""
         if not terms:
             return np.empty(0)
-        found = self.aggregates({str(place): term.sum() for place, term in enumerate(terms)}, *changes)
+        found = self.aggregates({str(place): Aggregate(term) for place, term in enumerate(terms)}, *changes)
         return np.array([np.nan if total is None else total for total in found.values()], np.float64)
 
-    def aggregates(self, expressions: Mapping[str, nw.Expr], *changes: Change | None) -> dict[str, Any]:
+    def aggregates(self, asked: Mapping[str, Aggregate], *changes: Change | None) -> dict[str, Any]:
         """Query aggregates over all rows of the part, in one query."""
-        named = [expression.alias(name) for name, expression in expressions.items()]
-        return self.ask(lambda frame: _changed(frame, changes).select(*named)).rows(named=True)[0]
-
-
-def as_columns(expressions: Mapping[str, Asked]) -> tuple[dict[str, nw.Expr], list[nw.Expr]]:
-    """Return columns for the expressions to aggregate, and the named aggregates."""
-    columns: dict[str, nw.Expr] = {}
-    named: list[nw.Expr] = []
-    for place, (name, asked) in enumerate(expressions.items()):
-        if isinstance(asked, Aggregate):
-            columns[ASKED.format(place)] = asked.of
-            named.append(getattr(nw.col(ASKED.format(place)), asked.how)().alias(name))
-        else:
-            named.append(asked.alias(name))
-    return columns, named
+        return self.ask(lambda frame: aggregated(_changed(frame, changes), (), asked)).rows(named=True)[0]
 
 
 def _changed(frame: nw.LazyFrame[Any], changes: Sequence[Change | None]) -> nw.LazyFrame[Any]:

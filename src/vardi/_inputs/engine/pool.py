@@ -9,12 +9,14 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
+from vardi._inputs.engine.aggregates import Aggregate
 from vardi._inputs.engine.asking import answering, schema_of
 from vardi._inputs.engine.columns import Declared, as_floats, compiled_bias, expression, missing_values
 from vardi._inputs.engine.distinct import DistinctRows
 from vardi._inputs.engine.expressions import on_frame
 from vardi._inputs.engine.memory import most_cells
-from vardi._inputs.engine.part import COUNT, PREFIX, Aggregate, Change, Part
+from vardi._inputs.engine.part import COUNT, PREFIX, Change, Part
+from vardi._inputs.engine.queries import as_lazy
 from vardi._inputs.engine.survey import COUNTED, Draft, Survey, in_part, survey
 from vardi._inputs.engine.table import EngineTable
 from vardi._inputs.frames.names import require_read_as_names
@@ -210,7 +212,7 @@ def _opened(native: Any, label: str | None, codes: dict[Any, int], counts: str |
         )
     sample = None if name is None else str(name)
     with answering(sample):
-        frame: nw.LazyFrame[Any] = nw.from_native(native).lazy()
+        frame = as_lazy(native)
     schema = schema_of(frame, sample)
     require_read_as_names(schema, frame.implementation)
     if any(column.startswith(PREFIX) for column in schema):
@@ -296,7 +298,7 @@ def _refuse_counts(part: Part, counts: str, names: Sequence[Name]) -> None:
     """Refuse invalid counts, naming the first sample with one and the smallest of them: there are no row numbers."""
     count = nw.col(COUNT)
     for wrong, refusal in (((count < 0) | (count == float("inf")), invalid_counts), (in_part(count), counts_in_part)):
-        asked = part.by_sample({"least": count.min()}, _only(wrong))
+        asked = part.by_sample({"least": Aggregate(COUNT, "min")}, _only(wrong))
         found = sorted((code, row["least"]) for code, row in asked if row["least"] is not None)
         if found:
             raise refusal(f"A count in {counts!r} of {str(names[found[0][0]])!r} is {found[0][1]}")

@@ -18,8 +18,10 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from vardi._inputs.engine.aggregates import LENGTH, Aggregate
 from vardi._inputs.engine.columns import compiled_bias, constant_of
 from vardi._inputs.engine.part import COUNT, PREFIX, Part
+from vardi._inputs.engine.queries import aggregated
 from vardi._types import Floats, Integers
 from vardi.biases import ExpressionBias
 from vardi.biases._expressions.compile import NarwhalsTarget
@@ -156,7 +158,7 @@ def _cells(draft: Draft, conditions: Sequence[Node], limit: int) -> Survey | Non
     """Group by the conditions; None if there are more groups than the limit."""
     bits = [compiled_bias(ExpressionBias(node), draft.target, draft.missing).value for node in conditions]
     others = [name for name, bias in draft.columns.items() if bias.node not in conditions]
-    queries = {f"{PREFIX}value_{name}": (nw.col(name), "max") for name in others}
+    queries = {f"{PREFIX}value_{name}": Aggregate(name, "max") for name in others}
     asked = _ask(draft, bits, queries, limit)
     if len(asked.labels) > limit:
         return None
@@ -232,29 +234,30 @@ def _as_expected(asked: _Answer, summed: Sequence[str], everywhere: Sequence[str
 
 def _number_queries(
     draft: Draft, constants: Collection[str], summed: Collection[str], everywhere: Collection[str]
-) -> dict[str, tuple[nw.Expr, str]]:
+) -> dict[str, Aggregate]:
     """Return the queries of columns: each an expression and how to aggregate it."""
-    queries: dict[str, tuple[nw.Expr, str]] = {}
+    queries: dict[str, Aggregate] = {}
     for j, name in enumerate(draft.columns):
         column = nw.col(name)
         if name in constants:
             continue
         if name in everywhere:
-            for what, how in (("sum", "sum"), ("least", "min"), ("told", "count")):
-                queries[f"{PREFIX}{what}_{name}"] = (column, how)
+            queries[f"{PREFIX}sum_{name}"] = Aggregate(name)
+            queries[f"{PREFIX}least_{name}"] = Aggregate(name, "min")
+            queries[f"{PREFIX}told_{name}"] = Aggregate(name, "count")
             continue
         if name in summed:
-            queries[f"{PREFIX}sum_{name}"] = (column, "sum")
+            queries[f"{PREFIX}sum_{name}"] = Aggregate(name)
         else:
-            queries[f"{PREFIX}low_{name}"] = (column, "min")
-            queries[f"{PREFIX}high_{name}"] = (column, "max")
-            queries[f"{PREFIX}nan_{name}"] = (NarwhalsTarget.is_nan(column).cast(nw.Int64), "sum")
+            queries[f"{PREFIX}low_{name}"] = Aggregate(name, "min")
+            queries[f"{PREFIX}high_{name}"] = Aggregate(name, "max")
+            queries[f"{PREFIX}nan_{name}"] = Aggregate(NarwhalsTarget.is_nan(column).cast(nw.Int64))
         if j < draft.states:
-            queries[f"{PREFIX}reach_{name}"] = (draft.part.times_count((column > 0).cast(nw.Float64)), "sum")
+            queries[f"{PREFIX}reach_{name}"] = Aggregate(draft.part.times_count((column > 0).cast(nw.Float64)))
     signed = [nw.col(name) for name in summed if name not in everywhere]
     if signed:
         below = reduce(operator.add, (one.abs() - one for one in signed))
-        queries |= {f"{PREFIX}below": (below, "sum"), f"{PREFIX}told": (below, "count")}
+        queries |= {f"{PREFIX}below": Aggregate(below), f"{PREFIX}told": Aggregate(below, "count")}
     return queries
 
 
@@ -289,9 +292,7 @@ class _Answer:
         return not bool(self.bits[0].all())
 
 
-def _ask(
-    draft: Draft, conditions: Sequence[nw.Expr], queries: dict[str, tuple[nw.Expr, str]], limit: int | None
-) -> _Answer:
+def _ask(draft: Draft, conditions: Sequence[nw.Expr], queries: dict[str, Aggregate], limit: int | None) -> _Answer:
     """Group the rows by label, flags and conditions, and query sums and extremes of expressions.
 
     If doubt is the only flag, doubtful rows are counted instead: grouping by one key costs less than by two.
@@ -305,23 +306,14 @@ def _ask(
         packs = []
         if not isinstance(certain, bool):
             doubtful = nw.when(certain).then(nw.lit(0, nw.Int64)).otherwise(nw.lit(1, nw.Int64))
-            queries = queries | {DOUBTFUL: (doubtful, "sum")}
+            queries = queries | {DOUBTFUL: Aggregate(doubtful)}
     codes = {CODE.format(j): _code([bits[place] for place in pack]) for j, pack in enumerate(packs)}
-    columns = {name: expression for name, (expression, _) in queries.items()}  # pandas aggregates only columns
-    aggregates = [
-        nw.len().alias(f"{PREFIX}rows"),
-        *(getattr(nw.col(name), how)() for name, (_, how) in queries.items()),
-    ]
+    asked = {f"{PREFIX}rows": LENGTH, **queries}
     if part.counted:
-        aggregates.append(count.sum().alias(f"{PREFIX}n"))
+        asked[f"{PREFIX}n"] = Aggregate(COUNT)
     keys = [*([] if part.label is None else [part.label]), *codes]
-
-    def query(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        wide = frame.with_columns(**codes, **columns)
-        found = wide.group_by(*keys).agg(*aggregates) if keys else wide.select(*aggregates)
-        return found if limit is None else found.head(limit + 1)
-
-    answer = part.ask(query)
+    most = None if limit is None else limit + 1
+    answer = part.ask(lambda frame: aggregated(frame.with_columns(**codes) if codes else frame, keys, asked, most))
     labels = [None] * len(answer) if part.label is None else answer.get_column(part.label).to_list()
     decoded = []
     for name, pack in zip(codes, packs, strict=True):

@@ -8,7 +8,9 @@ from typing import Any, Literal
 
 import narwhals as nw
 
+from vardi._inputs.engine.aggregates import LENGTH
 from vardi._inputs.engine.part import PREFIX, Part
+from vardi._inputs.engine.queries import aggregated
 
 
 class EngineTable:
@@ -28,7 +30,7 @@ class EngineTable:
         """Return how many rows have each value of a column."""
         found: Counter[Any] = Counter()
         for part in self._parts:
-            counted = part.ask(lambda frame: frame.group_by(column).agg(nw.len().alias(f"{PREFIX}n")))
+            counted = part.ask(lambda frame: aggregated(frame, [column], {f"{PREFIX}n": LENGTH}))
             found.update(dict(zip(counted.get_column(column).to_list(), counted.get_column(f"{PREFIX}n"), strict=True)))
         return found
 

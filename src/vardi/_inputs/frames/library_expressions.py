@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any, Literal
 
 import narwhals as nw
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 
 from vardi.biases import Bias, FrameExpressionBias
 from vardi.biases._expressions.targets import NarwhalsTarget
+from vardi.biases._values import is_missing
 from vardi.errors import InvalidBiasError, MismatchError, MissingValuesError, number_of_rows
 
 EagerLibrary = Literal["polars", "pandas", "pyarrow"]
@@ -165,7 +168,7 @@ def require_by_row(
     found = np.broadcast_to(values, n)
     for place in {0, n - 1, int(np.argmin(found)), int(np.argmax(found))} if n > 1 else ():
         alone = computed(bias, rows[place : place + 1], sample).cast(nw.Float64).to_list()
-        number = np.nan if len(alone) != 1 or alone[0] is None else float(alone[0])
+        number = np.nan if len(alone) != 1 or is_missing(alone[0]) else float(alone[0])
         if not np.isclose(number, found[place], rtol=1e-9, atol=0.0, equal_nan=True):
             raise InvalidBiasError(
                 f"The expression {bias}{_of(sample)} is {number:g} on row {place} alone and {found[place]:g} among "
@@ -204,6 +207,18 @@ def _nullable(rows: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
     kinds |= {name: "string" for name, dtype in rows.schema.items() if dtype == nw.String}
     changed = {name: kind for name, kind in kinds.items() if not _has_nulls(native[name].dtype)}
     return nw.from_native(native.astype(changed), eager_only=True)
+
+
+def with_nulls(bias: FrameExpressionBias, name: str, read: Sequence[str], rows: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    """Return rows of pandas with an expression as a column, which is null where it is unknown."""
+    frame = rows.collect()
+    data = _nullable(frame.select(*read) if read else frame)
+    native = data.to_native()
+    lost = [nw.col(column).is_null() for column in read if not _has_nulls(native[column].dtype)]
+    found = data.with_columns(bias.expression.alias(name))
+    if lost:
+        found = found.with_columns(nw.when(~reduce(or_, lost)).then(nw.col(name)).alias(name))
+    return frame.with_columns(found.get_column(name)).lazy()
 
 
 def _has_nulls(dtype: Any) -> bool:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.part import PREFIX, Aggregate, Part
+from vardi._inputs.engine.aggregates import Aggregate
+from vardi._inputs.engine.part import PREFIX, Part
 from vardi._rows.contract import Means
 from vardi._rows.engine.functions import EngineFunction, EngineValues
 from vardi._rows.engine.model import EngineModel

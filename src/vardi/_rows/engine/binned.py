@@ -9,7 +9,9 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
+from vardi._inputs.engine.aggregates import Aggregate
 from vardi._inputs.engine.part import PREFIX, Part
+from vardi._inputs.engine.queries import aggregated
 from vardi._rows.engine.moments import EngineMoments
 from vardi._types import Floats, Integers
 
@@ -22,7 +24,7 @@ BIN, COUNTS, MASS, VALUE = (f"{PREFIX}{name}" for name in ("bin", "counts", "mas
 
 def weights_in_bins(at: EngineMoments) -> tuple[Floats, Integers, Floats]:
     """Return mean weight, sample and count of groups of rows: those of a sample with nearly equal weights."""
-    bins = ((LEAST + at.point.weight.log()) * FINE).cast(nw.Int64)
+    bins = ((LEAST + at.point.weight.log()) * FINE).floor().cast(nw.Int64)
     found = [(code, row) for part in at.parts for code, row in _asked(at, part, nw.lit(0.0), bins, by_sample=True)]
     counts, mass = (np.array([row[name] for _, row in found], np.float64) for name in (COUNTS, MASS))
     return mass / counts, np.array([code for code, _ in found], np.int64), counts
@@ -37,7 +39,7 @@ def values_in_bins(
     and without ends. At the largest value of a bin the cumulative sums give the distribution function.
     """
     z = (nw.col(VALUE) - centre) / scale
-    bins = ((z / (z.abs() + 1.0) + 1.0) * BINS).cast(nw.Int64)
+    bins = ((z / (z.abs() + 1.0) + 1.0) * BINS).floor().cast(nw.Int64)
     total: dict[int, list[float]] = defaultdict(lambda: [-np.inf, 0.0, 0.0])
     for part in at.parts:
         for _, row in _asked(at, part, function(part), bins, by_sample=False):
@@ -53,11 +55,11 @@ def _asked(
     """Query count, weight and largest value of the rows in each bin, with the position of their sample."""
     label = part.label if by_sample else None
     columns = {VALUE: value, COUNTS: part.count, MASS: part.times_count(at.point.weight)}
-    sums = (nw.col(VALUE).max(), nw.col(COUNTS).sum(), nw.col(MASS).sum())
+    asked = {VALUE: Aggregate(VALUE, "max"), COUNTS: Aggregate(COUNTS), MASS: Aggregate(MASS)}
 
     def query(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         weighed = at.point(frame).with_columns(**columns).with_columns(bins.alias(BIN))
-        return weighed.group_by(*filter(None, (label, BIN))).agg(*sums)
+        return aggregated(weighed, [*filter(None, (label, BIN))], asked)
 
     rows = part.ask(query).rows(named=True)
     return [(part.codes[row[label]] if label else next(iter(part.codes.values())), row) for row in rows]

@@ -10,6 +10,7 @@ from typing import Any
 import narwhals as nw
 
 from vardi._inputs.engine.part import PREFIX, Part
+from vardi._inputs.engine.queries import aggregated
 
 ROWS = f"{PREFIX}rows"
 
@@ -31,4 +32,4 @@ def rows_by_text(parts: Sequence[Part], column: str, most: int) -> dict[str | No
 
 def _grouped(part: Part, column: str, most: int, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     text = frame.with_columns(nw.col(column).cast(nw.String))
-    return text.group_by(column).agg(part.rows.alias(ROWS)).head(most + 1)
+    return aggregated(text, [column], {ROWS: part.rows}, most + 1)

@@ -8,12 +8,14 @@ from typing import Any, NamedTuple, Protocol
 import narwhals as nw
 import numpy as np
 
+from vardi._inputs.engine.aggregates import LENGTH, Aggregate
 from vardi._inputs.engine.asking import answering, collected
-from vardi._inputs.engine.part import PREFIX, Part, with_columns
+from vardi._inputs.engine.part import PREFIX, Part
+from vardi._inputs.engine.queries import aggregated, stacked, with_interval
 from vardi._machine.memory import require_memory
 from vardi._rows.engine.functions import EngineFunction, zero_elsewhere
 from vardi._rows.engine.moments import EngineMoments
-from vardi._rows.engine.search import BIN, MASS, VALUE, first_reaching, interval, masses_between
+from vardi._rows.engine.search import BIN, MASS, VALUE, first_reaching, masses_between
 from vardi._rows.engine.units import sums_over_units
 from vardi._types import Floats, Integers
 from vardi.biases._expressions.targets import literal
@@ -238,15 +240,14 @@ class EngineDistribution:
         self, part: Part, edges: Floats, terms: dict[str, nw.Expr], *, by_sample: bool = False
     ) -> list[tuple[int, dict[str, Any]]]:
         """Return sums by the interval of edges that x is in, and by sample if asked for."""
-        place = interval(self.function(part), edges)
+        columns = dict(terms)
         if self.inside is not None:  # rows of other domains go beyond the last edge
-            place = nw.when(self.inside).then(place).otherwise(nw.lit(len(edges), nw.Int32))
-        columns = with_columns({BIN: place, **terms})
-        assert columns is not None
+            columns[BIN] = nw.when(self.inside).then(nw.col(BIN)).otherwise(nw.lit(len(edges), nw.Int32))
 
         def query(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
             keys = [BIN, *([part.label] if by_sample and part.label is not None else [])]
-            return columns(self.at.point(frame)).group_by(*keys).agg(*(nw.col(name).sum() for name in terms))
+            placed = with_interval(self.at.point(frame), BIN, self.function(part), edges)
+            return aggregated(placed.with_columns(**columns), keys, {name: Aggregate(name) for name in terms})
 
         return [(int(row[BIN]), row) for row in part.ask(query).rows(named=True)]
 
@@ -268,16 +269,16 @@ class EngineDistribution:
         """Return distinct values at evenly spaced places among those from low to high."""
         with answering():
             frames = [part.rows_as_asked.select(self.function(part).alias(VALUE)) for part in self.parts]
-            frame = frames[0] if len(frames) == 1 else nw.concat(frames)
+            frame = frames[0] if len(frames) == 1 else stacked(frames)
             inside = frame.filter((nw.col(VALUE) >= literal(low)) & (nw.col(VALUE) <= literal(high))).unique()
-            places = _evenly(int(collected(inside.select(nw.len().alias("n"))).item()), most).tolist()
+            places = _evenly(int(collected(aggregated(inside, (), {"n": LENGTH})).item()), most).tolist()
             ranked = inside.with_row_index(PLACE, order_by=VALUE)
             chosen = collected(ranked.filter(nw.col(PLACE).is_in(places)).select(VALUE))
         return np.sort(chosen.get_column(VALUE).to_numpy().astype(np.float64))
 
     def _grouped(self, part: Part, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         columns = self.at.point(frame).with_columns(**{VALUE: self.function(part), MASS: self._mass(part)})
-        return columns.group_by(VALUE).agg(nw.col(MASS).sum()).head(MOST_STEPS + 1)
+        return aggregated(columns, [VALUE], {MASS: Aggregate(MASS)}, MOST_STEPS + 1)
 
 
 def code_of(part: Part, row: dict[str, Any]) -> int:
@@ -323,7 +324,7 @@ class _Rows:
         for part in at.parts:
             y, nothing = self._columns(part), nw.lit(0.0)
             columns = {name: y.get(i, nothing) for i, name in enumerate(names)}
-            changes.append(with_columns({BIN: interval(x.function(part), grid), **columns}))
+            changes.append(partial(_placed, x.function(part), grid, columns))
         found = sums_over_units(at, changes, names, BIN)
         entries = len(found.units.rows)
         require_memory(24 * entries * len(grid), f"A band of {entries:,} units", "Ask for F at some points.")
@@ -369,6 +370,10 @@ def _evenly(count: int, most: int) -> Integers:
     return np.unique(np.linspace(0, count - 1, min(most, count)).astype(np.int64))
 
 
+def _placed(x: nw.Expr, grid: Floats, columns: dict[str, nw.Expr], frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    return with_interval(frame, BIN, x, grid).with_columns(**columns)
+
+
 def _ends(x: nw.Expr, low: float, high: float, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
     """Query the smallest and the largest value in (low, high]."""
     inside = frame.select(x.alias(VALUE))
@@ -376,4 +381,4 @@ def _ends(x: nw.Expr, low: float, high: float, frame: nw.LazyFrame[Any]) -> nw.L
         inside = inside.filter(nw.col(VALUE) > literal(low))
     if np.isfinite(high):
         inside = inside.filter(nw.col(VALUE) <= literal(high))
-    return inside.select(nw.col(VALUE).min().alias("a"), nw.col(VALUE).max().alias("b"))
+    return aggregated(inside, (), {"a": Aggregate(VALUE, "min"), "b": Aggregate(VALUE, "max")})

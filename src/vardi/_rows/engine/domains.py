@@ -21,7 +21,9 @@ from vardi._inputs.domains import (
     require_few,
     require_labelled,
 )
-from vardi._inputs.engine.part import PREFIX, Aggregate, Asked, Change, Part, as_columns, with_columns
+from vardi._inputs.engine.aggregates import Aggregate
+from vardi._inputs.engine.part import PREFIX, Change, Part, with_columns
+from vardi._inputs.engine.queries import aggregated
 from vardi._rows.domains import DomainSums
 from vardi._rows.engine.functions import EngineFunction, zero_elsewhere
 from vardi._rows.engine.moments import EngineMoments, is_endless
@@ -72,7 +74,7 @@ class EngineDomains:
         low, high = np.full(len(self.keys), np.inf), np.full(len(self.keys), -np.inf)
         for part in self.at.parts:
             y, r = nw.col(VALUE), self.at.point.weight
-            asked: dict[str, Asked] = {
+            asked = {
                 "rows": part.rows,
                 "mass": Aggregate(part.times_count(r)),
                 "total": Aggregate(part.times_count(r * y)),
@@ -81,9 +83,9 @@ class EngineDomains:
                 "event_squares": Aggregate(part.times_count((y != 0.0).cast(nw.Float64) * r * r)),
                 "strays": Aggregate((y * (1.0 - y)).abs()),
                 "endless": Aggregate(is_endless(y)),
-                "largest": r.max(),
-                "low": y.min(),
-                "high": y.max(),
+                "largest": Aggregate(r, "max"),
+                "low": Aggregate(VALUE, "min"),
+                "high": Aggregate(VALUE, "max"),
             }
             for j, row in self._asked(part, asked, self._value(part)):
                 for name in (*names, "endless"):
@@ -149,7 +151,7 @@ class EngineDomains:
         return np.maximum(of_y + mu**2 * (found.of_base(found.squares) - found.squares), 0.0)
 
     def _asked(
-        self, part: Part, asked: Mapping[str, Asked], *changes: Change | None
+        self, part: Part, asked: Mapping[str, Aggregate], *changes: Change | None
     ) -> list[tuple[int, dict[str, Any]]]:
         """Query aggregates by domain: the place of each, and its numbers."""
         found = _by_domain(part, self.by.columns, asked, self.at.point, *changes)
@@ -233,16 +235,15 @@ def is_in(columns: Sequence[str], key: Key) -> nw.Expr | None:
 
 
 def _by_domain(
-    part: Part, columns: Sequence[str], asked: Mapping[str, Asked], *changes: Change | None
+    part: Part, columns: Sequence[str], asked: Mapping[str, Aggregate], *changes: Change | None
 ) -> list[tuple[Key, dict[str, Any]]]:
     """Query aggregates by domain, for at most one domain more than allowed."""
-    put, named = as_columns({f"{PREFIX}{name}": expression for name, expression in asked.items()})
+    named = {f"{PREFIX}{name}": one for name, one in asked.items()}
 
     def query(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        for change in (*changes, with_columns(put)):
+        for change in changes:
             frame = frame if change is None else change(frame)
-        grouped = frame.group_by(*columns).agg(*named)
-        return grouped.head(MOST_DOMAINS + 1)
+        return aggregated(frame, columns, named, MOST_DOMAINS + 1)
 
     rows = part.ask(query).rows(named=True)
     return [

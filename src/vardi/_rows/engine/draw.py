@@ -11,6 +11,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
+from vardi._inputs.engine.aggregates import LENGTH
 from vardi._inputs.engine.asking import answering
 from vardi._inputs.engine.part import PREFIX, Change, Part
 from vardi._rows.engine.hashing import hashed, uniform
@@ -41,7 +42,7 @@ def drawn_rows(at: EngineMoments, n: int, seed: int | None, identity: str | None
     dict
         A frame by the position of its sample; by None if one frame holds all samples.
     """
-    rows = sum(int(part.aggregates({"n": nw.len()})["n"]) for part in at.parts)
+    rows = sum(int(part.aggregates({"n": LENGTH})["n"]) for part in at.parts)
     if not 1 <= n <= rows:
         raise MismatchError(
             f"{n} rows cannot be drawn without replacement from {rows}. Draw fewer, or with replacement.",

@@ -9,17 +9,16 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
+from vardi._inputs.engine.aggregates import LENGTH, Aggregate
 from vardi._inputs.engine.asking import schema_of
 from vardi._inputs.engine.columns import expressions, missing_values
 from vardi._inputs.engine.expressions import on_frame
-from vardi._inputs.engine.part import PREFIX, Aggregate, Part
+from vardi._inputs.engine.part import PREFIX, Part
 from vardi._types import Floats
 from vardi.biases import Bias
 from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
 from vardi.errors import MissingValuesError
 from vardi.errors._refusals import column_of_some, not_finite
-
-PUT = f"{PREFIX}put_{{}}_{{}}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +67,7 @@ def compiled_functions(
         target = NarwhalsTarget(schema)
         missing = missing_values(part, target, columns)
         try:
-            made = expressions(part, found, target, missing, part.name, called="expression")
-            by_part[part.name] = _put(part, made) if part.frame.implementation.is_dask() else made
+            by_part[part.name] = expressions(part, found, target, missing, part.name, called="expression")
         except MissingValuesError:
             for column, count in missing.items():
                 labels = {code: str(part.name if label is None else label) for label, code in part.codes.items()}
@@ -78,13 +76,6 @@ def compiled_functions(
             raise
     checked = [name if function.columns else None for function, name in zip(functions, names, strict=True)]
     return [EngineFunction(_of(by_part, j), name) for j, name in enumerate(checked)]
-
-
-def _put(part: Part, made: Sequence[nw.Expr]) -> list[nw.Expr]:
-    """Return the expressions as added columns: Dask does not compare joined values with others."""
-    columns = {PUT.format(len(part.put), j): one for j, one in enumerate(made)}
-    part.put.append(lambda frame: frame.with_columns(**columns))
-    return [nw.col(name) for name in columns]
 
 
 def _require_everywhere(parts: Sequence[Part], columns: Sequence[str]) -> None:
@@ -98,7 +89,7 @@ def _require_everywhere(parts: Sequence[Part], columns: Sequence[str]) -> None:
 def all_missing(part: Part, column: str) -> list[int]:
     """Return the samples of a part in which all values of a column are missing."""
     missing = NarwhalsTarget(schema_of(part.rows_as_asked, part.name)).is_missing(column)
-    found = part.by_sample({"rows": nw.len(), "gaps": Aggregate(missing.cast(nw.Int64))})
+    found = part.by_sample({"rows": LENGTH, "gaps": Aggregate(missing.cast(nw.Int64))})
     return [code for code, row in found if row["rows"] == row["gaps"]]
 
 

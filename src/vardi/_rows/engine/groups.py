@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import narwhals as nw
 import numpy as np
 
+from vardi._inputs.engine.aggregates import Aggregate
 from vardi._inputs.engine.dependence import UNIT
-from vardi._inputs.engine.part import PREFIX, Aggregate, Change, Part
+from vardi._inputs.engine.part import PREFIX, Change, Part
 from vardi._inputs.pool import Name
 from vardi._rows.contract import JointSums, Moments
 from vardi._rows.engine.functions import EngineFunction
@@ -134,7 +135,7 @@ def _by_column(parts: Sequence[Part], column: str) -> list[Change]:
     known = list(dict.fromkeys(name for part in parts for name in part.schema))
     if not all(column in part.schema for part in parts):
         raise no_groups(column, known)
-    found = sum(int(part.aggregates({"n": nw.col(column).n_unique()})["n"]) for part in parts)
+    found = sum(int(part.aggregates({"n": Aggregate(column, "n_unique")})["n"]) for part in parts)
     if found > MAX_GROUPS:
         raise TooLargeError(
             f"{column!r} has {found:,} groups, and a sum for each would have to be held in memory. Leave groups= out "

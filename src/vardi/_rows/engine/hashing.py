@@ -7,6 +7,7 @@ from typing import Any
 import narwhals as nw
 
 from vardi._inputs.engine.part import PREFIX, Change, Part
+from vardi._inputs.engine.queries import with_rank
 from vardi._rows.hashing import PRIME, constants, feistel
 from vardi.errors import MismatchError
 from vardi.errors._refusals import needs_rows
@@ -57,7 +58,7 @@ def _numbered(part: Part, identity: str | None, what: str, *, clusters: bool) ->
     if schema[identity].is_integer():
         return lambda frame: frame.with_columns(**{ROW: nw.col(identity).cast(nw.Int64)})
     if clusters:
-        return lambda frame: frame.with_columns(**{ROW: nw.col(identity).rank("dense").cast(nw.Int64) - 1})
+        return lambda frame: with_rank(frame, ROW, identity)
     # Text and dates are numbered in their order.
     return lambda frame: frame.with_row_index(ROW, order_by=identity).with_columns(**{ROW: nw.col(ROW).cast(nw.Int64)})
 

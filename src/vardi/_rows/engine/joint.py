@@ -11,7 +11,8 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.engine.part import Aggregate, Change, Part, with_columns
+from vardi._inputs.engine.aggregates import Aggregate
+from vardi._inputs.engine.part import Change, Part, with_columns
 from vardi._rows.contract import Coordinates, JointSums
 from vardi._rows.dense import Dense
 from vardi._rows.engine.lazy_rows import LazyRows

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 
+from vardi._inputs.engine.aggregates import LENGTH, Aggregate
 from vardi._inputs.engine.columns import expression, missing_values
 from vardi._inputs.engine.expressions import on_frame
 from vardi._inputs.engine.part import PREFIX, Part
+from vardi._inputs.engine.queries import aggregated
 from vardi._rows.cells import (
     MOST_VALUES,
     in_order,
@@ -133,7 +135,7 @@ class _Reader:
 
     def _require_few(self, group: tuple[Node, ...], values: dict[str, nw.Expr]) -> None:
         """Refuse a column with too many values, rather than bring all of them."""
-        found = self.part.aggregates({name: value.n_unique() for name, value in values.items()})
+        found = self.part.aggregates({name: Aggregate(value, "n_unique") for name, value in values.items()})
         for term, count in zip(group, found.values(), strict=True):
             if count > MOST_VALUES:
                 raise too_many_values(self.bias, self.sample, term, int(count))
@@ -160,6 +162,5 @@ def _as_value(value: Any, term: Node) -> Value:
 def _grouped(
     values: dict[str, nw.Expr], mass: nw.Expr, keys: list[str], most: int | None, frame: nw.LazyFrame[Any]
 ) -> nw.LazyFrame[Any]:
-    grouped = frame.with_columns(**values, **{MASS: mass}).group_by(*keys)
-    found = grouped.agg(nw.col(MASS).sum(), nw.len().alias(ROWS))
-    return found if most is None else found.head(most + 1)
+    asked = {MASS: Aggregate(MASS), ROWS: LENGTH}
+    return aggregated(frame.with_columns(**values, **{MASS: mass}), keys, asked, None if most is None else most + 1)

@@ -19,7 +19,8 @@ from itertools import combinations
 import narwhals as nw
 import numpy as np
 
-from vardi._inputs.engine.part import PREFIX, Aggregate, Asked, Change, Part, with_columns
+from vardi._inputs.engine.aggregates import Aggregate
+from vardi._inputs.engine.part import PREFIX, Change, Part, with_columns
 from vardi._rows.contract import Coordinates, Deviations, Evenness, Means, Moments
 from vardi._rows.engine.functions import ONE, ZERO, EngineFunction, EngineValues
 from vardi._rows.engine.model import EngineModel
@@ -85,8 +86,8 @@ class EngineMoments:
     def range(self, functions: Sequence[EngineFunction], j: int) -> tuple[float, float]:
         """Return the smallest and the largest value of a function."""
         asked = [
-            part.aggregates({"low": functions[j](part).min(), "high": functions[j](part).max()}, self.point)
-            for part in self.parts
+            part.aggregates({"low": Aggregate(f, "min"), "high": Aggregate(f, "max")}, self.point)
+            for part, f in ((part, functions[j](part)) for part in self.parts)
         ]
         return min(float(one["low"]) for one in asked), max(float(one["high"]) for one in asked)
 
@@ -108,7 +109,7 @@ class EngineMoments:
         for part in self.parts:
             mine = holds(part) * r
             asked = {"mass": part.times_count(mine), "squares": part.times_count(mine * r)}
-            sums = {name: term.sum() for name, term in asked.items()} | {"largest": mine.max()}
+            sums = {name: Aggregate(term) for name, term in asked.items()} | {"largest": Aggregate(mine, "max")}
             found += Evenness(**part.aggregates(sums, self.point))
         return found
 
@@ -118,12 +119,12 @@ class EngineMoments:
         for part in self.parts:
             mine, inside = part.times_count(holds(part)), base(part)
             asked = {
-                "beyond": (mine * (1.0 - inside)).sum(),
-                "events": (mine * inside).sum(),
-                "rows": part.times_count(inside).sum(),
-                "mass": part.times_count(inside * r).sum(),
-                "squares": part.times_count(inside * r * r).sum(),
-                "largest": (inside * r).max(),
+                "beyond": Aggregate(mine * (1.0 - inside)),
+                "events": Aggregate(mine * inside),
+                "rows": Aggregate(part.times_count(inside)),
+                "mass": Aggregate(part.times_count(inside * r)),
+                "squares": Aggregate(part.times_count(inside * r * r)),
+                "largest": Aggregate(inside * r, "max"),
             }
             found = part.aggregates(asked, self.point)
             total += [found["beyond"], found["events"], found["rows"]]
@@ -196,7 +197,7 @@ class EngineMoments:
             logs = nw.when(size > least).then(size).otherwise(nw.lit(least)).log()
             placed = with_columns({LOG: logs})
             binned = with_columns({PLACE: (nw.col(LOG) / BIN).floor().cast(nw.Int64)})
-            asked: dict[str, Asked] = {"rows": part.rows, "logs": Aggregate(part.times_count(nw.col(LOG)))}
+            asked = {"rows": part.rows, "logs": Aggregate(part.times_count(nw.col(LOG)))}
             for _, row in part.by_sample(asked, self.point, change, placed, binned, key=PLACE):
                 found[row[PLACE]] = found.get(row[PLACE], np.zeros(2)) + np.array([row["rows"], row["logs"]], float)
         sums = np.array(list(found.values()))
@@ -214,7 +215,10 @@ class EngineMoments:
     @cached_property
     def _has_few_weights(self) -> bool:
         """Whether weights have only a few values, which do not make a tail: see ``WeightedRows.tail``."""
-        kinds = [part.aggregates({"kinds": self.point.weight.n_unique()}, self.point)["kinds"] for part in self.parts]
+        kinds = [
+            part.aggregates({"kinds": Aggregate(self.point.weight, "n_unique")}, self.point)["kinds"]
+            for part in self.parts
+        ]
         return bool(sum(kinds) <= min(KINDS, self.n / ALIKE))
 
     def _from_means(self, influence: EngineValues, *, joint: bool) -> tuple[Deviations, Floats]:
@@ -319,10 +323,9 @@ class EngineMoments:
             terms |= {f"p_{i}_{j}": d[i] * d[j] for i, j in upper}
             terms |= {f"c_{j}": one * one * one for j, one in enumerate(d)}
             terms |= {f"f_{j}": one * one * one * one for j, one in enumerate(d)}
-            queries: dict[str, Asked]
             queries = {name: Aggregate(part.times_count(term)) for name, term in terms.items()}
-            queries |= {f"low_{j}": one.min() for j, one in enumerate(d)}
-            queries |= {f"high_{j}": one.max() for j, one in enumerate(d)}
+            queries |= {f"low_{j}": Aggregate(DEVIATION.format(j), "min") for j in range(m)}
+            queries |= {f"high_{j}": Aggregate(DEVIATION.format(j), "max") for j in range(m)}
             for code, row in part.by_sample(queries, self.point, change):
                 totals[code] += [row[f"t_{j}"] for j in range(m)]
                 cubes[code] += [row[f"c_{j}"] for j in range(m)]

@@ -12,9 +12,10 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
+from vardi._inputs.engine.aggregates import Aggregate
 from vardi._inputs.engine.asking import answering
 from vardi._inputs.engine.dependence import SERIES_APART, UNIT
-from vardi._inputs.engine.part import PREFIX, Aggregate, Asked, Part, with_columns
+from vardi._inputs.engine.part import PREFIX, Part, with_columns
 from vardi._rows.engine.hashing import LEFT, RIGHT, hashed
 from vardi._rows.engine.joint import largest
 from vardi._rows.engine.moments import EngineMoments, total
@@ -85,7 +86,7 @@ class EngineReplicates:
         for part in at.parts:
             scores, places = self._scores(part)
             times = {TIMES.format(r): part.times_count(self._times(part, r)) for r in replicates}
-            asked: dict[str, Asked] = {ALL: part.rows, **{name: nw.col(name).sum() for name in times}}
+            asked = {ALL: part.rows, **{name: Aggregate(name) for name in times}}
             for j, score in enumerate(scores, 1):
                 asked[f"{ALL} {j}"] = Aggregate(part.times_count(nw.col(score)))
                 asked |= {f"{name} {j}": Aggregate(nw.col(name) * nw.col(score)) for name in times}
@@ -189,7 +190,7 @@ class EngineReplicates:
         """Return how many clusters each sample has, with a query for each part."""
         found = np.zeros(self.at.coordinates.samples)
         for part in self.at.parts:
-            for code, row in part.by_sample({"units": nw.col(clusters).n_unique()}):
+            for code, row in part.by_sample({"units": Aggregate(clusters, "n_unique")}):
                 found[code] += row["units"]
         return found
 

@@ -9,7 +9,9 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
+from vardi._inputs.engine.aggregates import Aggregate
 from vardi._inputs.engine.part import PREFIX, Change, Part, with_columns
+from vardi._inputs.engine.queries import aggregated, with_interval
 from vardi._types import Floats
 from vardi.biases._expressions.targets import literal
 
@@ -60,29 +62,19 @@ def masses_between(
     """Return the mass of rows in (.., e_0], (e_0, e_1], ..., beyond the last of increasing edges."""
     found = np.zeros(len(edges) + 1)
     for part in parts:
-        columns = {BIN: interval(value(part), edges), MASS: mass(part)}
-        answer = part.ask(partial(_summed, change, columns))
+        answer = part.ask(partial(_summed, change, value(part), mass(part), edges))
         places = answer.get_column(BIN).to_numpy().astype(np.int64)
         np.add.at(found, places, answer.get_column(MASS).to_numpy().astype(np.float64))
     return found
 
 
-def _summed(change: Change | None, columns: dict[str, nw.Expr], frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+def _summed(
+    change: Change | None, x: nw.Expr, mass: nw.Expr, edges: Floats, frame: nw.LazyFrame[Any]
+) -> nw.LazyFrame[Any]:
     changed = frame if change is None else change(frame)
-    return changed.with_columns(**columns).group_by(BIN).agg(nw.col(MASS).sum())
-
-
-def interval(x: nw.Expr, edges: Floats) -> nw.Expr:
-    """Return how many edges x is above, by bisection: an engine compares few of them for each row."""
-
-    def between(low: int, high: int) -> nw.Expr:
-        if low == high:
-            return nw.lit(low, nw.Int32)
-        middle = (low + high) // 2
-        left, right = between(low, middle), between(middle + 1, high)
-        return nw.when(x <= literal(edges[middle])).then(left).otherwise(right)
-
-    return between(0, len(edges))
+    return aggregated(
+        with_interval(changed, BIN, x, edges).with_columns(**{MASS: mass}), [BIN], {MASS: Aggregate(MASS)}
+    )
 
 
 def _ends(
@@ -95,14 +87,14 @@ def _ends(
     """Return the smallest and the largest value in each bracket (low, high], which holds at least one."""
     smallest, largest = np.full(len(low), np.inf), np.full(len(low), -np.inf)
     x = nw.col(VALUE)
-    asked: dict[str, nw.Expr] = {}
+    asked: dict[str, Aggregate] = {}
     for j, (a, b) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
         inside = x
         if np.isfinite(a) or np.isfinite(b):
             above, below = x > literal(a), x <= literal(b)
             is_in = below if not np.isfinite(a) else above if not np.isfinite(b) else above & below
             inside = nw.when(is_in).then(x)
-        asked |= {f"a_{j}": inside.min(), f"b_{j}": inside.max()}
+        asked |= {f"a_{j}": Aggregate(inside, "min"), f"b_{j}": Aggregate(inside, "max")}
     for part in parts:
         row = part.aggregates(asked, change, with_columns({VALUE: value(part)}))
         for j in range(len(low)):

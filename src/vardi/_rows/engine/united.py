@@ -8,6 +8,7 @@ import narwhals as nw
 
 from vardi._inputs.engine.asking import answering, schema_of
 from vardi._inputs.engine.part import PREFIX, Part
+from vardi._inputs.engine.queries import stacked
 from vardi.errors import EngineError
 
 MANY = 8  # frames from which they are asked together; fewer are asked one by one, so that errors name the sample
@@ -34,7 +35,7 @@ def united(parts: Sequence[Part]) -> Sequence[Part]:
     try:
         with answering():
             frames = [part.frame.select(*columns, nw.lit(_code(part), nw.Int64).alias(OF_SAMPLE)) for part in parts]
-            whole = nw.concat(frames, how="vertical")
+            whole = stacked(frames)
     except EngineError:  # frames of two connections, say, which no query reads together
         return parts
     return (Part(whole, OF_SAMPLE, {_code(part): _code(part) for part in parts}, parts[0].counted),)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 import numpy as np
 
+from vardi._inputs.engine.aggregates import Aggregate
 from vardi._inputs.engine.dependence import CELL, UNIT
-from vardi._inputs.engine.part import Aggregate, Asked, Change
+from vardi._inputs.engine.part import Change
 from vardi._rows.contract import Evenness
 from vardi._rows.grouping import membership
 from vardi._rows.series import rows_a_value
@@ -57,10 +58,10 @@ def sums_over_units(
     keys = (*dependence.keys, *([] if key is None else [key]))
     found: list[tuple[int, Any, Any, Any, float, list[float]]] = []
     for part, change in zip(at.parts, changes, strict=True):
-        asked: dict[str, Asked] = {name: Aggregate(part.times_count(nw.col(name))) for name in names}
+        asked = {name: Aggregate(part.times_count(nw.col(name))) for name in names}
         asked["rows"] = part.rows
         put = dependence.units(part, _lengths(at))
-        for code, row in part.by_sample(asked, at.point, change, put, key=keys):
+        for code, row in part.by_sample(asked, put, at.point, change, key=keys):
             sums = [float(row[name]) for name in names]
             found.append((code, row.get(CELL), row[UNIT], None if key is None else row[key], float(row["rows"]), sums))
     in_series = dependence.series is not None

@@ -9,8 +9,9 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
+from vardi._inputs.engine.aggregates import Aggregate
 from vardi._inputs.engine.asking import answering, schema_of
-from vardi._inputs.engine.part import PREFIX, Aggregate, Asked, Part, with_columns
+from vardi._inputs.engine.part import PREFIX, Part, with_columns
 from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.model import omega_column
 from vardi._rows.engine.moments import EngineMoments
@@ -52,10 +53,10 @@ def weights_by_sample(at: EngineMoments) -> WeightSums:
     mass, squares, largest = np.zeros(K), np.zeros(K), np.full(K, -np.inf)
     r = at.point.weight
     for part in at.parts:
-        asked: dict[str, Asked] = {
+        asked = {
             "mass": Aggregate(part.times_count(r)),
             "squares": Aggregate(part.times_count(r * r)),
-            "largest": r.max(),
+            "largest": Aggregate(r, "max"),
         }
         for code, row in part.by_sample(asked, at.point):
             mass[code] += row["mass"]

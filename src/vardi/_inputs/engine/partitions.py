@@ -1,0 +1,294 @@
+"""Frames of Dask, which are asked partition by partition: one task each, whose small answers are put together.
+
+Dask takes seconds to plan a query with hundreds of expressions, one node of its graph each. So expressions are recorded
+here, and narwhals evaluates all of them on each partition, a frame of pandas, in a single task. Partial sums, extremes
+and counts are put together by the workers, a few at a time, and only the result comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from vardi._inputs.engine.aggregates import LENGTH, Aggregate, How, query
+from vardi._types import Floats, Integers
+
+AT_ONCE = 64  # aggregates of a query: pandas warns of results with more than a hundred columns
+TOGETHER = 16  # partial answers that one task puts together
+MERGED: dict[How, How] = {"sum": "sum", "len": "sum", "count": "sum", "min": "min", "max": "max"}
+DISTINCT = "__vardi_distinct"
+SHOWS_NAMES = repr(nw.col("x") + 1).startswith("col(x)")  # as narwhals does today; otherwise all columns are read
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What is done to the rows of a partition, each on its own.
+
+    Attributes
+    ----------
+    change : callable
+        From a frame to a frame, both of pandas.
+    reads : str or None
+        A text that shows each column it reads as ``col(name)``; None if it may read any.
+    keeps : bool
+        Whether the other columns are still there afterwards.
+    """
+
+    change: Callable[[nw.LazyFrame[Any]], nw.LazyFrame[Any]]
+    reads: str | None
+    keeps: bool = True
+
+
+class PartitionedFrame:
+    """A frame of Dask with those methods of a lazy frame of narwhals that are used here.
+
+    Parameters
+    ----------
+    native : dask.dataframe.DataFrame
+        The rows.
+    before : PartitionedFrame, optional
+        The frame of which this one is made by a step; without it, the rows are as they are.
+    step : Step, optional
+        What is done to the rows of each partition.
+    narrow : bool
+        Whether Dask may be asked for some of the columns; not of sorted rows, of which it loses the order then.
+    """
+
+    implementation = nw.Implementation.DASK
+
+    def __init__(
+        self, native: Any, before: PartitionedFrame | None = None, step: Step | None = None, *, narrow: bool = False
+    ) -> None:
+        self._native, self._before, self._narrow = native, before, narrow
+        self._numbered: dict[tuple[str, ...], PartitionedFrame] = {}  # to sort is expensive
+        self._planned: dict[tuple[str, ...], list[Any]] = {} if before is None else before._planned
+        self._steps: tuple[Step, ...] = () if before is None or step is None else (*before._steps, step)
+
+    # row by row
+
+    def then(self, step: Step) -> PartitionedFrame:
+        """Return the frame with a step made on each partition."""
+        return PartitionedFrame(self._native, self, step, narrow=self._narrow)
+
+    def with_columns(self, *expressions: nw.Expr, **named: nw.Expr) -> PartitionedFrame:
+        """Return the frame with columns added or replaced."""
+        read = shown(*expressions, *named.values())
+        return self.then(Step(lambda frame: frame.with_columns(*expressions, **named), read))
+
+    def select(self, *expressions: nw.Expr | str) -> PartitionedFrame:
+        """Return some columns, or expressions of the columns of each row."""
+        return self.then(Step(lambda frame: frame.select(*expressions), shown(*expressions), keeps=False))
+
+    def drop(self, *columns: str) -> PartitionedFrame:
+        """Return the frame without some columns."""
+        return self.then(Step(lambda frame: frame.drop(*columns), shown(*columns)))
+
+    def filter(self, *conditions: nw.Expr) -> PartitionedFrame:
+        """Return the rows that meet conditions."""
+        return self.then(Step(lambda frame: frame.filter(*conditions), shown(*conditions)))
+
+    def with_interval(self, name: str, x: nw.Expr, edges: Floats) -> PartitionedFrame:
+        """Return the frame with how many of increasing edges x is above, by a search rather than an expression."""
+        return self.with_columns(**{name: x}).then(Step(partial(_placed, name, edges), shown(name)))
+
+    def with_rank(self, name: str, column: str) -> PartitionedFrame:
+        """Return the frame with the place of each row's value among the distinct values of a column, from 0 on.
+
+        The distinct values are brought into memory: they name clusters, whose sums are held there, too.
+        """
+        values = np.sort(self.select(column).unique().collect().get_column(column).to_numpy())
+        return self.then(Step(partial(_ranked, name, column, values), shown(column)))
+
+    # across rows: what Dask has a way of its own for
+
+    def head(self, n: int) -> PartitionedFrame:
+        """Return the first rows."""
+        return PartitionedFrame(self.to_native().head(n, npartitions=-1, compute=False))
+
+    def sort(self, column: str) -> PartitionedFrame:
+        """Return the rows in the order of a column."""
+        return PartitionedFrame(self.to_native().sort_values(column))
+
+    def unique(self) -> PartitionedFrame:
+        """Return the rows without duplicates, in any order."""
+        native = self.to_native()
+        return PartitionedFrame(native.drop_duplicates(split_out=native.npartitions))
+
+    def with_row_index(self, name: str, *, order_by: str, by: Sequence[str] = ()) -> PartitionedFrame:
+        """Return the rows in the order of a column and numbered from 0 on, or from 0 on for each value of others."""
+        asked = (name, order_by, *by)
+        if asked not in self._numbered:
+            rows = self.to_native().sort_values(order_by)
+            ones = rows.assign(**{name: 1})
+            places = (ones.groupby(list(by))[name] if by else ones[name]).cumsum() - 1
+            self._numbered[asked] = PartitionedFrame(rows.assign(**{name: places}))
+        return self._numbered[asked]
+
+    # answers
+
+    @cached_property
+    def _empty(self) -> Any:
+        """The frame without rows, as pandas has it."""
+        return self._native._meta if self._before is None else _after(self._steps[-1:], self._before._empty)
+
+    def collect_schema(self) -> nw.Schema:
+        """Return names and types of the columns."""
+        return nw.from_native(self._empty, eager_only=True).schema
+
+    def to_native(self) -> Any:
+        """Return the frame as Dask's own, not computed."""
+        if not self._steps:
+            return self._native
+        return self._projected().map_partitions(partial(_after, self._steps), meta=self._empty)
+
+    def collect(self) -> nw.DataFrame[Any]:
+        """Compute the rows."""
+        return nw.from_native(self.to_native().compute(), eager_only=True)
+
+    def aggregated(
+        self, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None = None
+    ) -> PartitionedAnswer:
+        """Return a query of aggregates by keys, or over all rows if there are none; of so many groups at most."""
+        return PartitionedAnswer(self, tuple(keys), dict(asked), most)
+
+    def answer(self, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None) -> nw.DataFrame[Any]:
+        """Compute aggregates that can be put together from those of partitions."""
+        from dask.delayed import delayed
+
+        partial_answer = delayed(partial(_answer, self._steps, keys, asked, most), pure=False)
+        put_together = delayed(partial(_together, keys, asked, most), pure=False)
+        found = [partial_answer(partition) for partition in self._partitions(*asked.values(), *keys)]
+        while len(found) > 1:
+            found = [put_together(found[start : start + TOGETHER]) for start in range(0, len(found), TOGETHER)]
+        answer = found[0].compute()
+        if answer is None:
+            answer = _aggregates(self._empty, keys, asked, most)
+        return nw.from_native(answer, eager_only=True)
+
+    def _partitions(self, *answer: Aggregate | str) -> list[Any]:
+        """Return the partitions with the columns that an answer reads, as Dask plans them: once for equal columns."""
+        rows = self._projected(*answer)
+        columns = tuple(rows.columns)
+        if columns not in self._planned:
+            self._planned[columns] = rows.to_delayed()
+        return self._planned[columns]
+
+    def _projected(self, *answer: Aggregate | str) -> Any:
+        """Return the user's columns that steps and an answer read, so that files are not read in full."""
+        steps = [*self._steps, *([Step(_same, shown(*answer), keeps=False)] if answer else [])]
+        last = next((place for place, step in enumerate(steps) if not step.keeps), None)
+        read = [step.reads for step in steps[: len(steps) if last is None else last + 1]]
+        if last is None or None in read or not (SHOWS_NAMES and self._narrow):
+            return self._native
+        text, columns = "\n".join(filter(None, read)), list(self._native.columns)
+        needed = [name for name in columns if f"col({name})" in text]
+        return self._native[needed or columns[:1]] if len(needed) < len(columns) else self._native
+
+
+class PartitionedAnswer:
+    """A query of aggregates, which is computed when it is collected.
+
+    Parameters
+    ----------
+    frame : PartitionedFrame
+        The rows.
+    keys : tuple of str
+        By which columns.
+    asked : dict of str to Aggregate
+        What.
+    most : int or None
+        How many groups at most.
+    """
+
+    def __init__(
+        self, frame: PartitionedFrame, keys: tuple[str, ...], asked: dict[str, Aggregate], most: int | None
+    ) -> None:
+        self._frame, self._keys, self._asked, self._most = frame, keys, asked, most
+
+    def collect(self) -> nw.DataFrame[Any]:
+        """Compute the aggregates; numbers of distinct values are those of rows without duplicates."""
+        keys, asked = self._keys, self._asked
+        rest = {name: one for name, one in asked.items() if one.how != "n_unique"}
+        found = [self._frame.answer(keys, rest, self._most)] if rest else []
+        for name, one in asked.items():
+            if one.how == "n_unique":
+                values = self._frame.select(*keys, one.expression.alias(DISTINCT)).unique()
+                found.append(values.answer(keys, {name: LENGTH}, self._most))
+        if len(found) == 1:
+            return found[0]
+        if not keys:
+            return nw.concat(found, how="horizontal").select(*asked)
+        beside = nw.concat(found, how="diagonal")  # each number of a group once, and otherwise null
+        return query(beside.lazy(), keys, {name: Aggregate(name, "max") for name in asked}).collect()
+
+
+def _after(steps: Sequence[Step], rows: Any) -> Any:
+    """Return a frame of pandas with steps made."""
+    frame = _lazy(rows)
+    with np.errstate(all="ignore"):  # tasks may run in threads of their own
+        for step in steps:
+            frame = step.change(frame)
+        return frame.collect().to_native()
+
+
+def _answer(
+    steps: Sequence[Step], keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None, rows: Any
+) -> Any:
+    """Return the aggregates of a partition, as a frame of pandas; None if it has no rows."""
+    changed = _after(steps, rows.reset_index(drop=True))
+    return _aggregates(changed, keys, asked, most) if len(changed) else None
+
+
+def _aggregates(rows: Any, keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None) -> Any:
+    """Return the aggregates of a frame of pandas."""
+    names = list(asked)
+    pieces: list[nw.DataFrame[Any]] = []
+    with np.errstate(all="ignore"):
+        for start in range(0, len(names), AT_ONCE):
+            some = {name: asked[name] for name in names[start : start + AT_ONCE]}
+            piece = query(_lazy(rows), keys, some, most).collect()
+            pieces.append(piece.drop(*keys) if pieces else piece)
+    return nw.concat(pieces, how="horizontal").to_native() if len(pieces) > 1 else pieces[0].to_native()
+
+
+def _together(keys: Sequence[str], asked: Mapping[str, Aggregate], most: int | None, answers: Sequence[Any]) -> Any:
+    """Return partial answers as one; None if there are none."""
+    found = [nw.from_native(one, eager_only=True) for one in answers if one is not None]
+    if len(found) < 2:
+        return found[0].to_native() if found else None
+    merged = {name: Aggregate(name, MERGED[one.how]) for name, one in asked.items()}
+    return _aggregates(nw.concat(found).to_native(), keys, merged, most)
+
+
+def _lazy(rows: Any) -> nw.LazyFrame[Any]:
+    return nw.from_native(rows, eager_only=True).lazy()
+
+
+def _placed(name: str, edges: Floats, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    rows = frame.collect()
+    return _numbered(rows, name, np.searchsorted(edges, rows.get_column(name).to_numpy().astype(np.float64)))
+
+
+def _ranked(name: str, column: str, values: Any, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    rows = frame.collect()
+    return _numbered(rows, name, np.searchsorted(values, rows.get_column(column).to_numpy()))
+
+
+def _numbered(rows: nw.DataFrame[Any], name: str, places: Integers) -> nw.LazyFrame[Any]:
+    native = rows.to_native()
+    return _lazy(native.assign(**{name: places}))
+
+
+def _same(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+    return frame
+
+
+def shown(*read: nw.Expr | Aggregate | str) -> str:
+    """Return a text that shows each column that is read as ``col(name)``."""
+    plain = [one.of if isinstance(one, Aggregate) else one for one in read]
+    return "\n".join(f"col({one})" if isinstance(one, str) else repr(one) for one in plain)
