@@ -119,7 +119,7 @@ class Hessian:
         """Return H^+ a for a of shape (K, m), zero for states without rows, each group on its own."""
         b = np.zeros(a.shape)
         for states, laplacian in self.blocks:
-            b[states] = np.column_stack([laplacian.solve(column) for column in a[states].T])
+            b[states] = laplacian.solve(a[states])
         return b
 
     def gap(self) -> float:

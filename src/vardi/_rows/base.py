@@ -154,6 +154,10 @@ class Rows(ABC):
         p = self.mix(v, np.eye(len(self.sizes)))
         return p, p
 
+    def entries(self, u: Floats) -> Any:
+        """Return p_ik of every row as a CSR array if few samples could have drawn it; None if many could."""
+        return None
+
     def gradients(self, v: Floats) -> dict[int, Floats]:
         """Return the gradients of biases with parameters: there are none."""
         return {}

@@ -111,6 +111,11 @@ class Thinned(Dense):
         few = self.counting(u)
         return super().mix(u, b) if few is None else few.mix(u, b)
 
+    def entries(self, u: Floats) -> Any:
+        """Return p_ik of every row as a CSR array, if few entries count."""
+        few = self.counting(u)
+        return None if few is None else few.entries(u)
+
     def project(self, u: Floats, y: Floats) -> Floats:
         """Return P' (c y)."""
         few = self.counting(u)
