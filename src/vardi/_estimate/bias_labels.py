@@ -19,6 +19,8 @@ from vardi._rows.shares import edges_below, shares_of
 from vardi._rows.weighted import Weighed
 from vardi._types import Floats, Integers
 
+SYMMETRIC = 100  # samples from which a product of a matrix with itself is worth another for the weights of both signs
+
 
 class Labels:
     """The label of every row and its probabilities under the biases, for sampled states only.
@@ -97,7 +99,8 @@ class Labels:
 
     def probabilities(self, rows: Any, u: Floats) -> Floats:
         """Return p_ik of every kind of row."""
-        return np.asarray(rows.mix(u, np.eye(len(u))[:, self.sampled]))
+        every = np.asarray(rows.every(u))
+        return every if self.K == every.shape[1] else every[:, self.sampled]
 
     def residual_of(self, drawn: Floats, P: Floats) -> Floats:
         """Return c_i (1{s_i = k} - p_ik): how often each sample drew a row, minus the share p of all draws of it."""
@@ -107,7 +110,7 @@ class Labels:
         """Return sum_i c_i y_ij (diag(p_i) - p_i p_i') for y of shape (n, J), of shape (J, K, K)."""
         weights = self.counts[:, None] * y
         if self.few is None:
-            return np.stack([_information(self.P, self._by_kind(w)) for w in weights.T])
+            return self._of_many(np.column_stack([self._by_kind(w) for w in weights.T]))
 
         def products(patch: Patch) -> tuple[Integers, Floats]:
             P, w = patch.values, weights[patch.rows]
@@ -118,6 +121,19 @@ class Labels:
         for columns, product in self.patches.each(products):
             found[:, columns[:, None], columns] += product
         return _without_diagonals(found)
+
+    def _of_many(self, weights: Floats) -> Floats:
+        """Return sum_i w_ij (diag(p_i) - p_i p_i') where many samples could have drawn a row.
+
+        Weights of both signs are raised above zero, and what that adds is a multiple of the gram.
+        """
+        below = np.minimum(weights.min(axis=0), 0.0)
+        if self.K < SYMMETRIC or not below.any():
+            return _without_diagonals(np.stack([_products(self.P, w) for w in weights.T]))
+        ones = _squares(self.P, np.ones(len(self.P)))
+        return _without_diagonals(
+            np.stack([_squares(self.P, w - low) + low * ones for w, low in zip(weights.T, below, strict=True)])
+        )
 
     def _by_kind(self, w: Floats) -> Floats:
         """Return sums of numbers of the rows over each kind of row."""
@@ -223,7 +239,23 @@ def covariance_by_units(measure: Any, functions: Any, b: Floats) -> tuple[Floats
 
 def _information(P: Floats, w: Any) -> Floats:
     """Return sum_i w_i (diag(p_i) - p_i p_i')."""
-    return _without_diagonals(sum_blocks(lambda rows: (P[rows] * w[rows, None]).T @ P[rows], *P.shape)[None])[0]
+    return _without_diagonals(_products(P, w)[None])[0]
+
+
+def _products(P: Floats, w: Floats) -> Floats:
+    """Return sum_i w_i p_i p_i'."""
+    return sum_blocks(lambda rows: (P[rows] * w[rows, None]).T @ P[rows], *P.shape)
+
+
+def _squares(P: Floats, w: Floats) -> Floats:
+    """Return sum_i w_i p_i p_i' for w above zero: a product of a matrix with itself takes half the time."""
+    roots = np.sqrt(w)
+
+    def block(rows: slice) -> Floats:
+        scaled = P[rows] * roots[rows, None]
+        return scaled.T @ scaled
+
+    return sum_blocks(block, *P.shape)
 
 
 def _without_diagonals(products: Floats) -> Floats:

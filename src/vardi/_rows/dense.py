@@ -137,6 +137,19 @@ class Dense(Rows):
             pass
         return mixed.reshape(len(self), *b.shape[1:])
 
+    def every(self, u: Floats) -> Floats:
+        """Return p_ik of every row, without a product."""
+        scaled, scratch = self._scale(u), Scratch()
+        step, found = np.exp(u - scaled.anchor), np.empty((len(self), len(u)))
+
+        def block(rows: slice, values: NDArray[Any]) -> None:
+            p = np.multiply(self._block(scaled, rows, values, scratch), step, out=found[rows])
+            p /= p.sum(axis=1, keepdims=True)
+
+        for _ in self._each(block):
+            pass
+        return found
+
     def project(self, u: Floats, y: Floats) -> Floats:
         """Return P' (c y), block by block."""
         scaled, scratch = self._scale(u), Scratch()

@@ -120,7 +120,7 @@ class DependentRows(Strata):
 
     def _sums(self, influence: Floats) -> Floats:
         """Return sums of influence values over entries, for single rows minus their means under the fitted law."""
-        entry, units = self._entries
+        influence, (entry, units) = np.asarray(influence), self._entries
         if self._single.any():
             fitted = np.where(self._single[:, None], self._fitted(influence) / self._sizes, 0.0)
             influence = influence - fitted[self.source]
