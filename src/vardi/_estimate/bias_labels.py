@@ -46,7 +46,7 @@ class Labels:
     def few(self) -> Any:
         """p_ik of every row as a CSR array, if few samples could have drawn it; None otherwise."""
         entries = None if self.is_collapsed else self.influence.rows.entries(self.influence.u)
-        return entries if entries is None or self.K == entries.shape[1] else entries[:, self.sampled]
+        return entries if entries is None or entries.shape[1] == self.K else entries[:, self.sampled]
 
     @cached_property
     def patches(self) -> Patches:
@@ -54,7 +54,7 @@ class Labels:
         return Patches(self.few, self.source)
 
     @cached_property
-    def P(self) -> Floats:
+    def P(self) -> Floats:  # noqa: N802 (the letter of the formulas)
         """p_ik of every kind of row."""
         if self.few is not None:
             return np.asarray(self.few.toarray())
@@ -100,7 +100,7 @@ class Labels:
     def probabilities(self, rows: Any, u: Floats) -> Floats:
         """Return p_ik of every kind of row."""
         every = np.asarray(rows.every(u))
-        return every if self.K == every.shape[1] else every[:, self.sampled]
+        return every if every.shape[1] == self.K else every[:, self.sampled]
 
     def residual_of(self, drawn: Floats, P: Floats) -> Floats:
         """Return c_i (1{s_i = k} - p_ik): how often each sample drew a row, minus the share p of all draws of it."""

@@ -14,6 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from vardi._estimate.tangent import Influence, Tangent
+from vardi._machine.threads import map_blocks
 from vardi._rows.linear import LinearInfluence
 from vardi._types import Floats
 
@@ -78,6 +79,12 @@ class OwnStates:
         if entries is not None:
             values: Any = LinearInfluence(entries, measure.weights, np.diag(self.factors) + b)
         else:
-            values = measure.mix(np.diag(self.factors) + b)
-            values -= measure.weights[:, None]
+            values, weights = measure.mix(b), measure.weights
+            own, _ = measure.seen()
+
+            def block(part: slice) -> None:
+                values[part] += own[part] * self.factors - weights[part, None]
+
+            for _ in map_blocks(block, *values.shape):
+                pass
         return Influence(measure.whole, values, b, approximate=self.tangent.approximate)

@@ -13,6 +13,7 @@ from vardi._inputs.dependence import Dependence
 from vardi._machine.threads import map_blocks, sum_blocks
 from vardi._rows.contract import Coordinates, Evenness, Means
 from vardi._rows.dependent import DependentRows, strata_of
+from vardi._rows.low_rank import factored
 from vardi._rows.variance import ALIKE, KINDS, Spread
 from vardi._types import Floats, Integers
 
@@ -123,7 +124,22 @@ class WeightedRows:
 
     def mix(self, b: Floats) -> Floats:
         """Return q_i'b for every row of the pool."""
-        return self.rows.spread(self.rows.mix(self.v, b))
+        return self.rows.spread(self._mixed(b))
+
+    def _mixed(self, b: Floats) -> Floats:
+        """Return q_i'b for every row as it was solved: through factors of b if these are narrow."""
+        factors = factored(b)
+        if factors is None:
+            return self.rows.mix(self.v, b)
+        through, right = self.rows.mix(self.v, factors[0]), factors[1]
+        mixed = np.empty((len(through), b.shape[1]))
+
+        def block(part: slice) -> None:
+            np.matmul(through[part], right, out=mixed[part])
+
+        for _ in map_blocks(block, *mixed.shape):
+            pass
+        return mixed
 
     def seen(self) -> tuple[Floats, Floats]:
         """Return x_i and q_i of every row of the pool, of shape (n, d)."""
