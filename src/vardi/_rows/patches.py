@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -69,7 +70,7 @@ class Patches:
         """Apply a function to every patch, in threads if that pays, and yield the results in order."""
         count = len(self._cuts) - 1
         ends = np.linspace(0, count, min(RUNS, count) + 1).astype(np.int64).tolist()
-        runs = list(zip(ends[:-1], ends[1:], strict=True))
+        runs = list(pairwise(ends))
         for results in at_once(lambda run: [function(self._patch(k)) for k in range(*run)], runs, len(self._rows)):
             yield from results
 
