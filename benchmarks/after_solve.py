@@ -56,7 +56,8 @@ def questions(settings: Settings) -> Report:
             "fit.diagnostics()": lambda fit: fit.diagnostics(),
             "fit.log_normalisers()": lambda fit: fit.log_normalisers(),
             'fit.cdf("x").band()': lambda fit: fit.cdf("x").band(),
-            "fit.check_biases()": lambda fit: fit.check_biases(),
+            'fit.check_biases("x")': lambda fit: fit.check_biases("x"),
+            "fit.check_biases(), three columns": lambda fit: fit.check_biases(),
             "fit.report(path)": lambda fit: fit.report(Path(folder) / "report.html", overwrite=True),
         }
         field = [
