@@ -6,11 +6,11 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-from benchmarks.after_solve import errors, identify
+from benchmarks.after_solve import errors, identify, questions
 from benchmarks.blocks import blocks
 from benchmarks.bootstrap import bootstrap
 from benchmarks.dense import dense_log, dense_omega
-from benchmarks.gram import gram
+from benchmarks.gram import gram, wide
 from benchmarks.growth import growth
 from benchmarks.importing import importing
 from benchmarks.indicator import indicator
@@ -29,6 +29,7 @@ BENCHMARKS: dict[str, Callable[[Settings], Report]] = {
     "dense-log": dense_log,
     "dense-omega": dense_omega,
     "gram": gram,
+    "wide": wide,
     "indicator": indicator,
     "memory": memory,
     "parquet": parquet,
@@ -36,6 +37,7 @@ BENCHMARKS: dict[str, Callable[[Settings], Report]] = {
     "identify": identify,
     "report": reporting,
     "errors": errors,
+    "questions": questions,
     "import": importing,
     "growth": growth,
     "read": read,

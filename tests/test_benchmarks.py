@@ -25,6 +25,7 @@ NAMES = [
     "dense-log",
     "dense-omega",
     "gram",
+    "wide",
     "indicator",
     "memory",
     "parquet",
@@ -32,6 +33,7 @@ NAMES = [
     "identify",
     "report",
     "errors",
+    "questions",
     "import",
     "growth",
     "read",
@@ -367,7 +369,7 @@ def test_notes_of_what_was_tried_are_on_bars_that_there_are(tmp_path):
 
 
 def test_every_bar_is_of_a_benchmark_that_there_is():
-    assert {bar.benchmark for bar in BARS.values()} == set(NAMES) - {"many"}
+    assert {bar.benchmark for bar in BARS.values()} == set(NAMES) - {"many", "wide", "questions"}
 
 
 @pytest.mark.parametrize("name", ["gram", "bootstrap", "identify", "report", "errors"])
@@ -377,6 +379,16 @@ def test_what_is_compared_with_a_solve_is_measured(name, tiny, monkeypatch, tmp_
     assert [target.bar.name for target in report.targets] == [name]
     assert report.targets[0].measured > 0
     assert report.targets[0].processor > 0
+    assert not any(record.note.startswith("failed") for record in report.records)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "targets"), [("wide", 2), ("questions", 7)])
+def test_what_has_no_bar_is_measured_too(name, targets, tiny, monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    report = BENCHMARKS[name](tiny)
+    assert len(report.targets) == targets
+    assert all(target.bar is None and target.measured > 0 for target in report.targets)
     assert not any(record.note.startswith("failed") for record in report.records)
     assert list(tmp_path.iterdir()) == []
 

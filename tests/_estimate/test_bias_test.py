@@ -12,7 +12,9 @@ from scipy import sparse, stats
 
 import vardi
 from vardi._estimate.bias_check import BiasCheck, Worst
-from vardi._estimate.bias_test import GRID, _Cells, _Labels, _refits, _relabelled, check_biases
+from vardi._estimate.bias_distances import refits, relabelled
+from vardi._estimate.bias_labels import Cells, Labels
+from vardi._estimate.bias_test import GRID, check_biases
 from vardi._estimate.tangent import Hessian, Tangent
 from vardi._rows.dense import Dense
 from vardi._rows.weighted import WeightedRows
@@ -87,7 +89,7 @@ def test_the_score_test_is_that_of_the_formulas(kind, K):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_score_compares_sample_means_with_fitted_ones(kind):
     omega, s, columns = simulated(kind)
-    labels = _Labels(vardi.debias_matrix(omega, s).held.tangent, "012")
+    labels = Labels(vardi.debias_matrix(omega, s).held.tangent, "012")
     p = labels.P
     for k in range(3):
         tilted = p[:, k] / p[:, k].sum()
@@ -126,8 +128,8 @@ def test_the_test_by_labels_is_that_of_the_formulas(kind):
     omega, s, columns = simulated(kind, 3, 45, seed=3)
     fit = vardi.debias_matrix(omega, s)
     x, p = columns["z"], probabilities(fit, omega)
-    labels = _Labels(fit.held.tangent, fit.names)
-    drawn = _relabelled(labels, [_Cells(x, labels, GRID)], 20, np.random.default_rng(5))
+    labels = Labels(fit.held.tangent, fit.names)
+    drawn = relabelled(labels, [Cells(x, labels, GRID)], 20, np.random.default_rng(5))
     rng = np.random.default_rng(5)
     for T in drawn:
         label = (rng.random((45, 1)) > np.cumsum(p, axis=1)[:, :-1]).sum(axis=1)
@@ -156,8 +158,8 @@ def test_rare_values_do_not_contradict_right_biases(options):
 def test_refits_draw_each_sample_from_its_fitted_law():
     omega, s, columns = simulated("tilt", 2, 30)
     fit = vardi.debias_matrix(omega, s)
-    x, labels = columns["z"], _Labels(fit.held.tangent, fit.names)
-    drawn = _refits(labels, [_Cells(x, labels, GRID)], 3, np.random.default_rng(1))
+    x, labels = columns["z"], Labels(fit.held.tangent, fit.names)
+    drawn = refits(labels, [Cells(x, labels, GRID)], 3, np.random.default_rng(1))
     rng = np.random.default_rng(1)
     p = probabilities(fit, omega)
     for T in drawn:
@@ -434,8 +436,8 @@ def test_draws_that_cannot_be_fitted_count_against_rejection():
     omega = np.array([[1, 0]] * 10 + [[1, 1]] * 2 + [[0, 1]] * 10, float)
     s = np.repeat([0, 1], 11)
     fit = vardi.debias_matrix(omega, s)
-    labels = _Labels(fit.held.tangent, fit.names)
-    drawn = _refits(labels, [_Cells(np.arange(22.0), labels, GRID)], 40, np.random.default_rng(0))
+    labels = Labels(fit.held.tangent, fit.names)
+    drawn = refits(labels, [Cells(np.arange(22.0), labels, GRID)], 40, np.random.default_rng(0))
     assert np.isinf(drawn).any()
     assert np.isfinite(drawn).any()
 

@@ -100,7 +100,7 @@ def _smallest(gram: Any, members: Integers, eigenvector: Floats, names: Sequence
         inside[members[side]] = 1.0
         rows = float((gram(inside) if callable(gram) else gram @ inside)[members[~side]].sum())
     else:
-        part = gram[members][:, members]
+        part = gram if len(members) == gram.shape[0] else gram[members][:, members]
         rows, side = smallest_cut(np.asarray(part.toarray() if sparse.issparse(part) else part))
     first, second = sorted((members[side].tolist(), members[~side].tolist()))
     link = None

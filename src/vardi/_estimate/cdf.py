@@ -311,9 +311,11 @@ class PoolSteps:
         rows = self._rows
         r = rows.weights if self._inside is None else rows.weights * self._inside * (rows.n / self._total)
         cell = edges_below(self._values, grid)
-        if len(rows.coordinates) <= len(grid):
-            X, Q = rows.seen()
+        few = rows.entries() if len(rows.coordinates) > len(grid) else None
+        if few is not None or len(rows.coordinates) <= len(grid):
+            X, Q = rows.seen() if few is None else (few, few)
             by_cell = membership(cell, len(grid) + 1, r * rows.counts) @ X
+            by_cell = by_cell if few is None else by_cell.toarray()
             b = tangent.jacobian.solve((np.cumsum(by_cell, axis=0)[:-1] - value[:, None] * by_cell.sum(axis=0)).T)
             influence = StepInfluence(r, cell, Q, value, b)
         else:

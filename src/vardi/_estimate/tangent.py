@@ -107,8 +107,7 @@ class Hessian:
 
     def across(self, side: NDArray[np.bool_]) -> float:
         """Return sum_i c_i p_iA (1 - p_iA) for the states of a side A."""
-        first, second = self.rows.mix(self.u, np.column_stack([side, ~side]).astype(np.float64)).T
-        return float((first * second).sum() if self.rows.counts is None else self.rows.counts @ (first * second))
+        return float(self.rows.across(self.u, side))
 
     @cached_property
     def laplacian(self) -> Laplacian:
@@ -119,7 +118,7 @@ class Hessian:
         """Return H^+ a for a of shape (K, m), zero for states without rows, each group on its own."""
         b = np.zeros(a.shape)
         for states, laplacian in self.blocks:
-            b[states] = np.column_stack([laplacian.solve(column) for column in a[states].T])
+            b[states] = laplacian.solve(a[states])
         return b
 
     def gap(self) -> float:

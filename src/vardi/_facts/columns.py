@@ -259,7 +259,7 @@ def describe(
     influence: Tangent,
     columns: Sequence[Column],
     sizes: Mapping[Name, float],
-    laws: Floats | None = None,
+    laws: Any = None,
     slopes: Callable[[Influence], Floats] | None = None,
     most_slopes: int = 0,
 ) -> tuple[ColumnFacts, ...]:
@@ -273,7 +273,7 @@ def describe(
         With a value for each row.
     sizes : mapping
         Rows of each bias, by name.
-    laws : ndarray of shape (n, K), optional
+    laws : ndarray or csr_array of shape (n, K), optional
         The probability of each row under each bias; for gains.
     slopes, most_slopes : callable, int
         Returns how far wrong biases move estimates, for how many columns; for none by default.
@@ -297,7 +297,7 @@ def _exponent(values: Floats) -> int:
     return exponent if abs(exponent) > EXTREME else 0
 
 
-def _sums(influence: Tangent, f: Floats, laws: Floats, slopes: Callable[[Influence], Floats] | None) -> ColumnSums:
+def _sums(influence: Tangent, f: Floats, laws: Any, slopes: Callable[[Influence], Floats] | None) -> ColumnSums:
     strata, n = influence.strata, influence.n
     counts = np.ones(len(f)) if strata.counts is None else strata.counts
     mass = counts * influence.weights / n

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from vardi._estimate.bias_check import BiasCheck, untested
 from vardi._estimate.cdf import PoolSteps
@@ -302,6 +303,20 @@ class InMemory(ColumnsInMemory):
         log_weights = self.log_row_weights[:, None]
         finite = np.where(np.isfinite(self.log_omegas), self.log_omegas, 0.0)  # a bias that covers no row has no tilt
         return self.rows.spread(np.exp(self.rows.log_omega() - finite + log_weights))
+
+    def laws(self) -> Any:
+        """Return the probability of each row under each state, of shape (n, K): an array, or sparse if most are 0."""
+        counts = np.ones(len(self.source)) if self.counts is None else self.counts
+        if self._own_states is None:
+            return self.tilts() * (counts / self.tangent.n)[:, None]
+        entries, sizes = self.tangent.measure.entries(), self.rows.sizes  # t_ik = (n / n_k) p_ik
+        if entries is not None:
+            return sparse.diags_array(counts) @ entries @ sparse.diags_array(1.0 / sizes)
+        self._require_room()
+        found = self.rows.spread(self.rows.every(self.solution.u))
+        found *= counts[:, None]
+        found /= sizes
+        return found
 
     def _require_room(self) -> None:
         """Refuse to hold a number for each row and bias if these are too many."""

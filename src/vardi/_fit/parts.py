@@ -109,7 +109,7 @@ class MemoryParts:
         for states, places in by_samples(columns).items():
             held = self._held.of(states)
             tangent = held.tangent
-            laws = self._held.tilts() * (self._counts / tangent.n)[:, None] if gains and states is None else None
+            laws = self._held.laws() if gains and states is None else None
             own = [columns[j] for j in places]
             moved = partial(held.slopes, errors=self._errors) if states is None else None
             facts = describe(tangent, own, self._fit.sizes, laws, moved, most)

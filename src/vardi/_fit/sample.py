@@ -186,7 +186,8 @@ class DebiasedSample(Averages):
         bridge = bridge_of(links, hessian.sampled, self.held.groups, solution.cut, self.names)
         if links is not solution._links:
             return bridge
-        side = np.isin(np.arange(len(self.names)), [self.names.index(name) for name in bridge.cut[0]])
+        first = set(bridge.cut[0])
+        side = np.array([name in first for name in self.names])
         return replace(bridge, rows=hessian.across(side))  # at the solution; the cut is that of a point next to it
 
     def identify(self) -> Verdict:

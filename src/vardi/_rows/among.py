@@ -16,6 +16,7 @@ while every row of the pool moves the point: :math:`\phi_i = r^A_i (f_i - \eta) 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,6 +84,10 @@ class RowsAmong(WeightedRows):
             mine[:, place] = seen
         mine /= np.where(self.uncovered, 1.0, self._share)[:, None]
         return self.rows.spread(mine), self.rows.spread(q)
+
+    def entries(self) -> Any:
+        """Return None: x^A_i is not q_i."""
+        return None
 
     def _moved(self) -> list[tuple[slice, Floats]]:
         """Return p_ik t_ik of each bias of A with parameters, by the place of these in a point."""

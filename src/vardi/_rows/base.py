@@ -151,8 +151,21 @@ class Rows(ABC):
 
     def seen(self, v: Floats) -> tuple[Floats, Floats]:
         """Return x_i and q_i of every row, of shape (n, d): both are p_i."""
-        p = self.mix(v, np.eye(len(self.sizes)))
+        p = self.every(v)
         return p, p
+
+    def across(self, u: Floats, side: NDArray[np.bool_]) -> float:
+        """Return sum_i c_i p_iA (1 - p_iA) for the states of a side A."""
+        first, second = self.mix(u, np.column_stack([side, ~side]).astype(np.float64)).T
+        return float((first * second).sum() if self.counts is None else self.counts @ (first * second))
+
+    def every(self, u: Floats) -> Floats:
+        """Return p_ik of every row, of shape (n, K)."""
+        return self.mix(u, np.eye(len(self.sizes)))
+
+    def entries(self, u: Floats) -> Any:
+        """Return p_ik of every row as a CSR array if few samples could have drawn it; None if many could."""
+        return None
 
     def gradients(self, v: Floats) -> dict[int, Floats]:
         """Return the gradients of biases with parameters: there are none."""

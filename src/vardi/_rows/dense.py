@@ -139,6 +139,19 @@ class Dense(Rows):
             pass
         return mixed.reshape(len(self), *b.shape[1:])
 
+    def every(self, u: Floats) -> Floats:
+        """Return p_ik of every row, without a product."""
+        scaled, scratch = self._scale(u), Scratch()
+        step, found = np.exp(u - scaled.anchor), np.empty((len(self), len(u)))
+
+        def block(rows: slice, values: NDArray[Any]) -> None:
+            p = np.multiply(self._block(scaled, rows, values, scratch), step, out=found[rows])
+            p /= p.sum(axis=1, keepdims=True)
+
+        for _ in self._each(block):
+            pass
+        return found
+
     def project(self, u: Floats, y: Floats) -> Floats:
         """Return P' (c y), block by block."""
         scaled, scratch = self._scale(u), Scratch()
@@ -168,11 +181,27 @@ class Dense(Rows):
         if self.positive:
             return np.full((len(self.sizes), len(self.sizes)), mass.sum())
 
+        kinds, masses = self._supports(mass) if len(self.sizes) >= MIN_SKETCHED_SAMPLES else (None, mass)
+
         def block(rows: slice, values: NDArray[Any]) -> Floats:
             positive = self._positive(values)
-            return np.asarray((positive * mass[rows, None]).T @ positive)
+            return np.asarray((positive * masses[rows, None]).T @ positive)
 
-        return np.asarray(self._total(block))
+        if kinds is None:
+            return np.asarray(self._total(block))
+        positive = kinds.astype(np.float64)
+        return np.asarray((positive * masses[:, None]).T @ positive)
+
+    def _supports(self, mass: Floats) -> tuple[NDArray[np.bool_] | None, Floats]:
+        """Return which biases could have drawn each kind of row, and their masses; None if most rows differ in that."""
+        K = len(self.sizes)
+        packed = np.concatenate(list(self._each(lambda rows, values: np.packbits(self._positive(values) > 0, axis=1))))
+        keys = packed.view(np.dtype((np.void, packed.shape[1])))[:, 0]
+        _, first, kind = np.unique(keys, return_index=True, return_inverse=True)
+        if 4 * len(first) > len(self):
+            return None, mass
+        masses = np.bincount(kind, mass).astype(np.float64)
+        return np.unpackbits(packed[first], axis=1, count=K).astype(bool), masses
 
     def log_omega(self) -> Floats:
         """Return log omega as one matrix."""

@@ -11,6 +11,7 @@ from vardi._machine.memory import require_memory
 from vardi._machine.threads import map_blocks
 from vardi._rows.contract import Evenness
 from vardi._rows.grouping import membership
+from vardi._rows.linear import LinearInfluence
 from vardi._rows.series import batch_lengths, rows_a_value
 from vardi._rows.steps import StepInfluence
 from vardi._rows.units import Units
@@ -66,7 +67,7 @@ class DependentRows(Strata):
         """Return V."""
         return self.spread(influence).covariance
 
-    def spread(self, influence: Floats, *, joint: bool = True) -> Spread:
+    def spread(self, influence: Floats | LinearInfluence, *, joint: bool = True) -> Spread:
         """Return V, and what it rests on."""
         return self.units.spread(self._sums(influence), self.n)
 
@@ -118,13 +119,13 @@ class DependentRows(Strata):
         firsts = np.unique(unit, return_index=True)[1]
         return unit, np.bincount(self.source[firsts], minlength=len(self.sizes))
 
-    def _sums(self, influence: Floats) -> Floats:
+    def _sums(self, influence: Floats | LinearInfluence) -> Floats:
         """Return sums of influence values over entries, for single rows minus their means under the fitted law."""
-        entry, units = self._entries
+        values, (entry, units) = np.asarray(influence), self._entries
         if self._single.any():
-            fitted = np.where(self._single[:, None], self._fitted(influence) / self._sizes, 0.0)
-            influence = influence - fitted[self.source]
-        return np.asarray(membership(entry, len(units.rows), self.counts) @ influence)
+            fitted = np.where(self._single[:, None], self._fitted(values) / self._sizes, 0.0)
+            values = values - fitted[self.source]
+        return np.asarray(membership(entry, len(units.rows), self.counts) @ values)
 
 
 def _in_series(source: Integers, order: Integers, lengths: list[int] | None = None) -> Integers:

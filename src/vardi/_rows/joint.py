@@ -150,6 +150,10 @@ class Joint:
         p = at.rows.mix(at.u, np.eye(len(self.sizes))) * at.ratio[:, None]
         return np.column_stack([p, at.beside]), np.column_stack([p, at.scores])
 
+    def entries(self, v: Floats) -> Any:
+        """Return None: parameters and known moments are columns without zeros."""
+        return None
+
     def gradients(self, v: Floats) -> dict[int, Floats]:
         """Return t = grad log omega of each bias with parameters."""
         return self.at(v).gradients

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._machine.threads import BLOCK, map_blocks, sum_blocks
@@ -21,6 +22,8 @@ MAX_DENSE_SAMPLES = 2000  # samples up to which overlaps are summed in dense blo
 PAIRWISE = 128  # numbers that NumPy adds one by one before it adds in pairs
 CHEAP = 100.0  # entries of a typical row up to which forming the gram costs less than the products it saves
 FILLED = 2.0  # entries of the gram, relative to those of the rows, up to which its products are cheaper
+SMALL_SIDE = 0.25  # entries of one side of a cut, relative to all, up to which its rows are taken out
+FEW_COLUMNS = 8  # that are summed one after the other, in pairs; more, block by block
 PROBE = 50  # samples from whose links the entries of the gram are estimated
 
 
@@ -162,6 +165,30 @@ class Sparse(Rows):
             pass
         return mixed
 
+    def across(self, u: Floats, side: NDArray[np.bool_]) -> float:
+        """Return sum_i c_i p_iA (1 - p_iA) for the states of a side A, over the rows that the smaller side reaches."""
+        scaled = self._scale(u)
+        if self._by_column is None or self._by_column[0] is not scaled:
+            return super().across(u, side)
+        columns = self._columns(scaled)
+        lengths = np.diff(columns.indptr)
+        smaller = side if lengths[side].sum() <= lengths[~side].sum() else ~side
+        if lengths[smaller].sum() > SMALL_SIDE * columns.nnz:
+            return super().across(u, side)
+        spans = zip(columns.indptr[:-1][smaller], columns.indptr[1:][smaller], strict=True)
+        rows = np.unique(np.concatenate([columns.indices[low:high] for low, high in spans]))
+        mass = scaled.matrix[rows] @ (np.exp(u - scaled.anchor)[:, None] * np.column_stack([smaller, ~smaller]))
+        shares = mass[:, 0] * mass[:, 1] / mass.sum(axis=1) ** 2
+        return float(shares.sum() if self.counts is None else self.counts[rows] @ shares)
+
+    def entries(self, u: Floats) -> Any:
+        """Return p_ik of every row as a CSR array if rows are short."""
+        if not self._forms_gram:
+            return None
+        scaled = self._scale(u)
+        step = np.exp(u - scaled.anchor)
+        return self._with(scaled.matrix.data * step[self.matrix.indices] / self._spread(scaled.matrix @ step))
+
     def project(self, u: Floats, y: Floats) -> Floats:
         """Return P' (c y)."""
         scaled = self._scale(u)
@@ -169,8 +196,14 @@ class Sparse(Rows):
         weight = self._counted(1.0 / (scaled.matrix @ step))
         if y.ndim == 1:
             return self._column_sums(scaled, weight * y) * step
-        columns = [self._column_sums(scaled, weight * column) * step for column in y.T]
-        return np.column_stack(columns) if columns else np.empty((len(u), 0))
+        if y.shape[1] <= FEW_COLUMNS:
+            columns = [self._column_sums(scaled, weight * column) * step for column in y.T]
+            return np.column_stack(columns) if columns else np.empty((len(u), 0))
+
+        def block(rows: slice) -> Floats:
+            return np.asarray(_part(scaled.matrix, rows).T @ (weight[rows, None] * y[rows]))
+
+        return np.asarray(step[:, None] * sum_blocks(block, len(self), y.shape[1], sums=len(u) * y.shape[1]))
 
     def reach(self) -> Any:
         """Return the K x K (sparse) counts of rows of sample l (columns) that bias k (rows) could have drawn."""

@@ -12,8 +12,10 @@ nor m x m products for each row.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from vardi._rows.grouping import membership
 from vardi._types import Floats, Integers
@@ -29,7 +31,7 @@ class StepInfluence:
         Weight of each row.
     cell : ndarray of int of shape (n,)
         The cell of each row, from 0 to m.
-    y : ndarray of shape (n, d)
+    y : ndarray or csr_array of shape (n, d)
         Further numbers of each row on which the function depends.
     value : ndarray of shape (m,)
         F at the points.
@@ -39,12 +41,17 @@ class StepInfluence:
 
     r: Floats
     cell: Integers
-    y: Floats
+    y: Any
     value: Floats
     C: Floats
 
     def __len__(self) -> int:
         return len(self.r)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether y is mostly zero, and held as such."""
+        return bool(sparse.issparse(self.y))
 
     @property
     def from_z(self) -> Floats:
@@ -63,10 +70,10 @@ class StepInfluence:
         found = np.zeros((m + 1 + y.shape[1],) * 2)
         sums = np.bincount(cell, scale * r * r, minlength=m + 1)
         found[np.arange(m + 1), np.arange(m + 1)] = sums
-        found[: m + 1, m + 1 :] = membership(cell, m + 1, scale * r) @ y
+        found[: m + 1, m + 1 :] = _array(membership(cell, m + 1, scale * r) @ y)
         found[m + 1 :, : m + 1] = found[: m + 1, m + 1 :].T
-        root = y * np.sqrt(scale)[:, None]
-        found[m + 1 :, m + 1 :] = root.T @ root
+        root = sparse.diags_array(np.sqrt(scale)) @ y if self.is_sparse else y * np.sqrt(scale)[:, None]
+        found[m + 1 :, m + 1 :] = _array(root.T @ root)
         return found
 
     def totals(self, part: slice, source: Integers, counts: Floats | None, K: int) -> Floats:
@@ -74,4 +81,9 @@ class StepInfluence:
         m, r = len(self.value), self.r[part]
         mass = r if counts is None else r * counts
         by_cell = np.bincount(source * (m + 1) + self.cell[part], mass, minlength=K * (m + 1)).reshape(K, m + 1)
-        return np.hstack([by_cell, membership(source, K, counts) @ self.y[part]])
+        return np.hstack([by_cell, _array(membership(source, K, counts) @ self.y[part])])
+
+
+def _array(product: Any) -> Floats:
+    """Return a product as an array."""
+    return np.asarray(product.toarray() if sparse.issparse(product) else product)

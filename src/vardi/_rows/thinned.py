@@ -111,6 +111,21 @@ class Thinned(Dense):
         few = self.counting(u)
         return super().mix(u, b) if few is None else few.mix(u, b)
 
+    def across(self, u: Floats, side: NDArray[np.bool_]) -> float:
+        """Return sum_i c_i p_iA (1 - p_iA) for the states of a side A."""
+        few = self.counting(u)
+        return super().across(u, side) if few is None else few.across(u, side)
+
+    def every(self, u: Floats) -> Floats:
+        """Return p_ik of every row."""
+        few = self.counting(u)
+        return super().every(u) if few is None else np.asarray(few.entries(u).toarray())
+
+    def entries(self, u: Floats) -> Any:
+        """Return p_ik of every row as a CSR array, if few entries count."""
+        few = self.counting(u)
+        return None if few is None else few.entries(u)
+
     def project(self, u: Floats, y: Floats) -> Floats:
         """Return P' (c y)."""
         few = self.counting(u)

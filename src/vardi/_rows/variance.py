@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from vardi._machine.threads import sum_blocks
 from vardi._rows.contract import Coordinates, Evenness
 from vardi._rows.grouping import largest_of_columns, membership
+from vardi._rows.linear import LinearInfluence
 from vardi._rows.steps import StepInfluence
 from vardi._types import Floats, Integers
 
@@ -194,6 +195,7 @@ class Strata:
 
     def covariance(self, influence: Floats) -> Floats:
         """Return V."""
+        influence = np.asarray(influence)
         means, roots = self._means(influence)[0], np.sqrt(self._factors)
 
         def block(part: slice) -> Floats:
@@ -202,11 +204,14 @@ class Strata:
 
         return np.asarray(sum_blocks(block, *influence.shape))
 
-    def spread(self, influence: Floats, *, joint: bool = True) -> Spread:
+    def spread(self, influence: Floats | LinearInfluence, *, joint: bool = True) -> Spread:
         """Return V, and what it rests on: by two passes over the influence values, in blocks.
 
         Covariances of two estimates are NaN where they are not asked for: of many they take most of the time.
         """
+        if isinstance(influence, LinearInfluence) and not joint and not self._single.any():
+            return self._spread_of_linear(influence)
+        influence = np.asarray(influence)
         K, m = len(self.sizes), influence.shape[1]
         means, largest = self._means(influence)
         most = 1.0 if self.counts is None else max(float(self.counts.max(initial=1.0)), 1.0)
@@ -232,8 +237,19 @@ class Strata:
             covariance = products * np.outer(scale, scale)
         return spread_of_samples(covariance, scale, sums[first : first + K], sums[-1], self.sizes, self._factors)
 
+    def _spread_of_linear(self, influence: LinearInfluence) -> Spread:
+        """Return the variances of estimates whose influence values are not held, and what they rest on."""
+        means = influence.means(self.source, self.counts, self._sizes[:, 0])
+        most = 1.0 if self.counts is None else max(float(self.counts.max(initial=1.0)), 1.0)
+        scale = unit_of((influence.largest + np.abs(means).max(axis=0, initial=0.0)) * (np.sqrt(most) / self.n))
+        squares, fourths = influence.powers(self.source, self.counts, means, self.n * scale)
+        variance = scale**2 * (self._factors @ squares)
+        covariance = np.where(np.eye(len(scale), dtype=bool), variance, np.nan)
+        return spread_of_samples(covariance, scale, squares, fourths, self.sizes, self._factors)
+
     def tail(self, influence: Floats, weights: Floats | float = 1.0) -> float:
         """Return the tail index of the influence values of one estimate, divided by weights above 1 if given."""
+        influence = np.asarray(influence)
         counts = np.ones(len(influence)) if self.counts is None else self.counts
         deviations = self._deviations(influence, self._means(influence)[0], slice(None))
         deviations = np.abs(deviations)[:, 0] / np.sqrt(np.where(counts > 0, counts, 1.0))
@@ -257,7 +273,10 @@ class Strata:
             return np.vstack([influence.products(part, scale[part]), totals])
 
         M = influence.from_z
-        sums = sum_blocks(block, len(influence), STEP_WIDTH + influence.y.shape[1], sums=(len(M) + K) * len(M))
+        width = STEP_WIDTH + influence.y.shape[1]
+        if influence.is_sparse:  # so few numbers of a row that blocks are as long as their sums ask for
+            width = STEP_WIDTH + influence.y.nnz // len(influence)
+        sums = sum_blocks(block, len(influence), width, sums=(len(M) + K) * len(M))
         squares, means = M.T @ sums[: len(M)] @ M, sums[len(M) :] @ M / self._sizes
         return np.asarray(squares - (means * (self._factors * self.sizes / self.n**2)[:, None]).T @ means)
 

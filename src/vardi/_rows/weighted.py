@@ -13,6 +13,7 @@ from vardi._inputs.dependence import Dependence
 from vardi._machine.threads import map_blocks, sum_blocks
 from vardi._rows.contract import Coordinates, Evenness, Means
 from vardi._rows.dependent import DependentRows, strata_of
+from vardi._rows.low_rank import factored
 from vardi._rows.variance import ALIKE, KINDS, Spread
 from vardi._types import Floats, Integers
 
@@ -31,6 +32,7 @@ class RowsAtPoints(Protocol):
     def project(self, v: Floats, y: Floats) -> Floats: ...
     def mix(self, v: Floats, b: Floats) -> Floats: ...
     def seen(self, v: Floats) -> tuple[Floats, Floats]: ...
+    def entries(self, v: Floats) -> Any: ...
     def beside(self, v: Floats) -> tuple[Floats, Floats]: ...
     def along(self, v: Floats, b: Floats) -> tuple[Floats, dict[int, Floats]]: ...
     def gradients(self, v: Floats) -> dict[int, Floats]: ...
@@ -122,12 +124,31 @@ class WeightedRows:
 
     def mix(self, b: Floats) -> Floats:
         """Return q_i'b for every row of the pool."""
-        return self.rows.spread(self.rows.mix(self.v, b))
+        return self.rows.spread(self._mixed(b))
+
+    def _mixed(self, b: Floats) -> Floats:
+        """Return q_i'b for every row as it was solved: through factors of b if these are narrow."""
+        factors = factored(b)
+        if factors is None:
+            return self.rows.mix(self.v, b)
+        through, right = self.rows.mix(self.v, factors[0]), factors[1]
+        mixed = np.empty((len(through), b.shape[1]))
+
+        def block(part: slice) -> None:
+            np.matmul(through[part], right, out=mixed[part])
+
+        for _ in map_blocks(block, *mixed.shape):
+            pass
+        return mixed
 
     def seen(self) -> tuple[Floats, Floats]:
         """Return x_i and q_i of every row of the pool, of shape (n, d)."""
         x, q = self.rows.seen(self.v)
         return self.rows.spread(x), self.rows.spread(q)
+
+    def entries(self) -> Any:
+        """Return x_i = q_i of every row of the pool as a CSR array; None if they differ, or few are zero."""
+        return self.rows.entries(self.v) if self.rows.inverse is None else None
 
     def gradients(self) -> dict[int, Floats]:
         """Return t = grad log omega of each bias with parameters, for the rows as they were solved."""

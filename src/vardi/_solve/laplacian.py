@@ -59,9 +59,13 @@ class Laplacian:
         self.null = self.root / np.linalg.norm(self.root)
 
     def solve(self, gradient: Floats) -> Floats:
-        """Return H^+ gradient, up to a constant (a generalised inverse: contrasts are what matters)."""
-        gradient = gradient - self.q * (gradient.sum() / self.q.sum())  # keep it in the range of H despite rounding
-        return self._solve_scaled(gradient / self.root) / self.root
+        """Return H^+ gradient, up to a constant (a generalised inverse: contrasts are what matters).
+
+        The gradient has shape (K,), or (K, m) for several at once.
+        """
+        # Keep it in the range of H despite rounding
+        in_range = gradient.T - self.q * (gradient.sum(axis=0, keepdims=True).T / self.q.sum())
+        return np.asarray((self._solve_scaled((in_range / self.root).T).T / self.root).T)
 
     def largest_decrement(self, gradient: Floats) -> float:
         """Return gradient' H^+ gradient."""
@@ -165,9 +169,9 @@ class Laplacian:
             raise SingularError from error
 
         def solve_scaled(x: Floats) -> Floats:
-            solution = np.zeros(len(self.q))
-            solution[free] = factor.solve((x * self.root)[free])
-            return solution * self.root
+            solution = np.zeros(x.shape)
+            solution[free] = factor.solve((x.T * self.root).T[free])
+            return np.asarray((solution.T * self.root).T)
 
         return solve_scaled
 
@@ -183,6 +187,8 @@ class Laplacian:
         return sparse.linalg.LinearOperator((len(self.q), len(self.q)), matvec=scaled, dtype=np.float64)
 
     def _conjugate_gradients(self, x: Floats) -> Floats:
+        if x.ndim == 2:
+            return np.column_stack([self._conjugate_gradients(column) for column in x.T])
         with single_threaded_blas():  # vectors of thousands gain nothing from threads, which wait for one another
             solution, failed = sparse.linalg.cg(self._operator, x, rtol=1e-10, maxiter=PATIENCE)
         if failed:
