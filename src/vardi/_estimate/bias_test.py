@@ -10,6 +10,7 @@ declared bias. Where only one sample can draw, p is 1 and nothing is tested.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from vardi._rows.dependent import DependentRows
 from vardi._rows.engine.distribution import EngineDistribution
 from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.labels import EngineLabels
-from vardi._rows.grouping import membership
+from vardi._rows.grouping import membership, sums_by_code
 from vardi._rows.shares import edges_below, shares_of
 from vardi._rows.weighted import Weighed
 from vardi._solve.newton import newton
@@ -38,6 +39,7 @@ from vardi.errors._texts import show, to_digits
 
 RANK = 1e-8  # eigenvalues of the scaled information, and information in rows, that count as zero
 FIFTHS, REGIONS, GRID = 5, 10, 200  # cells of a column: as features, to seek the worst in, for distances between cdfs
+FEW = 5  # samples up to which a sum for each pair costs less than to sort rows by cell
 INFORMED = 1.0  # information, in rows, from which the z of a region is near a normal variable
 ALONE = 0.999  # probability of its own sample above which a row counts as one that no other could draw
 METHODS = {"score": 0, "ks": 999, "ks-bootstrap": 199}  # method -> default number of draws
@@ -136,17 +138,19 @@ class _Labels:
         self.sampled = np.flatnonzero(influence.sampled)
         self.names, self.K = [names[k] for k in self.sampled.tolist()], len(self.sampled)
         self.sizes: Floats = rows.sizes[self.sampled]
-        self.source: Integers = np.searchsorted(self.sampled, strata.source)
+        all_sampled = len(influence.sampled) == self.K
+        self.source: Integers = strata.source if all_sampled else np.searchsorted(self.sampled, strata.source)
         self.counts: Floats = np.ones(len(self.source)) if strata.counts is None else strata.counts
         self.is_collapsed = rows.inverse is not None
         self.P = self.probabilities(rows, influence.u)
         n = len(self.source)
-        self.own, self.residual = np.empty(n), np.empty((n, self.K))
+        self.own, self.residual = np.empty(n), np.empty((self.K, n)).T  # columns in one piece, as those of P
 
         def block(part: slice) -> None:
             P = self.P[rows.inverse[part]] if self.is_collapsed else self.P[part]
             counts, own = self.counts[part], self.source[part]
-            places = np.arange(len(own)), own
+            of_one = len(own) and bool((own == own[0]).all())
+            places = (slice(None), own[0]) if of_one else (np.arange(len(own)), own)
             self.own[part] = P[places]
             np.multiply(P, -counts[:, None], out=self.residual[part])
             self.residual[part][places] += counts
@@ -235,7 +239,15 @@ class _Cells:
         else:
             self.low = self.high = shares.every()[0]
         self.cell = edges_below(values, self.high)
-        self.rows = membership(self.cell, len(self.high), None)  # times values of the rows: their sums within cells
+
+    @cached_property
+    def rows(self) -> Any:
+        """The sparse matrix of cells and rows: times values of the rows it gives their sums within cells."""
+        return membership(self.cell, len(self.high), None)
+
+    def sums(self, values: Floats) -> Floats:
+        """Return sums of values of the rows within cells."""
+        return sums_by_code(self.cell, values, len(self.high))
 
     def information(self, labels: _Labels) -> Floats:
         """Return M_jj = M_j0 for the indicator of every cell j, of shape (cells, K, K)."""
@@ -244,6 +256,11 @@ class _Cells:
             def block(part: slice) -> Floats:
                 found = np.zeros((len(self.high), labels.K, labels.K))
                 cell, P, counts = self.cell[part], labels.P[part], labels.counts[part]
+                if labels.K <= FEW:  # a sum for each pair of samples
+                    for k, l in itertools.combinations_with_replacement(range(labels.K), 2):
+                        sums = np.bincount(cell, P[:, k] * P[:, l] * counts, minlength=len(found))
+                        found[:, k, l] = found[:, l, k] = sums
+                    return found
                 order = np.argsort(cell.astype(np.uint16), kind="stable")  # 16 bits sort by radix
                 rows = np.split(order, np.cumsum(np.bincount(cell, minlength=len(found)))[:-1])
                 for own, one in zip(found, rows, strict=True):
@@ -277,7 +294,7 @@ def _features(values: Floats, labels: _Labels, kind: str) -> Floats:
     centred = values - np.average(values, weights=labels.counts)
     centred /= np.abs(centred).max()  # its square might overflow otherwise
     x = centred / math.sqrt(np.average(centred**2, weights=labels.counts))
-    return np.column_stack([x, x**2 - 1.0])
+    return np.stack([x, x**2 - 1.0]).T  # columns in one piece
 
 
 def _score(labels: _Labels, h: Floats) -> tuple[float, Floats, int]:
@@ -440,8 +457,8 @@ def _worst(labels: _Labels, columns: Mapping[str, Floats]) -> Worst | None:
     worst = None
     for name, values in columns.items():
         cells = _Cells(values, labels, REGIONS)
-        gap = cells.rows @ labels.residual
-        observed = np.asarray((cells.rows @ membership(labels.source, labels.K, labels.counts).T).toarray())
+        gap, both = cells.sums(labels.residual), cells.cell * labels.K + labels.source
+        observed = np.bincount(both, labels.counts, minlength=gap.size).astype(np.float64).reshape(gap.shape)
         table = observed, gap, cells.information(labels), cells.low, cells.high
         worst = _further(worst, name, labels.names, table, labels.solve)
     return worst

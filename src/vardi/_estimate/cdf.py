@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.intervals import quantile_of_normal
 from vardi._estimate.tangent import Tangent
-from vardi._rows.grouping import membership
-from vardi._rows.shares import edges_below, shares_of
+from vardi._machine.threads import sum_blocks
+from vardi._rows.grouping import sums_by_code
+from vardi._rows.shares import Shares, edges_below, shares_of
 from vardi._rows.steps import StepInfluence
 from vardi._rows.weighted import WeightedRows
 from vardi._types import Floats
@@ -247,11 +248,22 @@ class PoolSteps:
         The function.
     inside : ndarray of bool, optional
         The rows of the domain whose distribution it is; all rows by default.
+    shares : Shares, optional
+        The share of the population up to a value of the function, if it is known already.
     """
 
-    def __init__(self, rows: WeightedRows, values: Floats, inside: NDArray[np.bool_] | None = None) -> None:
+    def __init__(
+        self,
+        rows: WeightedRows,
+        values: Floats,
+        inside: NDArray[np.bool_] | None = None,
+        shares: Shares | None = None,
+    ) -> None:
         self._rows, self._values, self._inside = rows, values, inside
-        mass = rows.weights * rows.counts
+        if shares is not None:
+            self._shares, self._total = shares, rows.n
+            return
+        mass = rows.weights if rows.strata.counts is None else rows.weights * rows.strata.counts
         kept = slice(None) if rows.inside is None else rows.inside
         kept = kept if inside is None else inside
         self._total = rows.n if inside is None else float(mass[inside].sum())
@@ -313,7 +325,13 @@ class PoolSteps:
         cell = edges_below(self._values, grid)
         if len(rows.coordinates) <= len(grid):
             X, Q = rows.seen()
-            by_cell = membership(cell, len(grid) + 1, r * rows.counts) @ X
+            counts, size = rows.strata.counts, len(grid) + 1
+
+            def block(part: slice) -> Floats:
+                mass = r[part] if counts is None else r[part] * counts[part]
+                return sums_by_code(cell[part], X[part] * mass[:, None], size)
+
+            by_cell = sum_blocks(block, len(X), X.shape[1], sums=size * X.shape[1])
             b = tangent.jacobian.solve((np.cumsum(by_cell, axis=0)[:-1] - value[:, None] * by_cell.sum(axis=0)).T)
             influence = StepInfluence(r, cell, Q, value, b)
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -328,4 +328,7 @@ def normalisers_of(fit: Fit, given: Given) -> tuple[dict[Name, Estimate], str, b
         found = {name: Estimate(value, math.nan) for name, value in fit.log_omegas.items()}
     else:
         note, found = "", fit.log_normalisers()
-    return found if logs else {name: estimate.exp() for name, estimate in found.items()}, note, logs
+    if logs:
+        return found, note, logs
+    alone = {name: replace(estimate, influence=None) for name, estimate in found.items()}  # n numbers that none reads
+    return {name: estimate.exp() for name, estimate in alone.items()}, note, logs

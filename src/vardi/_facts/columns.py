@@ -279,10 +279,11 @@ def describe(
         Returns how far wrong biases move estimates, for how many columns; for none by default.
     """
     facts: list[ColumnFacts] = []
+    room = np.empty((min(BATCH, len(columns)), len(columns[0].values) if columns else 0))
     for start in range(0, len(columns), BATCH):
         batch = columns[start : start + BATCH]
         exponents = [_exponent(column.values) for column in batch]
-        values = np.empty((len(batch[0].values), len(batch)))
+        values = room[: len(batch)].T  # columns in one piece
         for j, (column, exponent) in enumerate(zip(batch, exponents, strict=True)):
             values[:, j] = np.ldexp(column.values, -exponent) if exponent else column.values
         own = slopes if start < most_slopes and not all(column.category_of for column in batch) else None
@@ -298,28 +299,28 @@ def _exponent(values: Floats) -> int:
 
 
 def _sums(influence: Tangent, f: Floats, laws: Floats, slopes: Callable[[Influence], Floats] | None) -> ColumnSums:
-    strata, n = influence.strata, influence.n
-    counts = np.ones(len(f)) if strata.counts is None else strata.counts
-    mass = counts * influence.weights / n
+    counts, weights, n = influence.strata.counts, influence.weights, influence.n
     inside = influence.measure.inside
-    recorded = counts if inside is None else counts * inside
     estimates, spread = influence.measured(f, 0.95)
     assert estimates.influence is not None
     phi, mean = estimates.influence.values, estimates.values
 
     def block(part: slice) -> Floats:
         own, values, law = f[part], phi[part], laws[part].T
-        sums = (recorded[part] @ own, mass[part] @ np.square(own - mean), mass[part] @ np.abs(own))
+        rows = np.ones(len(own)) if counts is None else counts[part]
+        recorded, mass = rows if inside is None else rows * inside[part], rows * weights[part]
+        size = np.full(own.shape[1], recorded.sum())
+        sums = (recorded @ own, size, mass @ np.square(own - mean) / n, mass @ np.abs(own) / n)
         return np.vstack([*sums, law @ np.square(values), law @ values])
 
     K = laws.shape[1]
-    sums = sum_blocks(block, len(f), f.shape[1], sums=(3 + 2 * K) * f.shape[1])
+    sums = sum_blocks(block, len(f), f.shape[1], sums=(4 + 2 * K) * f.shape[1])
     return ColumnSums(
         debiased=estimates,
         rests_on=spread,
-        pooled=sums[0] / recorded.sum(),
-        variance=sums[1],
-        size=sums[2],
-        within=np.maximum(sums[3 : 3 + K] - sums[3 + K :] ** 2, 0.0) / n**2,
+        pooled=sums[0] / sums[1],
+        variance=sums[2],
+        size=sums[3],
+        within=np.maximum(sums[4 : 4 + K] - sums[4 + K :] ** 2, 0.0) / n**2,
         slopes=np.empty(0) if slopes is None else slopes(estimates.influence),
     )

@@ -77,7 +77,7 @@ class ColumnsInMemory(Held):
     def matrix(self, values: Any) -> Floats:
         """Return several columns, expressions or arrays as numbers of shape (n, m)."""
         if isinstance(values, list | tuple) and any(is_function(part) for part in values):
-            return np.column_stack([self.values(part) for part in values])
+            return np.stack([self.values(part) for part in values]).T  # columns in one piece
         numbers = _numbers(self._given(values, "The frame of values"))
         if numbers.ndim != 2 or len(numbers) != len(self) or not numbers.shape[1]:
             raise MismatchError(

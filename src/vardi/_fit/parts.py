@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vardi._estimate.cdf import Band, DebiasedCdf
+from vardi._estimate.cdf import Band, DebiasedCdf, PoolSteps
 from vardi._estimate.sensitivity.errors_of_biases import Errors, as_errors
 from vardi._facts.choice import choose
 from vardi._facts.columns import Column, ColumnFacts, by_samples, describe
@@ -130,11 +130,10 @@ class MemoryParts:
         counts = self._counts[rows]
         return shares_of(column.values[rows], [counts, counts * measure.weights[rows]])
 
-    def band(self, column: Column, level: float = 0.95) -> Band | None:
-        values = np.zeros(len(self._pool))  # rows that were left out do not count
-        values[slice(None) if self._held.kept is None else self._held.kept] = column.values
-        held = self._held.of(column.among)
-        return DebiasedCdf(held.tangent, held.steps(values)).band(level)
+    def band(self, column: Column, level: float = 0.95, shares: Shares | None = None) -> Band | None:
+        tangent = self._held.of(column.among).tangent
+        own = None if shares is None else shares.of_measure(1)  # the population
+        return DebiasedCdf(tangent, PoolSteps(tangent.measure, column.values, shares=own)).band(level)
 
     @property
     def _counts(self) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -149,6 +149,14 @@ class Rows(ABC):
     def project(self, u: Floats, y: Floats) -> Floats:
         """Return P' (c y) = sum_i c_i y_i p_i. ``y`` has shape (n,) or (n, m)."""
 
+    def project_from(self, u: Floats, y: Callable[[slice], Floats], m: int) -> Floats:
+        """Return P' (c y) for y of shape (n, m), given as a function of the place of rows."""
+        return self.project(u, of_blocks(y, len(self), m))
+
+    def add_mix(self, u: Floats, b: Floats, onto: Floats) -> None:
+        """Add P b to numbers of the rows, of shape (n, m)."""
+        onto += self.mix(u, b)
+
     def seen(self, v: Floats) -> tuple[Floats, Floats]:
         """Return x_i and q_i of every row, of shape (n, d): both are p_i."""
         p = self.mix(v, np.eye(len(self.sizes)))
@@ -281,6 +289,18 @@ class Rows(ABC):
         if self._scaled is None or np.abs(sampled - self._scaled.anchor[self.sizes > 0]).max() > FAR:
             self._scaled = self._anchored(u)
         return self._scaled
+
+
+def of_blocks(block: Callable[[slice], Floats], n: int, m: int) -> Floats:
+    """Return an array of shape (n, m) that is given block by block, with its columns in one piece each."""
+    whole = np.empty((m, n)).T
+
+    def fill(rows: slice) -> None:
+        whole[rows] = block(rows)
+
+    for _ in map_blocks(fill, n, m):
+        pass
+    return whole
 
 
 def _taken(matrix: Any, rows: Integers) -> Any:

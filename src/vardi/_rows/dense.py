@@ -123,29 +123,46 @@ class Dense(Rows):
 
     def mix(self, u: Floats, b: Floats) -> Floats:
         """Return P b, block by block."""
+        columns = b.reshape(len(u), -1)
+        mixed = np.empty((columns.shape[1], len(self)))  # in one piece each: to divide short rows is slow
+        self._mix(u, columns, lambda rows, own: np.copyto(mixed[:, rows], own))
+        return mixed[0] if b.ndim == 1 else mixed.T
+
+    def add_mix(self, u: Floats, b: Floats, onto: Floats) -> None:
+        """Add P b to numbers of the rows, block by block."""
+
+        def add(rows: slice, own: Floats) -> None:
+            onto[rows] += own.T
+
+        self._mix(u, b, add)
+
+    def _mix(self, u: Floats, b: Floats, use: Callable[[slice, Floats], None]) -> None:
+        """Call a function with every block of (P b)' and the place of its rows."""
         scaled, scratch = self._scale(u), Scratch()
         step = np.exp(u - scaled.anchor)
-        both = np.column_stack([step, step[:, None] * b.reshape(len(u), -1)])
-
-        mixed = np.empty((len(self), both.shape[1] - 1))
+        both = np.vstack([step, b.T * step])
 
         def block(rows: slice, values: NDArray[Any]) -> None:
-            own = self._block(scaled, rows, values, scratch) @ both
-            np.divide(own[:, 1:], own[:, :1], out=mixed[rows])
+            own = both @ self._block(scaled, rows, values, scratch).T
+            own[1:] /= own[0]
+            use(rows, own[1:])
 
         for _ in self._each(block):
             pass
-        return mixed.reshape(len(self), *b.shape[1:])
 
     def project(self, u: Floats, y: Floats) -> Floats:
         """Return P' (c y), block by block."""
+        return self.project_from(u, lambda rows: y[rows], 1)
+
+    def project_from(self, u: Floats, y: Callable[[slice], Floats], m: int) -> Floats:
+        """Return P' (c y) for y given as a function of the place of rows, without an array of all of them."""
         scaled, scratch = self._scale(u), Scratch()
         step = np.exp(u - scaled.anchor)
-        counted = y if self.counts is None else (y.T * self.counts).T
 
         def block(rows: slice, values: NDArray[Any]) -> Floats:
             A = self._block(scaled, rows, values, scratch)
-            return A.T @ (counted[rows].T / (A @ step)).T
+            shares = 1.0 / (A @ step) if self.counts is None else self.counts[rows] / (A @ step)
+            return A.T @ (y(rows).T * shares).T
 
         return (self._total(block).T * step).T
 

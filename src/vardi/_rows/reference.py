@@ -58,6 +58,10 @@ class RowsOfReference(RowsAmong):
         """Return q_i'b for every row of the pool, 0 outside the reference."""
         return self._placed(self._own.mix(b))
 
+    def _add_mix(self, b: Floats, onto: Floats) -> None:
+        """Add q_i'b to numbers of every row of the pool."""
+        onto += self.mix(b)
+
     def seen(self) -> tuple[Floats, Floats]:
         """Return x_i and q_i of every row of the pool, in the coordinates of the reference."""
         x, q = self._own.seen()

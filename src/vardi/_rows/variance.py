@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vardi._machine.threads import sum_blocks
 from vardi._rows.contract import Coordinates, Evenness
-from vardi._rows.grouping import largest_of_columns, membership
+from vardi._rows.grouping import NARROW, largest_of_columns, sums_by_sample
 from vardi._rows.steps import StepInfluence
 from vardi._types import Floats, Integers
 
@@ -214,16 +214,15 @@ class Strata:
         roots = np.sqrt(self._factors)
 
         def block(part: slice) -> Floats:
-            unit, source = self._deviations(influence, means, part), self._sample_in(part)
-            unit /= scale
+            source = self._sample_in(part)
+            unit = self._deviations(influence, means, part, scale)
             scaled = unit * _by_row(roots, source)
-            products = scaled.T @ scaled if joint else np.einsum("ij,ij->j", scaled, scaled)[None]
+            products = scaled.T @ scaled if joint else _squares_of_columns(scaled)[None]
             squares = np.square(unit, out=unit)
-            within = _sums_by_sample(squares, source, K)
-            fourths = np.square(squares, out=squares)
-            if self.counts is not None:  # divided among the counted rows
-                fourths /= np.where(self.counts[part] > 0, self.counts[part], 1.0)[:, None]
-            return np.vstack([products, within, np.ones(len(fourths)) @ fourths])
+            within = sums_by_sample(squares, source, K)
+            if self.counts is not None:  # fourth powers are divided among the counted rows
+                squares /= np.sqrt(np.where(self.counts[part] > 0, self.counts[part], 1.0))[:, None]
+            return np.vstack([products, within, _squares_of_columns(squares)])
 
         first = m if joint else 1
         sums = sum_blocks(block, len(influence), m, sums=(first + K + 1) * m)
@@ -248,13 +247,12 @@ class Strata:
         """Return V for the influence values of a distribution function."""
         if self._single.any():
             return self.covariance(influence.rows(slice(0, len(influence))))
-        K, scale = len(self.sizes), (self._factors / self.n**2)[self.source]
-        scale = scale if self.counts is None else scale * self.counts
+        K, factors = len(self.sizes), self._factors / self.n**2
 
         def block(part: slice) -> Floats:
-            counts = None if self.counts is None else self.counts[part]
-            totals = influence.totals(part, self.source[part], counts, K)
-            return np.vstack([influence.products(part, scale[part]), totals])
+            counts, source = None if self.counts is None else self.counts[part], self._sample_in(part)
+            scale = factors[source] if counts is None else factors[source] * counts
+            return np.vstack([influence.products(part, scale), influence.totals(part, source, counts, K)])
 
         M = influence.from_z
         sums = sum_blocks(block, len(influence), STEP_WIDTH + influence.y.shape[1], sums=(len(M) + K) * len(M))
@@ -268,7 +266,7 @@ class Strata:
         def block(part: slice) -> _Totals:
             values = influence[part]
             counted = values if self.counts is None else values * self.counts[part, None]
-            return _Totals(_sums_by_sample(counted, self._sample_in(part), K), largest_of_columns(values))
+            return _Totals(sums_by_sample(counted, self._sample_in(part), K), largest_of_columns(values))
 
         n, m = influence.shape
         found = sum_blocks(block, n, m, sums=K * m)
@@ -277,10 +275,13 @@ class Strata:
             means = np.where(self._single[:, None], self._fitted(influence) / self._sizes, means)
         return means, found.largest
 
-    def _deviations(self, influence: Floats, means: Floats, part: slice) -> Floats:
-        """Return deviations from the sample means, whose squares sum to the variance up to factors of samples."""
+    def _deviations(self, influence: Floats, means: Floats, part: slice, scale: Floats | float = 1.0) -> Floats:
+        """Return deviations from the sample means, whose squares sum to the variance up to factors of samples.
+
+        They are in units of ``scale``.
+        """
         deviations = influence[part] - _by_row(means, self._sample_in(part))
-        deviations /= self.n
+        deviations /= self.n * scale
         if self.counts is not None:
             deviations *= np.sqrt(self.counts[part])[:, None]
         return deviations
@@ -314,13 +315,11 @@ def _by_row(numbers: Floats, source: Integers | int) -> Floats:
     return own if isinstance(source, int) or own.ndim == 2 else own[:, None]
 
 
-def _sums_by_sample(values: Floats, source: Integers | int, K: int) -> Floats:
-    """Return sums of the rows of each sample, of shape (K, m)."""
-    if not isinstance(source, int):
-        return np.asarray(membership(source, K, None) @ values)
-    found = np.zeros((K, values.shape[1]))
-    found[source] = np.ones(len(values)) @ values
-    return found
+def _squares_of_columns(values: Floats) -> Floats:
+    """Return the sum of squares of each column."""
+    if values.shape[1] > NARROW:
+        return np.asarray(np.einsum("ij,ij->j", values, values))
+    return np.array([column @ column for column in values.T])
 
 
 @dataclass(frozen=True, eq=False)
