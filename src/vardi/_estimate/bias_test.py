@@ -291,10 +291,16 @@ def _features(values: Floats, labels: _Labels, kind: str) -> Floats:
     """Return x and x^2 with mean 0 (to limit rounding), or the indicators of all cells but the last."""
     if kind == "cells":
         return np.asarray(_Cells(values, labels, FIFTHS).rows[:-1].T.toarray())
-    centred = values - np.average(values, weights=labels.counts)
-    centred /= np.abs(centred).max()  # its square might overflow otherwise
-    x = centred / math.sqrt(np.average(centred**2, weights=labels.counts))
-    return np.stack([x, x**2 - 1.0]).T  # columns in one piece
+    n, found = labels.counts.sum(), np.empty((2, len(values)))  # columns in one piece
+    x, squared = found
+    np.subtract(values, labels.counts @ values / n, out=x)
+    x /= max(-x.min(), x.max())  # its square might overflow otherwise
+    np.square(x, out=squared)
+    scale = math.sqrt(labels.counts @ squared / n)
+    x /= scale
+    squared /= scale**2
+    squared -= 1.0
+    return found.T
 
 
 def _score(labels: _Labels, h: Floats) -> tuple[float, Floats, int]:

@@ -19,7 +19,6 @@ from vardi._types import Floats
 from vardi.errors import MismatchError
 from vardi.errors._texts import listed
 
-BATCH = 4  # columns whose influence values are in memory at once
 EXTREME = 300  # exponent of two above which squares may overflow
 CONSTANT = 1e-12  # spread of a column relative to its values up to which it is only rounding
 
@@ -27,6 +26,8 @@ CONSTANT = 1e-12  # spread of a column relative to its values up to which it is 
 @dataclass(frozen=True, eq=False)
 class Column:
     """A column or expression that has a mean: its values on the rows of the fit or, in an engine, an expression.
+
+    In memory these are numbers, or for categories conditions.
 
     ``among`` are the places of the samples that have recorded it, if not all have; its values are 0 on other rows.
     If it is a category of a column of texts, ``category_of`` is that column.
@@ -279,22 +280,18 @@ def describe(
         Returns how far wrong biases move estimates, for how many columns; for none by default.
     """
     facts: list[ColumnFacts] = []
-    room = np.empty((min(BATCH, len(columns)), len(columns[0].values) if columns else 0))
-    for start in range(0, len(columns), BATCH):
-        batch = columns[start : start + BATCH]
-        exponents = [_exponent(column.values) for column in batch]
-        values = room[: len(batch)].T  # columns in one piece
-        for j, (column, exponent) in enumerate(zip(batch, exponents, strict=True)):
-            values[:, j] = np.ldexp(column.values, -exponent) if exponent else column.values
-        own = slopes if start < most_slopes and not all(column.category_of for column in batch) else None
+    for j, column in enumerate(columns):  # each alone: of several, copies and influence values are larger than caches
+        exponent = _exponent(column.values)
+        values = (np.ldexp(column.values, -exponent) if exponent else column.values)[:, None]
+        own = slopes if j < most_slopes and not column.category_of else None
         sums = _sums(influence, values, np.empty((len(values), 0)) if laws is None else laws, own)
-        facts += sums.facts(batch, sizes, exponents)
+        facts += sums.facts([column], sizes, [exponent])
     return tuple(facts)
 
 
 def _exponent(values: Floats) -> int:
     """Return the power of two to divide values by, so that no square overflows or underflows."""
-    exponent = int(np.frexp(max(-values.min(), values.max()))[1])
+    exponent = int(np.frexp(max(-float(values.min()), float(values.max())))[1])
     return exponent if abs(exponent) > EXTREME else 0
 
 

@@ -13,7 +13,7 @@ import scipy
 from numpy.typing import NDArray
 
 from vardi._machine.kernels import kernels
-from vardi._machine.threads import blocks, map_blocks
+from vardi._machine.threads import blocks, map_blocks, sum_blocks
 from vardi._rows.contract import Coordinates, Sums
 from vardi._rows.grouping import sizes_of, stratified
 from vardi._rows.start import tree_start
@@ -152,6 +152,11 @@ class Rows(ABC):
     def project_from(self, u: Floats, y: Callable[[slice], Floats], m: int) -> Floats:
         """Return P' (c y) for y of shape (n, m), given as a function of the place of rows."""
         return self.project(u, of_blocks(y, len(self), m))
+
+    def sum_mix(self, u: Floats, b: Floats, function: Callable[[slice, Floats], Floats]) -> Floats:
+        """Sum a function of the place of rows and (P b)' there, of shape (m, rows), over all rows."""
+        mixed = self.mix(u, b)
+        return sum_blocks(lambda rows: function(rows, mixed[rows].T), len(self), b.shape[1])
 
     def add_mix(self, u: Floats, b: Floats, onto: Floats) -> None:
         """Add P b to numbers of the rows, of shape (n, m)."""

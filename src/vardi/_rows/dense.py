@@ -125,30 +125,42 @@ class Dense(Rows):
         """Return P b, block by block."""
         columns = b.reshape(len(u), -1)
         mixed = np.empty((columns.shape[1], len(self)))  # in one piece each: to divide short rows is slow
-        self._mix(u, columns, lambda rows, own: np.copyto(mixed[:, rows], own))
+        mix = self._mixing(u, columns)
+
+        def block(rows: slice, values: NDArray[Any]) -> None:
+            mixed[:, rows] = mix(rows, values)
+
+        for _ in self._each(block):
+            pass
         return mixed[0] if b.ndim == 1 else mixed.T
 
     def add_mix(self, u: Floats, b: Floats, onto: Floats) -> None:
         """Add P b to numbers of the rows, block by block."""
+        mix = self._mixing(u, b)
 
-        def add(rows: slice, own: Floats) -> None:
-            onto[rows] += own.T
+        def block(rows: slice, values: NDArray[Any]) -> None:
+            onto[rows] += mix(rows, values).T
 
-        self._mix(u, b, add)
+        for _ in self._each(block):
+            pass
 
-    def _mix(self, u: Floats, b: Floats, use: Callable[[slice, Floats], None]) -> None:
-        """Call a function with every block of (P b)' and the place of its rows."""
+    def sum_mix(self, u: Floats, b: Floats, function: Callable[[slice, Floats], Floats]) -> Floats:
+        """Sum a function of the place of rows and (P b)' there over all rows, without an array of all of them."""
+        mix = self._mixing(u, b)
+        return self._total(lambda rows, values: function(rows, mix(rows, values)))
+
+    def _mixing(self, u: Floats, b: Floats) -> Callable[[slice, NDArray[Any]], Floats]:
+        """Return (P b)' as a function of the place of rows and their values."""
         scaled, scratch = self._scale(u), Scratch()
         step = np.exp(u - scaled.anchor)
         both = np.vstack([step, b.T * step])
 
-        def block(rows: slice, values: NDArray[Any]) -> None:
+        def mix(rows: slice, values: NDArray[Any]) -> Floats:
             own = both @ self._block(scaled, rows, values, scratch).T
             own[1:] /= own[0]
-            use(rows, own[1:])
+            return own[1:]
 
-        for _ in self._each(block):
-            pass
+        return mix
 
     def project(self, u: Floats, y: Floats) -> Floats:
         """Return P' (c y), block by block."""

@@ -39,7 +39,7 @@ def sums_by_sample(values: Floats, source: Integers | int, K: int) -> Floats:
     if not isinstance(source, int):
         return sums_by_code(source, values, K)
     found = np.zeros((K, values.shape[1]))
-    found[source] = np.ones(len(values)) @ values
+    found[source] = [column.sum() for column in values.T] if values.shape[1] <= NARROW else values.sum(axis=0)
     return found
 
 

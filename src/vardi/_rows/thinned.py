@@ -126,7 +126,13 @@ class Thinned(Dense):
         if self.counting(u) is None:
             super().add_mix(u, b, onto)
         else:
-            onto += self.mix(u, b)
+            Rows.add_mix(self, u, b, onto)
+
+    def sum_mix(self, u: Floats, b: Floats, function: Callable[[slice, Floats], Floats]) -> Floats:
+        """Sum a function of the place of rows and (P b)' there over all rows."""
+        if self.counting(u) is None:
+            return super().sum_mix(u, b, function)
+        return Rows.sum_mix(self, u, b, function)
 
     def start(self) -> Floats:
         """Return a first u: from each sample alone if few entries count there, otherwise from pairs."""

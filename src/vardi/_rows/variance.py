@@ -211,15 +211,21 @@ class Strata:
         means, largest = self._means(influence)
         most = 1.0 if self.counts is None else max(float(self.counts.max(initial=1.0)), 1.0)
         scale = unit_of((largest + np.abs(means).max(axis=0, initial=0.0)) * (np.sqrt(most) / self.n))
-        roots = np.sqrt(self._factors)
+        factors, joint = self._factors, joint and m > 1
 
         def block(part: slice) -> Floats:
             source = self._sample_in(part)
             unit = self._deviations(influence, means, part, scale)
-            scaled = unit * _by_row(roots, source)
-            products = scaled.T @ scaled if joint else _squares_of_columns(scaled)[None]
-            squares = np.square(unit, out=unit)
-            within = sums_by_sample(squares, source, K)
+            if isinstance(source, int):  # one factor for all these rows
+                within = np.zeros((K, m))
+                within[source] = _squares_of_columns(unit)
+                products = factors[source] * (unit.T @ unit if joint else within[[source]])
+                squares = np.square(unit, out=unit)
+            else:
+                scaled = unit * _by_row(np.sqrt(factors), source)
+                products = scaled.T @ scaled if joint else _squares_of_columns(scaled)[None]
+                squares = np.square(unit, out=unit)
+                within = sums_by_sample(squares, source, K)
             if self.counts is not None:  # fourth powers are divided among the counted rows
                 squares /= np.sqrt(np.where(self.counts[part] > 0, self.counts[part], 1.0))[:, None]
             return np.vstack([products, within, _squares_of_columns(squares)])
@@ -240,8 +246,8 @@ class Strata:
 
     def evenness(self, r: Floats) -> Evenness:
         """Return how evenly weights are spread over rows."""
-        counts = np.ones(len(r)) if self.counts is None else self.counts
-        return Evenness(float(counts @ r), float(counts @ r**2), float(r.max(initial=0.0)))
+        counted = r if self.counts is None else r * self.counts
+        return Evenness(float(counted.sum()), float(counted @ r), float(r.max(initial=0.0)))
 
     def covariance_of_steps(self, influence: StepInfluence) -> Floats:
         """Return V for the influence values of a distribution function."""

@@ -18,7 +18,6 @@ import numpy as np
 
 from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.tangent import Influence
-from vardi._machine.threads import sum_blocks
 from vardi._rows.weighted import WeightedRows
 from vardi._types import Floats, Integers
 
@@ -36,11 +35,9 @@ def slopes(rows: WeightedRows, influence: Influence, errors: Errors) -> Floats:
     total, common = np.zeros(m), np.zeros((n, m if errors.common else 0))
     for low in range(0, len(wrong), step):
         columns = wrong[low : low + step]
-        p = rows.mix(chosen[:, low : low + step])
 
-        def block(part: slice, p: Floats = p, columns: Integers = columns) -> Floats:
-            mass = 1.0 if counts is None else counts[part]
-            found, shares = np.zeros(m), np.multiply(p[part].T, mass / rows.n, order="C")
+        def block(part: slice, p: Floats, columns: Integers = columns) -> Floats:
+            found, shares = np.zeros(m), p * ((1.0 if counts is None else counts[part]) / rows.n)
             for j in range(m):
                 moved = influence.values[part, j] - influence.b[columns, j, None]
                 if owns:
@@ -51,7 +48,7 @@ def slopes(rows: WeightedRows, influence: Influence, errors: Errors) -> Floats:
                     found[j] = np.vdot(shares, np.abs(moved, out=moved))
             return found
 
-        total += sum_blocks(block, n, 2 * len(columns) + m, sums=m)
+        total += rows.sum_mix(chosen[:, low : low + step], block)
     return np.asarray(np.abs(common).sum(axis=0)) if errors.common else total
 
 
