@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._fit.held import Held
+from vardi._inputs.by_row import in_order
 from vardi._inputs.frames import JoinedColumns, as_frame
 from vardi._inputs.frames.functions import bias_of, evaluated, is_function, name_of
-from vardi._inputs.pool import in_order
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array, is_missing
 from vardi.errors import MismatchError

@@ -12,10 +12,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+import vardi._narwhals as nw
 from vardi.biases import Bias, FrameExpressionBias
 from vardi.biases._expressions.targets import NarwhalsTarget
 from vardi.errors import InvalidBiasError, MismatchError, MissingValuesError, number_of_rows
