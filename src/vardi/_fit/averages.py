@@ -362,7 +362,7 @@ class Averages(Weighted):
         >>> fit = vardi.debias({"by acres": farms}, {"by acres": "acres"})
         >>> cows = fit.total("cows", relative_to=("acres", 50_000))
         >>> print(cows)
-        12779 ± 196 (95%: 12379 to 13179)
+        12,779 ± 196 (95%: 12,379 to 13,179)
         >>> print(round((farms["cows"] / farms["acres"]).mean() * 50_000))  # Hansen and Hurwitz
         12779
         """
