@@ -39,7 +39,7 @@ app = typer.Typer(
 @guarded
 def bench(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Which; by default all except physics.")
+        list[str] | None, typer.Argument(metavar="NAME", help="Which; by default all except physics.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="20 times fewer rows: a smoke test.")] = False,
     shrink: Annotated[int | None, typer.Option("--shrink", min=1, metavar="N", help="N times fewer rows.")] = None,

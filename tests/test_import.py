@@ -1,5 +1,6 @@
 """``import vardi`` brings in the core and nothing else, however much is installed beside it."""
 
+import importlib
 import subprocess
 import sys
 
@@ -10,6 +11,13 @@ import vardi
 CORE = {"numpy", "scipy", "narwhals", "joblib", "threadpoolctl", "cloudpickle", "cython_runtime", "vardi"}
 CORE |= {"charset_normalizer", "psutil"}  # numpy.f2py and joblib load these where they are installed
 
+
+#: What a first fit of numbers has no use for: each takes as long to load as all modules of the fit, or longer.
+UNUSED = {"narwhals", "joblib", "numba", "sklearn", "pandas", "scipy.special", "scipy.stats", "scipy.sparse.csgraph"}
+#: Our own modules that answer rarer questions, or hold rarer rows.
+RARE = {"_fit.truncation", "_fit.learned", "_fit.parameters", "_fit.engine", "_fit.assisted", "_fit.new_rows", "report"}
+RARE |= {"_estimate.sensitivity.question", "_estimate.bootstrap", "_estimate.bias_test", "_estimate.domains"}
+RARE |= {"_estimate.torch_batches", "_estimate.likelihood_ratio", "_solve.profile", "_rows.engine", "_facts"}
 
 STATEMENTS = (
     "import vardi",
@@ -38,6 +46,28 @@ def test_import_brings_in_the_core_only(imported):
 
 def test_a_fit_of_arrays_needs_no_more(imported):
     assert imported[1] <= CORE
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        "",
+        "vardi.debias([np.ones(3), np.ones(4)], [1, 'x'])",
+        "vardi.debias_matrix(np.random.default_rng(0).random((300, 2)) + 0.1, np.repeat([0, 1], 150))",
+    ],
+    ids=["import", "arrays", "matrix"],
+)
+def test_neither_import_nor_a_first_fit_loads_what_it_does_not_use(fit):
+    code = f"import sys, numpy as np, vardi; from vardi import debias; {fit}"
+    unused = UNUSED | {f"vardi.{name}" for name in RARE}
+    look = f"print(*({unused!r} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", f"{code}\n{look}"], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_rare_modules_exist():
+    for name in RARE:
+        importlib.import_module(f"vardi.{name}")
 
 
 def test_importing_and_asking_for_help_load_no_numbers():

@@ -16,7 +16,7 @@ from vardi._estimate.estimates import Estimate as Estimate
 from vardi._estimate.estimates import Estimates as Estimates
 from vardi._estimate.known_check import KnownCheck as KnownCheck
 from vardi._estimate.likelihood_ratio import LikelihoodRatio as LikelihoodRatio
-from vardi._estimate.sensitivity import Sensitivity as Sensitivity
+from vardi._estimate.sensitivity.result import Sensitivity as Sensitivity
 from vardi._facts.diagnostics import Diagnostics as Diagnostics
 from vardi._fit.debias import debias as debias
 from vardi._fit.debias import debias_matrix as debias_matrix

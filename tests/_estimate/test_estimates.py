@@ -35,7 +35,7 @@ class TestEstimate:
     def test_prints_two_digits_of_its_error(self):
         assert str(Estimate(664.71, 8.12)) == "664.7 ± 8.1 (95%: 648.8 to 680.6)"
         assert str(Estimate(0.012345, 0.00067)) == "0.01235 ± 0.00067 (95%: 0.01103 to 0.01366)"
-        assert str(Estimate(123456.0, 789.0)) == "123456 ± 789 (95%: 121910 to 125002)"
+        assert str(Estimate(123456.0, 789.0)) == "123,456 ± 789 (95%: 121,910 to 125,002)"
 
     def test_interval_is_normal(self):
         estimate = Estimate(2.0, 0.5)

@@ -18,8 +18,9 @@ from scipy.special import expit
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import vardi
-from vardi._estimate.sensitivity import Mean, question
+from vardi._estimate.sensitivity import question
 from vardi._estimate.sensitivity.errors_of_biases import as_errors
+from vardi._estimate.sensitivity.targets import Mean
 from vardi._estimate.sensitivity.worst import End, Search
 from vardi._rows.dense import Dense
 from vardi._rows.joint import Joint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -121,3 +122,23 @@ def test_sums_are_the_same_for_any_number_of_cores_and_tasks_follow_these(width,
     few, many = asked[0], asked[-1]
     assert few <= 2 * threads.TASKS
     assert many <= few if width == 3000 else many > 3 * 64  # the sums of wide rows take memory, of few runs at a time
+
+
+@pytest.mark.parametrize(("cores", "expected"), [(2, 1), (8, 2)])
+def test_tasks_at_once_start_threads_of_their_own_only_while_cores_are_free(monkeypatch, cores, expected):
+    monkeypatch.setattr(threads, "cores", lambda: cores)
+    values = np.random.default_rng(0).random(3_000_000)
+
+    def task(_):
+        seen = set()
+
+        def block(part):
+            seen.add(threading.get_ident())
+            time.sleep(0.01)
+            return values[part].sum()
+
+        return threads.sum_blocks(block, len(values), 1), min(len(seen), 2)
+
+    found = threads.at_once(task, [0, 1], len(values))
+    assert [count for _, count in found] == [expected] * 2
+    assert found[0][0] == found[1][0] == threads.sum_blocks(lambda part: values[part].sum(), len(values), 1)

@@ -106,3 +106,15 @@ def test_sums_by_whole_numbers_are_those_of_a_sort(monkeypatch):
     x, (expected,) = sums_by_value(values, [part])
     np.testing.assert_array_equal(counted, x)
     np.testing.assert_allclose(sums, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("measure", [0, 1])
+def test_one_measure_alone_has_the_shares_that_it_has_beside_others(both, measure):
+    values, cells, plain = both
+    points = np.random.default_rng(3).choice(values, 50)
+    for shares in (cells, plain):
+        alone = shares.of_measure(measure)
+        np.testing.assert_array_equal(alone.up_to(points)[:, 0], shares.up_to(points)[:, measure])
+        np.testing.assert_array_equal(
+            alone.reaching(np.ones(1), np.array([0.3]))[0], shares.reaching(np.eye(2)[measure], np.array([0.3]))[0]
+        )

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import vardi
-from vardi._estimate.sensitivity import Mean
 from vardi._estimate.sensitivity.errors_of_biases import as_errors
+from vardi._estimate.sensitivity.targets import Mean
 from vardi._estimate.sensitivity.worst import End, Search
 
 REPEATS = 500

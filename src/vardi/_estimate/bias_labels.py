@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -13,12 +14,13 @@ from vardi._estimate.tangent import Tangent
 from vardi._inputs.pool import Name
 from vardi._machine.threads import map_blocks, sum_blocks
 from vardi._rows.dependent import DependentRows
-from vardi._rows.grouping import membership
+from vardi._rows.grouping import membership, sums_by_code
 from vardi._rows.patches import Patch, Patches
 from vardi._rows.shares import edges_below, shares_of
 from vardi._rows.weighted import Weighed
 from vardi._types import Floats, Integers
 
+FEW = 5  # samples up to which a sum for each pair costs less than to sort rows by cell
 SYMMETRIC = 100  # samples from which a product of a matrix with itself is worth another for the weights of both signs
 
 
@@ -38,7 +40,8 @@ class Labels:
         self.sampled = np.flatnonzero(influence.sampled)
         self.names, self.K = [names[k] for k in self.sampled.tolist()], len(self.sampled)
         self.sizes: Floats = rows.sizes[self.sampled]
-        self.source: Integers = np.searchsorted(self.sampled, strata.source)
+        all_sampled = len(influence.sampled) == self.K
+        self.source: Integers = strata.source if all_sampled else np.searchsorted(self.sampled, strata.source)
         self.counts: Floats = np.ones(len(self.source)) if strata.counts is None else strata.counts
         self.is_collapsed = rows.inverse is not None
 
@@ -71,13 +74,14 @@ class Labels:
     def residual(self) -> Floats:
         """c_i (1{s_i = k} - p_ik) of every row."""
         n, inverse = len(self.source), self.influence.rows.inverse
-        residual = np.empty((n, self.K))
+        residual = np.empty((self.K, n)).T  # columns in one piece, as those of P where samples are few
 
         def block(part: slice) -> None:
             P = self.P[inverse[part]] if self.is_collapsed else self.P[part]
             counts, own = self.counts[part], self.source[part]
+            of_one = len(own) and bool((own == own[0]).all())
             np.multiply(P, -counts[:, None], out=residual[part])
-            residual[part][np.arange(len(own)), own] += counts
+            residual[part][(slice(None), own[0]) if of_one else (np.arange(len(own)), own)] += counts
 
         for _ in map_blocks(block, n, self.K):
             pass
@@ -197,7 +201,17 @@ class Cells:
         else:
             self.low = self.high = shares.every()[0]
         self.cell = edges_below(values, self.high)
-        self.rows = membership(self.cell, len(self.high), None)  # times values of the rows: their sums within cells
+
+    @cached_property
+    def rows(self) -> Any:
+        """The sparse matrix of cells and rows: times values of the rows it gives their sums within cells."""
+        return membership(self.cell, len(self.high), None)
+
+    def gaps(self, labels: Labels) -> Floats:
+        """Return by how many rows each sample has more or less than expected within each cell."""
+        if labels.few is not None:
+            return labels.scores(self.rows)
+        return sums_by_code(self.cell, labels.residual, len(self.high))
 
     def information(self, labels: Labels) -> Floats:
         """Return M_jj = M_j0 for the indicator of every cell j, of shape (cells, K, K)."""
@@ -221,6 +235,11 @@ class Cells:
         def block(part: slice) -> Floats:
             sums = np.zeros(found.shape)
             cell, P = self.cell[part], labels.P[part]
+            if labels.K <= FEW:  # a sum for each pair of samples
+                for k, l in itertools.combinations_with_replacement(range(labels.K), 2):
+                    products = P[:, k] * P[:, l] * labels.counts[part]
+                    sums[:, k, l] = sums[:, l, k] = np.bincount(cell, products, minlength=len(sums))
+                return sums
             order = np.argsort(cell.astype(np.uint16), kind="stable")  # 16 bits sort by radix
             rows = np.split(order, np.cumsum(np.bincount(cell, minlength=len(sums)))[:-1])
             for own, one in zip(sums, rows, strict=True):

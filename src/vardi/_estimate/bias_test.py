@@ -25,7 +25,6 @@ from vardi._inputs.pool import Name
 from vardi._rows.engine.distribution import EngineDistribution
 from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.labels import EngineLabels
-from vardi._rows.grouping import membership
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, suggest
 from vardi.errors._texts import show, to_digits
@@ -127,10 +126,16 @@ def _features(values: Floats, labels: Labels, kind: str) -> Floats:
     """Return x and x^2 with mean 0 (to limit rounding), or the indicators of all cells but the last."""
     if kind == "cells":
         return np.asarray(Cells(values, labels, FIFTHS).rows[:-1].T.toarray())
-    centred = values - np.average(values, weights=labels.counts)
-    centred /= np.abs(centred).max()  # its square might overflow otherwise
-    x = centred / math.sqrt(np.average(centred**2, weights=labels.counts))
-    return np.column_stack([x, x**2 - 1.0])
+    n, found = labels.counts.sum(), np.empty((2, len(values)))  # columns in one piece
+    x, squared = found
+    np.subtract(values, labels.counts @ values / n, out=x)
+    x /= max(-x.min(), x.max())  # its square might overflow otherwise
+    np.square(x, out=squared)
+    scale = math.sqrt(labels.counts @ squared / n)
+    x /= scale
+    squared /= scale**2
+    squared -= 1.0
+    return found.T
 
 
 def _score(labels: Labels, h: Floats) -> tuple[float, Floats, int]:
@@ -199,8 +204,8 @@ def _worst(labels: Labels, columns: Mapping[str, Floats]) -> Worst | None:
     worst = None
     for name, values in columns.items():
         cells = Cells(values, labels, REGIONS)
-        gap = labels.scores(cells.rows)
-        observed = np.asarray((cells.rows @ membership(labels.source, labels.K, labels.counts).T).toarray())
+        gap, both = cells.gaps(labels), cells.cell * labels.K + labels.source
+        observed = np.bincount(both, labels.counts, minlength=gap.size).astype(np.float64).reshape(gap.shape)
         table = observed, gap, cells.information(labels), cells.low, cells.high
         worst = _further(worst, name, labels.names, table, labels.solve)
     return worst

@@ -9,15 +9,17 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.intervals import quantile_of_normal
 from vardi._estimate.tangent import Tangent
-from vardi._rows.grouping import membership
-from vardi._rows.shares import edges_below, shares_of
+from vardi._machine.threads import sum_blocks
+from vardi._rows.grouping import membership, sums_by_code
+from vardi._rows.shares import Shares, edges_below, shares_of
 from vardi._rows.steps import StepInfluence
 from vardi._rows.weighted import WeightedRows
-from vardi._types import Floats
+from vardi._types import Floats, Integers
 from vardi.biases._values import as_array, as_numbers
 from vardi.errors import MismatchError
 
@@ -247,11 +249,22 @@ class PoolSteps:
         The function.
     inside : ndarray of bool, optional
         The rows of the domain whose distribution it is; all rows by default.
+    shares : Shares, optional
+        The share of the population up to a value of the function, if it is known already.
     """
 
-    def __init__(self, rows: WeightedRows, values: Floats, inside: NDArray[np.bool_] | None = None) -> None:
+    def __init__(
+        self,
+        rows: WeightedRows,
+        values: Floats,
+        inside: NDArray[np.bool_] | None = None,
+        shares: Shares | None = None,
+    ) -> None:
         self._rows, self._values, self._inside = rows, values, inside
-        mass = rows.weights * rows.counts
+        if shares is not None:
+            self._shares, self._total = shares, rows.n
+            return
+        mass = rows.weights if rows.strata.counts is None else rows.weights * rows.strata.counts
         kept = slice(None) if rows.inside is None else rows.inside
         kept = kept if inside is None else inside
         self._total = rows.n if inside is None else float(mass[inside].sum())
@@ -314,8 +327,7 @@ class PoolSteps:
         few = rows.entries() if len(rows.coordinates) > len(grid) else None
         if few is not None or len(rows.coordinates) <= len(grid):
             X, Q = rows.seen() if few is None else (few, few)
-            by_cell = membership(cell, len(grid) + 1, r * rows.counts) @ X
-            by_cell = by_cell if few is None else by_cell.toarray()
+            by_cell = _by_cell(X, r, rows.strata.counts, cell, len(grid) + 1)
             b = tangent.jacobian.solve((np.cumsum(by_cell, axis=0)[:-1] - value[:, None] * by_cell.sum(axis=0)).T)
             influence = StepInfluence(r, cell, Q, value, b)
         else:
@@ -324,3 +336,15 @@ class PoolSteps:
             influence = StepInfluence(r, cell, rows.mix(b), value, np.eye(len(grid)))
         beyond = b[rows.coordinates.epsilon]
         return rows.strata.covariance_of_steps(influence) + beyond.T @ beyond / rows.n**2
+
+
+def _by_cell(X: Any, r: Floats, counts: Floats | None, cell: Integers, size: int) -> Floats:
+    """Return sum_i c_i r_i x_i over the rows of each cell, for x as an array or sparse."""
+    if sparse.issparse(X):
+        return np.asarray((membership(cell, size, r if counts is None else r * counts) @ X).toarray())
+
+    def block(part: slice) -> Floats:
+        mass = r[part] if counts is None else r[part] * counts[part]
+        return sums_by_code(cell[part], X[part] * mass[:, None], size)
+
+    return sum_blocks(block, len(X), X.shape[1], sums=size * X.shape[1])

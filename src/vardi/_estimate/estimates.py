@@ -323,8 +323,12 @@ def cells_of(estimate: Estimate) -> list[str]:
 
 
 def with_digits_of(stderr: float, *numbers: float) -> list[str]:
-    """Return numbers with as many decimals as show two digits of the error, or in powers of ten if these are many."""
+    """Return numbers with as many decimals as show two digits of the error, or in powers of ten if these are many.
+
+    >>> with_digits_of(196.2, 12779.4, -1234567.0), with_digits_of(0.031, 1234.5)
+    (['12,779', '-1,234,567'], ['1,234.500'])
+    """
     if not 1e-6 < stderr < 1e7:
         return [f"{number:.4g}" for number in numbers]
     decimals = max(0, 1 - math.floor(math.log10(stderr)))
-    return [f"{number:.{decimals}f}" for number in numbers]
+    return [f"{number:,.{decimals}f}" for number in numbers]

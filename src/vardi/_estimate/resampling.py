@@ -7,7 +7,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.pool import in_order, no_labels
+from vardi._inputs.by_row import in_order
+from vardi._inputs.pool import no_labels
 from vardi._rows import Rows
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array, coded, is_missing

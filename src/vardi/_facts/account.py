@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -256,8 +256,12 @@ def account(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakOverlapWarning)  # the account has it as a message
         sums, verdict = parts.weight_sums(), fit.identify()
-        normalisers, samples_note, log_scale = normalisers_of(fit, given)
-        variables = parts.describe(columns, slopes=slopes) if columns else ()
+        tasks: list[Callable[[], Any]] = [
+            lambda: parts.describe(columns, slopes=slopes) if columns else (),
+            lambda: check_of(fit, named) if columns or not given.unasked else UNASKED,
+            lambda: normalisers_of(fit, given),
+        ]
+        variables, check, (normalisers, samples_note, log_scale) = parts.each(lambda task: task(), tasks)
         trust = trust_of(fit, {} if samples_note else normalisers, variables)
         return Account(
             length=len(fit),
@@ -280,7 +284,7 @@ def account(
             solution=fit.solution,
             verdict=verdict,
             trust=trust,
-            check=check_of(fit, named) if columns or not given.unasked else UNASKED,
+            check=check,
             depends=given.depends,
             in_time={name: worth for name, worth in zip(fit.names, trust.in_time, strict=False) if worth},
         )
@@ -328,4 +332,7 @@ def normalisers_of(fit: Fit, given: Given) -> tuple[dict[Name, Estimate], str, b
         found = {name: Estimate(value, math.nan) for name, value in fit.log_omegas.items()}
     else:
         note, found = "", fit.log_normalisers()
-    return found if logs else {name: estimate.exp() for name, estimate in found.items()}, note, logs
+    if logs:
+        return found, note, logs
+    alone = {name: replace(estimate, influence=None) for name, estimate in found.items()}  # n numbers that none reads
+    return {name: estimate.exp() for name, estimate in alone.items()}, note, logs

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vardi._facts.columns import Column
 from vardi._inputs.frames import JoinedColumns
 from vardi._inputs.pool import Pool
-from vardi._types import Floats, Integers
+from vardi._types import Integers
 from vardi.biases._values import coded
 from vardi.errors._texts import listed
 
@@ -173,12 +173,12 @@ def _are_labels(pool: Pool, texts: _Texts) -> bool:
     return bool((codes[pool.source] == texts.codes).all())
 
 
-def _spread(values: Floats, mine: NDArray[np.bool_] | None) -> Floats:
-    """Return values on some rows extended to the whole pool, with 0 on the others."""
+def _spread(holds: NDArray[np.bool_], mine: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
+    """Return a condition on some rows extended to the whole pool, where it does not hold on the others."""
     if mine is None:
-        return values
-    found = np.zeros(len(mine))
-    found[mine] = values
+        return holds
+    found = np.zeros(len(mine), bool)
+    found[mine] = holds
     return found
 
 
@@ -187,7 +187,7 @@ def _shares(name: str, kinds: NDArray[Any], place: NDArray[Any], counts: NDArray
     own = {str(kinds[k]): place == k for k in shown.tolist()}
     if len(kinds) > len(shown):
         own[f"{len(kinds) - len(shown)} others"] = ~np.isin(place, shown)
-    return [Column(f"{name}: {kind}", rows.astype(np.float64), category_of=name) for kind, rows in own.items()]
+    return [Column(f"{name}: {kind}", rows, category_of=name) for kind, rows in own.items()]
 
 
 def most_frequent(counts: NDArray[Any]) -> NDArray[np.intp]:

@@ -19,7 +19,6 @@ from vardi._types import Floats
 from vardi.errors import MismatchError
 from vardi.errors._texts import listed
 
-BATCH = 4  # columns whose influence values are in memory at once
 EXTREME = 300  # exponent of two above which squares may overflow
 CONSTANT = 1e-12  # spread of a column relative to its values up to which it is only rounding
 
@@ -27,6 +26,8 @@ CONSTANT = 1e-12  # spread of a column relative to its values up to which it is 
 @dataclass(frozen=True, eq=False)
 class Column:
     """A column or expression that has a mean: its values on the rows of the fit or, in an engine, an expression.
+
+    In memory these are numbers, or for categories conditions.
 
     ``among`` are the places of the samples that have recorded it, if not all have; its values are 0 on other rows.
     If it is a category of a column of texts, ``category_of`` is that column.
@@ -279,47 +280,44 @@ def describe(
         Returns how far wrong biases move estimates, for how many columns; for none by default.
     """
     facts: list[ColumnFacts] = []
-    for start in range(0, len(columns), BATCH):
-        batch = columns[start : start + BATCH]
-        exponents = [_exponent(column.values) for column in batch]
-        values = np.empty((len(batch[0].values), len(batch)))
-        for j, (column, exponent) in enumerate(zip(batch, exponents, strict=True)):
-            values[:, j] = np.ldexp(column.values, -exponent) if exponent else column.values
-        own = slopes if start < most_slopes and not all(column.category_of for column in batch) else None
+    for j, column in enumerate(columns):  # each alone: of several, copies and influence values are larger than caches
+        exponent = _exponent(column.values)
+        values = (np.ldexp(column.values, -exponent) if exponent else column.values)[:, None]
+        own = slopes if j < most_slopes and not column.category_of else None
         sums = _sums(influence, values, np.empty((len(values), 0)) if laws is None else laws, own)
-        facts += sums.facts(batch, sizes, exponents)
+        facts += sums.facts([column], sizes, [exponent])
     return tuple(facts)
 
 
 def _exponent(values: Floats) -> int:
     """Return the power of two to divide values by, so that no square overflows or underflows."""
-    exponent = int(np.frexp(max(-values.min(), values.max()))[1])
+    exponent = int(np.frexp(max(-float(values.min()), float(values.max())))[1])
     return exponent if abs(exponent) > EXTREME else 0
 
 
 def _sums(influence: Tangent, f: Floats, laws: Any, slopes: Callable[[Influence], Floats] | None) -> ColumnSums:
-    strata, n = influence.strata, influence.n
-    counts = np.ones(len(f)) if strata.counts is None else strata.counts
-    mass = counts * influence.weights / n
+    counts, weights, n = influence.strata.counts, influence.weights, influence.n
     inside = influence.measure.inside
-    recorded = counts if inside is None else counts * inside
     estimates, spread = influence.measured(f, 0.95)
     assert estimates.influence is not None
     phi, mean = estimates.influence.values, estimates.values
 
     def block(part: slice) -> Floats:
         own, values, law = f[part], phi[part], laws[part].T
-        sums = (recorded[part] @ own, mass[part] @ np.square(own - mean), mass[part] @ np.abs(own))
+        rows = np.ones(len(own)) if counts is None else counts[part]
+        recorded, mass = rows if inside is None else rows * inside[part], rows * weights[part]
+        size = np.full(own.shape[1], recorded.sum())
+        sums = (recorded @ own, size, mass @ np.square(own - mean) / n, mass @ np.abs(own) / n)
         return np.vstack([*sums, law @ np.square(values), law @ values])
 
     K = laws.shape[1]
-    sums = sum_blocks(block, len(f), f.shape[1], sums=(3 + 2 * K) * f.shape[1])
+    sums = sum_blocks(block, len(f), f.shape[1], sums=(4 + 2 * K) * f.shape[1])
     return ColumnSums(
         debiased=estimates,
         rests_on=spread,
-        pooled=sums[0] / recorded.sum(),
-        variance=sums[1],
-        size=sums[2],
-        within=np.maximum(sums[3 : 3 + K] - sums[3 + K :] ** 2, 0.0) / n**2,
+        pooled=sums[0] / sums[1],
+        variance=sums[2],
+        size=sums[3],
+        within=np.maximum(sums[4 : 4 + K] - sums[4 + K :] ** 2, 0.0) / n**2,
         slopes=np.empty(0) if slopes is None else slopes(estimates.influence),
     )

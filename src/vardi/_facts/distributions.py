@@ -79,7 +79,7 @@ def _distribution(fit: Fit, column: Column, facts: ColumnFacts, banded: bool) ->
     x, drawn = shares.reaching(BOTH, np.linspace(start, stop, POINTS)[1:-1])  # they rise by about equal steps
     x, place = np.unique(np.append(ends, x), return_index=True)
     before, after = (tuple(part.tolist()) for part in np.vstack([height, drawn])[place].T)
-    low, high = _ends(fit.parts.band(column) if banded else None, x)
+    low, high = _ends(fit.parts.band(column, shares=shares) if banded else None, x)
     return Distribution(facts.label, tuple(x.tolist()), before, after, low, high, _bins(shares, first, end))
 
 

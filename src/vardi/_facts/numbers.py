@@ -46,7 +46,7 @@ def with_error(value: float, stderr: float, *, percent: bool = False) -> str:
         return share(value) if percent else number(value)
     scale = 100.0 if percent else 1.0
     value_text, error_text = with_digits_of(scale * stderr, scale * value, scale * stderr)
-    return f"{_grouped(value_text)}{'%' * percent} ± {_grouped(error_text)}"
+    return f"{_signed(value_text)}{'%' * percent} ± {_signed(error_text)}"
 
 
 def interval(low: float, high: float, stderr: float, *, percent: bool = False) -> str:
@@ -57,7 +57,7 @@ def interval(low: float, high: float, stderr: float, *, percent: bool = False) -
     """
     scale, sign = (100.0, "%") if percent else (1.0, "")
     ends = with_digits_of(scale * stderr, scale * low, scale * high)
-    return " to ".join(f"{_grouped(end)}{sign}" for end in ends)
+    return " to ".join(f"{_signed(end)}{sign}" for end in ends)
 
 
 def share(value: float) -> str:
@@ -80,12 +80,6 @@ def pvalue(value: float) -> str:
     if math.isnan(value):
         return "not testable"
     return "below 0.0001" if value < 1e-4 else f"{value:.2g}"
-
-
-def _grouped(text: str) -> str:
-    whole, point, decimals = text.partition(".")
-    digits = whole.lstrip("-")
-    return _signed(f"{whole[: -len(digits)]}{int(digits):,}{point}{decimals}" if digits.isdigit() else text)
 
 
 def _signed(text: str) -> str:

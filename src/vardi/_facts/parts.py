@@ -156,8 +156,11 @@ class Parts(Protocol):
         Between its largest values of bins an engine does not tell them.
         """
 
-    def band(self, column: Column, level: float = 0.95) -> Band | None:
-        """Return the simultaneous band of the distribution function; None if an engine does not provide it."""
+    def band(self, column: Column, level: float = 0.95, shares: Shares | None = None) -> Band | None:
+        """Return the simultaneous band of the distribution function; None if an engine does not provide it.
+
+        Rows in memory are not read again for ``shares`` that are known already.
+        """
 
 
 class Fit(Protocol):

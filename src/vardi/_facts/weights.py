@@ -10,6 +10,7 @@ import numpy as np
 
 from vardi._facts.parts import Fit, WeightTable
 from vardi._inputs.pool import Name
+from vardi._rows.shares import edges_below
 from vardi._types import Floats, Integers
 
 BINS = 24
@@ -95,7 +96,8 @@ def _bars(table: WeightTable, which: Integers, m: int, values: Floats, edges: Fl
         place = np.searchsorted(values, table.weights * (1.0 + SAME), side="right") - 1
         lows = highs = values
     else:
-        place = np.clip(np.searchsorted(edges, table.weights, side="right") - 1, 0, BINS - 1)
+        below = np.nextafter(edges, -np.inf)  # an edge is in the bin that it starts
+        place = np.clip(edges_below(table.weights, below) - 1, 0, BINS - 1)
         lows, highs = edges[:-1], edges[1:]
     rows = np.bincount(place * m + which, table.counts, minlength=len(lows) * m).reshape(-1, m)
     mass = np.bincount(place, table.counts * table.weights, minlength=len(lows)) / (table.counts @ table.weights)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 from vardi._estimate.cdf import DebiasedCdf
-from vardi._estimate.domains import ByDomain, Domains, found_in_domains
 from vardi._estimate.estimates import Estimate, Estimates
 from vardi._estimate.reliability import warn_of_doubt
 from vardi._fit.capabilities import refusal
@@ -22,6 +21,7 @@ from vardi.errors._texts import show
 from vardi.errors._warn import warn
 
 if TYPE_CHECKING:
+    from vardi._estimate.domains import ByDomain, Domains
     from vardi._fit.assisted import Assisted
 
 AUTO = "auto"  # a model assists means only if a bias was learned
@@ -362,7 +362,7 @@ class Averages(Weighted):
         >>> fit = vardi.debias({"by acres": farms}, {"by acres": "acres"})
         >>> cows = fit.total("cows", relative_to=("acres", 50_000))
         >>> print(cows)
-        12779 ± 196 (95%: 12379 to 13179)
+        12,779 ± 196 (95%: 12,379 to 13,179)
         >>> print(round((farms["cows"] / farms["acres"]).mean() * 50_000))  # Hansen and Hurwitz
         12779
         """
@@ -411,6 +411,8 @@ class Averages(Weighted):
         if by is None:
             return DebiasedCdf(tangent, held.steps(column))
         keys, steps = held.steps_by_domain(column, told)
+        from vardi._estimate.domains import ByDomain
+
         return ByDomain(told, keys, lambda j: DebiasedCdf(tangent, steps(j)))
 
     def _mean(self, values: Function, level: float) -> Estimate:
@@ -439,6 +441,8 @@ class Averages(Weighted):
         model: Assisted | None = None,
     ) -> Domains:
         """Return the numbers of all domains; the first ``base`` columns define the rows that each is relative to."""
+        from vardi._estimate.domains import Domains, found_in_domains
+
         base = len(by.columns) if base is None else base
         keys, domains = self.held.domains(values, by, base, whole=whole)
         found = found_in_domains(self.held.tangent, domains, level, factor)

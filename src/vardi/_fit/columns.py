@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._fit.held import Held
+from vardi._inputs.by_row import in_order
 from vardi._inputs.frames import JoinedColumns, as_frame
 from vardi._inputs.frames.functions import bias_of, evaluated, is_function, name_of
-from vardi._inputs.pool import in_order
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array, is_missing
 from vardi.errors import MismatchError
@@ -77,7 +77,7 @@ class ColumnsInMemory(Held):
     def matrix(self, values: Any) -> Floats:
         """Return several columns, expressions or arrays as numbers of shape (n, m)."""
         if isinstance(values, list | tuple) and any(is_function(part) for part in values):
-            return np.column_stack([self.values(part) for part in values])
+            return np.stack([self.values(part) for part in values]).T  # columns in one piece
         numbers = _numbers(self._given(values, "The frame of values"))
         if numbers.ndim != 2 or len(numbers) != len(self) or not numbers.shape[1]:
             raise MismatchError(

@@ -156,7 +156,7 @@ class EngineParts(MemoryParts):
         x, *masses = values_in_bins(held.measure, held.functions(column.values)[0], centre, scale)
         return shares_of(x, masses)
 
-    def band(self, column: Column, level: float = 0.95) -> Band | None:
+    def band(self, column: Column, level: float = 0.95, shares: Shares | None = None) -> Band | None:
         held = self._held.of(column.among)
         return DebiasedCdf(held.tangent, held.steps(column.values)).band(level)
 

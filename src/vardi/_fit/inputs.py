@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._fit.capabilities import refusal
-from vardi._fit.learned import opened_with_learned
 from vardi._fit.opened import MemoryRows
 from vardi._fit.pipeline import Opened, Options, fit
 from vardi._fit.sample import DebiasedSample
-from vardi._fit.truncation import TruncatedRows, window_of
 from vardi._inputs.dependence import as_dependence
 from vardi._inputs.frames import as_frame, concat
 from vardi._inputs.frames.lazy import any_lazy
@@ -23,7 +21,8 @@ from vardi._inputs.pool import Name, as_named, as_pool, matrix_pool
 from vardi._inputs.shared_units import warn_of_shared_units
 from vardi._rows import Windows
 from vardi._rows.readers import Reader, as_reader
-from vardi.biases import ProductBias, ValuesBias, as_bias
+from vardi.biases import LearnedBias, ProductBias, ValuesBias, WindowBias, as_bias
+from vardi.biases._fitted import parts_of
 from vardi.biases._values import as_array
 from vardi.errors import EmptySampleError, MismatchError, suggest
 from vardi.errors._texts import show
@@ -63,9 +62,15 @@ class FrameInputs:
             return EngineFrames.of(open_frames(self.samples, self.biases, **given), self.known, self.depends)
         pool = as_pool(self.samples, self.biases, **given)
         pool = replace(pool, dependence=as_dependence(pool, *self.depends))
-        if window_of(pool) is not None:
+        if any(isinstance(bias, WindowBias) for bias in pool.biases):
+            from vardi._fit.truncation import TruncatedRows
+
             return TruncatedRows.of(pool, self.known)
-        return opened_with_learned(pool, self.known, self.options)
+        if any(isinstance(part, LearnedBias) for bias in pool.biases for part in parts_of(bias)):
+            from vardi._fit.learned import opened_with_learned
+
+            return opened_with_learned(pool, self.known, self.options)
+        return MemoryRows.of(pool, self.known)
 
     def fitted(self, near: Mapping[Name, float] | None = None, rows: NDArray[np.bool_] | None = None) -> DebiasedSample:
         """Solve, starting near given log normalisers if any, for all rows or for some of the pool."""

@@ -26,8 +26,6 @@ from vardi.errors._texts import show
 def opened_with_learned(pool: Pool, known: Any, options: Options) -> MemoryRows:
     """Return the rows of a pool, with biases learned by comparison with the debiased rows of the known samples."""
     unknown = [k for k, bias in enumerate(pool.biases) if _is_learned(bias)]
-    if not unknown:
-        return MemoryRows.of(pool, known)
     _require_known(pool, unknown, known)
     reference = _debiased(pool, unknown, known, options)
     biases = list(pool.biases)

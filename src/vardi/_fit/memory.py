@@ -11,14 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from vardi._estimate.bias_check import BiasCheck, untested
 from vardi._estimate.cdf import PoolSteps
 from vardi._estimate.own_states import OwnStates
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import refusal
 from vardi._fit.columns import ColumnsInMemory
 from vardi._fit.held import ONLY_KNOWN
-from vardi._fit.new_rows import weigh
 from vardi._fit.prepare import Prepared
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By, Grouping, bases, grouping, in_domains
@@ -26,12 +24,9 @@ from vardi._inputs.frames import concat
 from vardi._inputs.pool import Name, Pool
 from vardi._machine.memory import require_memory
 from vardi._rows import Rows
-from vardi._rows.among import RowsAmong
 from vardi._rows.blocks import ANSWER, Blocks
 from vardi._rows.dense import Dense
-from vardi._rows.domains import RowDomains
 from vardi._rows.joint import Joint
-from vardi._rows.tilted import TiltedRows
 from vardi._rows.weighted import Weighed, WeightedRows
 from vardi._solve.identify import Verdict, judge
 from vardi._solve.joint import JacobianAt
@@ -44,9 +39,11 @@ from vardi.errors import ImpossibleRowError, MismatchError, MissingValuesError, 
 from vardi.errors._refusals import not_covered
 
 if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
+    from vardi._estimate.bias_check import BiasCheck
     from vardi._estimate.bounds import Bounds
     from vardi._estimate.sensitivity.errors_of_biases import Errors
     from vardi._fit.parts import MemoryParts
+    from vardi._rows.domains import RowDomains
 
 TILTS = 2**28  # rows times biases up to which a number for each is held at once
 
@@ -112,6 +109,8 @@ class InMemory(ColumnsInMemory):
 
     def among(self, states: tuple[int, ...]) -> InMemory:
         """Return the same solution with the rows of some samples only: weights are 0 on all others."""
+        from vardi._rows.among import RowsAmong
+
         self.require_joined_by_overlap()
         whole = self if self.whole is None else self.whole
         measure = RowsAmong(whole.tangent.measure, states, tuple(str(self.names[k]) for k in states))
@@ -216,6 +215,8 @@ class InMemory(ColumnsInMemory):
             raise refusal("ks tests", "rows in memory", "parameters")
         without = self.point if self.prepared.known is None else self.alone
         if without is None:
+            from vardi._estimate.bias_check import untested
+
             return untested(ONLY_KNOWN)
         joint = self.joint.without_known()
         tangent = self.tangent_of(joint, without[: len(joint.coordinates)])
@@ -292,6 +293,8 @@ class InMemory(ColumnsInMemory):
     @cached_property
     def _summed(self) -> Tangent:
         """The tangent for functions of the biases alone, by one pass over rows too many to hold all their values."""
+        from vardi._rows.tilted import TiltedRows
+
         tangent = self.tangent
         assert isinstance(self.rows, Dense)
         measure = TiltedRows(self.rows, tangent.measure, self.log_omegas, self.log_row_weights)
@@ -381,6 +384,8 @@ class InMemory(ColumnsInMemory):
         self, values: Any, by: By, base: int, *, whole: bool = False
     ) -> tuple[tuple[tuple[Any, ...], ...], RowDomains]:
         """Return domains and a function of their rows (1 for None); the first ``base`` columns define their bases."""
+        from vardi._rows.domains import RowDomains
+
         found = self._grouping(by, whole=whole)
         y = np.ones(len(self.source)) if values is None else self._values_in(values, by, found)
         return found.keys, RowDomains(self.tangent.measure, y, found.codes, bases(found.keys, base))
@@ -448,4 +453,6 @@ class InMemory(ColumnsInMemory):
 
     def weigh(self, rows: Any) -> Any:
         """Return the weight of rows that need not be in the pool."""
+        from vardi._fit.new_rows import weigh
+
         return weigh(self, rows)

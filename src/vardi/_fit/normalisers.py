@@ -9,7 +9,6 @@ import numpy as np
 from vardi._estimate.estimates import ROUNDING, Estimate
 from vardi._estimate.intervals import REFUSED, Declared, Law, LikelihoodProfile, Student
 from vardi._estimate.tangent import Influence, estimates_with
-from vardi._solve.profile import Profile, can_profile
 from vardi.biases import ExpressionBias
 
 
@@ -33,6 +32,8 @@ def log_ratio(held: Any, k: int, l: int, level: float) -> Estimate:
     found = Estimate.from_influence(value, _influence(held, k, l), level)
     if found.df >= REFUSED or not _has_profile(held, k, l):
         return found
+    from vardi._solve.profile import Profile
+
     law = LikelihoodProfile(found.df, Profile(held.rows, held.solution.u, k, l).ends)
     return Estimate(value, np.nan, level, influence=found.influence, law=law)
 
@@ -52,4 +53,6 @@ def _has_profile(held: Any, k: int, l: int) -> bool:
     """Return whether the likelihood is that of rows drawn independently with known biases, from both samples."""
     if held.joint is not None or held.dependence is not None or k == l or not held.rows.sizes[[k, l]].all():
         return False
+    from vardi._solve.profile import can_profile
+
     return can_profile(held.tangent.hessian.sums.gram)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vardi._estimate.cdf import Band, DebiasedCdf
+from vardi._estimate.cdf import Band, DebiasedCdf, PoolSteps
 from vardi._estimate.sensitivity.errors_of_biases import Errors, as_errors
 from vardi._facts.choice import choose
 from vardi._facts.columns import Column, ColumnFacts, by_samples, describe
 from vardi._facts.fingerprint import Fingerprint, fingerprint
 from vardi._facts.parts import Given, Item, Result, WeightSums, WeightTable
 from vardi._inputs.pool import Name, Pool
-from vardi._machine.threads import at_once
+from vardi._machine.threads import at_once, map_blocks
 from vardi._rows.contract import Gram
+from vardi._rows.grouping import sums_by_code
 from vardi._rows.shares import Shares, shares_of
 from vardi._types import Floats
 
@@ -75,12 +76,18 @@ class MemoryParts:
         return None if callable(gram) else gram
 
     def weight_sums(self) -> WeightSums:
-        table, K = self.weight_table(), len(self._pool.names)
-        mass = table.counts * table.weights
-        largest = np.zeros(K)
-        np.maximum.at(largest, table.source, table.weights)
-        sums, squares = (np.bincount(table.source, part, minlength=K) for part in (mass, mass * table.weights))
-        return WeightSums(sums.astype(np.float64), squares.astype(np.float64), largest)
+        rows, weights, K = self._rows, self._held.row_weights, len(self._pool.names)
+
+        def block(part: slice) -> tuple[Floats, Floats]:
+            own, source = weights[part], rows.source[part]
+            mass = own if rows.counts is None else own * rows.counts[part]
+            largest = np.zeros(K)
+            np.maximum.at(largest, source, own)
+            return sums_by_code(source, np.stack([mass, mass * own]).T, K), largest
+
+        sums, largest = zip(*map_blocks(block, len(rows), 2), strict=True)
+        mass, squares = np.sum(sums, axis=0).T
+        return WeightSums(mass, squares, np.max(largest, axis=0))
 
     def weight_table(self) -> WeightTable:
         counts = np.ones(len(self._rows)) if self._rows.counts is None else self._rows.counts
@@ -130,13 +137,12 @@ class MemoryParts:
         counts = self._counts[rows]
         return shares_of(column.values[rows], [counts, counts * measure.weights[rows]])
 
-    def band(self, column: Column, level: float = 0.95) -> Band | None:
-        values = np.zeros(len(self._pool))  # rows that were left out do not count
-        values[slice(None) if self._held.kept is None else self._held.kept] = column.values
-        held = self._held.of(column.among)
-        return DebiasedCdf(held.tangent, held.steps(values)).band(level)
+    def band(self, column: Column, level: float = 0.95, shares: Shares | None = None) -> Band | None:
+        tangent = self._held.of(column.among).tangent
+        own = None if shares is None else shares.of_measure(1)  # the population
+        return DebiasedCdf(tangent, PoolSteps(tangent.measure, column.values, shares=own)).band(level)
 
-    @property
+    @cached_property
     def _counts(self) -> Floats:
         strata = self._held.tangent.strata
         return np.ones(len(strata.source)) if strata.counts is None else strata.counts

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vardi._estimate.draws import Method
-from vardi._estimate.torch_batches import torch_sampler, torch_weights
 from vardi._inputs.given import Table
 from vardi._inputs.pool import Name
 from vardi._solve.newton import Solution
 from vardi.errors import MismatchError
 
 if TYPE_CHECKING:
+    from vardi._estimate.draws import Method
     from vardi._facts.parts import Parts
 
 
@@ -151,10 +150,14 @@ class Weighted:
         method : {"multinomial", "systematic"}
             Independent draws, or a low-variance draw in random order.
         """
+        from vardi._estimate.torch_batches import torch_sampler
+
         return torch_sampler(self.held.drawing(), n, seed, method=method)
 
     def torch_weights(self, dtype: Any = None) -> Any:
         """Return the weights as a tensor with mean 1, in pool order."""
+        from vardi._estimate.torch_batches import torch_weights
+
         return torch_weights(self.held.drawing(), dtype)
 
     @property

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._inputs.pool import Name, Pool, in_order, no_labels
+from vardi._inputs.by_row import in_order
+from vardi._inputs.pool import Name, Pool, no_labels
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array, coded, is_missing
 from vardi.errors import MismatchError, MissingValuesError, VardiWarning, number_of_rows, suggest

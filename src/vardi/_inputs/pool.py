@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vardi._inputs.by_row import as_counts, counts_by_name, in_order, joined, require_counts, require_length
 from vardi._inputs.frames import Frame, JoinedColumns, as_frame, concat, mixed_columns
 from vardi._inputs.smoothed import require_shared_columns, with_smoothed
 from vardi._machine.memory import require_memory
@@ -16,8 +17,8 @@ from vardi._machine.threads import map_blocks
 from vardi._types import Floats, Integers
 from vardi.biases import Bias, ExpressionBias, ProductBias, ValuesBias, as_bias
 from vardi.biases._expressions import is_condition
-from vardi.biases._values import as_array, belongs_elsewhere, coded, index_of, is_missing, read_only
-from vardi.errors import EmptySampleError, InvalidBiasError, MismatchError, number_of_rows, suggest
+from vardi.biases._values import as_array, coded, is_missing, read_only
+from vardi.errors import EmptySampleError, InvalidBiasError, MismatchError, suggest
 from vardi.errors import _refusals as refusals
 from vardi.errors._texts import LISTED, show
 
@@ -69,7 +70,7 @@ class Pool:
         self._require_memory(functions)
         samples = [str(name) for name in self.names] if len(self.frames) > 1 else [None]
         pieces = [frame.evaluate(functions, name, called) for frame, name in zip(self.frames, samples, strict=False)]
-        known = {function: _joined(piece) for function, *piece in zip(functions, *pieces, strict=True)}
+        known = {function: joined(piece) for function, *piece in zip(functions, *pieces, strict=True)}
         return [
             _product([self._given(part, name) if isinstance(part, ValuesBias) else known[part] for part in parts])
             for name, parts in zip(names, factors, strict=True)
@@ -182,7 +183,7 @@ class Pool:
         """Return how many rows of each sample have a column below, at and above a bound, of shape (m, 3, K)."""
         found = np.zeros((len(bounds), 3, len(self.names)))
         for j, (name, bound) in enumerate(bounds):
-            column = _joined([frame.column(name) for frame in self.frames])
+            column = joined([frame.column(name) for frame in self.frames])
             if column.dtype.kind in "fiu":
                 for side, holds in enumerate((column < bound, column == bound, column > bound)):
                     counts = None if self.counts is None else self.counts[holds]
@@ -191,7 +192,7 @@ class Pool:
 
     def _read_columns(self) -> dict[str, Floats]:
         names = dict.fromkeys(name for bias in self.biases for name in bias.columns)
-        columns = {name: _joined([frame.column(name) for frame in self.frames]) for name in names}
+        columns = {name: joined([frame.column(name) for frame in self.frames]) for name in names}
         return {
             name: values.astype(np.float64)
             for name, values in columns.items()
@@ -234,9 +235,9 @@ def as_pool(samples: Any, biases: Any, *, source: Any = None, counts: Any = None
     names = (*named, *(name for name in by_name if name not in named))
     codes = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames])
     if isinstance(counts, Mapping):
-        counts = _joined(_counts_by_name(counts, dict(zip(named, frames, strict=True))))
+        counts = joined(counts_by_name(counts, dict(zip(named, frames, strict=True))))
     by_name = {name: in_order(bias, frames, f"The bias of {str(name)!r}") for name, bias in by_name.items()}
-    counts = _counts(in_order(counts, frames, "counts"), frames, len(codes))
+    counts = as_counts(in_order(counts, frames, "counts"), frames, len(codes))
     return with_smoothed(_with_rows(Pool(names, as_biases(by_name, names), frames, codes, counts)))
 
 
@@ -257,36 +258,19 @@ def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
         values = [str(one) if isinstance(one, int) and not isinstance(one, bool) else one for one in values]
     codes = _codes((numbers, values), by_name, column)
     by_name = {name: in_order(bias, (frame,), f"The bias of {str(name)!r}") for name, bias in by_name.items()}
-    counts = _counts(in_order(counts, (frame,), "counts"), (frame,), len(frame))
+    counts = as_counts(in_order(counts, (frame,), "counts"), (frame,), len(frame))
     return with_smoothed(_with_rows(Pool(tuple(by_name), as_biases(by_name, tuple(by_name)), (frame,), codes, counts)))
 
 
 def _with_rows(pool: Pool) -> Pool:
     """Return the pool; raise if a count is invalid, or if all counts of a sample are zero."""
     if pool.counts is not None:
-        _require_counts(pool, pool.counts)
+        require_counts(pool.counts, pool.place)
         there = np.bincount(pool.source, minlength=len(pool.names)) > 0
         counted = np.bincount(pool.source, pool.counts, minlength=len(pool.names)) > 0
         if (there & ~counted).any():
             raise refusals.empty_samples([pool.names[k] for k in np.flatnonzero(there & ~counted).tolist()])
     return pool
-
-
-def in_order(values: Any, frames: Sequence[Frame], what: str) -> Any:
-    """Return values; raise if they are a series whose index shows that they belong to other rows."""
-    index, indices = index_of(values), [part for frame in frames if (part := index_of(frame.native)) is not None]
-    if index is None or not indices or len(indices) < len(frames):
-        return values
-    own = indices[0] if len(indices) == 1 else indices[0].append(indices[1:])
-    other = not index.equals(own) if len(indices) == 1 else belongs_elsewhere(index, own)
-    if len(index) == len(own) and other:
-        raise MismatchError(
-            f"{what} is a series whose index is not that of the rows, so its values may belong to other rows. Bring it "
-            "into the order of the rows, or give an array.",
-            expected=("index of the rows",),
-            got=("another index",),
-        )
-    return values
 
 
 def _are_within(labels: Integers, K: int) -> bool:
@@ -304,7 +288,7 @@ def matrix_pool(omega: Any, source: Any, counts: Any, names: Iterable[Name] | No
         )
     n, K = omega.shape
     labels = as_array(source, "source")
-    _require_length("source", labels, n, "label")
+    require_length("source", labels, n, "label")
     if labels.dtype.kind not in "iu" or not _are_within(labels, K):
         found = list(dict.fromkeys(labels.tolist()))
         raise MismatchError(
@@ -323,7 +307,7 @@ def matrix_pool(omega: Any, source: Any, counts: Any, names: Iterable[Name] | No
             got=names,
         )
     codes = labels.astype(np.int64, copy=False)
-    return _with_rows(Pool(names, (), (), codes, _counts(counts, (), n)))
+    return _with_rows(Pool(names, (), (), codes, as_counts(counts, (), n)))
 
 
 def require_biases_for(named: Mapping[Name, Any], by_name: Mapping[Name, Any]) -> None:
@@ -393,7 +377,7 @@ def _numbered(source: Any, frame: Frame, column: str) -> tuple[Integers, list[An
         if isinstance(source, str):
             return frame.coded(source)
         labels = _labels(in_order(source, (frame,), "source"))
-        _require_length("source", labels, len(frame), "label")
+        require_length("source", labels, len(frame), "label")
         return coded(labels)
     except TypeError as error:
         raise no_labels(repr(column)) from error
@@ -407,90 +391,6 @@ def _labels(source: Any) -> NDArray[Any]:
     return (
         labels.astype("datetime64[us]") if labels.dtype.kind == "M" else labels
     )  # nanoseconds become integers in Python
-
-
-def _counts_by_name(counts: Mapping[Name, Any], frames: Mapping[Name, Frame]) -> list[NDArray[Any]]:
-    """Return the counts of each sample; raise if they do not fit its rows."""
-    for name in frames:
-        if name not in counts:
-            raise MismatchError(
-                f"No counts for sample {str(name)!r}. The counts are for {show(counts)}.{suggest(name, counts)}",
-                expected=(name,),
-                got=counts,
-            )
-    for name in counts:
-        if name not in frames:
-            raise MismatchError(
-                f"There are counts for {str(name)!r}, which is not a sample. The samples are {show(frames)}."
-                f"{suggest(name, frames)}",
-                expected=frames,
-                got=(name,),
-            )
-    pieces = []
-    for name, frame in frames.items():
-        what, given = f"The counts of {str(name)!r}", counts[name]
-        piece = frame.column(given) if isinstance(given, str) else as_array(in_order(given, (frame,), what), what)
-        if piece.shape != (len(frame),):
-            raise MismatchError(
-                f"{what} have shape {piece.shape}, but the sample has {number_of_rows(len(frame))}. Give one for each.",
-                expected=(len(frame),),
-                got=piece.shape,
-            )
-        pieces.append(piece)
-    return pieces
-
-
-def _counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats | None:
-    if counts is None:
-        return None
-    if isinstance(counts, str):
-        if not frames:
-            raise MismatchError(
-                f"counts names the column {counts!r}, but a matrix of biases has no columns of its own. Give an array.",
-                expected=("array",),
-                got=(counts,),
-            )
-        counts = _counts_of_column(counts, frames)
-    values = as_array(counts, "counts")
-    if values.dtype.kind not in "iufb":
-        raise refusals.counts_of_a_kind(values.dtype)
-    values = values.astype(np.float64)
-    _require_length("counts", values, n, "count")
-    return values
-
-
-def _require_counts(pool: Pool, counts: Floats) -> None:
-    """Refuse counts that are not whole numbers, naming the sample, the row and the value."""
-    bad = np.flatnonzero(~((counts >= 0) & (counts < np.inf)))
-    parts = np.flatnonzero(np.abs(counts - np.rint(counts)) > refusals.WHOLE * counts) if not len(bad) else bad[:0]
-    for rows, refusal in ((bad, refusals.invalid_counts), (parts, refusals.counts_in_part)):
-        if len(rows):
-            raise refusal(f"In {pool.place(int(rows[0]))}, the count is {counts[rows[0]]}", rows[:LISTED])
-    if counts.sum() > refusals.MOST:
-        raise refusals.too_many(counts.sum())
-
-
-def _counts_of_column(name: str, frames: Sequence[Frame]) -> NDArray[Any]:
-    counts = _joined([frame.column(name) for frame in frames])
-    missing = int(np.count_nonzero(np.isnan(counts))) if counts.dtype.kind == "f" else 0
-    if missing:
-        raise refusals.missing_counts(name, missing)
-    return counts
-
-
-def _require_length(what: str, values: NDArray[Any], n: int, unit: str) -> None:
-    if values.shape != (n,):
-        sizes = unit == "label" and values.ndim == 1 and values.dtype.kind in "iu" and values.sum() == n
-        repeated = " From sizes of successive samples: np.repeat(np.arange(len(sizes)), sizes)." if sizes else ""
-        raise MismatchError(
-            f"{what} has shape {values.shape}, but the pool has {n} rows. Give one {unit} for each row.{repeated}",
-            expected=(n,),
-            got=values.shape,
-        )
-
-
-def _joined(pieces: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
 
 def _plain(value: Any) -> str:

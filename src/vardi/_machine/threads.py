@@ -19,6 +19,8 @@ from threadpoolctl import ThreadpoolController
 Result = TypeVar("Result")
 Item = TypeVar("Item")
 
+_this_thread = threading.local()  # whether it is one of as many as there are cores
+
 BLOCK = 240_000  # numbers in a block: 2 MB, so what a step writes is still in the cache when it is read again
 RUNS = (16, 256)  # least and most runs of blocks, each of which is summed separately
 RUN_NUMBERS = 2**24  # numbers that the sums of all runs may take, if that allows more than the least
@@ -54,13 +56,18 @@ def sum_blocks(function: Callable[[slice], Result], n: int, width: int, sums: in
 def at_once(function: Callable[[Item], Result], items: Sequence[Item], n: int) -> list[Result]:
     """Apply the function, which goes over n rows, to each item: several at a time when that pays.
 
-    It may itself work in threads, and the results never depend on how many there are.
+    It may itself work in threads, while there are more cores than items; the results never depend on how many.
     """
     workers = min(cores(), len(items)) if n * len(items) >= THREADED else 1
     if workers <= 1:
         return [function(item) for item in items]
+
+    def alone(item: Item) -> Result:
+        _this_thread.has_a_core = workers == cores()
+        return function(item)
+
     with single_threaded_blas(), executor(workers) as pool:
-        return list(pool.map(function, items))
+        return list(pool.map(alone, items))
 
 
 def _map_runs(
@@ -70,7 +77,8 @@ def _map_runs(
     slices = blocks(n, width, sums)
     most = RUN_NUMBERS // max(width**2 if sums is None else sums, 1)
     runs = _cut(slices, min(max(most, RUNS[0]), RUNS[1]))
-    workers = min(cores(), len(slices)) if n * width >= THREADED else 1
+    is_one_of_many = getattr(_this_thread, "has_a_core", False)  # starting more threads would only take time
+    workers = min(cores(), len(slices)) if n * width >= THREADED and not is_one_of_many else 1
     if workers == 1:
         yield from map(function, runs)
         return

@@ -75,6 +75,10 @@ class RowsAmong(WeightedRows):
             found[place] = seen.T @ counted
         return found
 
+    def against(self, functions: Floats | Weighed, eta: Floats) -> Floats:
+        """Return a = sum_i c_i r^A_i (f_i - eta) x^A_i, of shape (d, m)."""
+        return self.project(self._less(functions, eta))
+
     def seen(self) -> tuple[Floats, Floats]:
         """Return x^A_i and q_i of every row of the pool, of shape (n, d)."""
         x, q = self.rows.seen(self.v)

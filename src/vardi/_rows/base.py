@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -13,7 +13,7 @@ import scipy
 from numpy.typing import NDArray
 
 from vardi._machine.kernels import kernels
-from vardi._machine.threads import blocks, map_blocks
+from vardi._machine.threads import blocks, map_blocks, sum_blocks
 from vardi._rows.contract import Coordinates, Sums
 from vardi._rows.grouping import sizes_of, stratified
 from vardi._rows.start import tree_start
@@ -148,6 +148,19 @@ class Rows(ABC):
     @abstractmethod
     def project(self, u: Floats, y: Floats) -> Floats:
         """Return P' (c y) = sum_i c_i y_i p_i. ``y`` has shape (n,) or (n, m)."""
+
+    def project_from(self, u: Floats, y: Callable[[slice], Floats], m: int) -> Floats:
+        """Return P' (c y) for y of shape (n, m), given as a function of the place of rows."""
+        return self.project(u, of_blocks(y, len(self), m))
+
+    def sum_mix(self, u: Floats, b: Floats, function: Callable[[slice, Floats], Floats]) -> Floats:
+        """Sum a function of the place of rows and (P b)' there, of shape (m, rows), over all rows."""
+        mixed = self.mix(u, b)
+        return sum_blocks(lambda rows: function(rows, mixed[rows].T), len(self), b.shape[1])
+
+    def add_mix(self, u: Floats, b: Floats, onto: Floats) -> None:
+        """Add P b to numbers of the rows, of shape (n, m)."""
+        onto += self.mix(u, b)
 
     def seen(self, v: Floats) -> tuple[Floats, Floats]:
         """Return x_i and q_i of every row, of shape (n, d): both are p_i."""
@@ -294,6 +307,18 @@ class Rows(ABC):
         if self._scaled is None or np.abs(sampled - self._scaled.anchor[self.sizes > 0]).max() > FAR:
             self._scaled = self._anchored(u)
         return self._scaled
+
+
+def of_blocks(block: Callable[[slice], Floats], n: int, m: int) -> Floats:
+    """Return an array of shape (n, m) that is given block by block, with its columns in one piece each."""
+    whole = np.empty((m, n)).T
+
+    def fill(rows: slice) -> None:
+        whole[rows] = block(rows)
+
+    for _ in map_blocks(fill, n, m):
+        pass
+    return whole
 
 
 def _taken(matrix: Any, rows: Integers) -> Any:

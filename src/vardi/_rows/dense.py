@@ -14,7 +14,7 @@ from vardi._machine.kernels import Kernels, kernels
 from vardi._machine.threads import Scratch, blocks, map_blocks, sum_blocks
 from vardi._rows.base import Rows, Scaled
 from vardi._rows.contract import Sketch, Sums
-from vardi._rows.grouping import membership
+from vardi._rows.grouping import NARROW, membership
 from vardi._types import Floats, Integers
 
 Result = TypeVar("Result")
@@ -125,22 +125,49 @@ class Dense(Rows):
 
     def mix(self, u: Floats, b: Floats) -> Floats:
         """Return P b, block by block."""
-        scaled, scratch = self._scale(u), Scratch()
-        step = np.exp(u - scaled.anchor)
-        both = np.column_stack([step, step[:, None] * b.reshape(len(u), -1)])
-
-        mixed = np.empty((len(self), both.shape[1] - 1))
+        columns = b.reshape(len(u), -1)
+        mixed = np.empty((columns.shape[1], len(self)))  # in one piece each: to divide short rows is slow
+        mix = self._mixing(u, columns)
 
         def block(rows: slice, values: NDArray[Any]) -> None:
-            own = self._block(scaled, rows, values, scratch) @ both
-            np.divide(own[:, 1:], own[:, :1], out=mixed[rows])
+            mixed[:, rows] = mix(rows, values)
 
         for _ in self._each(block):
             pass
-        return mixed.reshape(len(self), *b.shape[1:])
+        return mixed[0] if b.ndim == 1 else mixed.T
+
+    def add_mix(self, u: Floats, b: Floats, onto: Floats) -> None:
+        """Add P b to numbers of the rows, block by block."""
+        mix = self._mixing(u, b)
+
+        def block(rows: slice, values: NDArray[Any]) -> None:
+            onto[rows] += mix(rows, values).T
+
+        for _ in self._each(block):
+            pass
+
+    def sum_mix(self, u: Floats, b: Floats, function: Callable[[slice, Floats], Floats]) -> Floats:
+        """Sum a function of the place of rows and (P b)' there over all rows, without an array of all of them."""
+        mix = self._mixing(u, b)
+        return self._total(lambda rows, values: function(rows, mix(rows, values)))
+
+    def _mixing(self, u: Floats, b: Floats) -> Callable[[slice, NDArray[Any]], Floats]:
+        """Return (P b)' as a function of the place of rows and their values."""
+        scaled, scratch = self._scale(u), Scratch()
+        step = np.exp(u - scaled.anchor)
+        both = np.vstack([step, b.T * step])
+
+        def mix(rows: slice, values: NDArray[Any]) -> Floats:
+            own = both @ self._block(scaled, rows, values, scratch).T
+            own[1:] /= own[0]
+            return own[1:]
+
+        return mix
 
     def every(self, u: Floats) -> Floats:
-        """Return p_ik of every row, without a product."""
+        """Return p_ik of every row, without a product where samples are many."""
+        if len(u) <= NARROW:
+            return super().every(u)
         scaled, scratch = self._scale(u), Scratch()
         step, found = np.exp(u - scaled.anchor), np.empty((len(self), len(u)))
 
@@ -154,13 +181,17 @@ class Dense(Rows):
 
     def project(self, u: Floats, y: Floats) -> Floats:
         """Return P' (c y), block by block."""
+        return self.project_from(u, lambda rows: y[rows], 1)
+
+    def project_from(self, u: Floats, y: Callable[[slice], Floats], m: int) -> Floats:
+        """Return P' (c y) for y given as a function of the place of rows, without an array of all of them."""
         scaled, scratch = self._scale(u), Scratch()
         step = np.exp(u - scaled.anchor)
-        counted = y if self.counts is None else (y.T * self.counts).T
 
         def block(rows: slice, values: NDArray[Any]) -> Floats:
             A = self._block(scaled, rows, values, scratch)
-            return A.T @ (counted[rows].T / (A @ step)).T
+            shares = 1.0 / (A @ step) if self.counts is None else self.counts[rows] / (A @ step)
+            return A.T @ (y(rows).T * shares).T
 
         return (self._total(block).T * step).T
 

@@ -10,7 +10,7 @@ from vardi._inputs.dependence import Dependence
 from vardi._machine.memory import require_memory
 from vardi._machine.threads import map_blocks
 from vardi._rows.contract import Evenness
-from vardi._rows.grouping import membership
+from vardi._rows.grouping import membership, sums_by_code
 from vardi._rows.linear import LinearInfluence
 from vardi._rows.series import batch_lengths, rows_a_value
 from vardi._rows.steps import StepInfluence
@@ -125,7 +125,8 @@ class DependentRows(Strata):
         if self._single.any():
             fitted = np.where(self._single[:, None], self._fitted(values) / self._sizes, 0.0)
             values = values - fitted[self.source]
-        return np.asarray(membership(entry, len(units.rows), self.counts) @ values)
+        counted = values if self.counts is None else values * self.counts[:, None]
+        return sums_by_code(entry, counted, len(units.rows))
 
 
 def _in_series(source: Integers, order: Integers, lengths: list[int] | None = None) -> Integers:

@@ -26,6 +26,23 @@ def membership(source: Integers, K: int, counts: Floats | None) -> sparse.csc_ar
     return sparse.csc_array((data, source, np.arange(len(source) + 1)), shape=(K, len(source)))
 
 
+def sums_by_code(codes: Integers, values: Floats, size: int) -> Floats:
+    """Return sums of the rows with each code below a size, of shape (size, m)."""
+    if values.shape[1] > NARROW:
+        return np.asarray(membership(codes, size, None) @ values)
+    sums = [np.bincount(codes, column, minlength=size) for column in values.T]
+    return np.stack(sums, axis=1).astype(np.float64, copy=False) if sums else np.zeros((size, 0))
+
+
+def sums_by_sample(values: Floats, source: Integers | int, K: int) -> Floats:
+    """Return sums of the rows of each sample, of shape (K, m); the source is a number if they all are of one."""
+    if not isinstance(source, int):
+        return sums_by_code(source, values, K)
+    found = np.zeros((K, values.shape[1]))
+    found[source] = [column.sum() for column in values.T] if values.shape[1] <= NARROW else values.sum(axis=0)
+    return found
+
+
 def by_sample(source: Integers, K: int) -> list[Integers]:
     """Return the row numbers of each sample, in order."""
     if _is_sorted(source):

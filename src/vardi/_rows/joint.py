@@ -144,6 +144,8 @@ class Joint:
         """Return q_i'b for every row, b of shape (d, m)."""
         return self.at(v).mix(b)
 
+    project_from, add_mix, sum_mix = Rows.project_from, Rows.add_mix, Rows.sum_mix
+
     def seen(self, v: Floats) -> tuple[Floats, Floats]:
         """Return x_i and q_i of every row, of shape (n, d)."""
         at = self.at(v)

@@ -7,9 +7,12 @@ rows of other samples, and scaled to its n, so that they add up with those of an
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
+from vardi._machine.threads import sum_blocks
 from vardi._rows.among import RowsAmong
 from vardi._rows.weighted import WeightedRows
 from vardi._types import Floats
@@ -57,6 +60,15 @@ class RowsOfReference(RowsAmong):
     def mix(self, b: Floats) -> Floats:
         """Return q_i'b for every row of the pool, 0 outside the reference."""
         return self._placed(self._own.mix(b))
+
+    def sum_mix(self, b: Floats, function: Callable[[slice, Floats], Floats]) -> Floats:
+        """Sum a function of the place of rows of the pool and (q_i'b)' there over all of them."""
+        mixed = self.mix(b)
+        return sum_blocks(lambda rows: function(rows, mixed[rows].T), len(mixed), b.shape[1])
+
+    def _add_mix(self, b: Floats, onto: Floats) -> None:
+        """Add q_i'b to numbers of every row of the pool."""
+        onto += self.mix(b)
 
     def seen(self) -> tuple[Floats, Floats]:
         """Return x_i and q_i of every row of the pool, in the coordinates of the reference."""

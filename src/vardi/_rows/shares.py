@@ -6,9 +6,11 @@ times as long as to add them up by cells of one width, after which only the cell
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Literal
+from functools import cached_property
+from typing import Literal, Self
 
 import numpy as np
 
@@ -24,6 +26,10 @@ SEEN, BEYOND = 4096, 20  # rows that tell where most values are, and how many of
 
 class Shares(ABC):
     """The share of each of p measures on the rows with a value up to x, as a function of x."""
+
+    @abstractmethod
+    def of_measure(self, j: int) -> Self:
+        """Return the shares of one measure alone."""
 
     @abstractmethod
     def every(self) -> tuple[Floats, Floats]:
@@ -73,6 +79,9 @@ class SharesByValue(Shares):
 
     def __init__(self, x: Floats, shares: Floats) -> None:
         self._x, self._shares = x, shares
+
+    def of_measure(self, j: int) -> Self:
+        return type(self)(self._x, self._shares[:, [j]])
 
     def every(self) -> tuple[Floats, Floats]:
         return self._x, self._shares
@@ -138,14 +147,31 @@ class SharesByCell(Shares):
         found = cls(values, masses, totals, start, scale)
         return found if found._rows.max() * CROWDED <= len(values) else None
 
+    def of_measure(self, j: int) -> Self:
+        found = copy.copy(self)
+        found._masses, found._totals, found._below = [self._masses[j]], self._totals[[j]], self._below[:, [j]]
+        return found
+
     def _cells_of(self, x: Floats) -> Integers:
         return _cells(x, self._start, self._scale)
 
+    @cached_property
+    def _order(self) -> Integers:
+        """The rows cell by cell."""
+        return np.argsort(self._cell, kind="stable")  # 16 bits sort by radix
+
+    @cached_property
+    def _ends(self) -> Integers:
+        """How many rows there are before each cell, and in all."""
+        return np.append(0, np.cumsum(self._rows))
+
+    def _rows_from(self, first: int, last: int) -> Integers:
+        """Return the rows of the cells from the first to the last."""
+        return self._order[self._ends[first] : self._ends[last + 1]]
+
     def _sorted(self, cells: Integers) -> tuple[Floats, Floats, Integers]:
         """Return the distinct values in some cells, the masses up to each, and the cell of each."""
-        asked = np.zeros(CELLS, bool)
-        asked[cells] = True
-        rows = np.flatnonzero(asked[self._cell])
+        rows = np.concatenate([self._rows_from(cell, cell) for cell in np.unique(cells).tolist()])
         x, sums = sums_by_value(self._values[rows], [mass[rows] for mass in self._masses])
         own = self._cells_of(x)
         within = np.cumsum(np.stack(sums, axis=1), axis=0)
@@ -188,7 +214,10 @@ class SharesByCell(Shares):
         return float(near[np.searchsorted(near, x, "left") - 1 if step < 0 else np.searchsorted(near, x, "right")])
 
     def between(self, low: float, high: float) -> Floats:
-        x = np.sort(self._values[(self._values >= low) & (self._values <= high)])
+        first, last = self._cells_of(np.array([low, high])).tolist()
+        x = self._values.take(self._rows_from(first, last), mode="clip")  # a bounds check would cost more
+        x.sort(kind="stable")  # merges: cells are in order already
+        x = x[np.searchsorted(x, low, "left") : np.searchsorted(x, high, "right")]
         return x[np.append(True, x[1:] != x[:-1])[: len(x)]]
 
     def are_whole(self, low: float, high: float) -> bool:

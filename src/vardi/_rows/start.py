@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy
 from scipy import sparse
 
 from vardi._rows.grouping import by_sample
@@ -70,7 +69,7 @@ def _ratio(d: Floats, counts: Floats, target: float) -> float:
     low, high = level - float(d.max()), level - float(d.min())
     t = level - float(np.median(d))
     for _ in range(60):
-        p = scipy.special.expit(d + t)
+        p = np.exp(-np.logaddexp(0.0, -(d + t)))  # expit, without loading scipy.special
         excess = float(counts @ p) - target
         low, high = (low, t) if excess > 0 else (t, high)
         slope = float(counts @ (p * (1.0 - p)))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from vardi._rows.grouping import membership
+from vardi._rows.grouping import membership, sums_by_code, sums_by_sample
 from vardi._types import Floats, Integers
 
 
@@ -64,26 +64,33 @@ class StepInfluence:
         m = len(self.value)
         return self.r[part, None] * self.from_z[: m + 1][self.cell[part]] + self.y[part] @ self.C
 
-    def products(self, part: slice, scale: Floats) -> Floats:
-        """Return sum_i s_i z_i z_i' over some rows, with a factor s for each."""
+    def products(self, part: slice, scale: Floats | float) -> Floats:
+        """Return sum_i s_i z_i z_i' over some rows, with a factor s for each or for all."""
         m, r, cell, y = len(self.value), self.r[part], self.cell[part], self.y[part]
         found = np.zeros((m + 1 + y.shape[1],) * 2)
-        sums = np.bincount(cell, scale * r * r, minlength=m + 1)
-        found[np.arange(m + 1), np.arange(m + 1)] = sums
-        found[: m + 1, m + 1 :] = _array(membership(cell, m + 1, scale * r) @ y)
-        found[m + 1 :, : m + 1] = found[: m + 1, m + 1 :].T
-        root = sparse.diags_array(np.sqrt(scale)) @ y if self.is_sparse else y * np.sqrt(scale)[:, None]
-        found[m + 1 :, m + 1 :] = _array(root.T @ root)
+        scaled = scale * r
+        found[np.arange(m + 1), np.arange(m + 1)] = np.bincount(cell, scaled * r, minlength=m + 1)
+        if self.is_sparse:
+            beside = (membership(cell, m + 1, scaled) @ y).toarray()
+            root = sparse.diags_array(np.sqrt(np.broadcast_to(scale, len(r)))) @ y
+            found[m + 1 :, m + 1 :] = (root.T @ root).toarray()
+        else:
+            beside = sums_by_code(cell, y * scaled[:, None], m + 1)
+            root = y * np.sqrt(np.reshape(scale, (-1, 1)))
+            found[m + 1 :, m + 1 :] = root.T @ root
+        found[: m + 1, m + 1 :], found[m + 1 :, : m + 1] = beside, beside.T
         return found
 
-    def totals(self, part: slice, source: Integers, counts: Floats | None, K: int) -> Floats:
-        """Return sum_i c_i z_i over the rows of each sample among some rows, of shape (K, m + 1 + d)."""
-        m, r = len(self.value), self.r[part]
+    def totals(self, part: slice, source: Integers | int, counts: Floats | None, K: int) -> Floats:
+        """Return sum_i c_i z_i over the rows of each sample among some rows, of shape (K, m + 1 + d).
+
+        The source is a number if these rows are all of one sample.
+        """
+        size, r = len(self.value) + 1, self.r[part]
         mass = r if counts is None else r * counts
-        by_cell = np.bincount(source * (m + 1) + self.cell[part], mass, minlength=K * (m + 1)).reshape(K, m + 1)
-        return np.hstack([by_cell, _array(membership(source, K, counts) @ self.y[part])])
-
-
-def _array(product: Any) -> Floats:
-    """Return a product as an array."""
-    return np.asarray(product.toarray() if sparse.issparse(product) else product)
+        by_cell = np.bincount(self.cell[part] + size * source, mass, minlength=K * size).reshape(K, size)
+        if self.is_sparse:
+            whole = np.broadcast_to(np.asarray(source, np.int64), len(r))
+            return np.hstack([by_cell, (membership(whole, K, counts) @ self.y[part]).toarray()])
+        y = self.y[part] if counts is None else self.y[part] * counts[:, None]
+        return np.hstack([by_cell, sums_by_sample(y, source, K)])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vardi._machine.threads import sum_blocks
 from vardi._rows.contract import Coordinates, Evenness
-from vardi._rows.grouping import largest_of_columns, membership
+from vardi._rows.grouping import NARROW, largest_of_columns, sums_by_sample
 from vardi._rows.linear import LinearInfluence
 from vardi._rows.steps import StepInfluence
 from vardi._types import Floats, Integers
@@ -216,19 +216,24 @@ class Strata:
         means, largest = self._means(influence)
         most = 1.0 if self.counts is None else max(float(self.counts.max(initial=1.0)), 1.0)
         scale = unit_of((largest + np.abs(means).max(axis=0, initial=0.0)) * (np.sqrt(most) / self.n))
-        roots = np.sqrt(self._factors)
+        factors, joint = self._factors, joint and m > 1
 
         def block(part: slice) -> Floats:
-            unit, source = self._deviations(influence, means, part), self._sample_in(part)
-            unit /= scale
-            scaled = unit * _by_row(roots, source)
-            products = scaled.T @ scaled if joint else np.einsum("ij,ij->j", scaled, scaled)[None]
-            squares = np.square(unit, out=unit)
-            within = _sums_by_sample(squares, source, K)
-            fourths = np.square(squares, out=squares)
-            if self.counts is not None:  # divided among the counted rows
-                fourths /= np.where(self.counts[part] > 0, self.counts[part], 1.0)[:, None]
-            return np.vstack([products, within, np.ones(len(fourths)) @ fourths])
+            source = self._sample_in(part)
+            unit = self._deviations(influence, means, part, scale)
+            if isinstance(source, int):  # one factor for all these rows
+                within = np.zeros((K, m))
+                within[source] = _squares_of_columns(unit)
+                products = factors[source] * (unit.T @ unit if joint else within[[source]])
+                squares = np.square(unit, out=unit)
+            else:
+                scaled = unit * _by_row(np.sqrt(factors), source)
+                products = scaled.T @ scaled if joint else _squares_of_columns(scaled)[None]
+                squares = np.square(unit, out=unit)
+                within = sums_by_sample(squares, source, K)
+            if self.counts is not None:  # fourth powers are divided among the counted rows
+                squares /= np.sqrt(np.where(self.counts[part] > 0, self.counts[part], 1.0))[:, None]
+            return np.vstack([products, within, _squares_of_columns(squares)])
 
         first = m if joint else 1
         sums = sum_blocks(block, len(influence), m, sums=(first + K + 1) * m)
@@ -257,20 +262,19 @@ class Strata:
 
     def evenness(self, r: Floats) -> Evenness:
         """Return how evenly weights are spread over rows."""
-        counts = np.ones(len(r)) if self.counts is None else self.counts
-        return Evenness(float(counts @ r), float(counts @ r**2), float(r.max(initial=0.0)))
+        counted = r if self.counts is None else r * self.counts
+        return Evenness(float(counted.sum()), float(counted @ r), float(r.max(initial=0.0)))
 
     def covariance_of_steps(self, influence: StepInfluence) -> Floats:
         """Return V for the influence values of a distribution function."""
         if self._single.any():
             return self.covariance(influence.rows(slice(0, len(influence))))
-        K, scale = len(self.sizes), (self._factors / self.n**2)[self.source]
-        scale = scale if self.counts is None else scale * self.counts
+        K, factors = len(self.sizes), self._factors / self.n**2
 
         def block(part: slice) -> Floats:
-            counts = None if self.counts is None else self.counts[part]
-            totals = influence.totals(part, self.source[part], counts, K)
-            return np.vstack([influence.products(part, scale[part]), totals])
+            counts, source = None if self.counts is None else self.counts[part], self._sample_in(part)
+            scale = factors[source] if counts is None else factors[source] * counts
+            return np.vstack([influence.products(part, scale), influence.totals(part, source, counts, K)])
 
         M = influence.from_z
         width = STEP_WIDTH + influence.y.shape[1]
@@ -287,7 +291,7 @@ class Strata:
         def block(part: slice) -> _Totals:
             values = influence[part]
             counted = values if self.counts is None else values * self.counts[part, None]
-            return _Totals(_sums_by_sample(counted, self._sample_in(part), K), largest_of_columns(values))
+            return _Totals(sums_by_sample(counted, self._sample_in(part), K), largest_of_columns(values))
 
         n, m = influence.shape
         found = sum_blocks(block, n, m, sums=K * m)
@@ -296,10 +300,13 @@ class Strata:
             means = np.where(self._single[:, None], self._fitted(influence) / self._sizes, means)
         return means, found.largest
 
-    def _deviations(self, influence: Floats, means: Floats, part: slice) -> Floats:
-        """Return deviations from the sample means, whose squares sum to the variance up to factors of samples."""
+    def _deviations(self, influence: Floats, means: Floats, part: slice, scale: Floats | float = 1.0) -> Floats:
+        """Return deviations from the sample means, whose squares sum to the variance up to factors of samples.
+
+        They are in units of ``scale``.
+        """
         deviations = influence[part] - _by_row(means, self._sample_in(part))
-        deviations /= self.n
+        deviations /= self.n * scale
         if self.counts is not None:
             deviations *= np.sqrt(self.counts[part])[:, None]
         return deviations
@@ -333,13 +340,11 @@ def _by_row(numbers: Floats, source: Integers | int) -> Floats:
     return own if isinstance(source, int) or own.ndim == 2 else own[:, None]
 
 
-def _sums_by_sample(values: Floats, source: Integers | int, K: int) -> Floats:
-    """Return sums of the rows of each sample, of shape (K, m)."""
-    if not isinstance(source, int):
-        return np.asarray(membership(source, K, None) @ values)
-    found = np.zeros((K, values.shape[1]))
-    found[source] = np.ones(len(values)) @ values
-    return found
+def _squares_of_columns(values: Floats) -> Floats:
+    """Return the sum of squares of each column."""
+    if values.shape[1] > NARROW:
+        return np.asarray(np.einsum("ij,ij->j", values, values))
+    return np.array([column @ column for column in values.T])
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from vardi._inputs.dependence import Dependence
 from vardi._machine.threads import map_blocks, sum_blocks
+from vardi._rows.base import of_blocks
 from vardi._rows.contract import Coordinates, Evenness, Means
 from vardi._rows.dependent import DependentRows, strata_of
 from vardi._rows.low_rank import factored
@@ -31,6 +33,9 @@ class RowsAtPoints(Protocol):
     def coordinates(self) -> Coordinates: ...
     def project(self, v: Floats, y: Floats) -> Floats: ...
     def mix(self, v: Floats, b: Floats) -> Floats: ...
+    def project_from(self, v: Floats, y: Callable[[slice], Floats], m: int) -> Floats: ...
+    def add_mix(self, v: Floats, b: Floats, onto: Floats) -> None: ...
+    def sum_mix(self, v: Floats, b: Floats, function: Callable[[slice, Floats], Floats]) -> Floats: ...
     def seen(self, v: Floats) -> tuple[Floats, Floats]: ...
     def entries(self, v: Floats) -> Any: ...
     def beside(self, v: Floats) -> tuple[Floats, Floats]: ...
@@ -141,6 +146,13 @@ class WeightedRows:
             pass
         return mixed
 
+    def sum_mix(self, b: Floats, function: Callable[[slice, Floats], Floats]) -> Floats:
+        """Sum a function of the place of rows of the pool and (q_i'b)' there, of shape (m, rows), over all of them."""
+        if self.rows.inverse is None:
+            return self.rows.sum_mix(self.v, b, function)
+        mixed = self.mix(b)
+        return sum_blocks(lambda rows: function(rows, mixed[rows].T), len(mixed), b.shape[1])
+
     def seen(self) -> tuple[Floats, Floats]:
         """Return x_i and q_i of every row of the pool, of shape (n, d)."""
         x, q = self.rows.seen(self.v)
@@ -175,12 +187,15 @@ class WeightedRows:
 
     def means(self, functions: Floats) -> Means:
         """Return eta, and whether functions are shares."""
-        mean, events, strays = self.mean(functions), [], []
-        for column in functions.T:
-            held = column != 0.0
-            strays.append(float(np.count_nonzero(held) > np.count_nonzero(column == 1.0)))
-            events.append(float(self.counts @ held))
-        return Means(mean, np.array(strays), np.array(events), self.n)
+        counts, (n, m) = self.strata.counts, functions.shape
+
+        def block(part: slice) -> Floats:
+            held = functions[part] != 0.0
+            rows, ones = _rows_with(held), _rows_with(functions[part] == 1.0)
+            return np.stack([rows if counts is None else counts[part] @ held, rows - ones])
+
+        events, strays = sum_blocks(block, n, m, sums=2 * m)
+        return Means(self.mean(functions), strays, events, self.n)
 
     def holds(self, functions: Floats, j: int) -> NDArray[np.bool_]:
         """Return the rows that a share counts."""
@@ -213,7 +228,9 @@ class WeightedRows:
 
     def against(self, functions: Floats | Weighed, eta: Floats) -> Floats:
         """Return a = sum_i c_i r_i (f_i - eta) x_i, of shape (d, m)."""
-        return self.project(self._less(functions, eta))
+        if self.rows.inverse is not None:
+            return self.project(self._less(functions, eta))
+        return self.rows.project_from(self.v, self._less_in(functions, eta), len(eta))
 
     def squares(self, functions: Floats | Weighed, eta: Floats) -> Floats:
         """Return sum_i c_i r_i^2 (f_i - eta) (f_i - eta)'."""
@@ -223,25 +240,33 @@ class WeightedRows:
     def influence(self, functions: Floats | Weighed, eta: Floats, b: Floats) -> Floats:
         """Return phi_i = r_i (f_i - eta) + q_i'b for every row of the pool."""
         phi = self._less(functions, eta)
-        phi += self.mix(b)
+        self._add_mix(b, phi)
         return phi
 
+    def _add_mix(self, b: Floats, onto: Floats) -> None:
+        """Add q_i'b to numbers of every row of the pool."""
+        if self.rows.inverse is None:
+            self.rows.add_mix(self.v, b, onto)
+        else:
+            onto += self.mix(b)
+
     def _less(self, functions: Floats | Weighed, eta: Floats) -> Floats:
-        """Return r (f - eta), without losing digits to an offset of f."""
+        """Return r (f - eta)."""
+        given = functions.values if isinstance(functions, Weighed) else functions
+        return of_blocks(self._less_in(functions, eta), *given.shape)
+
+    def _less_in(self, functions: Floats | Weighed, eta: Floats) -> Callable[[slice], Floats]:
+        """Return r (f - eta) as a function of the place of rows, without losing digits to an offset of f."""
         weights = self.weights
-        n, m = functions.values.shape if isinstance(functions, Weighed) else functions.shape
-        less = np.empty((n, m))
 
-        def block(part: slice) -> None:
+        def block(part: slice) -> Floats:
             if isinstance(functions, Weighed):
-                np.subtract(functions.values[part], weights[part, None] * eta, out=less[part])
-            else:
-                np.subtract(functions[part], eta, out=less[part])
-                less[part] *= weights[part, None]
+                return np.asarray(functions.values[part] - weights[part, None] * eta)
+            less = functions[part] - eta
+            less *= weights[part, None]
+            return np.asarray(less)
 
-        for _ in map_blocks(block, n, m):
-            pass
-        return less
+        return block
 
     def covariance(self, phi: Floats) -> Floats:
         """Return the covariance of the estimates with influence values phi."""
@@ -260,3 +285,8 @@ class WeightedRows:
         most = min(KINDS, self.n / ALIKE)
         has_few = len(np.unique(self.row_weights[: KINDS + 1])) <= most and len(np.unique(self.row_weights)) <= most
         return self.strata.tail(phi[:, [j]], self.weights if has_few else 1.0)
+
+
+def _rows_with(holds: NDArray[np.bool_]) -> Floats:
+    """Return how many rows meet each of some conditions."""
+    return np.array([np.count_nonzero(column) for column in holds.T], np.float64)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -15,6 +14,7 @@ from vardi.biases._values import as_array, as_numbers
 from vardi.errors import InvalidBiasError
 
 if TYPE_CHECKING:
+    import narwhals as nw
     import polars as pl
 
     BiasLike = Bias | str | float | np.number | np.bool | pl.Expr | nw.Expr | Callable[[Any], ArrayLike] | ArrayLike

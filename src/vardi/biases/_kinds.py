@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-import narwhals as nw
 import numpy as np
 
 from vardi.biases._constants import constant
@@ -176,10 +175,11 @@ class FrameExpressionBias(Bias):
 
 def library_of(obj: object) -> str | None:
     """Return the library that an object is an expression of; None if it is no such expression."""
-    if isinstance(obj, nw.Expr):
-        return "narwhals"
-    polars = sys.modules.get("polars")  # to have made a Polars expression, the user has imported it
-    return "Polars" if polars is not None and isinstance(obj, polars.Expr) else None
+    for library, module in (("narwhals", "narwhals"), ("Polars", "polars")):
+        loaded = sys.modules.get(module)  # to have made an expression of it, the user has imported it
+        if loaded is not None and isinstance(obj, loaded.Expr):
+            return library
+    return None
 
 
 @dataclass(frozen=True)

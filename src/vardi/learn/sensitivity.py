@@ -8,7 +8,9 @@ from typing import Any
 
 from vardi._estimate.estimates import Estimate
 from vardi._estimate.reliability import warn_of_doubt
-from vardi._estimate.sensitivity import GAMMAS, Kind, Question, Sensitivity
+from vardi._estimate.sensitivity.factors import GAMMAS
+from vardi._estimate.sensitivity.question import Question
+from vardi._estimate.sensitivity.result import Kind, Sensitivity
 from vardi._fit.sample import DebiasedSample
 from vardi._types import Floats
 from vardi.errors import MismatchError, suggest

@@ -13,9 +13,10 @@ from scipy import sparse
 from vardi._fit.averages import Averages
 from vardi._fit.debias import debias
 from vardi._fit.sample import DebiasedSample
+from vardi._inputs.by_row import in_order
 from vardi._inputs.frames import Frame, NarwhalsFrame, NumpyFrame, as_frame
 from vardi._inputs.known import known_biases
-from vardi._inputs.pool import Name, as_biases, as_named, in_order
+from vardi._inputs.pool import Name, as_biases, as_named
 from vardi._types import Integers
 from vardi.biases import Bias
 from vardi.errors import MismatchError, suggest

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from vardi._estimate.cdf import Band
-from vardi._estimate.sensitivity import GAMMAS, Kind, Sensitivity
+from vardi._estimate.sensitivity.factors import GAMMAS
+from vardi._estimate.sensitivity.result import Kind, Sensitivity
 from vardi._facts.diagnostics import Diagnostics
 from vardi._facts.distributions import heights
 from vardi._inputs.given import Function

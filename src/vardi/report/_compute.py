@@ -63,16 +63,15 @@ def compute(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", WeakOverlapWarning)  # the report itself shows it
         columns, note = fit.parts.choose() if named is None else (_named(fit, named), "")
-        found = account(fit, columns, note=note, named=named, slopes=True)
+        given = fit.parts.given()
+        tasks: list[Callable[[], Any]] = [
+            lambda: account(fit, columns, note=note, named=named, slopes=True),
+            lambda: (fit.parts.fingerprint(_hashed(given, columns)), weights_of(fit)),
+        ]
+        found, (found_hash, weights) = fit.parts.each(lambda task: task(), tasks)
         drawn, drawn_note = distributions(fit, columns, found.variables)
         overlap = overlap_of(fit, found.verdict, found.trust)
-        following = next_rows(found)
-        used, given = len(found.sampled), fit.parts.given()
-        tasks: list[Callable[[], Any]] = [
-            lambda: fit.parts.fingerprint(_hashed(given, columns)),
-            lambda: weights_of(fit),
-        ]
-        found_hash, weights = fit.parts.each(lambda task: task(), tasks)
+        following, used = next_rows(found), len(found.sampled)
         file = None if study is None else _study_file(Path(study))
         return Report(
             **vars(found),

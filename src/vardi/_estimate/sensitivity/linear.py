@@ -18,7 +18,6 @@ import numpy as np
 
 from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.tangent import Influence
-from vardi._machine.threads import sum_blocks
 from vardi._rows.weighted import WeightedRows
 from vardi._types import Floats, Integers
 
@@ -27,7 +26,7 @@ NUMBERS, FEW = 4_000_000, 4  # held at once, but for a few numbers of each row
 
 def slopes(rows: WeightedRows, influence: Influence, errors: Errors) -> Floats:
     """Return how far each estimate with the given influence values moves at worst, per unit of log Gamma."""
-    counts, (n, m) = rows.counts / rows.n, influence.values.shape
+    counts, (n, m) = rows.strata.counts, influence.values.shape
     wrong = np.flatnonzero(rows.sizes > 0)[errors.wrong]
     chosen = np.zeros((len(influence.b), len(wrong)))
     chosen[wrong, np.arange(len(wrong))] = 1.0
@@ -36,25 +35,24 @@ def slopes(rows: WeightedRows, influence: Influence, errors: Errors) -> Floats:
     total, common = np.zeros(m), np.zeros((n, m if errors.common else 0))
     for low in range(0, len(wrong), step):
         columns = wrong[low : low + step]
-        p = rows.mix(chosen[:, low : low + step])
 
-        def block(part: slice, p: Floats = p, columns: Integers = columns) -> Floats:
-            found = np.zeros(m)
+        def block(part: slice, p: Floats, columns: Integers = columns) -> Floats:
+            found, shares = np.zeros(m), p * ((1.0 if counts is None else counts[part]) / rows.n)
             for j in range(m):
-                moved = influence.values[part, j, None] - influence.b[columns, j]
+                moved = influence.values[part, j] - influence.b[columns, j, None]
                 if owns:
-                    moved += owns[j][0][part, None] - _columns(owns[j][1], columns, part)
+                    moved += owns[j][0][part] - _columns(owns[j][1], columns, part)
                 if errors.common:
-                    common[part, j] += (p[part] * moved).sum(axis=1)
+                    common[part, j] += (shares * moved).sum(axis=0)
                 else:
-                    found[j] = counts[part] @ np.einsum("ik,ik->i", p[part], np.abs(moved, out=moved))
+                    found[j] = np.vdot(shares, np.abs(moved, out=moved))
             return found
 
-        total += sum_blocks(block, n, 2 * len(columns) + m, sums=m)
-    return np.asarray(counts @ np.abs(common)) if errors.common else total
+        total += rows.sum_mix(chosen[:, low : low + step], block)
+    return np.asarray(np.abs(common).sum(axis=0)) if errors.common else total
 
 
 def _columns(along: dict[int, Floats], states: Integers, part: slice) -> Floats:
     """Return b_theta't_il of some rows for some biases, zero for those without parameters."""
     nothing = np.zeros(part.stop - part.start)
-    return np.column_stack([along[k][part] if k in along else nothing for k in states.tolist()])
+    return np.stack([along[k][part] if k in along else nothing for k in states.tolist()])

@@ -19,7 +19,6 @@ from vardi._types import Floats
 from vardi.errors import MismatchError
 from vardi.errors._texts import show
 
-GAMMAS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0)
 REFITTED = 2_000_000  # numbers (rows times samples) up to which biases are refitted
 STRIDE = 1.5  # between factors that are tried beyond the last one asked for
 CLOSE = 1e-4  # relative accuracy of a tipping point

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 
+import vardi._narwhals as nw
 from vardi._inputs.frames.frame import Frame, NarwhalsFrame, NumpyFrame, as_frame
 from vardi.errors import MismatchError
 

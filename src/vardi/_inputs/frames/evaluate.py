@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-import narwhals as nw
 import numpy as np
 
+import vardi._narwhals as nw
 from vardi.biases import ExpressionBias
 from vardi.biases._expressions.compile import Compiled, NarwhalsTarget, NumpyTarget, Target, compile_node
 from vardi.biases._expressions.nodes import Column, to_text

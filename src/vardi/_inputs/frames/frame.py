@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 
+import vardi._narwhals as nw
 from vardi._inputs.frames.evaluate import Engine, NarwhalsEngine, NumpyEngine, evaluate
 from vardi._inputs.frames.library_expressions import as_narwhals, evaluate_expression
 from vardi._inputs.frames.names import require_read_as_names

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
-import narwhals as nw
 from numpy.typing import NDArray
 
 from vardi._inputs.frames.frame import Frame
 from vardi.biases import Bias, FrameExpressionBias, as_bias, where
 from vardi.biases._kinds import library_of
 
-Function = str | nw.Expr
+if TYPE_CHECKING:
+    import narwhals as nw
+
+Function: TypeAlias = "str | nw.Expr"
 """A column, an expression as text, or a narwhals or Polars expression."""
 
 

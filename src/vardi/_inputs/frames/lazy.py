@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import narwhals as nw
+import numpy as np
+
+import vardi._narwhals as nw
 
 
 def any_lazy(samples: Any) -> bool:
@@ -17,6 +19,8 @@ def any_lazy(samples: Any) -> bool:
 
 
 def _is_lazy(rows: Any) -> bool:
+    if isinstance(rows, np.ndarray):
+        return False
     try:
         return isinstance(nw.from_native(rows, pass_through=True, allow_series=True), nw.LazyFrame)
     except nw.exceptions.DuplicateError:  # as_frame raises our own error for it

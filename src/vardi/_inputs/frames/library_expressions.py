@@ -14,10 +14,10 @@ from functools import reduce
 from operator import or_
 from typing import Any, Literal
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+import vardi._narwhals as nw
 from vardi.biases import Bias, FrameExpressionBias
 from vardi.biases._expressions.targets import NarwhalsTarget
 from vardi.biases._values import is_missing

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import narwhals as nw
-
+import vardi._narwhals as nw
 from vardi.errors import MismatchError
 
 

@@ -10,8 +10,9 @@ from enum import Enum
 from functools import reduce
 from typing import Any, Protocol
 
-import narwhals as nw
 import numpy as np
+
+import vardi._narwhals as nw
 
 
 class Kind(Enum):

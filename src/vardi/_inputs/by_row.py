@@ -1,0 +1,120 @@
+"""What users give for each row beside its columns, such as counts: in the order of the rows, and one for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vardi._inputs.frames import Frame
+from vardi._types import Floats
+from vardi.biases._values import as_array, belongs_elsewhere, index_of
+from vardi.errors import MismatchError, number_of_rows, suggest
+from vardi.errors import _refusals as refusals
+from vardi.errors._texts import LISTED, show
+
+
+def in_order(values: Any, frames: Sequence[Frame], what: str) -> Any:
+    """Return values; raise if they are a series whose index shows that they belong to other rows."""
+    index, indices = index_of(values), [part for frame in frames if (part := index_of(frame.native)) is not None]
+    if index is None or not indices or len(indices) < len(frames):
+        return values
+    own = indices[0] if len(indices) == 1 else indices[0].append(indices[1:])
+    other = not index.equals(own) if len(indices) == 1 else belongs_elsewhere(index, own)
+    if len(index) == len(own) and other:
+        raise MismatchError(
+            f"{what} is a series whose index is not that of the rows, so its values may belong to other rows. Bring it "
+            "into the order of the rows, or give an array.",
+            expected=("index of the rows",),
+            got=("another index",),
+        )
+    return values
+
+
+def counts_by_name(counts: Mapping[Hashable, Any], frames: Mapping[Hashable, Frame]) -> list[NDArray[Any]]:
+    """Return the counts of each sample; raise if they do not fit its rows."""
+    for name in frames:
+        if name not in counts:
+            raise MismatchError(
+                f"No counts for sample {str(name)!r}. The counts are for {show(counts)}.{suggest(name, counts)}",
+                expected=(name,),
+                got=counts,
+            )
+    for name in counts:
+        if name not in frames:
+            raise MismatchError(
+                f"There are counts for {str(name)!r}, which is not a sample. The samples are {show(frames)}."
+                f"{suggest(name, frames)}",
+                expected=frames,
+                got=(name,),
+            )
+    pieces = []
+    for name, frame in frames.items():
+        what, given = f"The counts of {str(name)!r}", counts[name]
+        piece = frame.column(given) if isinstance(given, str) else as_array(in_order(given, (frame,), what), what)
+        if piece.shape != (len(frame),):
+            raise MismatchError(
+                f"{what} have shape {piece.shape}, but the sample has {number_of_rows(len(frame))}. Give one for each.",
+                expected=(len(frame),),
+                got=piece.shape,
+            )
+        pieces.append(piece)
+    return pieces
+
+
+def as_counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats | None:
+    """Return the count of each row; raise if they are not numbers, one for each."""
+    if counts is None:
+        return None
+    if isinstance(counts, str):
+        if not frames:
+            raise MismatchError(
+                f"counts names the column {counts!r}, but a matrix of biases has no columns of its own. Give an array.",
+                expected=("array",),
+                got=(counts,),
+            )
+        counts = _counts_of_column(counts, frames)
+    values = as_array(counts, "counts")
+    if values.dtype.kind not in "iufb":
+        raise refusals.counts_of_a_kind(values.dtype)
+    values = values.astype(np.float64)
+    require_length("counts", values, n, "count")
+    return values
+
+
+def require_counts(counts: Floats, place: Callable[[int], str]) -> None:
+    """Refuse counts that are not whole numbers, naming the place of the row and the value."""
+    bad = np.flatnonzero(~((counts >= 0) & (counts < np.inf)))
+    parts = np.flatnonzero(np.abs(counts - np.rint(counts)) > refusals.WHOLE * counts) if not len(bad) else bad[:0]
+    for rows, refusal in ((bad, refusals.invalid_counts), (parts, refusals.counts_in_part)):
+        if len(rows):
+            raise refusal(f"In {place(int(rows[0]))}, the count is {counts[rows[0]]}", rows[:LISTED])
+    if counts.sum() > refusals.MOST:
+        raise refusals.too_many(counts.sum())
+
+
+def _counts_of_column(name: str, frames: Sequence[Frame]) -> NDArray[Any]:
+    counts = joined([frame.column(name) for frame in frames])
+    missing = int(np.count_nonzero(np.isnan(counts))) if counts.dtype.kind == "f" else 0
+    if missing:
+        raise refusals.missing_counts(name, missing)
+    return counts
+
+
+def require_length(what: str, values: NDArray[Any], n: int, unit: str) -> None:
+    """Refuse values that are not one for each row."""
+    if values.shape != (n,):
+        sizes = unit == "label" and values.ndim == 1 and values.dtype.kind in "iu" and values.sum() == n
+        repeated = " From sizes of successive samples: np.repeat(np.arange(len(sizes)), sizes)." if sizes else ""
+        raise MismatchError(
+            f"{what} has shape {values.shape}, but the pool has {n} rows. Give one {unit} for each row.{repeated}",
+            expected=(n,),
+            got=values.shape,
+        )
+
+
+def joined(pieces: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return pieces one after the other; a single one without a copy."""
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
