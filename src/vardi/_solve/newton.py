@@ -43,6 +43,7 @@ PATIENCE = 5  # steps without progress after which only rounding is left
 BENDING = 3.0  # range of a step up to which a subsample predicts its remainder
 BENDS = 5  # passes over the subsample that a step may take to bend
 STRAIGHT = 1e-4  # share of the step by which the last of them may still move it
+NOISE = 1e10  # range of a step from which on it is the rounding of a Hessian that is singular
 LOST = 1000  # self-consistent steps from points with a singular Hessian
 FAR = 1e-3  # share of the rows a sample should have below which Newton's model is unreliable
 MAX_DIRECT_NUMBERS = 200_000  # numbers up to which a subsample does not pay off
@@ -336,6 +337,7 @@ def _newton_step(u: Floats, sums: Sums, sizes: Floats, iterations: int, hessian:
         delta[sampled] = -hessian.laplacian.solve(gradient)
     except SingularError:
         singular = True
+    singular = singular or float(np.ptp(delta[sampled])) > NOISE
     return _Step(u, delta, hessian, age, singular, gradient, _residual(sums, sizes), iterations)
 
 
