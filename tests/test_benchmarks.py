@@ -26,6 +26,7 @@ NAMES = [
     "dense-omega",
     "gram",
     "wide",
+    "precision",
     "indicator",
     "memory",
     "parquet",
@@ -369,7 +370,7 @@ def test_notes_of_what_was_tried_are_on_bars_that_there_are(tmp_path):
 
 
 def test_every_bar_is_of_a_benchmark_that_there_is():
-    assert {bar.benchmark for bar in BARS.values()} == set(NAMES) - {"many", "wide", "questions"}
+    assert {bar.benchmark for bar in BARS.values()} == set(NAMES) - {"many", "precision", "wide", "questions"}
 
 
 @pytest.mark.parametrize("name", ["gram", "bootstrap", "identify", "report", "errors"])
@@ -383,7 +384,7 @@ def test_what_is_compared_with_a_solve_is_measured(name, tiny, monkeypatch, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("name", "targets"), [("wide", 2), ("questions", 7)])
+@pytest.mark.parametrize(("name", "targets"), [("wide", 2), ("precision", 6), ("questions", 7)])
 def test_what_has_no_bar_is_measured_too(name, targets, tiny, monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     report = BENCHMARKS[name](tiny)
