@@ -32,7 +32,7 @@ from vardi._rows.engine.among import EngineAmong
 from vardi._rows.engine.distribution import EngineDistribution
 from vardi._rows.engine.domains import EngineDomains, domains_of, is_in, missing_by_domain
 from vardi._rows.engine.draw import drawn_rows
-from vardi._rows.engine.functions import ONE, ZERO, EngineFunction, all_missing, compiled_functions
+from vardi._rows.engine.functions import ONE, ZERO, EngineFunction, Reads, all_missing, compiled_functions
 from vardi._rows.engine.groups import GroupSums, sums_in_groups
 from vardi._rows.engine.joint import EngineRows
 from vardi._rows.engine.labels import EngineLabels
@@ -510,7 +510,7 @@ def _column(name: str) -> Any:
 
 def _bias(measure: EngineMoments, k: int) -> EngineFunction:
     """Return a bias at the parameters of a point, on the user's scale."""
-    return EngineFunction(lambda part: measure.point.users_bias(k))
+    return EngineFunction(lambda part: measure.point.users_bias(k), reads=Reads.OURS)
 
 
 def _moved_mean(measure: EngineMoments, k: int) -> Floats:
@@ -524,7 +524,7 @@ def _moved_mean(measure: EngineMoments, k: int) -> Floats:
 
 
 def _times(function: EngineFunction, factor: nw.Expr) -> EngineFunction:
-    return EngineFunction(lambda part: function(part) * factor)
+    return EngineFunction(lambda part: function(part) * factor, reads=Reads.OURS)
 
 
 def _kind(dtype: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import Any
 
 import narwhals as nw
@@ -22,6 +23,14 @@ from vardi.errors._refusals import column_of_some, not_finite
 PUT = f"{PREFIX}put_{{}}_{{}}"
 
 
+class Reads(IntEnum):
+    """What the expression of a function reads, which tells how frames can be joined and still have its values."""
+
+    OURS = 0  # columns that all frames have: those of biases, or of a point; the expression is the same in each
+    USERS = 1  # the user's columns
+    BOTH = 2
+
+
 @dataclass(frozen=True, eq=False)
 class EngineFunction:
     """A function of the rows.
@@ -32,10 +41,13 @@ class EngineFunction:
         Returns the expression for a part; it may read the columns of a point.
     name : str or None
         Its name in messages; its values are checked only if it has one.
+    reads : Reads
+        What the expression reads.
     """
 
     of: Callable[[Part], nw.Expr]
     name: str | None = None
+    reads: Reads = Reads.BOTH
 
     def __call__(self, part: Part) -> nw.Expr:
         """Return the expression of a part."""
@@ -43,11 +55,12 @@ class EngineFunction:
 
     def map(self, change: Callable[[nw.Expr], nw.Expr]) -> EngineFunction:
         """Return a function of the values, such as whether they are below a number."""
-        return EngineFunction(lambda part: change(self.of(part)))
+        return EngineFunction(lambda part: change(self.of(part)), reads=self.reads)
 
     def times(self, other: EngineFunction) -> EngineFunction:
         """Return the product with another function, such as a condition."""
-        return EngineFunction(lambda part: self.of(part) * other.of(part), self.name)
+        reads = self.reads if self.reads is other.reads else Reads.BOTH
+        return EngineFunction(lambda part: self.of(part) * other.of(part), self.name, reads)
 
 
 def compiled_functions(
@@ -77,7 +90,7 @@ def compiled_functions(
                     raise not_finite(count, column, lacking) from None
             raise
     checked = [name if function.columns else None for function, name in zip(functions, names, strict=True)]
-    return [EngineFunction(_of(by_part, j), name) for j, name in enumerate(checked)]
+    return [EngineFunction(_of(by_part, j), name, Reads.USERS) for j, name in enumerate(checked)]
 
 
 def _put(part: Part, made: Sequence[nw.Expr]) -> list[nw.Expr]:
@@ -118,8 +131,8 @@ def zero_elsewhere(condition: nw.Expr | None, term: nw.Expr) -> nw.Expr:
     return term if condition is None else nw.when(condition).then(term).otherwise(nw.lit(0.0))
 
 
-ZERO = EngineFunction(lambda part: nw.lit(0.0))
-ONE = EngineFunction(lambda part: nw.lit(1.0))
+ZERO = EngineFunction(lambda part: nw.lit(0.0), reads=Reads.OURS)
+ONE = EngineFunction(lambda part: nw.lit(1.0), reads=Reads.OURS)
 
 
 @dataclass(frozen=True, eq=False)
