@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import narwhals as nw
@@ -291,7 +291,7 @@ class _Answer:
     def counts(self) -> Floats:
         return self.floats(f"{PREFIX}n") if self.counted else self.rows
 
-    @property
+    @cached_property
     def rows(self) -> Floats:
         return self.floats(f"{PREFIX}rows")
 

@@ -71,12 +71,14 @@ def compiled_functions(
     One query for each part counts missing values; if there are any, another counts where the expression is unknown.
     """
     by_part: dict[str | None, list[nw.Expr]] = {}
+    checked: set[str] = set()
     for part in parts:
         changes, found = on_frame(part.rows_as_asked, functions, part.name, f"value{len(part.put)}")
         part.put.extend(changes)
         schema = users_columns(part, found)
         columns = tuple(dict.fromkeys(column for function in found for column in function.columns))
-        _require_everywhere(parts, columns)
+        _require_everywhere(parts, [column for column in columns if column not in checked])
+        checked.update(columns)
         require_columns(columns, schema)
         target = NarwhalsTarget(schema)
         missing = missing_values(part, target, columns)
@@ -89,8 +91,8 @@ def compiled_functions(
                 if lacking := [labels[code] for code in all_missing(part, column)]:
                     raise not_finite(count, column, lacking) from None
             raise
-    checked = [name if function.columns else None for function, name in zip(functions, names, strict=True)]
-    return [EngineFunction(_of(by_part, j), name, Reads.USERS) for j, name in enumerate(checked)]
+    named = [name if function.columns else None for function, name in zip(functions, names, strict=True)]
+    return [EngineFunction(_of(by_part, j), name, Reads.USERS) for j, name in enumerate(named)]
 
 
 def _put(part: Part, made: Sequence[nw.Expr]) -> list[nw.Expr]:
@@ -102,10 +104,12 @@ def _put(part: Part, made: Sequence[nw.Expr]) -> list[nw.Expr]:
 
 def _require_everywhere(parts: Sequence[Part], columns: Sequence[str]) -> None:
     """Refuse a column that some frames have and others lack."""
-    for column in columns:
-        lacks = [str(part.name) for part in parts if column not in part.schema and not column.startswith(PREFIX)]
+    named = [column for column in columns if not column.startswith(PREFIX)]
+    schemas = {str(part.name): part.schema for part in parts} if named else {}
+    for column in named:
+        lacks = [name for name, schema in schemas.items() if column not in schema]
         if 0 < len(lacks) < len(parts):
-            raise column_of_some(column, [str(part.name) for part in parts if str(part.name) not in lacks], lacks)
+            raise column_of_some(column, [name for name in schemas if name not in lacks], lacks)
 
 
 def all_missing(part: Part, column: str) -> list[int]:
