@@ -124,11 +124,14 @@ def test_equal_rows_are_drawn_together_and_distinct_ones_at_the_share():
 
 @pytest.mark.parametrize("extreme", [1e-12, 1e12])
 def test_a_fit_that_starts_from_a_draw_is_that_of_rows_in_memory(extreme, monkeypatch):
-    monkeypatch.setattr(subsample, "ROWS", 500)
-    table = table_of(["a", "b", "c"])
-    table["x"] = np.random.default_rng(2).random(len(table)) * 0.6
+    monkeypatch.setattr(subsample, "ROWS", 200)
+    hashed = []
+    monkeypatch.setattr(subsample, "hash_drawn", lambda *given, **more: hashed.append(1) or hash_drawn(*given, **more))
+    rng = np.random.default_rng(2)
+    table = pd.DataFrame({"s": np.resize(["a", "b", "c"], 3000), "x": rng.random(3000), "y": rng.random(3000)})
     biases = {"a": "1", "b": "x + 0.1", "c": f"(x + 0.1)**2 * {extreme}"}
     assert_as_in_memory(table, biases)
+    assert hashed
 
 
 @pytest.mark.parametrize(("value", "error"), [(0.0, vardi.ImpossibleRowError), (-0.5, vardi.InvalidBiasError)])
