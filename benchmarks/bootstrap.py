@@ -14,7 +14,7 @@ from benchmarks.records import Record, Report, Settings, ratio
 from benchmarks.timing import Contestant, race
 
 ROWS, SAMPLES = 1_000_000, 10
-REFITS, TIMED = 1000, 96  # three batches of 32 show what a refit takes
+REFITS, TIMED = 1000, 320  # ten batches of 32 show what a refit takes beside what all of them share
 
 
 def bootstrap(settings: Settings) -> Report:

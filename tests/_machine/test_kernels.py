@@ -58,6 +58,21 @@ def test_exps_and_grams_equal_those_of_numpy(shape):
     np.testing.assert_allclose(compiled.gram(A, root), expected, rtol=1e-13, atol=1e-14 * expected.max())
 
 
+@pytest.mark.parametrize("draws", [1, 2, 7])
+@pytest.mark.parametrize(("n", "K", "m"), [(1, 1, 1), (127, 4, 1), (1000, 5, 3), (128, 9, 8)])
+@pytest.mark.parametrize("number", [np.float32, np.float64])
+def test_sums_of_draws_equal_those_of_numpy(draws, n, K, m, number):
+    rng = np.random.default_rng(4)
+    P, Y, moved = rng.dirichlet(np.ones(K), n), rng.normal(size=(n, m)), np.exp(rng.normal(size=(draws, K)))
+    counts, first = rng.exponential(size=(draws, n + 9)).astype(number), 5
+    own, both = counts[:, first : first + n].astype(float), np.hstack([P, Y])
+    found = compiled.draws(P, Y, counts, first, moved, with_products=False)
+    np.testing.assert_allclose(found, (own / (moved @ P.T)) @ both, rtol=1e-12, atol=1e-12)
+    products = (Y[:, :, None] * P[:, None, :]).reshape(n, -1)
+    found = compiled.draws(P, Y, counts, first, None, with_products=True)
+    np.testing.assert_allclose(found, own @ np.hstack([both, products]), rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize(
     "values",
     [[3.0], [-1.5, -2.5], [0.0, -0.0, 7.0], [-np.inf, 2.0], [np.inf, 1.0], [-0.0], [5e-324, -5e-324, 1e308]],

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import vardi
-from vardi._estimate import bootstrap
+from vardi._estimate import refits
 from vardi._fit import memory
 from vardi._rows import blocks, choose, draws, readers
 from vardi._rows.blocks import Blocks
@@ -389,8 +389,8 @@ def test_data_are_read_a_few_times(kind: Any, problem: Any, tmp_path: Path, monk
 def test_draws_of_a_bootstrap_share_passes(kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a batch read the rows together, in the thread of the user, and are what each would be alone."""
     monkeypatch.setattr(draws, "KEPT_NUMBERS", kept)
-    monkeypatch.setattr(bootstrap, "THREADED", 0)
-    monkeypatch.setattr(bootstrap, "MANY_SHARED_NUMBERS", 6 * ROWS)
+    monkeypatch.setattr(refits, "THREADED", 0)
+    monkeypatch.setattr(refits, "MANY_SHARED_NUMBERS", 6 * ROWS)
     x, logs, source = potentials()
     order = np.random.default_rng(1).permutation(ROWS)
     threads, told = set(), []

@@ -18,20 +18,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, get_args
+from typing import Any, get_args
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from vardi._estimate.estimates import NORMAL, Estimate, cells_of, headings
 from vardi._estimate.group_bootstrap import GroupRefits
 from vardi._estimate.intervals import Declared, Law, Share, quantile_of_normal
+from vardi._estimate.refits import Measure, Progress, Refits, entropy_of, generator_of, in_threads
 from vardi._estimate.resampling import Kind, Plan, group_codes, make_plan
 from vardi._inputs.frames.functions import is_function, name_of
-from vardi._machine.threads import THREADED, can_start, cores, executor
+from vardi._machine.threads import cores
 from vardi._notebook import fragment, paragraph, table
-from vardi._rows import Rows
-from vardi._rows.blocks import Blocks
 from vardi._solve.identify import Name
 from vardi._solve.refit import Refit
 from vardi._types import Floats
@@ -44,16 +42,9 @@ from vardi.errors import (
 from vardi.errors._texts import show
 from vardi.errors._warn import warn
 
-TOLERANCE = 1e-6  # of a refit: far below the spread of any draw
 MOST_FAILED = 0.1  # share of draws without a fit above which the spread of the others is meaningless
 FEW_GROUPS = 30  # groups of a sample below which their spread is poorly known
 MEANS = 10  # columns by which the autocorrelation of a series is judged if the statistic is a function
-BATCH = 32  # draws that a thread takes at once, which share their passes over the rows
-SHARED_NUMBERS = 2**22  # counts in such a batch, at most: 100 MB or less
-MANY_SHARED_NUMBERS = 2**25  # the same for a batch that has all threads to itself: 256 MB
-BESIDE = 8  # ... or one in so many of the numbers in the matrix of biases, if that is more
-
-Progress: TypeAlias = Callable[[int, int], object]
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,8 +230,8 @@ def bootstrap(
     measure = _measure(held, statistic, plan)
     if jobs is None:
         jobs = 1 if callable(statistic) else cores()
-    refits = _Refits(held, plan, measure, kind, _entropy(seed), jobs)
-    draws = _in_threads(refits, n, progress)
+    refits = Refits(held, plan, measure, kind, entropy_of(seed), jobs)
+    draws = in_threads(refits, n, progress)
     return _gathered(draws, held, measure.names, measure.value, n, level, kind, measure.functions)
 
 
@@ -266,13 +257,13 @@ def _of_groups(
     identity: str | None,
 ) -> Bootstrap:
     """Draw groups of rows that stay in their engine."""
-    entropy = _entropy(seed)
+    entropy = entropy_of(seed)
     sums = held.in_groups(statistic, groups, np.random.SeedSequence(entropy).generate_state(1)[0], identity)
     refits = GroupRefits(held, sums, kind)
 
     def draws() -> Iterator[tuple[Floats, Floats] | Refit]:
         for i in range(n):
-            drawn = refits(_generator(entropy, i))
+            drawn = refits(generator_of(entropy, i))
             yield (drawn[1], drawn[1]) if statistic is None and not isinstance(drawn, Refit) else drawn
             if progress is not None:
                 progress(i + 1, n)
@@ -325,25 +316,15 @@ def _laws(held: Any, functions: Any, errors: Floats) -> tuple[Law, ...]:
     )
 
 
-@dataclass(frozen=True)
-class _Measure:
-    """Statistics as functions of a draw: of its multiplicities, and of the weights of ``rows`` in its refit."""
-
-    names: tuple[str, ...]
-    value: Floats
-    of: Callable[[Floats, Floats], Floats] | None  # (drawn, scale) -> (m,); None where counts and weights are enough
-    functions: Floats | None = None  # whose means the statistics are
-
-
-def _measure(held: Any, statistic: Any, plan: Plan) -> _Measure:
+def _measure(held: Any, statistic: Any, plan: Plan) -> Measure:
     if statistic is None:
-        return _Measure(_normalisers(held), held.log_omegas, None)
+        return Measure(_normalisers(held), held.log_omegas, None)
     if callable(statistic):
         return _function(held, statistic, plan)
     return _means(held, statistic, plan)
 
 
-def _means(held: Any, statistic: Any, plan: Plan) -> _Measure:
+def _means(held: Any, statistic: Any, plan: Plan) -> Measure:
     single, names, columns = _columns(held, statistic)
     influence = held.tangent
     mass = influence.weights if influence.strata.counts is None else influence.weights * influence.strata.counts
@@ -351,13 +332,13 @@ def _means(held: Any, statistic: Any, plan: Plan) -> _Measure:
     value = np.array([mass @ column / total for column in columns])
     functions = np.column_stack(columns)
     if plan.starts is None:
-        return _Measure(names, value[0] if single else value, None, functions)
+        return Measure(names, value[0] if single else value, None, functions)
     ordered = functions[plan.order].T
 
     def of(drawn: Floats, scale: Floats) -> Floats:
         return np.array([scale @ plan.gather(drawn * column) for column in ordered]) / total
 
-    return _Measure(names, value[0] if single else value, of, functions)
+    return Measure(names, value[0] if single else value, of, functions)
 
 
 def _columns(held: Any, statistic: Any) -> tuple[bool, tuple[str, ...], list[Floats]]:
@@ -372,7 +353,7 @@ def _columns(held: Any, statistic: Any) -> tuple[bool, tuple[str, ...], list[Flo
     return True, ("mean",), [held.values(statistic)]
 
 
-def _function(held: Any, function: Callable[[Floats], Any], plan: Plan) -> _Measure:
+def _function(held: Any, function: Callable[[Floats], Any], plan: Plan) -> Measure:
     positions = plan.order if held.kept is None else np.flatnonzero(held.kept)[plan.order]
     value = np.asarray(function(held.probabilities * held.tangent.n), np.float64)
     name = getattr(function, "__name__", "statistic")
@@ -392,125 +373,11 @@ def _function(held: Any, function: Callable[[Floats], Any], plan: Plan) -> _Meas
             )
         return result.ravel()
 
-    return _Measure(names, value, of)
-
-
-class _Refits:
-    """The refit of each draw, as a function of its number."""
-
-    def __init__(
-        self, held: Any, plan: Plan, measure: _Measure, kind: Kind, entropy: int | Sequence[int], jobs: int
-    ) -> None:
-        self.held, self.plan, self.measure, self.kind, self.entropy = held, plan, measure, kind, entropy
-        rows, self.jobs = plan.rows, jobs
-        rows._scale(held.solution.u)  # once for all refits, which do not move u far
-        self.may_part = kind == "rows" and not _allow_all(rows)
-        self.passes = None if self.may_part else held.shared_passes()
-        self.is_read = isinstance(rows, Blocks)
-        has_threads = self.passes is not None and len(rows) * len(rows.sizes) >= THREADED
-        self.in_turn = self.is_read or has_threads
-        most = SHARED_NUMBERS // len(plan.order)
-        if has_threads:
-            most = max(MANY_SHARED_NUMBERS // len(plan.order), len(rows.sizes) // BESIDE)
-        self.size = int(np.clip(most, 1, BATCH))
-        self._reused: Floats | None = None
-        if self.in_turn:  # one after the other in the same memory: allocating it afresh costs as much as a pass
-            self._reused = np.empty((self.size, len(rows)))
-
-    def batch(self, draws: range) -> list[tuple[Floats, Floats] | Refit]:
-        """Return statistics and log normalisers of draws, or the refits that failed."""
-        rngs, counts = [_generator(self.entropy, i) for i in draws], self._space()
-        drawn, factors = zip(*self._each(self._draw, self.in_turn, rngs, counts), strict=True)
-        functions = self._functions if self.measure.of is None else None
-        refits: Sequence[Refit | None] = [None] * len(draws)
-        if self.passes is not None and len(draws) > 1:
-            refits = self.held.refit_draws(self.passes, counts, functions, tol=TOLERANCE)
-        in_threads = self.in_turn and not self.is_read  # a draw that is solved on its own reads its rows
-        return self._each(self._measured, in_threads, rngs, drawn, counts, factors, refits)
-
-    def _space(self) -> Floats:
-        """Return the array that the counts of a batch are written to."""
-        return np.empty((self.size, len(self.plan.rows))) if self._reused is None else self._reused
-
-    def _draw(self, rng: np.random.Generator, out: Floats) -> tuple[Floats | None, Floats]:
-        """Write the counts of a draw; return what was drawn, if needed, and the factor of each sample."""
-        plan = self.plan
-        is_asked = self.measure.of is not None
-        space = out if plan.is_in_place and not is_asked else np.empty(len(plan.order))
-        drawn = plan.draw(rng, self.kind, space)
-        factors = plan.counts(drawn, out)
-        return (drawn if is_asked else None), factors
-
-    def _measured(
-        self, rng: np.random.Generator, drawn: Floats | None, counts: Floats, factors: Floats, refit: Refit | None
-    ) -> tuple[Floats, Floats] | Refit:
-        if refit is None:
-            refit = self.held.refit(counts, tol=TOLERANCE, may_part=self.may_part, rng=rng)
-        if not refit.is_solved:
-            return refit
-        if self.measure.functions is None and self.measure.of is None:
-            return refit.log_omegas, refit.log_omegas
-        if refit.means is not None:
-            return refit.means, refit.log_omegas
-        assert refit.weights is not None
-        if self.measure.of is None:
-            mass = counts * refit.weights
-            return mass @ self._functions / mass.sum(), refit.log_omegas
-        assert drawn is not None
-        return self.measure.of(drawn, self.plan.sample_by_sample(refit.weights, factors)), refit.log_omegas
-
-    @property
-    def _functions(self) -> Floats:
-        """The functions whose means are the statistics, on the rows that have counts; none for normalisers alone."""
-        functions = self.measure.functions
-        return np.empty((len(self.plan.rows), 0)) if functions is None else functions
-
-    def _each(self, function: Callable[..., Any], in_threads: bool, *values: Iterable[Any]) -> list[Any]:
-        """Apply a function to each draw of a batch."""
-        if not in_threads or self.jobs == 1:
-            return list(map(function, *values))
-        with executor(self.jobs if self.jobs > 0 else cores()) as pool:
-            return list(pool.map(function, *values))
-
-
-def _in_threads(refits: _Refits, n: int, progress: Progress | None) -> Iterator[tuple[Floats, Floats] | Refit]:
-    """Yield the refits of draws 0 to n - 1 in order, however many threads there are, if any.
-
-    All batches have the same size, so that draw i gives the same digits for any n: the last may go beyond n. Batches
-    run in turn where a pass uses threads itself, which takes the memory of one batch only, and where rows are read from
-    disk, which only this thread does.
-    """
-    import joblib  # slow to load
-
-    batches = [range(low, low + refits.size) for low in range(0, n, refits.size)]
-    jobs = refits.jobs if can_start() and not refits.in_turn else 1
-    with threadpool_limits(1, user_api="blas"):  # more threads in each would only compete for the cores
-        parallel = joblib.Parallel(n_jobs=jobs, backend="threading", return_as="generator")
-        for draws, results in zip(batches, parallel(map(joblib.delayed(refits.batch), batches)), strict=True):
-            yield from results[: n - draws.start]
-            if progress is not None:
-                progress(min(draws.stop, n), n)
-
-
-def _allow_all(rows: Rows) -> bool:
-    """Return whether every bias allows every row, so that no draw can disconnect the samples."""
-    sampled = np.flatnonzero(rows.sizes > 0)
-    reach = rows.reach()[sampled][:, sampled]
-    return isinstance(reach, np.ndarray) and bool((reach == rows.sizes[sampled]).all())
+    return Measure(names, value, of)
 
 
 def _normalisers(held: Any) -> tuple[str, ...]:
     return tuple(f"log Omega of {name}" for name in held.names)
-
-
-def _generator(entropy: Any, i: int) -> np.random.Generator:
-    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(entropy, spawn_key=(i,))))
-
-
-def _entropy(seed: int | np.random.Generator | None) -> Any:
-    if isinstance(seed, np.random.Generator):
-        return int(seed.integers(2**63))
-    return np.random.SeedSequence(seed).entropy
 
 
 def _check(n: int, kind: Kind, level: float, jobs: int | None) -> None:

@@ -20,7 +20,7 @@ from typing import Any, get_args
 import numpy as np
 from scipy import sparse
 
-from vardi._estimate.bootstrap import Progress, _entropy
+from vardi._estimate.refits import Progress, entropy_of
 from vardi._estimate.resampling import effective_rows
 from vardi._inputs.engine.dependence import SERIES_APART
 from vardi._machine.memory import require_memory
@@ -60,8 +60,8 @@ def replicate_weights(
     """
     _check(n, kind)
     if held.in_memory:
-        return held.table(_in_memory(held, n, kind, _entropy(seed), identity, progress), names_of(n))
-    return _in_engine(held, n, kind, _entropy(seed), identity, progress)
+        return held.table(_in_memory(held, n, kind, entropy_of(seed), identity, progress), names_of(n))
+    return _in_engine(held, n, kind, entropy_of(seed), identity, progress)
 
 
 class _Steps:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vardi._fit.prepare import Prepared
 from vardi._inputs.pool import Name, Pool
@@ -144,14 +145,14 @@ class Held:
         """Solve again for other counts of the rows in memory; rng redraws known values that have an error."""
         return refit(self.rows, self.joint, self.solution.u, self.point, counts, tol=tol, may_part=may_part, rng=rng)
 
-    def shared_passes(self) -> SharedPasses | None:
+    def shared_passes(self, functions: Floats) -> SharedPasses | None:
         """Return passes over the rows that refits to other counts can share; None if they cannot share any."""
         if self.joint is None and isinstance(self.rows, Dense) and self.rows.sizes.all():
-            return SharedPasses(self.rows, self.solution.u)
+            return SharedPasses(self.rows, self.solution.u, functions)
         return None
 
     def refit_draws(
-        self, passes: SharedPasses, counts: Floats, functions: Floats | None, *, tol: float
+        self, passes: SharedPasses, counts: NDArray[Any], *, tol: float, weights: bool
     ) -> Sequence[Refit | None]:
         """Solve again for counts of shape (draws, rows) in shared passes; None for a draw that must be solved alone."""
-        return refit_draws(passes, self.tangent.hessian.laplacian, counts, functions, tol=tol)
+        return refit_draws(passes, self.tangent.hessian.laplacian, counts, tol=tol, weights=weights)

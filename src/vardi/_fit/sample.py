@@ -38,9 +38,10 @@ from vardi.errors._texts import listed, show
 
 if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
     from vardi._estimate.bias_test import Features, Method
-    from vardi._estimate.bootstrap import Bootstrap, Progress
+    from vardi._estimate.bootstrap import Bootstrap
     from vardi._estimate.bounds import Bounds
     from vardi._estimate.likelihood_ratio import LikelihoodRatio
+    from vardi._estimate.refits import Progress
     from vardi._estimate.resampling import Kind
     from vardi._facts.account import Account
     from vardi._facts.diagnostics import Diagnostics

@@ -252,7 +252,7 @@ class InWindows(InMemory):
             return replace(found, labels=np.zeros(1, np.int64))
         return replace(found, log_omegas=np.array([self._log_chance(counts, found.log_omegas)]))
 
-    def shared_passes(self) -> None:
+    def shared_passes(self, functions: Floats) -> None:
         """Return None: windows are not a matrix."""
 
     def weigh(self, rows: Any) -> Any:

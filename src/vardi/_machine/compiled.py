@@ -21,6 +21,7 @@ from vardi._types import Floats, Integers
 
 TILE = 2048  # numbers of a tile: 16 kB
 ROWS = 64  # rows of a tile of the gram
+DRAWN_ROWS = 128  # rows of a tile of draws
 
 LOWEST = -708.0  # exponents below which e^x is set to 0: it would be subnormal
 LOG2_E = 1.4426950408889634
@@ -134,6 +135,64 @@ def _gram(A: Floats, root: Floats, G: Floats) -> None:
                         G[k + r, l + s] += total
 
 
+@_compiled(fastmath={"contract", "reassoc"})
+def _draws(
+    P: Floats, Y: Floats, counts: NDArray[Any], first: int, moved: Floats, with_products: bool, out: Floats
+) -> None:
+    """Add to ``out``, whose rows are rounded up to a multiple of two, and columns, as those of ``moved``, of four."""
+    n, K = P.shape
+    columns, width = K + Y.shape[1], out.shape[1]
+    tile, mass, other_mass = np.zeros((width, DRAWN_ROWS)), np.empty(DRAWN_ROWS), np.empty(DRAWN_ROWS)
+    r, s = np.zeros(DRAWN_ROWS), np.zeros(DRAWN_ROWS)
+    for low in range(0, n, DRAWN_ROWS):
+        m, start = min(DRAWN_ROWS, n - low), first + low
+        if m < DRAWN_ROWS:
+            tile[:], r[:], s[:] = 0.0, 0.0, 0.0
+        for i in range(m):
+            for k in range(K):
+                tile[k, i] = P[low + i, k]
+            for j in range(K, columns):
+                tile[j, i] = Y[low + i, j - K]
+        if with_products:
+            for j in range(K, columns):
+                for k in range(K):
+                    tile[columns + (j - K) * K + k] = tile[j] * tile[k]
+        for draw in range(0, len(out), 2):  # two draws and four columns at a time: six loads for eight products
+            other = min(draw + 1, len(counts) - 1)
+            drawn, other_drawn = counts[draw, start : start + m], counts[other, start : start + m]
+            if len(moved):
+                mass[:], other_mass[:] = 0.0, 0.0
+                for k in range(0, moved.shape[1], 4):
+                    a, b, c, d = tile[k], tile[k + 1], tile[k + 2], tile[k + 3]
+                    ma, mb, mc, md = moved[draw, k], moved[draw, k + 1], moved[draw, k + 2], moved[draw, k + 3]
+                    oa, ob, oc, od = moved[other, k], moved[other, k + 1], moved[other, k + 2], moved[other, k + 3]
+                    for i in range(DRAWN_ROWS):
+                        ai, bi, ci, di = a[i], b[i], c[i], d[i]
+                        mass[i] += (ma * ai + mb * bi) + (mc * ci + md * di)
+                        other_mass[i] += (oa * ai + ob * bi) + (oc * ci + od * di)
+                for i in range(m):
+                    r[i], s[i] = drawn[i] / mass[i], other_drawn[i] / other_mass[i]
+            else:
+                for i in range(m):
+                    r[i], s[i] = drawn[i], other_drawn[i]
+            for k in range(0, width, 4):
+                a, b, c, d = tile[k], tile[k + 1], tile[k + 2], tile[k + 3]
+                ra = rb = rc = rd = sa = sb = sc = sd = 0.0
+                for i in range(DRAWN_ROWS):
+                    ri, si, ai, bi, ci, di = r[i], s[i], a[i], b[i], c[i], d[i]
+                    ra += ri * ai
+                    rb += ri * bi
+                    rc += ri * ci
+                    rd += ri * di
+                    sa += si * ai
+                    sb += si * bi
+                    sc += si * ci
+                    sd += si * di
+                for column, (of_r, of_s) in enumerate(((ra, sa), (rb, sb), (rc, sc), (rd, sd))):
+                    out[draw, k + column] += of_r
+                    out[draw + 1, k + column] += of_s
+
+
 @_compiled()
 def _ends(values: Floats) -> tuple[np.int64, np.int64]:
     """Return the least and the greatest place of numbers in the order of doubles, in which NaN is beyond infinity."""
@@ -175,6 +234,19 @@ def tally(words: NDArray[Any], multiplier: int, shift: int, source: Integers, K:
     counts = np.zeros((4, K << K), np.int64)
     _tally(words, multiplier, shift, source, K, out, counts)
     return np.asarray(counts.sum(axis=0))
+
+
+def draws(
+    P: Floats, Y: Floats, counts: NDArray[Any], first: int, moved: Floats | None, *, with_products: bool
+) -> Floats:
+    """Return sum_i b_i (p_i, y_i) / (moved'p_i) for the counts b and the point of each draw."""
+    B, K, several = len(counts), P.shape[1], Y.shape[1]
+    columns = K + several + (K * several if with_products else 0)
+    out, steps = np.zeros((B + B % 2, -(-columns // 4) * 4)), np.zeros((0 if moved is None else B, -(-K // 4) * 4))
+    if moved is not None:
+        steps[:, :K] = moved
+    _draws(P, Y, counts, first, steps, with_products, out)
+    return out[:B, :columns]
 
 
 def take(values: NDArray[Any], places: NDArray[Any], out: NDArray[Any]) -> None:

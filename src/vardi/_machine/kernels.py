@@ -55,8 +55,20 @@ class Take(Protocol):
     def __call__(self, values: NDArray[Any], places: NDArray[Any], out: NDArray[Any]) -> None: ...
 
 
+class Draws(Protocol):
+    """sum_i b_i (p_i, y_i) / (moved'p_i) for the counts b and the point of each draw; without points, no quotient.
+
+    With products, y_i is followed by the products of each of its numbers with p_i. The counts are those of all rows, of
+    which P and Y have some: from ``first`` on.
+    """
+
+    def __call__(
+        self, P: Floats, Y: Floats, counts: NDArray[Any], first: int, moved: Floats | None, *, with_products: bool
+    ) -> Floats: ...
+
+
 class Kernels(NamedTuple):
-    """The steps of a pass over a block."""
+    """The steps of a pass over a block; None for what only compiled code does in one step."""
 
     exp: Exp
     exp_beyond: ExpBeyond
@@ -64,6 +76,7 @@ class Kernels(NamedTuple):
     ends: Ends
     tally: Tally
     take: Take
+    draws: Draws | None
 
 
 def _exp(values: Floats, out: Floats) -> Floats:
@@ -111,7 +124,7 @@ def _take(values: NDArray[Any], places: NDArray[Any], out: NDArray[Any]) -> None
     values.take(places, axis=0, out=out, mode="clip")  # a bounds check would cost more
 
 
-NUMPY = Kernels(_exp, _exp_beyond, _gram, _ends, _tally, _take)
+NUMPY = Kernels(_exp, _exp_beyond, _gram, _ends, _tally, _take, None)
 
 
 def kernels(n: int, K: int) -> Kernels:
@@ -119,7 +132,7 @@ def kernels(n: int, K: int) -> Kernels:
     compiled = _compiled() if n * K >= MIN_COMPILED_NUMBERS else None
     if compiled is None:
         return NUMPY
-    return compiled if K <= MAX_COMPILED_SAMPLES else compiled._replace(gram=_gram)
+    return compiled if K <= MAX_COMPILED_SAMPLES else compiled._replace(gram=_gram, draws=None)
 
 
 @functools.cache
@@ -155,4 +168,4 @@ def _compiled() -> Kernels | None:
     def take(values: NDArray[Any], places: NDArray[Any], out: NDArray[Any]) -> None:
         (compiled.take if values.ndim == 1 else _take)(values, places, out)
 
-    return Kernels(exp, exp_beyond, gram, ends, tally, take)
+    return Kernels(exp, exp_beyond, gram, ends, tally, take, compiled.draws)

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from vardi._machine.kernels import kernels
 from vardi._machine.threads import BLOCK, Scratch, sum_blocks
 from vardi._rows.dense import Dense
 from vardi._types import Floats
@@ -33,44 +34,79 @@ class SharedPasses:
         The rows, in memory or read in blocks; every sample has some.
     u : ndarray
         The solution of the fit.
+    functions : ndarray of shape (n, m)
+        Functions on the rows, whose weighted sums are asked for.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (n,)
+        1 / S_i at the fit, scaled to a mean of 1.
+    shift : float
+        The log of that scale.
     """
 
-    def __init__(self, rows: Dense, u: Floats) -> None:
-        self.rows, self.u = rows, u
+    def __init__(self, rows: Dense, u: Floats, functions: Floats) -> None:
+        self.rows, self.u, self.functions = rows, u, functions
         self.weights, self.shift = rows.weights(u)
         self._kept = self._gathered()
 
-    def sums(self, us: Floats | None, counts: Floats, functions: Floats) -> tuple[Floats, Floats, Floats]:
-        r"""Return shares (B, K), totals of the weights (B,), and of weights times functions (B, m), in one pass.
+    def at_fit(self, counts: NDArray[Any], *, slopes: bool) -> tuple[Floats, Floats, Floats]:
+        r"""Return the sums below at the solution of the fit, and how fast those of weights fall as u grows.
 
-        Weights are 1 / S_i times the scale that gives those of the fit a mean of 1, whose log is ``shift``.
+        .. math:: -\frac{\partial}{\partial u_k} \sum_i b_i \pi_i f_i = \sum_i b_i \pi_i f_i p_{ik}
 
         Parameters
         ----------
-        us : ndarray of shape (B, K) or None
-            A dual point for each draw; None for that of the fit, at which all rows have their weights.
+        counts : ndarray of shape (B, n)
+            Counts of the rows in each draw, in single or double precision; sums are in double precision.
+        slopes : bool
+            Whether to return these, of shape (B, 1 + m, K); otherwise they are empty.
+        """
+        shares, sums = self._passed(None, counts, with_products=slopes)
+        several = 1 + self.functions.shape[1]
+        return shares, sums[:, :several], sums[:, several:].reshape(len(counts), -1, len(self.u))
+
+    def at(self, us: Floats, counts: NDArray[Any]) -> tuple[Floats, Floats]:
+        """Return shares (B, K), and the sums of the weights and of weights times functions (B, 1 + m), in one pass.
+
+        Weights are 1 / S_i times the scale that gives those of the fit a mean of 1.
+
+        Parameters
+        ----------
+        us : ndarray of shape (B, K)
+            A dual point for each draw.
         counts : ndarray of shape (B, n)
             Counts of the rows in each draw.
-        functions : ndarray of shape (n, m)
-            Functions on the rows.
         """
-        K, m, scratch = len(self.u), functions.shape[1], Scratch()
-        moved = None if us is None else np.exp(us - self.u)
+        return self._passed(np.exp(us - self.u), counts, with_products=False)
+
+    def _passed(self, moved: Floats | None, counts: NDArray[Any], *, with_products: bool) -> tuple[Floats, Floats]:
+        """Return shares, and sums of weights, perhaps with those of their products with p, at points e^u moves to."""
+        K, scratch = len(self.u), Scratch()
+        compiled = kernels(len(self.rows), K).draws
+
+        def block(here: slice, P: Floats) -> Floats:
+            assert compiled is not None
+            return compiled(P, self._weighted(here), counts, here.start, moved, with_products=with_products)
 
         def part(here: slice, P: Floats) -> Floats:
-            r = counts[:, here]
+            r, Y = counts[:, here], self._weighted(here)
             if moved is not None:
                 masses = np.matmul(moved, P.T, out=_flat(scratch, (len(moved), len(P))))
                 r = np.divide(r, masses, out=masses)
-            found, w = np.empty((len(r), K + 1 + m)), self.weights[here]
-            np.matmul(r, P, out=found[:, :K])
-            np.matmul(r, w, out=found[:, K])
-            if m:
-                found[:, K + 1 :] = r @ (w[:, None] * functions[here])
-            return found
+            elif r.dtype != np.float64:
+                doubled = _flat(scratch, r.shape)
+                doubled[...], r = r, doubled
+            products = [column[:, None] * P for column in Y.T] if with_products else []
+            return np.hstack([r @ each for each in (P, Y, *products)])
 
-        total = self._total(part, len(counts), scratch)
-        return total[:, :K] if moved is None else total[:, :K] * moved, total[:, K], total[:, K + 1 :]
+        total = self._total(part, len(counts), scratch) if compiled is None else self._total(block, 0, scratch)
+        return total[:, :K] if moved is None else total[:, :K] * moved, total[:, K:]
+
+    def _weighted(self, here: slice) -> Floats:
+        """Return weights, and weights times functions, of some rows."""
+        w = self.weights[here, None]
+        return np.hstack([w, w * self.functions[here]]) if self.functions.shape[1] else w
 
     def weights_at(self, us: Floats) -> Floats:
         """Return the weight of each row in each draw, of shape (B, n) and scaled as in ``sums``, in one pass."""
@@ -84,11 +120,14 @@ class SharedPasses:
         return found
 
     def _total(self, function: Callable[[slice, Floats], Result], draws: int, scratch: Scratch) -> Result:
-        """Sum the results over all parts of a function of the place of the rows and their p at the fit."""
+        """Sum the results over all parts of a function of the place of the rows and their p at the fit.
+
+        Parts are blocks, or so much of them that what that many draws write for each row stays in the cache.
+        """
         kept = self._kept
 
         def parts(place: slice, P: Floats) -> Result:
-            cut = _parts(len(P), P.shape[1] + 2 * draws)
+            cut = _parts(len(P), P.shape[1] + 2 * draws) if draws else [slice(0, len(P))]
             sums = (function(slice(place.start + one.start, place.start + one.stop), P[one]) for one in cut)
             return functools.reduce(operator.add, sums)
 

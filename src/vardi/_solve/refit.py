@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vardi._rows.base import Rows
 from vardi._rows.draws import SharedPasses
@@ -20,6 +22,8 @@ DRAWN = 1e-4  # score of the parameters of a refit, far below the spread of any 
 STILL = 1e-3  # length of the last step towards them
 SHARED_PASSES = 20  # passes over the rows that draws share before the remaining ones continue alone
 SETTLED = 1e-10  # length of the last step of a shared refit, if passes are cheap
+MARGIN = 10.0  # how many times what the last step left of itself a step may leave
+MAX_FORESEEN = 2  # sums of weights whose slopes cost less than another pass
 
 
 @dataclass(frozen=True)
@@ -85,51 +89,63 @@ def refit_plain(rows: Rows, u: Floats, *, tol: float, may_part: bool) -> Refit:
 
 
 def refit_draws(
-    passes: SharedPasses, laplacian: Laplacian, counts: Floats, functions: Floats | None, *, tol: float
+    passes: SharedPasses, laplacian: Laplacian, counts: NDArray[Any], *, tol: float, weights: bool
 ) -> list[Refit | None]:
     """Solve for known biases alone, with many other counts at once, which share the passes over the rows.
 
-    Each draw takes Newton's steps with the Hessian of the fit, which is close to its own. None stands for a draw whose
-    steps do not shrink quickly: it needs its own Hessian.
+    Each draw takes Newton's steps with the Hessian of the fit, which is close to its own. Where passes cost something,
+    no pass follows a step that should leave less than the tolerance, by what the steps before it left; sums of
+    weights then follow by their slopes. None stands for a draw whose steps do not shrink quickly: it needs its own
+    Hessian.
 
     Parameters
     ----------
     passes : SharedPasses
-        The rows at the solution of the fit.
+        The rows at the solution of the fit, with the functions whose means are returned.
     laplacian : Laplacian
         The Hessian there.
     counts : ndarray of shape (B, n)
         Counts of the rows in each draw, with which each sample has its size.
-    functions : ndarray of shape (n, m) or None
-        Functions whose means are returned, at no further pass; None for the weights, which take another.
     tol : float
         Tolerance of Vardi's equations.
+    weights : bool
+        Whether to return weights, which take another pass, in place of means.
     """
-    sizes, n = passes.rows.sizes, passes.rows.sizes.sum()
-    summed = np.empty((len(passes.rows), 0)) if functions is None else functions
+    sizes, n, several = passes.rows.sizes, passes.rows.sizes.sum(), 1 + passes.functions.shape[1]
     us, done, lost = np.tile(passes.u, (len(counts), 1)), *np.zeros((2, len(counts)), bool)
-    before, totals, means = np.full(len(counts), np.inf), np.ones(len(counts)), np.empty((len(counts), 0))
     near = SETTLED if is_cheap(passes.rows) else RANGE
+    foresee = not is_cheap(passes.rows) and several <= MAX_FORESEEN
+    shares, sums, slopes = passes.at_fit(counts, slopes=foresee)
+    first = before = np.full(len(counts), np.inf)
     for i in range(SHARED_PASSES):
-        shares, totals, means = passes.sums(us if i else None, counts, summed)
         gradient = shares - sizes
         delta = -np.stack([laplacian.solve(one) for one in gradient])
-        length = np.ptp(delta, axis=1)
-        done = (np.abs(gradient / sizes).max(axis=1) <= tol) & (length <= near)
+        length, residual = np.ptp(delta, axis=1), np.abs(gradient / sizes).max(axis=1)
+        done |= (residual <= tol) & (length <= near)
+        if foresee and i:
+            left = MARGIN * float((length / before).max())
+            last = ~done & (left * residual <= tol) & (left * length <= near) & (first * length <= near)
+            us[last] += delta[last]
+            sums[last] -= np.einsum("bjk,bk->bj", slopes[last], delta[last])
+            done |= last
         lost |= ~done & ~(length < before / 2)
         if (done | lost).all():
             break
         us[~done] += delta[~done]
-        before = length
-    log_omegas = np.log(sizes / n) - us[done] - np.log(totals[done] / n)[:, None] - passes.shift
-    weights = passes.weights_at(us[done]) * (n / totals[done])[:, None] if functions is None else None
-    found: list[Refit | None] = [None] * len(counts)
-    for place, b in enumerate(np.flatnonzero(done)):
-        if weights is None:
-            found[b] = Refit(None, log_omegas[place], means=means[b] / totals[b])
-        else:
-            found[b] = Refit(weights[place], log_omegas[place])
-    return found
+        first, before = length if i == 0 else first, length
+        found = passes.at(us, counts)
+        shares, sums = found[0], np.where(done[:, None], sums, found[1])
+    log_omegas = np.log(sizes / n) - us - np.log(sums[:, :1] / n) - passes.shift
+    means = sums[:, 1:] / sums[:, :1]
+    if not weights:
+        return [Refit(None, log_omegas[b], means=means[b]) if done[b] else None for b in range(len(counts))]
+    of_rows = iter(passes.weights_at(us[done]))
+    return [_scaled(next(of_rows), counts[b], log_omegas[b]) if done[b] else None for b in range(len(counts))]
+
+
+def _scaled(weights: Floats, counts: NDArray[Any], log_omegas: Floats) -> Refit:
+    """Return a refit whose weights have mean 1 over the counted rows."""
+    return Refit(weights * (counts.sum(dtype=np.float64) / (counts @ weights)), log_omegas)
 
 
 def refit_joint(joint: Joint, v: Floats, *, tol: float) -> Refit:

@@ -10,7 +10,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from vardi._estimate.bootstrap import Progress
+from vardi._estimate.refits import Progress
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.engine.part import ROW
 from vardi._rows.multipliers import names_of
