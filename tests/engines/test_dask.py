@@ -232,10 +232,10 @@ def test_many_frames_are_asked_as_one(question, answers, monkeypatch):
     monkeypatch.setattr(subsample, "ROWS", 300)
     rng, K = np.random.default_rng(3), MANY + 1
     biases = {f"s{k}": f"exp({k / K} * x)" for k in range(K)}
-    tables = {name: pl.DataFrame({"x": rng.normal(k / K, 1.0, 100)}) for k, name in enumerate(biases)}
+    tables = {name: pl.DataFrame({"x": rng.normal(k / K, 1.0, 200)}) for k, name in enumerate(biases)}
     rows = pl.concat([table.with_columns(label=pl.lit(name)) for name, table in tables.items()])
-    fit = vardi.debias({name: divided(table, 40, (1,)) for name, table in tables.items()}, biases)
-    one = vardi.debias(divided(rows, 200), biases, source="label")
+    fit = vardi.debias({name: divided(table, 200) for name, table in tables.items()}, biases)
+    one = vardi.debias(divided(rows, 900), biases, source="label")
     answers.clear()
     found = question(fit)
     asked = len(answers)
