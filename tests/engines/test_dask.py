@@ -19,6 +19,7 @@ from vardi._inputs.engine import partitions
 from vardi._inputs.engine.aggregates import LENGTH, Aggregate
 from vardi._inputs.engine.partitions import PartitionedFrame
 from vardi._rows.engine import subsample
+from vardi._rows.engine.united import MANY
 
 dask = pytest.importorskip("dask", reason="Dask's tests need it: pip install 'vardi[dask]'")
 dd = pytest.importorskip("dask.dataframe")
@@ -213,3 +214,31 @@ def test_the_weights_are_those_of_memory_in_the_order_of_the_frame():
     wanted = np.asarray(LENGTHS.fit(NUMPY).weights)[80:200]
     assert_allclose(rows["weight"], wanted, rtol=1e-9)
     assert_allclose(collected(fit.weights["seen"])["weight"], wanted, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        lambda fit: [(one.value, one.stderr) for one in fit.expectations(["x", "x * x", "x > 0.5"])],
+        lambda fit: [fit.cdf("x").quantile(0.3).value, fit.cdf("x").quantile(0.3).stderr],
+        lambda fit: [fit.cdf("x").band().low, fit.cdf("x").band().high],
+        lambda fit: list(fit.check_biases(["x"]).by_sample.values()),
+        lambda fit: [fit.diagnostics().effective, *fit.diagnostics().overlap.ravel()],
+        lambda fit: fit.sensitivity("x").linear_lower,
+    ],
+    ids=["means", "quantile", "band", "check", "diagnostics", "sensitivity"],
+)
+def test_many_frames_are_asked_as_one(question, answers, monkeypatch):
+    monkeypatch.setattr(subsample, "ROWS", 300)
+    rng, K = np.random.default_rng(3), MANY + 1
+    biases = {f"s{k}": f"exp({k / K} * x)" for k in range(K)}
+    tables = {name: pl.DataFrame({"x": rng.normal(k / K, 1.0, 200)}) for k, name in enumerate(biases)}
+    rows = pl.concat([table.with_columns(label=pl.lit(name)) for name, table in tables.items()])
+    fit = vardi.debias({name: divided(table, 200) for name, table in tables.items()}, biases)
+    one = vardi.debias(divided(rows, 900), biases, source="label")
+    answers.clear()
+    found = question(fit)
+    asked = len(answers)
+    answers.clear()
+    assert_allclose(found, question(one), rtol=1e-6, atol=1e-9)
+    assert asked <= len(answers) + 2 * K  # frames are checked for missing values one by one

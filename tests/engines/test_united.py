@@ -55,6 +55,15 @@ def passes(monkeypatch):
     return found
 
 
+@pytest.fixture
+def asked(monkeypatch):
+    """All queries."""
+    found = []
+    collect = nw.LazyFrame.collect
+    monkeypatch.setattr(nw.LazyFrame, "collect", lambda self, *a, **o: found.append(1) or collect(self, *a, **o))
+    return found
+
+
 def drawn(n=200):
     """Rows of normal samples that lie one beside the other, as the tilts have them."""
     rng = np.random.default_rng(3)
@@ -105,3 +114,30 @@ def test_frames_that_no_query_reads_together_are_asked_one_by_one(passes):
         fit = vardi.debias(samples, TILTS)
         assert len(passes) >= K
         assert_allclose(fit.expectation("x").value, wanted.expectation("x").value, rtol=1e-9)
+
+
+QUESTIONS = {
+    "normalisers": lambda fit: [(one.value, one.stderr) for one in fit.log_normalisers().values()],
+    "covariance": lambda fit: fit.log_omega_covariance(),
+    "means": lambda fit: [(one.value, one.stderr) for one in fit.expectations(["x", "x * x", "x > 0.5"])],
+    "quantile": lambda fit: [fit.cdf("x").quantile(0.3).value, fit.cdf("x").quantile(0.3).stderr],
+    "band": lambda fit: [fit.cdf("x").band().low, fit.cdf("x").band().high],
+    "check": lambda fit: list(fit.check_biases(["x"]).by_sample.values()),
+    "diagnostics": lambda fit: [fit.diagnostics().effective, *fit.diagnostics().overlap.ravel()],
+    "sensitivity": lambda fit: fit.sensitivity("x").linear_lower,
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("engine", ["polars", "duckdb"])
+def test_estimates_of_many_frames_are_those_of_one_and_take_few_queries(question, engine, asked):
+    frames = drawn()
+    fit = vardi.debias({name: ENGINES[engine](rows) for name, rows in frames.items()}, TILTS)
+    one = vardi.debias(labelled(frames), TILTS, source="label")
+    asked.clear()
+    found = QUESTIONS[question](fit)
+    queries = len(asked)
+    asked.clear()
+    wanted = QUESTIONS[question](one)
+    assert_allclose(found, wanted, rtol=1e-6, atol=1e-9)
+    assert queries <= len(asked) + 2 * K  # frames are checked for missing values one by one

@@ -9,7 +9,6 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any, NoReturn
 
-import narwhals as nw
 import numpy as np
 
 from vardi._estimate.bias_check import BiasCheck, untested
@@ -19,15 +18,16 @@ from vardi._estimate.resampling import effective_rows
 from vardi._estimate.sensitivity.errors_of_biases import Errors
 from vardi._estimate.tangent import Hessian, Influence, Tangent
 from vardi._fit.capabilities import refusal
+from vardi._fit.engine_columns import EngineColumns
+from vardi._fit.engine_functions import bias_at, known_functions, moved_mean
 from vardi._fit.engine_parts import EngineParts
 from vardi._fit.held import ONLY_KNOWN, Held
 from vardi._fit.new_rows import weigh
 from vardi._fit.prepare import Prepared
 from vardi._inputs.domains import By, bases, in_domains
-from vardi._inputs.engine.part import COUNTS, LABEL, ROW, Part
+from vardi._inputs.engine.part import Part
 from vardi._inputs.engine.pool import LazyPool
 from vardi._inputs.frames.functions import bias_of, is_function, name_of
-from vardi._inputs.pool import kinds_in_words
 from vardi._rows.engine.among import EngineAmong
 from vardi._rows.engine.distribution import EngineDistribution
 from vardi._rows.engine.domains import EngineDomains, domains_of, is_in, missing_by_domain
@@ -37,7 +37,7 @@ from vardi._rows.engine.groups import GroupSums, sums_in_groups
 from vardi._rows.engine.joint import EngineRows
 from vardi._rows.engine.labels import EngineLabels
 from vardi._rows.engine.model import EngineKnown, EngineModel
-from vardi._rows.engine.moments import EngineMoments, is_endless
+from vardi._rows.engine.moments import EngineMoments
 from vardi._rows.engine.sensitivity import common_slopes, slopes
 from vardi._rows.engine.weights import (
     overlap,
@@ -221,13 +221,13 @@ class InEngine(Held):
 
     def bias_functions(self) -> list[EngineFunction]:
         """Return the biases at the estimated parameters, on the user's scale."""
-        return [_bias(self.measure, k) for k in range(len(self.names))]
+        return [bias_at(self.measure, k) for k in range(len(self.names))]
 
     def bias_influence(self) -> Influence:
         r"""Return the influence on each :math:`\log\Omega_k`, through weights and through the bias's parameters."""
         moved = np.zeros((len(self.model.coordinates), len(self.names)))
         for k in self.model.families:
-            moved[:, k] = _moved_mean(self.measure, k)
+            moved[:, k] = moved_mean(self.measure, k)
         _, influence = self.tangent.influence(self.bias_functions(), moved)
         return influence @ np.diag(np.exp(-self.log_omegas))
 
@@ -275,58 +275,37 @@ class InEngine(Held):
             raise in_domains(error, by, keys, counts) from None
 
     @cached_property
+    def _users(self) -> EngineColumns:
+        """The user's columns."""
+        return EngineColumns(self.model.parts, {name for bias in self.pool.biases for name in bias.columns})
+
+    @cached_property
     def numeric_columns(self) -> tuple[str, ...]:
         """The numeric columns that all frames have, without missing values: it takes a pass to find out."""
-        return tuple(name for name in self.columns["numeric"] if self._in_all(name) and name not in self.with_gaps)
+        found, gaps = self._users, self.with_gaps
+        return tuple(name for name in found.by_kind["numeric"] if found.in_all(name) and name not in gaps)
 
-    @cached_property
+    @property
     def columns(self) -> dict[str, tuple[str, ...]]:
         """The user's columns by what they hold: those that the biases read first, those of some frames only last."""
-        read = {name for bias in self.pool.biases for name in bias.columns}
-        names = sorted(self._kinds, key=lambda name: (name not in read, not self._in_all(name)))
-        return {
-            kind: tuple(name for name in names if set(self._kinds[name].values()) == {kind})
-            for kind in ("numeric", "conditions", "texts")
-        }
+        return self._users.by_kind
 
-    @cached_property
-    def _kinds(self) -> dict[str, dict[str, str]]:
-        """What each column holds in each frame that has it."""
-        found: dict[str, dict[str, str]] = {}
-        for part in self.model.parts:
-            for name, dtype in part.schema.items():
-                if name not in (ROW, COUNTS, LABEL):
-                    found.setdefault(name, {})[str(part.name)] = _kind(dtype)
-        return found
-
-    def _in_all(self, name: str) -> bool:
-        return len(self._kinds[name]) == len(self.model.parts)
-
-    @cached_property
+    @property
     def mixed(self) -> dict[str, str]:
         """Columns whose type differs between frames, with the type in each."""
-        several = [name for name, kinds in self._kinds.items() if len(set(kinds.values())) > 1]
-        parts = {name: [part for part in self.model.parts if name in part.schema] for name in several}
-        return {
-            name: kinds_in_words([str(part.schema[name]) for part in own], [str(part.name) for part in own])
-            for name, own in parts.items()
-        }
+        return self._users.mixed
 
-    @cached_property
+    @property
     def with_gaps(self) -> tuple[str, ...]:
         """Numeric columns and conditions with missing or infinite values, by one query for each frame."""
-        found: set[str] = set()
-        for part in self.model.parts:
-            names = [name for name in (*self.columns["numeric"], *self.columns["conditions"]) if name in part.schema]
-            counts = part.sums([is_endless(nw.col(name).cast(nw.Float64)) for name in names]) if names else ()
-            found |= {name for name, count in zip(names, counts, strict=True) if count}
-        return tuple(name for name in (*self.columns["numeric"], *self.columns["conditions"]) if name in found)
+        return self._users.with_gaps
 
     @cached_property
     def of_some(self) -> dict[str, tuple[int, ...]]:
         """Numeric columns and conditions that only some samples have recorded, with these samples."""
-        names = (*self.columns["numeric"], *self.columns["conditions"])
-        found = {name: self.recorded_by([name]) for name in names if name in self.with_gaps or not self._in_all(name)}
+        users = self._users
+        names = [name for name in users.with_means if name in users.with_gaps or not users.in_all(name)]
+        found = {name: self.recorded_by([name]) for name in names}
         return {name: states for name, states in found.items() if states is not None}
 
     @cached_property
@@ -396,10 +375,10 @@ class InEngine(Held):
         if self.summed_in_memory:
             return self.prepared.values_at(joint, v), self.prepared.moved_at(joint, v)
         measure: EngineMoments = tangent.measure
-        functions = self._known_functions(measure)
+        functions = known_functions(measure, self.pool.declared)
         moved = np.zeros((len(measure.coordinates), len(functions)))
         for j, k in self.pool.declared.moving.items():
-            moved[:, j] = _moved_mean(measure, k)
+            moved[:, j] = moved_mean(measure, k)
         return functions, moved
 
     def none_on_rows(self, m: int) -> Any:
@@ -408,15 +387,7 @@ class InEngine(Held):
 
     def measured_known(self) -> Floats:
         """Return the means of the known functions under the weights."""
-        return self.measure.mean(self._known_functions(self.measure))
-
-    def _known_functions(self, measure: EngineMoments) -> list[EngineFunction]:
-        """Return the known functions as functions of the rows; biases among them have the parameters of the point."""
-        moving = self.pool.declared.moving
-        return [
-            _bias(measure, moving[j]) if j in moving else EngineFunction(_column(name))
-            for j, name in enumerate(self.pool.declared.function_columns)
-        ]
+        return self.measure.mean(known_functions(self.measure, self.pool.declared))
 
     # Questions that take rows
 
@@ -437,7 +408,7 @@ class InEngine(Held):
             if given.series:
                 effective = effective_rows(self, None if statistic is None else self.matrix(statistics))
                 lengths = batch_lengths(self.rows.sizes, effective)
-        idle = [_bias(self.measure, int(k)) for k in np.flatnonzero(self.rows.sizes == 0)]
+        idle = [bias_at(self.measure, int(k)) for k in np.flatnonzero(self.rows.sizes == 0)]
         functions = [*([] if statistic is None else self.matrix(statistics)), ONE, *idle]
         return sums_in_groups(self.measure, functions, groups, seed, identity, self.names, lengths)
 
@@ -502,32 +473,3 @@ class _Weighed:
 
     def overlap(self, mass: Floats) -> Floats:
         return overlap(self._held.measure)
-
-
-def _column(name: str) -> Any:
-    return lambda part: nw.col(name)
-
-
-def _bias(measure: EngineMoments, k: int) -> EngineFunction:
-    """Return a bias at the parameters of a point, on the user's scale."""
-    return EngineFunction(lambda part: measure.point.users_bias(k))
-
-
-def _moved_mean(measure: EngineMoments, k: int) -> Floats:
-    r"""Return :math:`\sum_i c_i r_i\,\partial\omega_k/\partial v`, by a query for each part; 0 except in theta."""
-    model, point, moved = measure.model, measure.point, np.zeros(len(measure.coordinates))
-    bias, place = _bias(measure, k), model.places[k]
-    omega, *means = measure.mean([bias, *(_times(bias, t) for t in point.gradient(k))])
-    slope = model.families[k].offset_gradient(point.theta[place])
-    moved[measure.coordinates.theta][place] = measure.n * (np.array(means) + omega * slope)
-    return moved
-
-
-def _times(function: EngineFunction, factor: nw.Expr) -> EngineFunction:
-    return EngineFunction(lambda part: function(part) * factor)
-
-
-def _kind(dtype: Any) -> str:
-    if dtype.is_numeric():
-        return "numeric"
-    return "conditions" if dtype == nw.Boolean else "texts" if dtype in (nw.String, nw.Categorical, nw.Enum) else ""

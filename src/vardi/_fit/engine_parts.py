@@ -130,10 +130,13 @@ class EngineParts(MemoryParts):
         m, n, K = len(functions), float(sizes.sum()), len(sizes) if gains else 0
         recorded = n if held.states is None else float(sizes[list(held.states)].sum())
         sums, nothing = np.zeros((3 + 2 * K, m)), np.zeros((len(sizes), m))
-        for part in at.parts:
+        assert estimates.influence is not None
+        influence = estimates.influence.values
+        parts, both = at.together([*functions, *influence.functions])
+        functions, influence = both[:m], replace(influence, functions=both[m:])
+        for part in parts:
             values = with_columns({VALUE.format(j): f(part) for j, f in enumerate(functions)})
-            assert estimates.influence is not None
-            phi = at.with_deviations(part, estimates.influence.values, nothing) if gains else None
+            phi = at.with_deviations(part, influence, nothing) if gains else None
             laws = [part.times_count(at.point.users_bias(k) * at.point.weight) for k in range(K)]
             terms = [_terms(at, part, j, float(estimates.values[j]), laws) for j in range(m)]
             sums += part.sums([term for one in terms for term in one], at.point, values, phi).reshape(m, -1).T

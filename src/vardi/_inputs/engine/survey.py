@@ -9,9 +9,9 @@ caller runs more queries, to find out what.
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
 from typing import Any
 
 import narwhals as nw
@@ -19,7 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.engine.aggregates import LENGTH, Aggregate
+from vardi._inputs.engine.codes import Bit, Codes, PackedBits
 from vardi._inputs.engine.columns import compiled_bias, constant_of
+from vardi._inputs.engine.duckdb import Sign, SignBits, above_zero, as_sign, is_duckdb, with_sql
 from vardi._inputs.engine.part import COUNT, PREFIX, Part
 from vardi._inputs.engine.queries import aggregated
 from vardi._types import Floats, Integers
@@ -29,9 +31,8 @@ from vardi.biases._expressions.nodes import Column, Constant, Node, children, is
 from vardi.biases._expressions.targets import Kind
 from vardi.errors._refusals import WHOLE
 
-CODE = "__vardi_code_{}"
 DOUBTFUL = f"{PREFIX}doubtful"
-BITS = 30  # truth values in one integer
+ABOVE = f"{PREFIX}above"
 FLAGS = 3  # truth values before those of the conditions
 COUNTED = 1  # the status of a positive count
 
@@ -65,6 +66,11 @@ class Draft:
     ranged: frozenset[str]
     missing: tuple[str, ...]
     certain: tuple[nw.Expr, ...]
+
+    @property
+    def in_duckdb(self) -> bool:
+        """Whether DuckDB holds the rows, and no value is missing, so that queries may be written in its own way."""
+        return not self.missing and is_duckdb(self.part.frame)
 
 
 @dataclass(frozen=True)
@@ -156,10 +162,9 @@ def conditions_in(node: Node, target: NarwhalsTarget) -> tuple[Node, ...] | None
 
 def _cells(draft: Draft, conditions: Sequence[Node], limit: int) -> Survey | None:
     """Group by the conditions; None if there are more groups than the limit."""
-    bits = [compiled_bias(ExpressionBias(node), draft.target, draft.missing).value for node in conditions]
     others = [name for name, bias in draft.columns.items() if bias.node not in conditions]
     queries = {f"{PREFIX}value_{name}": Aggregate(name, "max") for name in others}
-    asked = _ask(draft, bits, queries, limit)
+    asked = _ask(draft, conditions, queries, limit)
     if len(asked.labels) > limit:
         return None
     place = {node: j for j, node in enumerate(conditions)}
@@ -184,16 +189,20 @@ def _has_condition(node: Node, target: NarwhalsTarget) -> bool:
 def _numbers(draft: Draft, ranged: frozenset[str]) -> Survey | None:
     """Group by labels only; query the range of columns that are named or not biases, and sums of the others.
 
-    A bias without a condition is most likely above zero on all rows, as its smallest value shows. For the others, rows
-    above zero are counted; a number w is finite and not below zero if abs(w) - w is zero, and nothing cancels in a sum
-    of these. Return None if a smallest value is not above zero, if such a sum shows that some bias is below zero or
-    not finite, or if a sum of biases overflows.
+    A bias without a condition is most likely above zero on all rows, as its smallest value shows, or in DuckDB, which
+    takes longer to find that, a count by sign bits. For the others, rows above zero are counted; a number w is finite
+    and not below zero if abs(w) - w is zero, and nothing cancels in a sum of these. Return None if a bias without a
+    condition is not above zero on all rows, if such a sum shows that some bias is below zero or not finite, or if a sum
+    of biases overflows.
     """
     biases = list(draft.columns)[: draft.states]
     values = {name: constant_of(draft.columns[name]) for name in biases}
     constants = {name: value for name, value in values.items() if value is not None}
     summed = [name for name in biases if name not in (*constants, *ranged)]
     everywhere = [name for name in summed if not _has_condition(draft.columns[name].node, draft.target)]
+    if everywhere and draft.in_duckdb:
+        signs = {ABOVE: above_zero(everywhere)}
+        draft = replace(draft, part=draft.part.map(lambda frame: with_sql(frame, signs)))
     asked = _ask(draft, [], _number_queries(draft, constants, summed, everywhere), None)
     if not asked.is_doubtful and not _as_expected(asked, summed, everywhere):
         return None
@@ -222,10 +231,14 @@ def _as_expected(asked: _Answer, summed: Sequence[str], everywhere: Sequence[str
     totals = np.array([asked.floats(f"{PREFIX}sum_{name}") for name in summed])
     if not np.isfinite(totals).all():  # a value that is not a number is in the sum, whatever the smallest is said to be
         return False
-    for name in everywhere:
-        least, told = asked.floats(f"{PREFIX}least_{name}"), asked.floats(f"{PREFIX}told_{name}")
-        if not (least[asked.rows > 0] > 0).all() or (told != asked.rows).any():
+    if ABOVE in asked.answer.columns:
+        if (asked.floats(ABOVE) != asked.rows).any():
             return False
+    else:
+        for name in everywhere:
+            least, told = asked.floats(f"{PREFIX}least_{name}"), asked.floats(f"{PREFIX}told_{name}")
+            if not (least[asked.rows > 0] > 0).all() or (told != asked.rows).any():
+                return False
     if len(everywhere) == len(summed):
         return True
     below, told = asked.floats(f"{PREFIX}below"), asked.floats(f"{PREFIX}told")
@@ -243,8 +256,9 @@ def _number_queries(
             continue
         if name in everywhere:
             queries[f"{PREFIX}sum_{name}"] = Aggregate(name)
-            queries[f"{PREFIX}least_{name}"] = Aggregate(name, "min")
-            queries[f"{PREFIX}told_{name}"] = Aggregate(name, "count")
+            if not draft.in_duckdb:
+                queries[f"{PREFIX}least_{name}"] = Aggregate(name, "min")
+                queries[f"{PREFIX}told_{name}"] = Aggregate(name, "count")
             continue
         if name in summed:
             queries[f"{PREFIX}sum_{name}"] = Aggregate(name)
@@ -254,6 +268,8 @@ def _number_queries(
             queries[f"{PREFIX}nan_{name}"] = Aggregate(NarwhalsTarget.is_nan(column).cast(nw.Int64))
         if j < draft.states:
             queries[f"{PREFIX}reach_{name}"] = Aggregate(draft.part.times_count((column > 0).cast(nw.Float64)))
+    if everywhere and draft.in_duckdb:
+        queries[ABOVE] = Aggregate(nw.col(ABOVE).cast(nw.Int64))
     signed = [nw.col(name) for name in summed if name not in everywhere]
     if signed:
         below = reduce(operator.add, (one.abs() - one for one in signed))
@@ -278,7 +294,7 @@ class _Answer:
     def counts(self) -> Floats:
         return self.floats(f"{PREFIX}n") if self.counted else self.rows
 
-    @property
+    @cached_property
     def rows(self) -> Floats:
         return self.floats(f"{PREFIX}rows")
 
@@ -292,7 +308,7 @@ class _Answer:
         return not bool(self.bits[0].all())
 
 
-def _ask(draft: Draft, conditions: Sequence[nw.Expr], queries: dict[str, Aggregate], limit: int | None) -> _Answer:
+def _ask(draft: Draft, conditions: Sequence[Node], queries: dict[str, Aggregate], limit: int | None) -> _Answer:
     """Group the rows by label, flags and conditions, and query sums and extremes of expressions.
 
     If doubt is the only flag, doubtful rows are counted instead: grouping by one key costs less than by two.
@@ -300,42 +316,46 @@ def _ask(draft: Draft, conditions: Sequence[nw.Expr], queries: dict[str, Aggrega
     part, count = draft.part, nw.col(COUNT)
     certain = reduce(operator.and_, draft.certain) if draft.certain else True
     status = [count > 0, (count < 0) | (count == float("inf")) | in_part(count)] if part.counted else [True, False]
-    bits = [certain, *status, *conditions]
-    packs = [range(start, min(start + BITS, len(bits))) for start in range(0, len(bits), BITS)]
-    if not (part.counted or conditions):
-        packs = []
-        if not isinstance(certain, bool):
-            doubtful = nw.when(certain).then(nw.lit(0, nw.Int64)).otherwise(nw.lit(1, nw.Int64))
-            queries = queries | {DOUBTFUL: Aggregate(doubtful)}
-    codes = {CODE.format(j): _code([bits[place] for place in pack]) for j, pack in enumerate(packs)}
-    asked = {f"{PREFIX}rows": LENGTH, **queries}
-    if part.counted:
-        asked[f"{PREFIX}n"] = Aggregate(COUNT)
-    keys = [*([] if part.label is None else [part.label]), *codes]
-    most = None if limit is None else limit + 1
-    answer = part.ask(lambda frame: aggregated(frame.with_columns(**codes) if codes else frame, keys, asked, most))
-    labels = [None] * len(answer) if part.label is None else answer.get_column(part.label).to_list()
-    decoded = []
-    for name, pack in zip(codes, packs, strict=True):
-        code = answer.get_column(name).to_numpy().astype(np.int64)
-        decoded += [(code >> (place - pack.start)) % 2 == 1 for place in pack]
-    if not packs:
+    flags: list[Bit] = [certain, *status]
+    coded = bool(part.counted or conditions)
+    if not coded and not isinstance(certain, bool):
+        doubtful = nw.when(certain).then(nw.lit(0, nw.Int64)).otherwise(nw.lit(1, nw.Int64))
+        queries = queries | {DOUBTFUL: Aggregate(doubtful)}
+    for codes in _codes(draft, flags, conditions) if coded else [PackedBits(part.label, [])]:
+        answer = _grouped(draft, codes, queries, limit)
+        read = codes.read(answer)
+        if read is not None:
+            break
+    assert read is not None
+    labels, bits = read
+    if not coded:
         sure = np.ones(len(answer), bool)
         doubted = answer.get_column(DOUBTFUL).to_numpy() > 0 if DOUBTFUL in answer.columns else ~sure
-        decoded = [~doubted, sure, ~sure]
-    return _Answer(answer, labels, decoded, part.counted)
+        bits = [~doubted, sure, ~sure]
+    return _Answer(answer, labels, bits, part.counted)
+
+
+def _codes(draft: Draft, flags: Sequence[Bit], conditions: Sequence[Node]) -> Iterator[Codes]:
+    """Return the ways to make keys of flags and conditions, the fastest first."""
+    bits = [compiled_bias(ExpressionBias(node), draft.target, draft.missing).value for node in conditions]
+    if draft.in_duckdb and SignBits.hold([*flags, *bits]):
+        signs: list[Bit | Sign] = [
+            as_sign(node, draft.target) or bit for node, bit in zip(conditions, bits, strict=True)
+        ]
+        yield SignBits(draft.part.label, tuple(draft.part.codes), [*flags, *signs])
+    yield PackedBits(draft.part.label, [*flags, *bits])
+
+
+def _grouped(draft: Draft, codes: Codes, queries: dict[str, Aggregate], limit: int | None) -> nw.DataFrame[Any]:
+    """Query aggregates of expressions in the groups of some keys."""
+    asked = {f"{PREFIX}rows": LENGTH, **queries}
+    if draft.part.counted:
+        asked[f"{PREFIX}n"] = Aggregate(COUNT)
+    most = None if limit is None else limit + 1
+    return draft.part.ask(lambda frame: aggregated(codes.add(frame), codes.keys, asked, most))
 
 
 def in_part(count: nw.Expr) -> nw.Expr:
     """Return a condition that holds where a count is not a whole number."""
     fraction, slack = count % 1.0, WHOLE * count
     return (fraction > slack) & (fraction < 1.0 - slack)
-
-
-def _code(bits: Sequence[nw.Expr | bool]) -> nw.Expr:
-    """Return truth values as one integer, the first being the lowest bit; null counts as false."""
-    code = nw.lit(sum(2**place for place, bit in enumerate(bits) if bit is True), nw.Int32)
-    for place, bit in enumerate(bits):
-        if not isinstance(bit, bool):  # faster than a product with the truth value, in DuckDB by a third
-            code = code + nw.when(bit).then(nw.lit(2**place, nw.Int32)).otherwise(nw.lit(0, nw.Int32))
-    return code

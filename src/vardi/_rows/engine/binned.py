@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from typing import Any
 
 import narwhals as nw
@@ -12,6 +11,7 @@ import numpy as np
 from vardi._inputs.engine.aggregates import Aggregate
 from vardi._inputs.engine.part import PREFIX, Part
 from vardi._inputs.engine.queries import aggregated
+from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.moments import EngineMoments
 from vardi._types import Floats, Integers
 
@@ -25,13 +25,15 @@ BIN, COUNTS, MASS, VALUE = (f"{PREFIX}{name}" for name in ("bin", "counts", "mas
 def weights_in_bins(at: EngineMoments) -> tuple[Floats, Integers, Floats]:
     """Return mean weight, sample and count of groups of rows: those of a sample with nearly equal weights."""
     bins = ((LEAST + at.point.weight.log()) * FINE).floor().cast(nw.Int64)
-    found = [(code, row) for part in at.parts for code, row in _asked(at, part, nw.lit(0.0), bins, by_sample=True)]
+    found = [
+        (code, row) for part in at.together()[0] for code, row in _asked(at, part, nw.lit(0.0), bins, by_sample=True)
+    ]
     counts, mass = (np.array([row[name] for _, row in found], np.float64) for name in (COUNTS, MASS))
     return mass / counts, np.array([code for code, _ in found], np.int64), counts
 
 
 def values_in_bins(
-    at: EngineMoments, function: Callable[[Part], nw.Expr], centre: float, scale: float
+    at: EngineMoments, function: EngineFunction, centre: float, scale: float
 ) -> tuple[Floats, Floats, Floats]:
     r"""Return the largest value, the count and the weight of the rows in each bin of a function, in its order.
 
@@ -41,7 +43,8 @@ def values_in_bins(
     z = (nw.col(VALUE) - centre) / scale
     bins = ((z / (z.abs() + 1.0) + 1.0) * BINS).floor().cast(nw.Int64)
     total: dict[int, list[float]] = defaultdict(lambda: [-np.inf, 0.0, 0.0])
-    for part in at.parts:
+    parts, (function,) = at.together([function])
+    for part in parts:
         for _, row in _asked(at, part, function(part), bins, by_sample=False):
             known = total[row[BIN]]
             known[:] = max(known[0], row[VALUE]), known[1] + row[COUNTS], known[2] + row[MASS]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from vardi._inputs.engine.aggregates import LENGTH, Aggregate
 from vardi._inputs.engine.asking import answering, collected
+from vardi._inputs.engine.distinct import matrix_of
 from vardi._inputs.engine.part import PREFIX, Part
 from vardi._inputs.engine.queries import aggregated, stacked, with_interval
 from vardi._machine.memory import require_memory
@@ -61,7 +63,12 @@ class EngineDistribution:
         self, at: EngineMoments, function: EngineFunction, *, weighted: bool = True, inside: nw.Expr | None = None
     ) -> None:
         self.at, self.function, self.weighted, self.inside = at, function, weighted, inside
-        self.parts = at.parts if inside is None else [part.map(lambda rows: rows.filter(inside)) for part in at.parts]
+        self.parts: Sequence[Part] = at.parts  # what queries read: many frames joined, or the rows of a domain
+        self._asked = function
+        if inside is not None:
+            self.parts = [part.map(lambda rows: rows.filter(inside)) for part in at.parts]
+        elif at.dependence is None or not at.dependence.in_units:
+            self.parts, (self._asked,) = at.together([function])
 
     @property
     def is_of_domain(self) -> bool:
@@ -96,11 +103,11 @@ class EngineDistribution:
 
     def masses(self, edges: Floats) -> Floats:
         """Return the shares of the whole in (.., e_0], (e_0, e_1], ..., beyond the last edge."""
-        return masses_between(self.parts, self.function, self._mass, edges, self.at.point) / self.total
+        return masses_between(self.parts, self._asked, self._mass, edges, self.at.point) / self.total
 
     def range(self, low: float = -np.inf, high: float = np.inf) -> tuple[float, float]:
         """Return the smallest and the largest value in (low, high]."""
-        found = [part.ask(partial(_ends, self.function(part), low, high)).row(0) for part in self.parts]
+        found = [part.ask(partial(_ends, self._asked(part), low, high)).row(0) for part in self.parts]
         ends = [end for end in found if end[0] is not None and end[0] == end[0]]  # pandas gives NaN if none is inside
         return min(float(end[0]) for end in ends), max(float(end[1]) for end in ends)
 
@@ -127,7 +134,7 @@ class EngineDistribution:
         steps: Steps | None = self.__dict__.get("steps")  # there if a band has asked for them
         if steps is not None:
             return steps.x[np.minimum(np.searchsorted(steps.heights, q - ROUNDING), len(steps.x) - 1)]
-        return first_reaching(self.parts, self.function, self._mass, (q - ROUNDING) * self.total, self.at.point)
+        return first_reaching(self.parts, self._asked, self._mass, (q - ROUNDING) * self.total, self.at.point)
 
     @cached_property
     def steps(self) -> Steps | None:
@@ -236,20 +243,21 @@ class EngineDistribution:
             influence = influence @ (np.vstack([np.eye(len(grid)), -value]) / eta[-1])
         return np.asarray(influence.covariance())
 
-    def by_bin(
-        self, part: Part, edges: Floats, terms: dict[str, nw.Expr], *, by_sample: bool = False
-    ) -> list[tuple[int, dict[str, Any]]]:
-        """Return sums by the interval of edges that x is in, and by sample if asked for."""
+    def by_bin(self, part: Part, edges: Floats, terms: Mapping[str, nw.Expr]) -> tuple[Integers, Integers, Floats]:
+        """Return sums by the interval of edges that x is in and by sample: interval, sample and sums of each group."""
         columns = dict(terms)
         if self.inside is not None:  # rows of other domains go beyond the last edge
             columns[BIN] = nw.when(self.inside).then(nw.col(BIN)).otherwise(nw.lit(len(edges), nw.Int32))
 
         def query(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-            keys = [BIN, *([part.label] if by_sample and part.label is not None else [])]
-            placed = with_interval(self.at.point(frame), BIN, self.function(part), edges)
+            keys = [BIN, *([] if part.label is None else [part.label])]
+            placed = with_interval(self.at.point(frame), BIN, self._asked(part), edges)
             return aggregated(placed.with_columns(**columns), keys, {name: Aggregate(name) for name in terms})
 
-        return [(int(row[BIN]), row) for row in part.ask(query).rows(named=True)]
+        found = part.ask(query)
+        labels = [None] * len(found) if part.label is None else found.get_column(part.label).to_list()
+        codes = np.array([part.codes[label] for label in labels], np.int64)
+        return found.get_column(BIN).to_numpy().astype(np.int64), codes, matrix_of(found, list(terms))
 
     def _mass(self, part: Part) -> nw.Expr:
         return part.times_count(self.at.point.weight) if self.weighted else part.count
@@ -268,7 +276,7 @@ class EngineDistribution:
     def _numbered(self, low: float, high: float, most: int) -> Floats:
         """Return distinct values at evenly spaced places among those from low to high."""
         with answering():
-            frames = [part.rows_as_asked.select(self.function(part).alias(VALUE)) for part in self.parts]
+            frames = [part.rows_as_asked.select(self._asked(part).alias(VALUE)) for part in self.parts]
             frame = frames[0] if len(frames) == 1 else stacked(frames)
             inside = frame.filter((nw.col(VALUE) >= literal(low)) & (nw.col(VALUE) <= literal(high))).unique()
             places = _evenly(int(collected(aggregated(inside, (), {"n": LENGTH})).item()), most).tolist()
@@ -277,13 +285,8 @@ class EngineDistribution:
         return np.sort(chosen.get_column(VALUE).to_numpy().astype(np.float64))
 
     def _grouped(self, part: Part, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        columns = self.at.point(frame).with_columns(**{VALUE: self.function(part), MASS: self._mass(part)})
+        columns = self.at.point(frame).with_columns(**{VALUE: self._asked(part), MASS: self._mass(part)})
         return aggregated(columns, [VALUE], {MASS: Aggregate(MASS)}, MOST_STEPS + 1)
-
-
-def code_of(part: Part, row: dict[str, Any]) -> int:
-    """Return the position of the sample to which a row of an answer by sample belongs."""
-    return part.codes[None if part.label is None else row[part.label]]
 
 
 class _Rows:
@@ -304,17 +307,14 @@ class _Rows:
         K, bins = self.at.coordinates.samples, len(grid) + 1
         sums, squares = np.zeros((K, bins, self.m)), np.zeros((K, bins, self.m, self.m))
         upper = [(i, j) for i in range(self.m) for j in range(i, self.m)]
-        for part in self.at.parts:
+        for part in self.at.parts if self.inside is not None else x.parts:
             y = self._columns(part)
             used = [place for place in upper if place[0] in y and place[1] in y]
             terms = {f"{PREFIX}t_{i}": part.times_count(y[i]) for i in y}
             terms |= {f"{PREFIX}q_{i}_{j}": part.times_count(y[i] * y[j]) for i, j in used}
-            for place, row in x.by_bin(part, grid, terms, by_sample=True):
-                code = code_of(part, row)
-                for i in y:
-                    sums[code, place, i] += row[f"{PREFIX}t_{i}"]
-                for i, j in used:
-                    squares[code, place, i, j] += row[f"{PREFIX}q_{i}_{j}"]
+            place, code, found = x.by_bin(part, grid, terms)
+            sums[code[:, None], place[:, None], list(y)] += found[:, : len(y)]  # no two groups have the same place
+            squares[code[:, None], place[:, None], *np.transpose(used)] += found[:, len(y) :]
         return sums, squares + np.swapaxes(np.triu(squares, 1), -1, -2)
 
     def over_units(self, x: EngineDistribution, grid: Floats, beta: Floats, b: Floats) -> Floats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import Any
 
 import narwhals as nw
@@ -21,6 +22,14 @@ from vardi.errors import MissingValuesError
 from vardi.errors._refusals import column_of_some, not_finite
 
 
+class Reads(IntEnum):
+    """What the expression of a function reads, which tells how frames can be joined and still have its values."""
+
+    OURS = 0  # columns that all frames have: those of biases, or of a point; the expression is the same in each
+    USERS = 1  # the user's columns
+    BOTH = 2
+
+
 @dataclass(frozen=True, eq=False)
 class EngineFunction:
     """A function of the rows.
@@ -31,10 +40,13 @@ class EngineFunction:
         Returns the expression for a part; it may read the columns of a point.
     name : str or None
         Its name in messages; its values are checked only if it has one.
+    reads : Reads
+        What the expression reads.
     """
 
     of: Callable[[Part], nw.Expr]
     name: str | None = None
+    reads: Reads = Reads.BOTH
 
     def __call__(self, part: Part) -> nw.Expr:
         """Return the expression of a part."""
@@ -42,11 +54,12 @@ class EngineFunction:
 
     def map(self, change: Callable[[nw.Expr], nw.Expr]) -> EngineFunction:
         """Return a function of the values, such as whether they are below a number."""
-        return EngineFunction(lambda part: change(self.of(part)))
+        return EngineFunction(lambda part: change(self.of(part)), reads=self.reads)
 
     def times(self, other: EngineFunction) -> EngineFunction:
         """Return the product with another function, such as a condition."""
-        return EngineFunction(lambda part: self.of(part) * other.of(part), self.name)
+        reads = self.reads if self.reads is other.reads else Reads.BOTH
+        return EngineFunction(lambda part: self.of(part) * other.of(part), self.name, reads)
 
 
 def compiled_functions(
@@ -57,12 +70,14 @@ def compiled_functions(
     One query for each part counts missing values; if there are any, another counts where the expression is unknown.
     """
     by_part: dict[str | None, list[nw.Expr]] = {}
+    checked: set[str] = set()
     for part in parts:
         changes, found = on_frame(part.rows_as_asked, functions, part.name, f"value{len(part.put)}")
         part.put.extend(changes)
         schema = users_columns(part, found)
         columns = tuple(dict.fromkeys(column for function in found for column in function.columns))
-        _require_everywhere(parts, columns)
+        _require_everywhere(parts, [column for column in columns if column not in checked])
+        checked.update(columns)
         require_columns(columns, schema)
         target = NarwhalsTarget(schema)
         missing = missing_values(part, target, columns)
@@ -74,16 +89,18 @@ def compiled_functions(
                 if lacking := [labels[code] for code in all_missing(part, column)]:
                     raise not_finite(count, column, lacking) from None
             raise
-    checked = [name if function.columns else None for function, name in zip(functions, names, strict=True)]
-    return [EngineFunction(_of(by_part, j), name) for j, name in enumerate(checked)]
+    named = [name if function.columns else None for function, name in zip(functions, names, strict=True)]
+    return [EngineFunction(_of(by_part, j), name, Reads.USERS) for j, name in enumerate(named)]
 
 
 def _require_everywhere(parts: Sequence[Part], columns: Sequence[str]) -> None:
     """Refuse a column that some frames have and others lack."""
-    for column in columns:
-        lacks = [str(part.name) for part in parts if column not in part.schema and not column.startswith(PREFIX)]
+    named = [column for column in columns if not column.startswith(PREFIX)]
+    schemas = {str(part.name): part.schema for part in parts} if named else {}
+    for column in named:
+        lacks = [name for name, schema in schemas.items() if column not in schema]
         if 0 < len(lacks) < len(parts):
-            raise column_of_some(column, [str(part.name) for part in parts if str(part.name) not in lacks], lacks)
+            raise column_of_some(column, [name for name in schemas if name not in lacks], lacks)
 
 
 def all_missing(part: Part, column: str) -> list[int]:
@@ -109,8 +126,8 @@ def zero_elsewhere(condition: nw.Expr | None, term: nw.Expr) -> nw.Expr:
     return term if condition is None else nw.when(condition).then(term).otherwise(nw.lit(0.0))
 
 
-ZERO = EngineFunction(lambda part: nw.lit(0.0))
-ONE = EngineFunction(lambda part: nw.lit(1.0))
+ZERO = EngineFunction(lambda part: nw.lit(0.0), reads=Reads.OURS)
+ONE = EngineFunction(lambda part: nw.lit(1.0), reads=Reads.OURS)
 
 
 @dataclass(frozen=True, eq=False)

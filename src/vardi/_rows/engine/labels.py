@@ -18,7 +18,7 @@ import narwhals as nw
 import numpy as np
 
 from vardi._inputs.engine.part import PREFIX, Part, with_columns
-from vardi._rows.engine.distribution import EngineDistribution, code_of
+from vardi._rows.engine.distribution import EngineDistribution
 from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.model import EngineKnown
 from vardi._rows.engine.moments import EngineMoments
@@ -89,7 +89,7 @@ class EngineLabels:
     def alone(self, probability: float) -> Floats:
         """Return the share of each sample's rows that, with more than this probability, no other could have drawn."""
         found = np.zeros(self.K)
-        for part in self.at.parts:
+        for part in self.at.together()[0]:
             terms = {}
             for j, k in enumerate(self.sampled.tolist()):
                 mine = part.only(k, part.times_count((self.at.point.x(k) > probability).cast(nw.Float64)))
@@ -117,7 +117,8 @@ class EngineLabels:
         found = np.zeros((1 + J + len(pairs), K, K))  # sums of h, each against p p'
         drawn, expected = np.zeros((J, K)), np.zeros((J, K))
         moved, mixed = np.zeros((J, p)), np.zeros((J, K, p))
-        for part in self.at.parts:
+        parts, h = self.at.together(h)
+        for part in parts:
             terms = self._terms(part, J, pairs)
             sums = self._batches(part, list(terms.values()), h)
             for (what, a, b, c), value in zip(terms, sums, strict=True):
@@ -148,19 +149,17 @@ class EngineLabels:
         low, high = pool.cells(most)
         observed, expected = np.zeros((len(high), self.K)), np.zeros((len(high), self.K))
         squares = np.zeros((len(high), self.K, self.K))
-        place_of = {k: j for j, k in enumerate(self.sampled.tolist())}
+        place_of = np.searchsorted(self.sampled, np.arange(len(self.at.sizes)))
         upper = [(a, b) for a in range(self.K) for b in range(a + 1, self.K)]
         p = [self.at.point.x(k) for k in self.sampled.tolist()]
-        for part in self.at.parts:
+        for part in pool.parts:
             terms = {f"{PREFIX}n": part.count}
             terms |= {f"{PREFIX}e_{a}": part.times_count(p[a]) for a in range(self.K)}
             terms |= {f"{PREFIX}q_{a}_{b}": part.times_count(p[a] * p[b]) for a, b in upper}
-            for cell, row in pool.by_bin(part, high[:-1], terms, by_sample=True):
-                observed[cell, place_of[code_of(part, row)]] += row[f"{PREFIX}n"]
-                for a in range(self.K):
-                    expected[cell, a] += row[f"{PREFIX}e_{a}"]
-                for a, b in upper:
-                    squares[cell, a, b] += row[f"{PREFIX}q_{a}_{b}"]
+            cell, code, found = pool.by_bin(part, high[:-1], terms)
+            observed[cell, place_of[code]] += found[:, 0]
+            np.add.at(expected, cell, found[:, 1 : 1 + self.K])
+            np.add.at(squares, (cell[:, None], *np.array(upper, np.int64).reshape(-1, 2).T), found[:, 1 + self.K :])
         return CellSums(low, high, observed, expected, np.stack([_information(one) for one in squares]))
 
     def _terms(self, part: Part, J: int, pairs: Sequence[tuple[int, int]]) -> dict[tuple[str, int, int, int], nw.Expr]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import narwhals as nw
@@ -156,6 +158,7 @@ class LazyRows:
         fresh = gram or K * (K + 1) // 2 <= GRAMS or self._point is None
         first, second = (sampled[one] for one in np.triu_indices(len(sampled) if fresh else 0, 1))
         total = np.zeros(K + len(first) + scale * (1 + K) + objective)
+        top = float(u[sampled].max())  # p does not depend on a shift of u, and one factor less is multiplied
         for part in self.parts:
             p = {k: nw.col(P.format(k)) for k in sampled.tolist()}
             counted = {k: part.times_count(one) for k, one in p.items()}
@@ -163,9 +166,11 @@ class LazyRows:
             terms = [*shares_asked, *(counted[a] * p[b] for a, b in zip(first.tolist(), second.tolist(), strict=True))]
             terms += [part.times_count(nw.col(R)), *(one * nw.col(R) for one in shares_asked)] if scale else []
             terms += [part.times_count(nw.col(S).log())] if objective else []
-            total += part.sums(terms, probabilities(u))
+            total += part.sums(terms, probabilities(u - top))
         shares, products, scales, logs = np.split(total, np.cumsum([K, len(first), scale * (1 + K)]))
-        log_mass, inverse = float(logs[0]) if objective else None, float(scales[0]) if scale else None
+        scales *= np.exp(-top)
+        log_mass = float(logs[0] + self.sizes.sum() * top) if objective else None
+        inverse = float(scales[0]) if scale else None
         shares = self._with_largest(shares, asked, largest, self.sizes.sum())
         inverse_shares = (
             np.zeros(self.K) if inverse is None else self._with_largest(scales[1:], asked, largest, inverse)
@@ -238,10 +243,16 @@ class LazyRows:
 def probabilities(u: Floats) -> Change:
     """Return the step that adds S = sum_l e^{u_l} omega_l, 1 / S and p_k = e^{u_k} omega_k / S to a frame.
 
-    They are computed once for the sampled biases, as columns, and read by many sums.
+    They are computed once for the sampled biases, as columns, and read by many sums. A factor of 1 is not multiplied.
     """
-    sampled = np.flatnonzero(np.isfinite(u))
-    terms = {k: nw.col(OMEGA.format(k)) * float(np.exp(u[k])) for k in sampled}
-    mass = sum(list(terms.values())[1:], start=terms[sampled[0]])
-    p = {P.format(k): term * nw.col(R) for k, term in terms.items()}
-    return lambda frame: frame.with_columns(**{S: mass}).with_columns(**{R: 1.0 / nw.col(S)}).with_columns(**p)
+    factors = {P.format(k): (OMEGA.format(k), float(np.exp(u[k]))) for k in np.flatnonzero(np.isfinite(u))}
+    terms = {p: nw.col(omega) if factor == 1 else nw.col(omega) * factor for p, (omega, factor) in factors.items()}
+    mass = reduce(operator.add, map(nw.col, terms))
+    p = {name: nw.col(name) * nw.col(R) for name in terms}
+
+    def change(frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+        return (
+            frame.with_columns(**terms).with_columns(**{S: mass}).with_columns(**{R: 1.0 / nw.col(S)}).with_columns(**p)
+        )
+
+    return change

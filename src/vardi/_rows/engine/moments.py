@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
+from typing import TypeAlias
 
 import narwhals as nw
 import numpy as np
@@ -22,18 +24,23 @@ import numpy as np
 from vardi._inputs.engine.aggregates import Aggregate
 from vardi._inputs.engine.part import PREFIX, Change, Part, with_columns
 from vardi._rows.contract import Coordinates, Deviations, Evenness, Means, Moments
-from vardi._rows.engine.functions import ONE, ZERO, EngineFunction, EngineValues
+from vardi._rows.engine.functions import ONE, ZERO, EngineFunction, EngineValues, Reads
 from vardi._rows.engine.model import EngineModel
 from vardi._rows.engine.point import EnginePoint
+from vardi._rows.engine.united import can_unite, united
 from vardi._rows.engine.units import evenness_over_clusters, sums_over_units
 from vardi._rows.units import Units
 from vardi._rows.variance import ALIKE, BIN, KINDS, NOTHING, Spread, factors_of, hill, spread_of_samples, unit_of
 from vardi._types import Floats
 from vardi.errors._refusals import not_finite
 
+#: Frames that are asked, and functions of their rows.
+Joined: TypeAlias = tuple[Sequence[Part], tuple[EngineFunction, ...]]
+
 VALUE = f"{PREFIX}value_{{}}"
 DEVIATION = f"{PREFIX}deviation_{{}}"
 LOG, PLACE = f"{PREFIX}log", f"{PREFIX}place"
+JOINED = 8  # unions of frames that are kept
 TOGETHER = 16  # estimates whose covariances are asked for at once
 LARGE = 2.0**200  # deviations whose fourth powers, and sums of these, do not overflow
 
@@ -55,6 +62,7 @@ class EngineMoments:
         self.model, self.point = model, EnginePoint(model, v)
         self.parts, self.sizes, self.n = model.parts, model.sizes, model.n
         self.dependence = model.dependence
+        self._joined: dict[tuple[EngineFunction, ...], Joined] = {}
         self._last: tuple[EngineValues, Spread, Floats, bool] | None = None
         self._last_units: tuple[EngineValues, Units, Floats] | None = None
 
@@ -67,6 +75,27 @@ class EngineMoments:
     def coordinates(self) -> Coordinates:
         """The layout of the point."""
         return self.model.coordinates
+
+    def together(self, functions: Sequence[EngineFunction] = ()) -> Joined:
+        """Return many frames as one, and functions of its rows; as they are where they cannot be joined."""
+        if not can_unite(self.parts) or any(function.reads is Reads.BOTH for function in functions):
+            return self.parts, tuple(functions)
+        own = tuple(dict.fromkeys(function for function in functions if function.reads is Reads.USERS))
+        if own not in self._joined:
+            names = {f"{PREFIX}joined_{j}": function for j, function in enumerate(own)}
+            parts = united(self.parts, names)
+            made = tuple(_column(name, function) if len(parts) == 1 else function for name, function in names.items())
+            if len(self._joined) == JOINED:
+                self._joined.pop(next(iter(self._joined)))
+            self._joined[own] = parts, made
+        parts, made = self._joined[own]
+        place = dict(zip(own, made, strict=True))
+        return parts, tuple(place.get(function, function) for function in functions)
+
+    def joined(self, influence: EngineValues) -> tuple[Sequence[Part], EngineValues]:
+        """Return many frames as one, and influence values of its rows; as they are where they cannot be joined."""
+        parts, functions = self.together(influence.functions)
+        return parts, replace(influence, functions=functions)
 
     # the basis for estimates
 
@@ -85,9 +114,10 @@ class EngineMoments:
 
     def range(self, functions: Sequence[EngineFunction], j: int) -> tuple[float, float]:
         """Return the smallest and the largest value of a function."""
+        parts, (function,) = self.together([functions[j]])
         asked = [
             part.aggregates({"low": Aggregate(f, "min"), "high": Aggregate(f, "max")}, self.point)
-            for part, f in ((part, functions[j](part)) for part in self.parts)
+            for part, f in ((part, function(part)) for part in parts)
         ]
         return min(float(one["low"]) for one in asked), max(float(one["high"]) for one in asked)
 
@@ -106,7 +136,8 @@ class EngineMoments:
         if self.dependence is not None and self.dependence.clusters:
             return evenness_over_clusters(self, self.dependence.clusters, holds)
         found, r = Evenness(0.0, 0.0, 0.0), self.point.weight
-        for part in self.parts:
+        parts, (holds,) = self.together([holds])
+        for part in parts:
             mine = holds(part) * r
             asked = {"mass": part.times_count(mine), "squares": part.times_count(mine * r)}
             sums = {name: Aggregate(term) for name, term in asked.items()} | {"largest": Aggregate(mine, "max")}
@@ -189,7 +220,8 @@ class EngineMoments:
         centres, unit = self._last[2][:, [j]], float(spread.scale[j]) * self.n
         unit *= math.sqrt(spread.squares[j] / self.n)
         found: dict[int, Floats] = {}
-        for part in self.parts:
+        parts, influence = self.joined(influence)
+        for part in parts:
             change = self.with_deviations(part, influence[:, [j]], centres)
             least = math.exp(BIN * NOTHING)
             size = nw.col(DEVIATION.format(0)).abs() / unit
@@ -258,7 +290,8 @@ class EngineMoments:
         m = len(functions)
         upper = np.triu_indices(m)
         summed = np.zeros(len(upper[0]))
-        for part in self.parts:
+        parts, functions = self.together(functions)
+        for part in parts:
             columns = {VALUE.format(j): (f(part) - float(eta[j])) * self.point.weight for j, f in enumerate(functions)}
             g = [nw.col(name) for name in columns]
             terms = [part.times_count(g[a] * g[b]) for a, b in zip(*upper, strict=True)]
@@ -274,7 +307,8 @@ class EngineMoments:
         m, d = len(functions), len(self.coordinates)
         if eta is None:
             return Moments(self._totals(functions)[0], np.zeros((d, m)))
-        asked = [(part, *self.terms(part, functions, eta)) for part in self.parts]
+        parts, functions = self.together(functions)
+        asked = [(part, *self.terms(part, functions, eta)) for part in parts]
         moments = self.placed(np.sum([part.sums(terms, self.point, values) for part, terms, values in asked], axis=0))
         return Moments(moments.total + eta * self.n, moments.against)
 
@@ -316,7 +350,8 @@ class EngineMoments:
         totals, products = np.zeros((K, m)), np.zeros((K, m, m))
         cubes, fourths = np.zeros((K, m)), np.zeros((K, m))
         low, high = np.full((K, m), np.inf), np.full((K, m), -np.inf)
-        for part in self.parts:
+        parts, influence = self.joined(influence)
+        for part in parts:
             change = self.with_deviations(part, influence, centres)
             d = [nw.col(DEVIATION.format(j)) for j in range(m)]
             terms = {f"t_{j}": one for j, one in enumerate(d)}
@@ -343,7 +378,8 @@ class EngineMoments:
         """Return the mean of phi under the fitted law of each sample, sum_i c_i p_ik phi_i / n_k, of shape (K, m)."""
         K, m = self.coordinates.samples, len(influence.eta)
         sampled, found = self.point.sampled.tolist(), np.zeros((K, m))
-        for part in self.parts:
+        parts, influence = self.joined(influence)
+        for part in parts:
             change = self.with_deviations(part, influence, np.zeros((K, m)))
             d = [part.times_count(nw.col(DEVIATION.format(j))) for j in range(m)]
             sums = part.sums([one * self.point.x(k) for k in sampled for one in d], self.point, change)
@@ -379,7 +415,8 @@ class EngineMoments:
         named = [j for j, function in enumerate(functions) if function.name is not None]
         m, kinds = len(functions), 3 if shares else 1
         found = np.zeros(kinds * m + len(named))
-        for part in self.parts:
+        parts, functions = self.together(functions)
+        for part in parts:
             values = [f(part) for f in functions]
             terms = [part.times_count(f * self.point.weight) for f in values]
             if shares:
@@ -398,6 +435,10 @@ def total(terms: Sequence[nw.Expr]) -> nw.Expr:
         return terms[0]
     half = len(terms) // 2
     return total(terms[:half]) + total(terms[half:])
+
+
+def _column(name: str, function: EngineFunction) -> EngineFunction:
+    return EngineFunction(lambda part: nw.col(name), function.name, Reads.OURS)
 
 
 def _times(term: nw.Expr, factor: float) -> nw.Expr:

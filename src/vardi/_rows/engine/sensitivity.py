@@ -24,7 +24,8 @@ def slopes(at: EngineMoments, influence: EngineValues) -> Floats:
     r"""Return :math:`\sum_i |G_{il}|` for each bias l and each estimate, of shape (K, m); 0 for unsampled ones."""
     K, m = at.coordinates.samples, len(influence.eta)
     sampled, found = at.point.sampled.tolist(), np.zeros((K, m))
-    for part in at.parts:
+    parts, influence = at.joined(influence)
+    for part in parts:
         moved = _moved(at, part, influence)
         terms = [part.times_count(at.point.x(k) * moved[j][k].abs()) for k in sampled for j in range(m)]
         change = at.with_deviations(part, influence, np.zeros((K, m)))
@@ -36,7 +37,8 @@ def common_slopes(at: EngineMoments, influence: EngineValues, biases: Sequence[i
     r"""Return :math:`\sum_i |\sum_l G_{il}|` over some biases, which have the same error, for each estimate: (m,)."""
     K, m = at.coordinates.samples, len(influence.eta)
     found = np.zeros(m)
-    for part in at.parts:
+    parts, influence = at.joined(influence)
+    for part in parts:
         moved = _moved(at, part, influence)
         terms = [part.times_count(total([at.point.x(k) * moved[j][k] for k in biases]).abs()) for j in range(m)]
         change = at.with_deviations(part, influence, np.zeros((K, m)))

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import narwhals as nw
 
 from vardi._inputs.engine.asking import answering, schema_of
 from vardi._inputs.engine.part import PREFIX, Part
 from vardi._inputs.engine.queries import stacked
+from vardi._rows.engine.functions import EngineFunction
 from vardi.errors import EngineError
 
 MANY = 8  # frames from which they are asked together; fewer are asked one by one, so that errors name the sample
 OF_SAMPLE = f"{PREFIX}of_sample"
 
 
-def united(parts: Sequence[Part]) -> Sequence[Part]:
+def united(parts: Sequence[Part], functions: Mapping[str, EngineFunction] | None = None) -> Sequence[Part]:
     """Return the frames of many samples as one frame of numbers with a label; as they are where they cannot be joined.
 
     A query for each of K frames with terms for each pair of samples is written and planned in a time that grows with
-    the cube of K; one query of all frames in a time that grows with its square. Columns of the user are left behind.
+    the cube of K; one query of all frames in a time that grows with its square. Columns of the user are left behind,
+    apart from functions of them, each under a name of its own.
     """
-    if len(parts) < MANY or any(part.label is not None for part in parts):
-        return parts
-    if len({(part.counted, part.frame.implementation) for part in parts}) > 1:
+    if not can_unite(parts):
         return parts
     schemas = [schema_of(part.frame, part.name) for part in parts]
     names = [
@@ -34,11 +34,28 @@ def united(parts: Sequence[Part]) -> Sequence[Part]:
     columns = [nw.col(name).cast(nw.Float64) for name in names]
     try:
         with answering():
-            frames = [part.frame.select(*columns, nw.lit(_code(part), nw.Int64).alias(OF_SAMPLE)) for part in parts]
+            frames = [
+                part.rows_as_asked.select(*columns, *_values(part, functions or {}), _label(part)) for part in parts
+            ]
             whole = stacked(frames)
     except EngineError:  # frames of two connections, say, which no query reads together
         return parts
     return (Part(whole, OF_SAMPLE, {_code(part): _code(part) for part in parts}, parts[0].counted),)
+
+
+def can_unite(parts: Sequence[Part]) -> bool:
+    """Return whether there are many frames of one engine, each with the rows of one sample."""
+    if len(parts) < MANY or any(part.label is not None for part in parts):
+        return False
+    return len({(part.counted, part.frame.implementation) for part in parts}) == 1
+
+
+def _values(part: Part, functions: Mapping[str, EngineFunction]) -> list[nw.Expr]:
+    return [function(part).cast(nw.Float64).alias(name) for name, function in functions.items()]
+
+
+def _label(part: Part) -> nw.Expr:
+    return nw.lit(_code(part), nw.Int64).alias(OF_SAMPLE)
 
 
 def _code(part: Part) -> int:

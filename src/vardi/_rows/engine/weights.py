@@ -15,7 +15,6 @@ from vardi._inputs.engine.part import PREFIX, Part, with_columns
 from vardi._rows.engine.functions import EngineFunction
 from vardi._rows.engine.model import omega_column
 from vardi._rows.engine.moments import EngineMoments
-from vardi._rows.engine.united import united
 from vardi._types import Floats
 from vardi.errors import MismatchError
 
@@ -52,7 +51,7 @@ def weights_by_sample(at: EngineMoments) -> WeightSums:
     K = at.coordinates.samples
     mass, squares, largest = np.zeros(K), np.zeros(K), np.full(K, -np.inf)
     r = at.point.weight
-    for part in at.parts:
+    for part in at.together()[0]:
         asked = {
             "mass": Aggregate(part.times_count(r)),
             "squares": Aggregate(part.times_count(r * r)),
@@ -70,7 +69,7 @@ def overlap(at: EngineMoments) -> Floats:
     K = at.coordinates.samples
     upper = np.triu_indices(K)
     total = np.zeros(len(upper[0]))
-    for part in united(at.parts):
+    for part in at.together()[0]:
         positive = [(omega_column(k) > 0).cast(nw.Float64) for k in range(K)]
         mass = part.times_count(at.point.weight)
         total += part.sums([positive[a] * positive[b] * mass for a, b in zip(*upper, strict=True)], at.point)
@@ -82,7 +81,8 @@ def overlap(at: EngineMoments) -> Floats:
 def pooled_means(at: EngineMoments, functions: Sequence[EngineFunction]) -> Floats:
     """Return the means of functions over the pool as it came, without weights."""
     total = np.zeros(len(functions))
-    for part in at.parts:
+    parts, functions = at.together(functions)
+    for part in parts:
         columns = {f"{PREFIX}value_{j}": f(part) for j, f in enumerate(functions)}
         total += part.sums([part.times_count(nw.col(name)) for name in columns], at.point, with_columns(columns))
     return total / at.n

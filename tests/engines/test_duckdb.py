@@ -1,0 +1,143 @@
+"""Conditions by sign bits, labels in narrow keys and draws by a hash: what only DuckDB is asked for."""
+
+from __future__ import annotations
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import vardi
+from vardi._inputs.engine.codes import CODE
+from vardi._inputs.engine.duckdb import Sign, SignBits, above_zero, as_sign, hash_drawn, with_sql
+from vardi._rows.engine import subsample
+from vardi.biases._expressions.compile import NarwhalsTarget
+
+duckdb = pytest.importorskip("duckdb")
+
+NUMBERS = (0.3, 0.1 + 0.2, -1.5, 5e-324, 1e300)
+ODD = [-np.inf, -1e300, -5e-324, -0.0, 0.0, 5e-324, 1e300, np.inf]
+
+
+def relation(table):
+    return duckdb.from_arrow(pytest.importorskip("pyarrow").Table.from_pandas(table, preserve_index=False))
+
+
+def near(number):
+    """Values at and beside a number, and odd ones."""
+    return np.array([number, np.nextafter(number, -np.inf), np.nextafter(number, np.inf), -number, *ODD])
+
+
+def sign_of(text, frame):
+    return as_sign(vardi.where(text).node, NarwhalsTarget(frame.collect_schema()))
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("operator", ["<", "<=", ">", ">="])
+@pytest.mark.parametrize("turned", [False, True], ids=["x first", "number first"])
+def test_a_sign_bit_tells_what_a_comparison_does(number, operator, turned):
+    x = near(number)
+    frame = nw.from_native(relation(pd.DataFrame({"x": x})))
+    text = f"{number!r} {operator} x" if turned else f"x {operator} {number!r}"
+    sign = sign_of(text, frame)
+    assert isinstance(sign, Sign)
+    found = with_sql(frame.with_columns(d=sign.difference), {"bit": "signbit(d)"}).collect().to_pandas()
+    wanted = eval(text, {"x": x})
+    assert_array_equal(found["bit"].to_numpy() == sign.holds, wanted)
+
+
+@pytest.mark.parametrize(
+    "text", ["x > 0", "x <= 0", "0 < x", "x == 0.5", "x < y", "0.1 < x < 0.5", "n < 0.5", "x + y < 1"]
+)
+def test_other_conditions_are_compared_by_duckdb(text):
+    frame = nw.from_native(relation(pd.DataFrame({"x": [0.5], "y": [1.0], "n": [1]})))
+    assert sign_of(text, frame) is None
+
+
+def test_a_bit_is_above_zero_where_all_columns_are():
+    table = pd.DataFrame({"a": [1.0, 0.0, -0.0, -1.0, 5e-324, 1.0], "b c": [1.0, 1.0, 1.0, 1.0, 2.0, 0.0]})
+    found = with_sql(nw.from_native(relation(table)), {"above": above_zero(["a", "b c"])}).collect().to_pandas()
+    assert_array_equal(found["above"].to_numpy().astype(bool), [True, False, False, False, True, False])
+
+
+def test_a_label_that_is_not_listed_is_not_read_as_another():
+    frame = nw.from_native(relation(pd.DataFrame({"s": ["a", "b", "c"], "x": [1.0, 2.0, 3.0]})))
+    for labels in (["a", "b", "c"], ["a", "b"]):
+        codes = SignBits("s", labels, [True, nw.col("x") > 1.5])
+        assert codes.keys == (CODE.format(0),)
+        read = codes.read(codes.add(frame).group_by(*codes.keys).agg(nw.len().alias("n")).collect())
+        if "c" not in labels:
+            assert read is None
+            continue
+        assert read is not None
+        found, (always, above) = read
+        assert dict(zip(found, above.tolist(), strict=True)) == {"a": False, "b": True, "c": True}
+        assert always.all()
+
+
+def table_of(labels, n=3000, seed=4):
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame({"s": rng.choice(labels, n), "x": rng.random(n).round(2), "y": rng.random(n).round(2)})
+    return table[(table["s"] != labels[0]) | (table["x"] <= 0.6)]
+
+
+def assert_as_in_memory(table, biases):
+    fit, wanted = vardi.debias(relation(table), biases, source="s"), vardi.debias(table, biases, source="s")
+    assert_allclose(fit.solution.u, wanted.solution.u, atol=1e-10)
+    assert_allclose(fit.expectation("y").value, wanted.expectation("y").value, rtol=1e-12)
+    assert fit.sizes == wanted.sizes
+
+
+CONDITIONS = ["x <= 0.6", "1", "x < 2", "y > -0.5 or x > 3", "y < 2", "x >= -2", "y <= 1.5", "x > -0.25"]
+
+
+@pytest.mark.parametrize("names", [("a", "b", "o'brien"), tuple("abcdefgh"), (1, 2, 3)], ids=["few", "many", "numbers"])
+def test_conditions_give_the_fit_of_rows_in_memory(names):
+    assert_as_in_memory(table_of(list(names)), dict(zip(names, CONDITIONS[: len(names)], strict=True)))
+
+
+def test_a_label_without_a_bias_is_named():
+    with pytest.raises(vardi.MismatchError, match="'c'"):
+        vardi.debias(relation(table_of(["a", "b", "c"])), {"a": "x <= 0.6", "b": "1"}, source="s")
+
+
+@pytest.mark.parametrize("gap", [np.nan, None])
+def test_missing_values_are_counted(gap):
+    table = table_of(["a", "b"])
+    table.iloc[7, table.columns.get_loc("x")] = gap
+    with pytest.raises(vardi.MissingValuesError, match="1 row"):
+        vardi.debias(relation(table), {"a": "x <= 0.6", "b": "1"}, source="s")
+
+
+def test_equal_rows_are_drawn_together_and_distinct_ones_at_the_share():
+    values = np.repeat(np.random.default_rng(6).normal(size=20_000), 2)
+    frame = nw.from_native(relation(pd.DataFrame({"x": values, "y": np.sign(values)})))
+    drawn = hash_drawn(frame, ["x", "y"], 0.1).collect().get_column("x").to_numpy()
+    found, times = np.unique(drawn, return_counts=True)
+    assert (times == 2).all()
+    assert abs(len(found) - 2000) < 5 * np.sqrt(20_000 * 0.1 * 0.9)
+    half = (found > np.median(values)).sum()
+    assert abs(half - len(found) / 2) < 5 * np.sqrt(len(found)) / 2
+    assert len(hash_drawn(frame, ["x", "y"], 1.0).collect()) == len(values)
+
+
+@pytest.mark.parametrize("extreme", [1e-12, 1e12])
+def test_a_fit_that_starts_from_a_draw_is_that_of_rows_in_memory(extreme, monkeypatch):
+    monkeypatch.setattr(subsample, "ROWS", 200)
+    hashed = []
+    monkeypatch.setattr(subsample, "hash_drawn", lambda *given, **more: hashed.append(1) or hash_drawn(*given, **more))
+    rng = np.random.default_rng(2)
+    table = pd.DataFrame({"s": np.resize(["a", "b", "c"], 3000), "x": rng.random(3000), "y": rng.random(3000)})
+    biases = {"a": "1", "b": "x + 0.1", "c": f"(x + 0.1)**2 * {extreme}"}
+    assert_as_in_memory(table, biases)
+    assert hashed
+
+
+@pytest.mark.parametrize(("value", "error"), [(0.0, vardi.ImpossibleRowError), (-0.5, vardi.InvalidBiasError)])
+def test_a_bias_that_is_not_above_zero_on_one_row_is_found(value, error):
+    table = table_of(["a", "b"])
+    table["x"] += 0.01
+    table.iloc[11, [table.columns.get_loc("s"), table.columns.get_loc("x")]] = ["b", value]
+    with pytest.raises(error):
+        vardi.debias(relation(table), {"a": "1", "b": "x"}, source="s")
