@@ -37,7 +37,9 @@ def precision(settings: Settings) -> Report:
         records += [
             Record(problem.label, VARDI, solve, note="the whole call"),
             Record(problem.label, DOUBLE, double),
-            Record(problem.label, SINGLE, single, note=f"the gram, scaled to a unit diagonal, is off by up to {off:.0e}"),
+            Record(
+                problem.label, SINGLE, single, note=f"the gram, scaled to a unit diagonal, is off by up to {off:.0e}"
+            ),
         ]
         targets.append(ratio(f"{problem.label}: the pass in float64 over that in float32", double, single))
         targets.append(ratio(f"{problem.label}: the pass in float64 over the whole call", double, solve))
