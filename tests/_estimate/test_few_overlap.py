@@ -167,6 +167,9 @@ def test_narrow_factors_give_the_matrix():
     left, right = factored(b)
     assert left.shape == (300, 20)
     assert_allclose(left @ right, b, atol=1e-12)
+    scale = 10.0 ** np.linspace(-8, 8, 150)
+    left, right = factored(b * scale)
+    assert_allclose(left @ right / scale, b, atol=1e-12)  # small columns are as exact as large ones
     assert factored(rng.normal(size=(300, 150))) is None
     assert factored(b[:, :50]) is None
 

@@ -480,11 +480,8 @@ class Averages(Weighted):
     def _known_number(self, given: Any, what: str, level: float) -> float | Estimate:
         """Return a known size or total: a number, or an estimate from this fit or independent of it."""
         tangent = self.held.tangent
-        if (
-            isinstance(given, Estimate)
-            and given.influence is not None
-            and given.influence.measure is tangent.measure.whole
-        ):
+        influence = given.influence if isinstance(given, Estimate) else None
+        if influence is not None and influence.measure is tangent.measure.whole:
             return given.at(level)
         value, stderr = value_of(given, what)
         if value <= 0:
