@@ -184,4 +184,4 @@ def test_information_of_weights_of_both_signs_is_that_of_rows():
     assert labels.few is None
     P, y = labels.P, np.column_stack([x, x**2])
     brute = [sum(w * (np.diag(p) - np.outer(p, p)) for w, p in zip(column, P, strict=True)) for column in y.T]
-    assert_allclose(labels.information(y), brute, atol=1e-11)
+    assert_allclose(labels.information(list(y.T)), brute, atol=1e-11)

@@ -110,34 +110,33 @@ class Labels:
         """Return c_i (1{s_i = k} - p_ik): how often each sample drew a row, minus the share p of all draws of it."""
         return np.asarray(drawn - drawn.sum(axis=1)[:, None] * P[self.kind])
 
-    def information(self, y: Floats) -> Floats:
-        """Return sum_i c_i y_ij (diag(p_i) - p_i p_i') for y of shape (n, J), of shape (J, K, K)."""
-        weights = self.counts[:, None] * y
+    def information(self, features: Sequence[Floats]) -> Floats:
+        """Return sum_i c_i y_i (diag(p_i) - p_i p_i') for each feature y, of shape (J, K, K)."""
         if self.few is None:
-            return self._of_many(np.column_stack([self._by_kind(w) for w in weights.T]))
+            return _without_diagonals(np.stack(self._of_many(features)))
+        weights = self.counts[:, None] * np.column_stack(features)
 
         def products(patch: Patch) -> tuple[Integers, Floats]:
             P, w = patch.values, weights[patch.rows]
             several = (w[:, :, None] * P[:, None, :]).reshape(len(P), -1)  # one product for all weights
             return patch.columns, (P.T @ several).reshape(P.shape[1], w.shape[1], P.shape[1]).swapaxes(0, 1)
 
-        found = np.zeros((y.shape[1], self.K, self.K))
+        found = np.zeros((len(features), self.K, self.K))
         for columns, product in self.patches.each(products):
             found[:, columns[:, None], columns] += product
         return _without_diagonals(found)
 
-    def _of_many(self, weights: Floats) -> Floats:
-        """Return sum_i w_ij (diag(p_i) - p_i p_i') where many samples could have drawn a row.
+    def _of_many(self, features: Sequence[Floats]) -> list[Floats]:
+        """Return sum_i c_i y_i p_i p_i' for each feature y where many samples could have drawn a row.
 
         Weights of both signs are raised above zero, and what that adds is a multiple of the gram.
         """
-        below = np.minimum(weights.min(axis=0), 0.0)
-        if self.K < SYMMETRIC or not below.any():
-            return _without_diagonals(np.stack([_products(self.P, w) for w in weights.T]))
+        weights = (self._by_kind(self.counts * y) for y in features)
+        if self.K < SYMMETRIC:
+            return [_products(self.P, w) for w in weights]
         ones = _squares(self.P, np.ones(len(self.P)))
-        return _without_diagonals(
-            np.stack([_squares(self.P, w - low) + low * ones for w, low in zip(weights.T, below, strict=True)])
-        )
+        lowest = ((w, min(float(w.min()), 0.0)) for w in weights)
+        return [_squares(self.P, w - low) + low * ones for w, low in lowest]
 
     def _by_kind(self, w: Floats) -> Floats:
         """Return sums of numbers of the rows over each kind of row."""

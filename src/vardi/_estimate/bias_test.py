@@ -142,7 +142,7 @@ def _score(labels: Labels, h: Floats) -> tuple[float, Floats, int]:
     """Return the statistic, the p-values of each sample and of all together, and the degrees of freedom."""
     J, K = h.shape[1], labels.K
     pairs = [(j, l) for j in range(J) for l in range(j + 1)]
-    sums = labels.information(np.column_stack([h, *(h[:, j] * h[:, l] for j, l in pairs)]))
+    sums = labels.information([*h.T, *(h[:, j] * h[:, l] for j, l in pairs)])
     M = np.empty((J, K, J, K))
     for (j, l), product in zip(pairs, sums[J:], strict=True):
         M[j, :, l] = M[l, :, j] = product
