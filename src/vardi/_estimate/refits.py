@@ -63,10 +63,11 @@ class Refits:
     def batch(self, draws: range) -> list[tuple[Floats, Floats] | Refit]:
         """Return statistics and log normalisers of draws, or the refits that failed."""
         rngs, counts = [generator_of(self.entropy, i) for i in draws], self._space()
-        drawn, factors = zip(*self._each(self._draw, self.in_turn, rngs, counts), strict=True)
+        drawn, factors, sizes = zip(*self._each(self._draw, self.in_turn, rngs, counts), strict=True)
         refits: Sequence[Refit | None] = [None] * len(draws)
         if self.passes is not None and len(draws) > 1:
-            refits = self.held.refit_draws(self.passes, counts, tol=TOLERANCE, weights=self.measure.of is not None)
+            weights = self.measure.of is not None
+            refits = self.held.refit_draws(self.passes, counts, np.stack(sizes), tol=TOLERANCE, weights=weights)
         in_threads = self.in_turn and not self.is_read  # a draw that is solved on its own reads its rows
         return self._each(self._measured, in_threads, rngs, drawn, counts, factors, refits)
 
@@ -74,14 +75,13 @@ class Refits:
         """Return the array that the counts of a batch are written to."""
         return np.empty((self.size, len(self.plan.rows))) if self._reused is None else self._reused
 
-    def _draw(self, rng: np.random.Generator, out: Floats) -> tuple[Floats | None, Floats]:
-        """Write the counts of a draw; return what was drawn, if needed, and the factor of each sample."""
+    def _draw(self, rng: np.random.Generator, out: NDArray[Any]) -> tuple[NDArray[Any] | None, Floats, Floats]:
+        """Write the counts of a draw; return what was drawn, if needed, and the factor and size of each sample."""
         plan = self.plan
         is_asked = self.measure.of is not None
         space = out if plan.is_in_place and not is_asked else np.empty(len(plan.order), out.dtype)
         drawn = plan.draw(rng, self.kind, space)
-        factors = plan.counts(drawn, out)
-        return (drawn if is_asked else None), factors
+        return (drawn if is_asked else None), *plan.counts(drawn, out)
 
     def _measured(
         self, rng: np.random.Generator, drawn: Floats | None, counts: Floats, factors: Floats, refit: Refit | None

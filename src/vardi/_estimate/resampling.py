@@ -126,23 +126,27 @@ class Plan:
         """Return values of ``rows``, sample by sample, for each row in plan order."""
         return values if self.starts is None else np.repeat(values, self.lengths)
 
-    def counts(self, drawn: NDArray[Any], out: NDArray[Any]) -> Floats:
-        """Write the counts of ``rows``, rescaled so that each sample keeps its size; return the factor of each sample.
+    def counts(self, drawn: NDArray[Any], out: NDArray[Any]) -> tuple[Floats, Floats]:
+        """Write the counts of ``rows``, rescaled so that each sample keeps its size, to the rounding of its factor.
+
+        Return the factor of each sample and its size after rounding, which matters where few rows join samples.
 
         ``drawn`` and ``out`` may be the same array if :attr:`is_in_place`.
         """
         gathered, sizes = self.gather(drawn), self.rows.sizes
         parts, targets = (self._lengths, sizes) if not self.whole else ([len(gathered)], [sizes.sum()])
-        counts, factors = out if self._is_sorted else np.empty(len(out)), np.zeros(len(parts))
-        stops = np.cumsum(parts)
+        counts, factors = out if self._is_sorted else np.empty(len(out), out.dtype), np.zeros(len(parts))
+        stops, kept = np.cumsum(parts), np.zeros(len(parts))
         for k, (stop, length) in enumerate(zip(stops, parts, strict=True)):
             if length:  # states without rows have no factor
                 own = gathered[stop - length : stop]
-                factors[k] = targets[k] / own.sum(dtype=np.float64)
-                np.multiply(own, float(factors[k]), out=counts[stop - length : stop])  # a NumPy scalar would be double
+                exact = targets[k] / own.sum(dtype=np.float64)
+                rounded = counts.dtype.type(exact)
+                factors[k], kept[k] = rounded, targets[k] * (float(rounded) / exact)
+                np.multiply(own, rounded, out=counts[stop - length : stop])
         if not self._is_sorted:
             out[self.place] = counts
-        return np.full(len(sizes), factors[0]) if self.whole else factors
+        return (np.full(len(sizes), factors[0]), sizes) if self.whole else (factors, kept)
 
     def sample_by_sample(self, values: Floats, factors: Floats) -> Floats:
         """Return values of ``rows`` as in ``place``, times the factor of each sample."""

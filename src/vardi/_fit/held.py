@@ -152,7 +152,7 @@ class Held:
         return None
 
     def refit_draws(
-        self, passes: SharedPasses, counts: NDArray[Any], *, tol: float, weights: bool
+        self, passes: SharedPasses, counts: NDArray[Any], sizes: Floats, *, tol: float, weights: bool
     ) -> Sequence[Refit | None]:
         """Solve again for counts of shape (draws, rows) in shared passes; None for a draw that must be solved alone."""
-        return refit_draws(passes, self.tangent.hessian.laplacian, counts, tol=tol, weights=weights)
+        return refit_draws(passes, self.tangent.hessian.laplacian, counts, sizes, tol=tol, weights=weights)

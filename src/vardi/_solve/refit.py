@@ -89,7 +89,7 @@ def refit_plain(rows: Rows, u: Floats, *, tol: float, may_part: bool) -> Refit:
 
 
 def refit_draws(
-    passes: SharedPasses, laplacian: Laplacian, counts: NDArray[Any], *, tol: float, weights: bool
+    passes: SharedPasses, laplacian: Laplacian, counts: NDArray[Any], sizes: Floats, *, tol: float, weights: bool
 ) -> list[Refit | None]:
     """Solve for known biases alone, with many other counts at once, which share the passes over the rows.
 
@@ -105,36 +105,41 @@ def refit_draws(
     laplacian : Laplacian
         The Hessian there.
     counts : ndarray of shape (B, n)
-        Counts of the rows in each draw, with which each sample has its size.
+        Counts of the rows in each draw.
+    sizes : ndarray of shape (B, K)
+        Sizes of the samples with these counts.
     tol : float
         Tolerance of Vardi's equations.
     weights : bool
         Whether to return weights, which take another pass, in place of means.
     """
-    sizes, n, several = passes.rows.sizes, passes.rows.sizes.sum(), 1 + passes.functions.shape[1]
+    n, several = sizes.sum(axis=1, keepdims=True), 1 + passes.functions.shape[1]
     us, done, lost = np.tile(passes.u, (len(counts), 1)), *np.zeros((2, len(counts)), bool)
     near = SETTLED if is_cheap(passes.rows) else RANGE
     foresee = not is_cheap(passes.rows) and several <= MAX_FORESEEN
     shares, sums, slopes = passes.at_fit(counts, slopes=foresee)
-    first = before = np.full(len(counts), np.inf)
+    at_fit, before = sums.copy(), np.full(len(counts), np.inf)
     for i in range(SHARED_PASSES):
         gradient = shares - sizes
         delta = -np.stack([laplacian.solve(one) for one in gradient])
         length, residual = np.ptp(delta, axis=1), np.abs(gradient / sizes).max(axis=1)
         done |= (residual <= tol) & (length <= near)
         if foresee and i:
-            left = MARGIN * float((length / before).max())
-            last = ~done & (left * residual <= tol) & (left * length <= near) & (first * length <= near)
+            left = MARGIN * float((length / before)[~(done | lost)].max(initial=0.0))
+            moved = us - passes.u
+            bent = np.abs(1.0 - (at_fit - np.einsum("bjk,bk->bj", slopes, moved)) / sums)[:, 0]
+            stale = MARGIN / 2 * bent * length / np.ptp(moved, axis=1)  # twice, if slopes change evenly on the way
+            last = ~done & (left * residual <= tol) & (left * length <= near) & (stale <= tol)
             us[last] += delta[last]
             sums[last] -= np.einsum("bjk,bk->bj", slopes[last], delta[last])
             done |= last
         lost |= ~done & ~(length < before / 2)
-        if (done | lost).all():
+        going = ~(done | lost)
+        if not going.any():
             break
-        us[~done] += delta[~done]
-        first, before = length if i == 0 else first, length
-        found = passes.at(us, counts)
-        shares, sums = found[0], np.where(done[:, None], sums, found[1])
+        us[going] += delta[going]
+        before = length
+        shares[going], sums[going] = passes.at(us[going], counts if going.all() else counts[going])
     log_omegas = np.log(sizes / n) - us - np.log(sums[:, :1] / n) - passes.shift
     means = sums[:, 1:] / sums[:, :1]
     if not weights:
