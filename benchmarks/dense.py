@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from benchmarks.bars import BARS
-from benchmarks.peers import FASTMBAR_BARE, PEERS, VARDI, Peer, contestants, lbfgs, ours, without_numba
+from benchmarks.peers import FASTMBAR_BARE, PEERS, VARDI, Peer, contestants, lbfgs, ours
 from benchmarks.problems import Problem, oscillators, residual
 from benchmarks.records import Record, Report, Settings, Target, Times, ratio
 from benchmarks.timing import Contestant, Timing, race
@@ -23,7 +23,7 @@ def dense_log(settings: Settings) -> Report:
     for n, K in SIZES:
         problem = oscillators(settings.rows(n, least=4 * K), K)
         mine = ours(problem, log=True)
-        timings = race([mine, *without_numba(mine), *contestants(peers, problem)], settings)
+        timings = race([mine, *contestants(peers, problem)], settings)
         found = peer_records(problem.label, timings, peers, problem)
         records += found
         who = fastest(found, public)
@@ -59,7 +59,6 @@ def dense_omega(settings: Settings) -> Report:
         mine = ours(problem, log=False)
         field = [
             mine,
-            *without_numba(mine),
             Contestant(baseline, lbfgs(problem, exact=False)),
             Contestant(to_the_end, lbfgs(problem, exact=True)),
         ]

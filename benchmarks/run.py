@@ -20,7 +20,6 @@ from benchmarks.many import many
 from benchmarks.memory import memory
 from benchmarks.parquet import parquet
 from benchmarks.physics import physics
-from benchmarks.precision import precision
 from benchmarks.read import read
 from benchmarks.records import Report, Run, Settings
 from benchmarks.reporting import reporting
@@ -31,7 +30,6 @@ BENCHMARKS: dict[str, Callable[[Settings], Report]] = {
     "dense-omega": dense_omega,
     "gram": gram,
     "wide": wide,
-    "precision": precision,
     "indicator": indicator,
     "memory": memory,
     "parquet": parquet,

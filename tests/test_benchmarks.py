@@ -26,7 +26,6 @@ NAMES = [
     "dense-omega",
     "gram",
     "wide",
-    "precision",
     "indicator",
     "memory",
     "parquet",
@@ -253,22 +252,6 @@ def test_residual_is_that_of_vardis_system():
     assert residual(problem.matrix, problem.sizes, wrong) == pytest.approx(expected, rel=1e-9)
 
 
-def test_call_without_numba_is_that_of_who_has_not_installed_it(monkeypatch):
-    from benchmarks import peers
-    from vardi._machine import kernels
-
-    seen = []
-    mine = peers.Contestant("vardi", lambda: seen.append(kernels._compiled()))
-    monkeypatch.setattr(kernels, "_compiled", lambda: "compiled")
-    monkeypatch.setattr(peers, "installed", lambda module: True)
-    (plain,) = peers.without_numba(mine)
-    mine.call()
-    plain.call()
-    assert seen == ["compiled", None]
-    monkeypatch.setattr(peers, "installed", lambda module: False)
-    assert peers.without_numba(mine) == []
-
-
 def test_race_takes_turns_and_a_failure_stops_nobody_else():
     from benchmarks.timing import Contestant, race
 
@@ -370,7 +353,7 @@ def test_notes_of_what_was_tried_are_on_bars_that_there_are(tmp_path):
 
 
 def test_every_bar_is_of_a_benchmark_that_there_is():
-    assert {bar.benchmark for bar in BARS.values()} == set(NAMES) - {"many", "precision", "wide", "questions"}
+    assert {bar.benchmark for bar in BARS.values()} == set(NAMES) - {"many", "wide", "questions"}
 
 
 @pytest.mark.parametrize("name", ["gram", "bootstrap", "identify", "report", "errors"])
@@ -384,7 +367,7 @@ def test_what_is_compared_with_a_solve_is_measured(name, tiny, monkeypatch, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("name", "targets"), [("wide", 2), ("precision", 6), ("questions", 7)])
+@pytest.mark.parametrize(("name", "targets"), [("wide", 2), (6), ("questions", 7)])
 def test_what_has_no_bar_is_measured_too(name, targets, tiny, monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     report = BENCHMARKS[name](tiny)

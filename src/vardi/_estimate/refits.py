@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from vardi._estimate.resampling import Kind, Plan
@@ -21,7 +20,6 @@ TOLERANCE = 1e-6  # of a refit: far below the spread of any draw
 BATCH = 32  # draws that a thread takes at once, which share their passes over the rows
 SHARED_NUMBERS = 2**22  # counts in such a batch, at most: 100 MB or less
 MANY_SHARED_NUMBERS = 2**25  # the same for a batch that has all threads to itself: 256 MB
-MIN_SINGLE_ROWS = 100_000  # rows from which counts are in single precision, whose rounding is far below the tolerance
 BESIDE = 8  # ... or one in so many of the numbers in the matrix of biases, if that is more
 
 Progress: TypeAlias = Callable[[int, int], object]
@@ -55,39 +53,38 @@ class Refits:
         if has_threads:
             most = max(MANY_SHARED_NUMBERS // len(plan.order), len(rows.sizes) // BESIDE)
         self.size = int(np.clip(most, 1, BATCH))
-        self._reused: NDArray[Any] | None = None
-        is_single = has_threads and len(rows) >= MIN_SINGLE_ROWS and not plan.has_few_units
+        self._reused: Floats | None = None
         if self.in_turn:  # one after the other in the same memory: allocating it afresh costs as much as a pass
-            self._reused = np.empty((self.size, len(rows)), np.float32 if is_single else np.float64)
+            self._reused = np.empty((self.size, len(rows)))
 
     def batch(self, draws: range) -> list[tuple[Floats, Floats] | Refit]:
         """Return statistics and log normalisers of draws, or the refits that failed."""
         rngs, counts = [generator_of(self.entropy, i) for i in draws], self._space()
-        drawn, factors, sizes = zip(*self._each(self._draw, self.in_turn, rngs, counts), strict=True)
+        drawn, factors = zip(*self._each(self._draw, self.in_turn, rngs, counts), strict=True)
         refits: Sequence[Refit | None] = [None] * len(draws)
         if self.passes is not None and len(draws) > 1:
             weights = self.measure.of is not None
-            refits = self.held.refit_draws(self.passes, counts, np.stack(sizes), tol=TOLERANCE, weights=weights)
+            refits = self.held.refit_draws(self.passes, counts, tol=TOLERANCE, weights=weights)
         in_threads = self.in_turn and not self.is_read  # a draw that is solved on its own reads its rows
         return self._each(self._measured, in_threads, rngs, drawn, counts, factors, refits)
 
-    def _space(self) -> NDArray[Any]:
+    def _space(self) -> Floats:
         """Return the array that the counts of a batch are written to."""
         return np.empty((self.size, len(self.plan.rows))) if self._reused is None else self._reused
 
-    def _draw(self, rng: np.random.Generator, out: NDArray[Any]) -> tuple[NDArray[Any] | None, Floats, Floats]:
-        """Write the counts of a draw; return what was drawn, if needed, and the factor and size of each sample."""
+    def _draw(self, rng: np.random.Generator, out: Floats) -> tuple[Floats | None, Floats]:
+        """Write the counts of a draw; return what was drawn, if needed, and the factor of each sample."""
         plan = self.plan
         is_asked = self.measure.of is not None
-        space = out if plan.is_in_place and not is_asked else np.empty(len(plan.order), out.dtype)
+        space = out if plan.is_in_place and not is_asked else np.empty(len(plan.order))
         drawn = plan.draw(rng, self.kind, space)
-        return (drawn if is_asked else None), *plan.counts(drawn, out)
+        return (drawn if is_asked else None), plan.counts(drawn, out)
 
     def _measured(
         self, rng: np.random.Generator, drawn: Floats | None, counts: Floats, factors: Floats, refit: Refit | None
     ) -> tuple[Floats, Floats] | Refit:
         if refit is None:
-            refit = self.held.refit(np.asarray(counts, np.float64), tol=TOLERANCE, may_part=self.may_part, rng=rng)
+            refit = self.held.refit(counts, tol=TOLERANCE, may_part=self.may_part, rng=rng)
         if not refit.is_solved:
             return refit
         if self.measure.functions is None and self.measure.of is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vardi._inputs.by_row import in_order
 from vardi._inputs.pool import no_labels
@@ -16,7 +15,6 @@ from vardi.errors import MismatchError
 from vardi.errors._refusals import missing_groups, needs_rows, no_groups, spanning_group
 
 BLOCK = 2**15  # units whose counts stay in cache
-SINGLE_BLOCK = 2**17  # the same in single precision, where fewer would cost more in calls than in numbers
 SMALL = 30  # units of a sample up to which draws are spread a little more; beyond, it is under 3% of an error
 ROUNDING = 1e-9  # share of the largest standard error that counts as zero
 LEAST_SHAPE = 0.1  # of the gamma law of a multiplicity: below it, a draw may lose all units but one
@@ -97,7 +95,7 @@ class Plan:
             self.cells, self.spread_of = cells[self.order], np.ones(int(cells.max()) + 1)
             self.spread_of[self.cells] = np.sqrt(remaining[source[self.order]])
 
-    def draw(self, rng: np.random.Generator, kind: Kind, space: NDArray[Any]) -> NDArray[Any]:
+    def draw(self, rng: np.random.Generator, kind: Kind, space: Floats) -> Floats:
         """Return how often each row counts, in plan order and before samples are rescaled to their sizes."""
         drawn = space[: self.units.sum()]
         if kind == "bayesian":
@@ -126,27 +124,22 @@ class Plan:
         """Return values of ``rows``, sample by sample, for each row in plan order."""
         return values if self.starts is None else np.repeat(values, self.lengths)
 
-    def counts(self, drawn: NDArray[Any], out: NDArray[Any]) -> tuple[Floats, Floats]:
-        """Write the counts of ``rows``, rescaled so that each sample keeps its size, to the rounding of its factor.
-
-        Return the factor of each sample and its size after rounding, which matters where few rows join samples.
+    def counts(self, drawn: Floats, out: Floats) -> Floats:
+        """Write the counts of ``rows``, rescaled so that each sample keeps its size; return the factor of each sample.
 
         ``drawn`` and ``out`` may be the same array if :attr:`is_in_place`.
         """
         gathered, sizes = self.gather(drawn), self.rows.sizes
         parts, targets = (self._lengths, sizes) if not self.whole else ([len(gathered)], [sizes.sum()])
-        counts, factors = out if self._is_sorted else np.empty(len(out), out.dtype), np.zeros(len(parts))
-        stops, kept = np.cumsum(parts), np.zeros(len(parts))
-        for k, (stop, length) in enumerate(zip(stops, parts, strict=True)):
+        counts, factors = out if self._is_sorted else np.empty(len(out)), np.zeros(len(parts))
+        for k, (stop, length) in enumerate(zip(np.cumsum(parts), parts, strict=True)):
             if length:  # states without rows have no factor
                 own = gathered[stop - length : stop]
-                exact = targets[k] / own.sum(dtype=np.float64)
-                rounded = counts.dtype.type(exact)
-                factors[k], kept[k] = rounded, targets[k] * (float(rounded) / exact)
-                np.multiply(own, rounded, out=counts[stop - length : stop])
+                factors[k] = targets[k] / own.sum()
+                np.multiply(own, factors[k], out=counts[stop - length : stop])
         if not self._is_sorted:
             out[self.place] = counts
-        return (np.full(len(sizes), factors[0]), sizes) if self.whole else (factors, kept)
+        return np.full(len(sizes), factors[0]) if self.whole else factors
 
     def sample_by_sample(self, values: Floats, factors: Floats) -> Floats:
         """Return values of ``rows`` as in ``place``, times the factor of each sample."""
@@ -156,11 +149,6 @@ class Plan:
     def is_in_place(self) -> bool:
         """Whether draws are in the order of ``rows``, one for each, so that counts may be drawn in place."""
         return self._is_sorted and self.starts is None
-
-    @property
-    def has_few_units(self) -> bool:
-        """Whether some multiplicities have a gamma law of so small a shape that single precision might lose them."""
-        return self._shapes is not None and float(self._shapes.min()) < 1.0
 
     def _few_spread_more(self) -> Floats | None:
         """Return the shape of the gamma law of each multiplicity; None where all are exponential."""
@@ -176,12 +164,10 @@ class Plan:
         shapes: Floats = np.repeat(shape, self.strata)
         return shapes if self.unit_counts is None else shapes * self.unit_counts
 
-    def _exponential(self, rng: np.random.Generator, out: NDArray[Any]) -> None:
+    def _exponential(self, rng: np.random.Generator, out: Floats) -> None:
         if self._shapes is not None:
             # A row with a count c has the sum of c multiplicities.
-            rng.standard_gamma(self._shapes, dtype=out.dtype.type, out=out)
-        elif out.dtype == np.float32:
-            _single_exponential(rng, out)
+            rng.standard_gamma(self._shapes, out=out)
         else:
             rng.standard_exponential(out=out)
 
@@ -196,18 +182,6 @@ class Plan:
                 c = self.unit_counts[low:high]
                 n = max(round(c.sum()), 1)
                 out[low:high] = rng.multinomial(n - (1 < n <= SMALL), c / c.sum())
-
-
-def _single_exponential(rng: np.random.Generator, out: NDArray[np.float32]) -> None:
-    """Draw -log U in single precision, twice as fast as NumPy's own: U has 23 random bits, and is never 0 or 1."""
-    for low in range(0, len(out), SINGLE_BLOCK):
-        part = out[low : low + SINGLE_BLOCK]
-        bits = rng.bit_generator.random_raw((len(part) + 1) // 2).view(np.uint32)[: len(part)]
-        part[...] = bits >> np.uint32(9)
-        part += np.float32(0.5)
-        part *= np.float32(2.0**-23)
-        np.log(part, out=part)
-        np.negative(part, out=part)
 
 
 def _drawn_with_replacement(rng: np.random.Generator, out: Floats) -> None:

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vardi._fit.prepare import Prepared
 from vardi._inputs.pool import Name, Pool
@@ -151,8 +150,6 @@ class Held:
             return SharedPasses(self.rows, self.solution.u, functions)
         return None
 
-    def refit_draws(
-        self, passes: SharedPasses, counts: NDArray[Any], sizes: Floats, *, tol: float, weights: bool
-    ) -> Sequence[Refit | None]:
+    def refit_draws(self, passes: SharedPasses, counts: Floats, *, tol: float, weights: bool) -> Sequence[Refit | None]:
         """Solve again for counts of shape (draws, rows) in shared passes; None for a draw that must be solved alone."""
-        return refit_draws(passes, self.tangent.hessian.laplacian, counts, sizes, tol=tol, weights=weights)
+        return refit_draws(passes, self.tangent.hessian.laplacian, counts, tol=tol, weights=weights)

@@ -12,7 +12,6 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from vardi._machine.kernels import kernels
 from vardi._machine.threads import blocks, map_blocks, sum_blocks
 from vardi._rows.contract import Coordinates, Sums
 from vardi._rows.grouping import sizes_of, stratified
@@ -234,10 +233,9 @@ class Rows(ABC):
         if inverse is None:
             return values
         all_rows = np.empty((len(inverse), *values.shape[1:]), values.dtype)
-        take = kernels(len(inverse), len(self.sizes)).take
 
         def block(rows: slice) -> None:
-            take(values, inverse[rows], all_rows[rows])
+            values.take(inverse[rows], axis=0, out=all_rows[rows], mode="clip")  # all are within bounds: no check
 
         for _ in map_blocks(block, len(inverse), values[0].size):
             pass

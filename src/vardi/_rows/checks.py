@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._machine.kernels import Ends, kernels
 from vardi._machine.threads import map_blocks
 from vardi._types import Integers
 from vardi.errors._refusals import impossible_rows, invalid_bias
@@ -66,8 +65,7 @@ class Checks:
 
     def array(self, matrix: NDArray[Any], source: Integers) -> Found:
         """Check an n x K array, or refuse."""
-        of = kernels(*matrix.shape).ends
-        low, high, own = together(map_blocks(lambda rows: extremes(matrix[rows], source[rows], of), *matrix.shape))
+        low, high, own = together(map_blocks(lambda rows: extremes(matrix[rows], source[rows]), *matrix.shape))
         if self.refuses(low, high):
             self.columns(list(matrix.T))
         if not own > self.zero:
@@ -145,13 +143,13 @@ class Checks:
         raise invalid_bias(self.names[k], values[bad[order[0]]], where, log=self.log, rows=places[:LISTED])
 
 
-def extremes(part: NDArray[Any], source: Integers, of: Ends) -> Extremes:
-    """Return the extremes of some rows, of which a kernel gives those of all values; NaN if there is one."""
+def extremes(part: NDArray[Any], source: Integers) -> Extremes:
+    """Return the extremes of some rows; NaN if there is one."""
     if source[0] == source[-1] and (source == source[0]).all():  # the usual case: samples one after the other
         own = part[:, source[0]]
     else:
         own = part[np.arange(len(part)), source]
-    return Extremes(*of(part), float(own.min()))
+    return Extremes(float(part.min()), float(part.max()), float(own.min()))
 
 
 def together(parts: Iterable[Extremes]) -> Extremes:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from vardi._machine.kernels import Kernels, kernels
 from vardi._machine.threads import Scratch, blocks, map_blocks, sum_blocks
 from vardi._rows.base import Rows, Scaled
 from vardi._rows.contract import Sketch, Sums
 from vardi._rows.grouping import NARROW, membership
-from vardi._types import Floats, Integers
+from vardi._types import Floats
 
 Result = TypeVar("Result")
 #: From a block of the scaled matrix, e^u, counts, room for 1 / S and for a block, to shares and perhaps the gram.
@@ -31,7 +30,6 @@ class Dense(Rows):
     """An n x K array, read in blocks: beyond the array itself a pass needs a few blocks of memory and n numbers."""
 
     _reciprocals: tuple[Scaled, Floats, Floats] | None = None
-    _of: int | None = None  # how many rows these were taken from
 
     @property
     def reading_dominates(self) -> bool:
@@ -41,18 +39,11 @@ class Dense(Rows):
     def _recount(self) -> None:
         self._reciprocals = None
 
-    def with_rows(self, matrix: Any, source: Integers, counts: Floats | None) -> Self:
-        """Return other rows of the same kind; sums over part of a large matrix use its kernels."""
-        rows = super().with_rows(matrix, source, counts)
-        rows._of = len(self) if self._of is None else self._of
-        return rows
-
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
         """Return log_mass, shares and gram at u, in one pass over the rows."""
-        curved = self._kernels.curved
 
         def total(A: Floats, step: Floats, counts: Floats | None, r: Floats, room: Floats) -> tuple[Floats, Any]:
-            return curved(A, step, counts, r, room) if gram else (_shares(A, step, counts, r), None)
+            return _curved(A, step, counts, r, room) if gram else (_shares(A, step, counts, r), None)
 
         sums = self._sums(u, total, objective=objective)
         if not gram:
@@ -279,13 +270,11 @@ class Dense(Rows):
             return np.asarray(scaled.matrix[rows])
         if scaled.offset is None:
             plain = np.asarray(values, np.float64)
-            return self._kernels.exp(plain, scratch("A", values.shape)) if self.log else plain
+            return np.exp(plain, out=scratch("A", values.shape)) if self.log else plain
         anchor = np.where(self.sizes > 0, scaled.anchor, -np.inf)
-        return self._kernels.exp_beyond(self._log(values), anchor, scaled.offset[rows], scratch("A", values.shape))
-
-    @property
-    def _kernels(self) -> Kernels:
-        return kernels(len(self) if self._of is None else self._of, len(self.sizes))
+        logs = np.add(self._log(values), anchor, out=scratch("A", values.shape))
+        logs -= scaled.offset[rows, None]
+        return np.exp(logs, out=logs)
 
     @property
     def _plain(self) -> None:
@@ -344,6 +333,13 @@ def _shares(A: Floats, step: Floats, counts: Floats | None, reciprocals: Floats)
     """Return sum_i c_i a_i / s_i with s = A step, and write 1 / s to ``reciprocals``."""
     r = np.divide(1.0, A @ step, out=reciprocals)
     return np.asarray((r if counts is None else r * counts) @ A)
+
+
+def _curved(A: Floats, step: Floats, counts: Floats | None, reciprocals: Floats, room: Floats) -> tuple[Floats, Floats]:
+    """Return the same and sum_i c_i a_i a_i' / s_i^2; ``room``, of the shape of A, may be written to."""
+    shares, r = _shares(A, step, counts, reciprocals), reciprocals
+    P = np.multiply(A, (r if counts is None else r * np.sqrt(counts))[:, None], out=room)
+    return shares, np.asarray(P.T @ P)
 
 
 def _log_mass(reciprocals: Floats, offset: Floats | None, rows: slice, counts: Floats | None) -> float:

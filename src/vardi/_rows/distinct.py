@@ -36,9 +36,9 @@ class Distinct:
 def distinct(source: Integers, biases: Any, zero: float = 0.0) -> Distinct | None:
     """Find the distinct rows of labels and biases (a matrix or a list of columns); None if it does not pay.
 
-    A probe shows which kinds occur. A few indicators are distinguished by their pattern, many by a hash of it.
-    Otherwise each row goes to the kind with the nearest random projection. It is compared with its kind, so the answer
-    is exact; the few rows that the probe missed are grouped by a hash.
+    A probe shows which kinds occur. A few indicators are distinguished by their pattern. Otherwise each row goes to
+    the kind with the nearest random projection. It is compared with its kind, so the answer is exact; the few rows that
+    the probe missed are grouped by a hash.
     """
     n = len(source)
     probe, shown = _probe(source, biases, PROBE)
@@ -53,19 +53,15 @@ def distinct(source: Integers, biases: Any, zero: float = 0.0) -> Distinct | Non
             return None
     if (found := indicator_kinds(source, indicators)) is not None:
         return Distinct(*found)
-    if (words := indicators.words(n)) is not None:
-        biases = words
-    key = _project if words is None else _hash
     first = probe[shown]
-    keys, order = np.unique(key(source[first], _take(biases, first)), return_index=True)  # 0.0 and -0.0 are one kind
-    first = first[order]
-    between = (keys[1:] + keys[:-1]) / 2.0 if words is None else keys[:-1]
+    keys, order = np.unique(_project(source[first], _take(biases, first)), return_index=True)  # 0.0 and -0.0: one kind
+    first, between = first[order], (keys[1:] + keys[:-1]) / 2.0
     kinds, labels = _take(biases, first), source[first]
     inverse = np.empty(n, np.int64)
 
     def block(rows: slice) -> Integers:
         part = _take(biases, rows)
-        inverse[rows] = kind = np.searchsorted(between, key(source[rows], part))
+        inverse[rows] = kind = np.searchsorted(between, _project(source[rows], part))
         return rows.start + _unlike(source[rows], part, labels[kind], _take(kinds, kind))
 
     strangers = np.concatenate(list(map_blocks(block, n, _width(biases))))

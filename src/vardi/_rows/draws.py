@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._machine.kernels import kernels
 from vardi._machine.threads import BLOCK, Scratch, sum_blocks
 from vardi._rows.dense import Dense
 from vardi._types import Floats
@@ -50,23 +49,7 @@ class SharedPasses:
         self.weights, self.shift = rows.weights(u)
         self._kept = self._gathered()
 
-    def at_fit(self, counts: NDArray[Any], *, slopes: bool) -> tuple[Floats, Floats, Floats]:
-        r"""Return the sums below at the solution of the fit, and how fast those of weights fall as u grows.
-
-        .. math:: -\frac{\partial}{\partial u_k} \sum_i b_i \pi_i f_i = \sum_i b_i \pi_i f_i p_{ik}
-
-        Parameters
-        ----------
-        counts : ndarray of shape (B, n)
-            Counts of the rows in each draw, in single or double precision; sums are in double precision.
-        slopes : bool
-            Whether to return these, of shape (B, 1 + m, K); otherwise they are empty.
-        """
-        shares, sums = self._passed(None, counts, with_products=slopes)
-        several = 1 + self.functions.shape[1]
-        return shares, sums[:, :several], sums[:, several:].reshape(len(counts), -1, len(self.u))
-
-    def at(self, us: Floats, counts: NDArray[Any]) -> tuple[Floats, Floats]:
+    def at(self, us: Floats, counts: Floats) -> tuple[Floats, Floats]:
         """Return shares (B, K), and the sums of the weights and of weights times functions (B, 1 + m), in one pass.
 
         Weights are 1 / S_i times the scale that gives those of the fit a mean of 1.
@@ -78,30 +61,16 @@ class SharedPasses:
         counts : ndarray of shape (B, n)
             Counts of the rows in each draw.
         """
-        return self._passed(np.exp(us - self.u), counts, with_products=False)
-
-    def _passed(self, moved: Floats | None, counts: NDArray[Any], *, with_products: bool) -> tuple[Floats, Floats]:
-        """Return shares, and sums of weights, perhaps with those of their products with p, at points e^u moves to."""
-        K, scratch = len(self.u), Scratch()
-        compiled = kernels(len(self.rows), K).draws
-
-        def block(here: slice, P: Floats) -> Floats:
-            assert compiled is not None
-            return compiled(P, self._weighted(here), counts, here.start, moved, with_products=with_products)
+        moved, scratch = np.exp(us - self.u), Scratch()
 
         def part(here: slice, P: Floats) -> Floats:
-            r, Y = counts[:, here], self._weighted(here)
-            if moved is not None:
-                masses = np.matmul(moved, P.T, out=_flat(scratch, (len(moved), len(P))))
-                r = np.divide(r, masses, out=masses)
-            elif r.dtype != np.float64:
-                doubled = _flat(scratch, r.shape)
-                doubled[...], r = r, doubled
-            products = [column[:, None] * P for column in Y.T] if with_products else []
-            return np.hstack([r @ each for each in (P, Y, *products)])
+            masses = np.matmul(moved, P.T, out=_flat(scratch, (len(moved), len(P))))
+            r = np.divide(counts[:, here], masses, out=masses)
+            return np.hstack([r @ P, r @ self._weighted(here)])
 
-        total = self._total(part, len(counts), scratch) if compiled is None else self._total(block, 0, scratch)
-        return total[:, :K] if moved is None else total[:, :K] * moved, total[:, K:]
+        total = self._total(part, len(counts), scratch)
+        K = len(self.u)
+        return total[:, :K] * moved, total[:, K:]
 
     def _weighted(self, here: slice) -> Floats:
         """Return weights, and weights times functions, of some rows."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vardi._rows.base import Rows
 from vardi._rows.draws import SharedPasses
@@ -22,8 +20,6 @@ DRAWN = 1e-4  # score of the parameters of a refit, far below the spread of any 
 STILL = 1e-3  # length of the last step towards them
 SHARED_PASSES = 20  # passes over the rows that draws share before the remaining ones continue alone
 SETTLED = 1e-10  # length of the last step of a shared refit, if passes are cheap
-MARGIN = 10.0  # how many times what the last step left of itself a step may leave
-MAX_FORESEEN = 2  # sums of weights whose slopes cost less than another pass
 
 
 @dataclass(frozen=True)
@@ -89,14 +85,12 @@ def refit_plain(rows: Rows, u: Floats, *, tol: float, may_part: bool) -> Refit:
 
 
 def refit_draws(
-    passes: SharedPasses, laplacian: Laplacian, counts: NDArray[Any], sizes: Floats, *, tol: float, weights: bool
+    passes: SharedPasses, laplacian: Laplacian, counts: Floats, *, tol: float, weights: bool
 ) -> list[Refit | None]:
     """Solve for known biases alone, with many other counts at once, which share the passes over the rows.
 
-    Each draw takes Newton's steps with the Hessian of the fit, which is close to its own. Where passes cost something,
-    no pass follows a step that should leave less than the tolerance, by what the steps before it left; sums of
-    weights then follow by their slopes. None stands for a draw whose steps do not shrink quickly: it needs its own
-    Hessian.
+    Each draw takes Newton's steps with the Hessian of the fit, which is close to its own. None stands for a draw whose
+    steps do not shrink quickly: it needs its own Hessian.
 
     Parameters
     ----------
@@ -105,34 +99,22 @@ def refit_draws(
     laplacian : Laplacian
         The Hessian there.
     counts : ndarray of shape (B, n)
-        Counts of the rows in each draw.
-    sizes : ndarray of shape (B, K)
-        Sizes of the samples with these counts.
+        Counts of the rows in each draw, with which samples have the sizes that they have in the fit.
     tol : float
         Tolerance of Vardi's equations.
     weights : bool
         Whether to return weights, which take another pass, in place of means.
     """
-    n, several = sizes.sum(axis=1, keepdims=True), 1 + passes.functions.shape[1]
+    sizes = passes.rows.sizes
+    n, near = sizes.sum(), SETTLED if is_cheap(passes.rows) else RANGE
     us, done, lost = np.tile(passes.u, (len(counts), 1)), *np.zeros((2, len(counts)), bool)
-    near = SETTLED if is_cheap(passes.rows) else RANGE
-    foresee = not is_cheap(passes.rows) and several <= MAX_FORESEEN
-    shares, sums, slopes = passes.at_fit(counts, slopes=foresee)
-    at_fit, before = sums.copy(), np.full(len(counts), np.inf)
-    for i in range(SHARED_PASSES):
+    shares, sums = passes.at(us, counts)
+    before = np.full(len(counts), np.inf)
+    for _ in range(SHARED_PASSES):
         gradient = shares - sizes
         delta = -np.stack([laplacian.solve(one) for one in gradient])
         length, residual = np.ptp(delta, axis=1), np.abs(gradient / sizes).max(axis=1)
         done |= (residual <= tol) & (length <= near)
-        if foresee and i:
-            left = MARGIN * float((length / before)[~(done | lost)].max(initial=0.0))
-            moved = us - passes.u
-            bent = np.abs(1.0 - (at_fit - np.einsum("bjk,bk->bj", slopes, moved)) / sums)[:, 0]
-            stale = MARGIN / 2 * bent * length / np.ptp(moved, axis=1)  # twice, if slopes change evenly on the way
-            last = ~done & (left * residual <= tol) & (left * length <= near) & (stale <= tol)
-            us[last] += delta[last]
-            sums[last] -= np.einsum("bjk,bk->bj", slopes[last], delta[last])
-            done |= last
         lost |= ~done & ~(length < before / 2)
         going = ~(done | lost)
         if not going.any():
@@ -148,9 +130,9 @@ def refit_draws(
     return [_scaled(next(of_rows), counts[b], log_omegas[b]) if done[b] else None for b in range(len(counts))]
 
 
-def _scaled(weights: Floats, counts: NDArray[Any], log_omegas: Floats) -> Refit:
+def _scaled(weights: Floats, counts: Floats, log_omegas: Floats) -> Refit:
     """Return a refit whose weights have mean 1 over the counted rows."""
-    return Refit(weights * (counts.sum(dtype=np.float64) / (counts @ weights)), log_omegas)
+    return Refit(weights * (counts.sum() / (counts @ weights)), log_omegas)
 
 
 def refit_joint(joint: Joint, v: Floats, *, tol: float) -> Refit:
