@@ -37,8 +37,8 @@ def test_few_passes_over_all_rows(passes, log):
     logs, source = oscillators(10, 20_000)
     fit = vardi.debias_matrix(logs if log else np.exp(logs), source, log=log)
     whole = [gram for rows, gram in passes if rows == len(source)]
-    assert len(whole) <= 4
-    assert sum(whole) == 1  # the subsample foretells what each step leaves
+    assert len(whole) <= 5
+    assert sum(whole) == 1  # the first step takes the Hessian of the subsample, later ones reuse that of all rows
     assert fit.solution.residual < 1e-10
 
 

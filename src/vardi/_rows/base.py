@@ -116,15 +116,6 @@ class Rows(ABC):
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
         """Return shares and, if asked for, gram and log_mass at u."""
 
-    @property
-    def is_sketchable(self) -> bool:
-        """Whether sums can have a sketch of the gram in its place."""
-        return False
-
-    def sketch(self, u: Floats, vectors: Floats) -> Sums:
-        """Return shares at u with a sketch of the gram by its products with some vectors; with the gram at worst."""
-        return self.sums(u, objective=False)
-
     @abstractmethod
     def row_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
         """Return S_i(u) = sum_l e^{u_l} omega_l(z_i) for every row, as S e^offset."""

@@ -9,39 +9,8 @@ import numpy as np
 
 from vardi._types import Floats, Integers
 
-#: ``sum_i c_i p_i p_i'``: a dense array, a SciPy sparse array, (large K) the function v -> gram @ v, or a Sketch of it
-#: where only products with some vectors were asked for.
+#: ``sum_i c_i p_i p_i'``: a dense array, a SciPy sparse array, or (large K) the function v -> gram @ v.
 Gram: TypeAlias = Any
-
-
-@dataclass(frozen=True)
-class Sketch:
-    """What a few products tell of a gram that is not formed; additive over rows.
-
-    Attributes
-    ----------
-    vectors : ndarray of shape (K, r)
-        V, zero for biases without a sample.
-    products : ndarray of shape (K, r)
-        The gram times V.
-    diagonal : ndarray of shape (K,)
-        The diagonal of the gram.
-    rounding : float
-        Relative rounding error of a sum over the rows.
-    """
-
-    vectors: Floats
-    products: Floats
-    diagonal: Floats
-    rounding: float
-
-    def __add__(self, other: Sketch) -> Sketch:
-        products, diagonal = self.products + other.products, self.diagonal + other.diagonal
-        return Sketch(self.vectors, products, diagonal, self.rounding)
-
-    def restricted(self, states: Any) -> Sketch:
-        """Return the sketch of some states alone; the others' part of the gram is zero."""
-        return Sketch(self.vectors[states], self.products[states], self.diagonal[states], self.rounding)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy
@@ -12,18 +12,17 @@ from numpy.typing import NDArray
 
 from vardi._machine.threads import Scratch, blocks, map_blocks, sum_blocks
 from vardi._rows.base import Rows, Scaled
-from vardi._rows.contract import Sketch, Sums
+from vardi._rows.contract import Sums
 from vardi._rows.grouping import NARROW, membership
 from vardi._types import Floats
 
 Result = TypeVar("Result")
-#: From a block of the scaled matrix, e^u, counts, room for 1 / S and for a block, to shares and perhaps the gram.
-Totals: TypeAlias = Callable[[Floats, Floats, Floats | None, Floats, Floats], tuple[Floats, Any]]
 
 MAX_COPIED_NUMBERS = (
     500_000  # numbers up to which a scaled copy is kept: beyond, exps in each pass cost less than the memory
 )
-MIN_SKETCHED_SAMPLES = 100  # samples from which a few products cost less than the gram
+LOWEST = -700.0  # log of an omega that is far below the rounding of any sum, and does not underflow
+MIN_GROUPED_SAMPLES = 100  # samples from which rows with the same support are worth grouping
 
 
 class Dense(Rows):
@@ -41,52 +40,27 @@ class Dense(Rows):
 
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
         """Return log_mass, shares and gram at u, in one pass over the rows."""
-
-        def total(A: Floats, step: Floats, counts: Floats | None, r: Floats, room: Floats) -> tuple[Floats, Any]:
-            return _curved(A, step, counts, r, room) if gram else (_shares(A, step, counts, r), None)
-
-        sums = self._sums(u, total, objective=objective)
-        if not gram:
-            return sums
-        step = np.exp(u - self._scale(u).anchor)
-        return replace(sums, gram=sums.gram * (step[:, None] * step))
-
-    @property
-    def is_sketchable(self) -> bool:
-        """Whether sums can have a sketch of the gram: with many samples, where the gram takes most of a pass."""
-        return len(self.sizes) >= MIN_SKETCHED_SAMPLES
-
-    def sketch(self, u: Floats, vectors: Floats) -> Sums:
-        """Return shares at u, and a sketch of the gram by its products with some vectors, in one pass over the rows."""
-        step = np.exp(u - self._scale(u).anchor)
-        scaled, rounding = step * np.ascontiguousarray(vectors.T), (4 + self.additions / 2) * np.finfo(float).eps
-
-        def total(A: Floats, step: Floats, counts: Floats | None, r: Floats, room: Floats) -> tuple[Floats, Any]:
-            shares = _shares(A, step, counts, r)
-            P = np.multiply(A, (r if counts is None else r * np.sqrt(counts))[:, None], out=room)
-            along = (scaled @ P.T) @ P  # twice as fast as P'(P V) where vectors are few
-            return shares, Sketch(vectors, along.T, np.einsum("ij,ij->j", P, P), rounding)
-
-        sums = self._sums(u, total, objective=False)
-        products_at_u, diagonal = step[:, None] * sums.gram.products, step**2 * sums.gram.diagonal
-        return replace(sums, gram=replace(sums.gram, products=products_at_u, diagonal=diagonal))
-
-    def _sums(self, u: Floats, total: Totals, *, objective: bool) -> Sums:
-        """Return sums at u, of what a function makes of the blocks of the scaled matrix: shares, and perhaps a gram."""
         scaled = self._scale(u)
         step = np.exp(u - scaled.anchor)  # the only exps where omega is scaled already: K of them
         last = self.__dict__.pop("_reciprocals", None)  # whoever takes the array has it alone
         reciprocals, scratch = np.empty(len(self)) if last is None else last[2], Scratch()
 
         def block(rows: slice, values: NDArray[Any]) -> Sums:
-            A, r = self._block(scaled, rows, values, scratch), reciprocals[rows]
+            A = self._block(scaled, rows, values, scratch)
+            r = np.divide(1.0, A @ step, out=reciprocals[rows])
             counts = None if self.counts is None else self.counts[rows]
-            shares, gram = total(A, step, counts, r, scratch("A", A.shape))  # in place where A is ours already
-            return Sums(_log_mass(r, scaled.offset, rows, counts) if objective else None, shares, gram)
+            log_mass = _log_mass(r, scaled.offset, rows, counts) if objective else None
+            shares = (r if counts is None else r * counts) @ A
+            if not gram:
+                return Sums(log_mass, shares, None)
+            scale = r if counts is None else r * np.sqrt(counts)
+            P = np.multiply(A, scale[:, None], out=scratch("A", A.shape))  # in place where A is ours already
+            return Sums(log_mass, shares, P.T @ P)
 
         sums = self._total(block)
         self._reciprocals = (scaled, u, reciprocals)  # the weights at the solution are these: no need for another pass
-        return replace(sums, shares=sums.shares * step)
+        at_u = sums.gram * (step[:, None] * step) if gram else None
+        return replace(sums, shares=sums.shares * step, gram=at_u)
 
     def row_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
         """Return S_i(u) for every row."""
@@ -203,7 +177,7 @@ class Dense(Rows):
         if self.positive:
             return np.full((len(self.sizes), len(self.sizes)), mass.sum())
 
-        kinds, masses = self._supports(mass) if len(self.sizes) >= MIN_SKETCHED_SAMPLES else (None, mass)
+        kinds, masses = self._supports(mass) if len(self.sizes) >= MIN_GROUPED_SAMPLES else (None, mass)
 
         def block(rows: slice, values: NDArray[Any]) -> Floats:
             positive = self._positive(values)
@@ -270,11 +244,11 @@ class Dense(Rows):
             return np.asarray(scaled.matrix[rows])
         if scaled.offset is None:
             plain = np.asarray(values, np.float64)
-            return np.exp(plain, out=scratch("A", values.shape)) if self.log else plain
+            return _exp(plain, scratch("A", values.shape)) if self.log else plain
         anchor = np.where(self.sizes > 0, scaled.anchor, -np.inf)
         logs = np.add(self._log(values), anchor, out=scratch("A", values.shape))
         logs -= scaled.offset[rows, None]
-        return np.exp(logs, out=logs)
+        return _exp(logs, logs)
 
     @property
     def _plain(self) -> None:
@@ -329,17 +303,11 @@ def _scaled_to_one(weights: Floats, offset: Floats | None, counts: Floats | None
     return weights, top + np.log(mean)
 
 
-def _shares(A: Floats, step: Floats, counts: Floats | None, reciprocals: Floats) -> Floats:
-    """Return sum_i c_i a_i / s_i with s = A step, and write 1 / s to ``reciprocals``."""
-    r = np.divide(1.0, A @ step, out=reciprocals)
-    return np.asarray((r if counts is None else r * counts) @ A)
-
-
-def _curved(A: Floats, step: Floats, counts: Floats | None, reciprocals: Floats, room: Floats) -> tuple[Floats, Floats]:
-    """Return the same and sum_i c_i a_i a_i' / s_i^2; ``room``, of the shape of A, may be written to."""
-    shares, r = _shares(A, step, counts, reciprocals), reciprocals
-    P = np.multiply(A, (r if counts is None else r * np.sqrt(counts))[:, None], out=room)
-    return shares, np.asarray(P.T @ P)
+def _exp(logs: Floats, out: Floats) -> Floats:
+    """Return e^logs in ``out``; logs below ``LOWEST`` are raised to it, since exp takes ten times as long there."""
+    if logs.min() < LOWEST:
+        logs = np.maximum(logs, LOWEST, out=out)
+    return np.exp(logs, out=out)
 
 
 def _log_mass(reciprocals: Floats, offset: Floats | None, rows: slice, counts: Floats | None) -> float:

@@ -44,7 +44,6 @@ class Thinned(Dense):
     """A dense matrix with its entries that count held separately: while they are few, sums run over them."""
 
     _kept: tuple[Floats, Counting] | None = None
-    _are_few: bool | None = None  # whether few entries count at the start
 
     def counting(self, u: Floats) -> Counting | None:
         """Return the entries that count at u; None if these are many, or leave some samples without a link."""
@@ -77,25 +76,13 @@ class Thinned(Dense):
 
     def _recount(self) -> None:
         super()._recount()
-        self._kept = self._are_few = None
+        self._kept = None
 
     def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums:
         """Return log_mass, shares and gram at u."""
         few = self.counting(u)
         sums = super().sums if few is None else few.sums
         return sums(u, gram=gram, objective=objective)
-
-    @property
-    def is_sketchable(self) -> bool:
-        """Whether sums can have a sketch of the gram: not over the few entries that count."""
-        if self._are_few is None:
-            self._are_few = self.counting(self._alone) is not None
-        return super().is_sketchable and self._kept is None and not self._are_few
-
-    def sketch(self, u: Floats, vectors: Floats) -> Sums:
-        """Return shares at u and a sketch of the gram; with the gram itself where few entries count."""
-        few = self.counting(u)
-        return super().sketch(u, vectors) if few is None else few.sums(u, objective=False)
 
     def row_mass(self, u: Floats) -> tuple[Floats, Floats | None]:
         """Return S_i(u) for every row."""

@@ -120,11 +120,6 @@ class Laplacian:
         _, labels = sparse.csgraph.connected_components(kept, directed=False)
         return np.where(labels == labels[0], 1.0, -1.0)
 
-    @property
-    def is_tight(self) -> bool:
-        """Whether it tells the gap: always."""
-        return True
-
     @cached_property
     def is_factored(self) -> bool:
         """Whether it is solved by a factor rather than by products with vectors."""

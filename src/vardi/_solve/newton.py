@@ -11,43 +11,55 @@ everything here follows (pseudo-self-concordance; Bach 2010, "Self-concordant an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vardi._machine.threads import single_threaded_blas
 from vardi._rows.contract import Gram, Sums
 from vardi._solve.identify import connected
 from vardi._solve.laplacian import Laplacian, SingularError, restricted
-from vardi._solve.passes import Hessian, Passes, SolvableRows, Span, span_of
 from vardi._types import Floats
 
 GAP = 1e-9  # spectral gap below which the samples cannot be distinguished from disconnected ones
 RANGE = 1e-6  # largest range of the last step
 REUSED = 5e-3  # how far u may be from where the Hessian was computed
-REUSED_IF_READING_DOMINATES = 1e-5  # the same if a pass costs so much that the gram adds little to it
-REUSED_IF_MANY = 0.1  # the same if a gram costs as much as ten passes
 EXACT = 1e-13  # range of a step below which another is not worth its pass, however cheap
 ROUNDED = 1e-9  # range of a step up to which failing to shrink may be due to rounding
 MIN_LINKED_SAMPLES = 100  # samples from which the gram is worth keeping
 MIN_SERIAL_SAMPLES, MAX_SERIAL_SAMPLES = 8, 1000  # samples between which linear algebra is done in one thread
-LEVELS = 16, 64  # least and most rows for each row of the next smaller subsample
+LEVELS = 16, 64  # least and most rows for each row of the subsample
 TELLING = 1000  # rows of a subsample for each sample, from which on more of them tell little more
-FEWER = (100, 10, 2)  # rows of each sample that a subsample should have; fewer only of many samples
-LONG = 0.1  # range of a step of many samples after which their Hessian would be needed again
+LEAST = 100  # rows of each sample that a subsample should have
 PATIENCE = 5  # steps without progress after which only rounding is left
-BENDING = 3.0  # range of a step up to which a subsample predicts its remainder
-BENDS = 5  # passes over the subsample that a step may take to bend
-STRAIGHT = 1e-4  # share of the step by which the last of them may still move it
 NOISE = 1e10  # range of a step from which on it is the rounding of a Hessian that is singular
 LOST = 1000  # self-consistent steps from points with a singular Hessian
 FAR = 1e-3  # share of the rows a sample should have below which Newton's model is unreliable
 MAX_DIRECT_NUMBERS = 200_000  # numbers up to which a subsample does not pay off
 MIN_COSTLY_NUMBERS = 5_000_000  # numbers from which a pass costs too much to go beyond the tolerance
+
+
+class SolvableRows(Protocol):
+    """What Newton's method needs of rows."""
+
+    sizes: Floats
+
+    @property
+    def reading_dominates(self) -> bool: ...
+    @property
+    def additions(self) -> int: ...
+    @property
+    def exponents(self) -> float: ...
+    def __len__(self) -> int: ...
+    def sums(self, u: Floats, *, gram: bool = True, objective: bool = True) -> Sums: ...
+    def log_means(self, u: Floats) -> Floats: ...
+    def start(self) -> Floats: ...
+    def reach(self) -> Any: ...
+    def subsample(self, fraction: float, *, least: int) -> SolvableRows: ...
 
 
 @dataclass(frozen=True)
@@ -115,7 +127,7 @@ def shifted(solution: Solution, by: float) -> Solution:
 def solve(
     rows: SolvableRows, *, tol: float = 1e-10, max_iterations: int = 100, start: Floats | None = None
 ) -> Solution:
-    """Solve Vardi's system for all rows, from a given start or warm-started from ever smaller subsamples."""
+    """Solve Vardi's system for all rows, from a given start or warm-started from a subsample."""
     # Factors of a few hundred rows gain nothing from threads, which wait for one another on a busy machine.
     with single_threaded_blas() if MIN_SERIAL_SAMPLES < len(rows.sizes) < MAX_SERIAL_SAMPLES else nullcontext():
         return _newton(rows, _warm_start(rows) if start is None else _Start(start), tol, max_iterations)
@@ -156,72 +168,29 @@ def _is_costly(rows: SolvableRows) -> bool:
 
 @dataclass(frozen=True)
 class _Start:
-    """Where to begin, with a Laplacian close to the Hessian there and the subsample that it comes from, if any."""
+    """Where to begin, with a Laplacian close to the Hessian there, if any."""
 
     u: Floats
-    laplacian: Hessian | None = None
-    few: SolvableRows | None = None
-    span: Span | None = None  # of all but a small part of the gram
+    laplacian: Laplacian | None = None
 
 
 def _warm_start(rows: SolvableRows) -> _Start:
     """Return u from a subsample of the rows, solved to well below its statistical error, and the Hessian there."""
-    if is_cheap(rows):
-        return _Start(rows.start())
-    smaller = _smaller(rows)
+    smaller = None if is_cheap(rows) else _smaller(rows)
     if smaller is None or not connected(smaller.reach(), smaller.sizes):
         return _Start(rows.start())
-    start = replace(_warm_start(smaller), span=None)  # the gram of few rows costs little, and tells more
     error = 0.01 * smaller.sizes.sum() / len(smaller)  # the counts of a subsample are those of all rows
-    for step in _steps(smaller, start):
-        if (step.decrement < error and step.age < np.inf) or step.iterations == 20:
+    for step in _steps(smaller, _Start(smaller.start())):
+        if step.decrement < error or step.iterations == 20:
             break
-    if step.singular:
-        return _Start(rows.start())
-    bent = _bent(step, start.few)
-    span = span_of(step.u, step.laplacian) if rows.is_sketchable else None
-    return _Start(step.u + step.delta if bent is None else bent, step.laplacian, smaller, span)
+    return _Start(rows.start()) if step.singular else _Start(step.u + step.delta, step.laplacian)
 
 
 def _smaller(rows: SolvableRows) -> SolvableRows | None:
-    """Return a subsample that costs little compared with all rows, with as many of each sample as that allows."""
+    """Return a subsample that costs little compared with all rows."""
     fraction = float(np.clip(TELLING * len(rows.sizes) / len(rows), 1.0 / LEVELS[1], 1.0 / LEVELS[0]))
-    most = len(rows) / (8 if rows.is_sketchable else 4)
-    for least in FEWER if rows.is_sketchable else FEWER[:1]:
-        if rows.is_sketchable and least * len(rows.sizes) > most:
-            continue
-        smaller = rows.subsample(fraction, least=least)
-        if len(smaller) <= most:
-            return smaller
-    return None
-
-
-@dataclass(frozen=True)
-class _Hessian:
-    """The Hessian at a point, of all rows and of a subsample; if ``at`` is None, that of the subsample for both."""
-
-    laplacian: Hessian
-    few: SolvableRows | None
-    at: Floats | None
-
-    @cached_property
-    def of_few(self) -> Callable[[Floats], Floats]:
-        """The product with that of the subsample, over its sampled states."""
-        few, at = self.few, self.at
-        if few is None or at is None:
-            assert isinstance(self.laplacian, Laplacian)
-            return self.laplacian.product
-        sampled = few.sizes > 0
-        here = few.sums(at, gram=not few.is_sketchable, objective=False)
-        if here.gram is not None:
-            return Laplacian(here.shares[sampled], restricted(here.gram, sampled)).product
-
-        def product(v: Floats) -> Floats:
-            padded = np.zeros((len(sampled), 1))
-            padded[sampled, 0] = v
-            return np.asarray(here.shares[sampled] * v - few.sketch(at, padded).gram.products[sampled, 0])
-
-        return product
+    smaller = rows.subsample(fraction, least=LEAST)
+    return smaller if len(smaller) <= len(rows) / 4 else None
 
 
 @dataclass(frozen=True)
@@ -230,16 +199,12 @@ class _Step:
 
     u: Floats
     delta: Floats
-    hessian: _Hessian
+    laplacian: Laplacian
     age: float  # range of u's change since the Laplacian was computed; infinite for that of a subsample
     singular: bool
     gradient: Floats  # of the sampled states only
     residual: float
     iterations: int
-
-    @property
-    def laplacian(self) -> Hessian:
-        return self.hessian.laplacian
 
     @property
     def range(self) -> float:
@@ -259,64 +224,42 @@ def _steps(rows: SolvableRows, start: _Start) -> Iterator[_Step]:
 
     Near the solution the Hessian of an earlier point is reused: within range d of it the Hessian changes by a factor of
     at most e^d, so each step still removes all but a share d of the error, for a pass that costs a fraction. The first
-    step can use the Hessian of a subsample, which also predicts what is left of the gradient after each step.
+    step can use the Hessian of a subsample.
     """
     sizes = rows.sizes
     sampled = sizes > 0
     u = np.where(sampled, start.u, -np.inf)
-    passes = Passes(rows, start.span)
-    sums = passes.sums(u, curved=start.laplacian is None)
-    old = None if start.laplacian is None else _Hessian(start.laplacian, start.few, None)
-    age = before = np.inf
+    sums = rows.sums(u, gram=start.laplacian is None, objective=False)
+    laplacian, age, before = start.laplacian, np.inf, np.inf
     iterations, lost = 0, LOST if is_cheap(rows) else PATIENCE
     while True:
         if (sums.shares[sampled] < FAR * sizes[sampled]).any():  # self-consistent step, which descends from anywhere
             u, before = _consistent(rows, u, sums), np.inf
-            sums = passes.sums(u, curved=True)
+            sums = rows.sums(u, objective=False)
             continue
         if sums.gram is not None:
-            old, age = _Hessian(passes.hessian(sums), start.few, u), 0.0
-        assert old is not None
-        step = _newton_step(u, sums, sizes, iterations, old, age)
+            laplacian, age = _hessian(sums, sampled), 0.0
+        assert laplacian is not None
+        step = _newton_step(u, sums, sizes, iterations, laplacian, age)
         if step.age and step.range > max(before / 4, ROUNDED):  # an old Hessian that misleads
-            passes.distrust()
-            sums = passes.sums(u, curved=True)
-            old = _Hessian(passes.hessian(sums), start.few, u)
-            step = _newton_step(u, sums, sizes, iterations, old, 0.0)
+            sums = rows.sums(u, objective=False)
+            laplacian = _hessian(sums, sampled)
+            step = _newton_step(u, sums, sizes, iterations, laplacian, 0.0)
         yield step
         if step.singular:
             if lost == 0:
                 return
             u, before, lost = _consistent(rows, u, sums), np.inf, lost - 1
-            sums = passes.sums(u, curved=True)
+            sums = rows.sums(u, objective=False)
             continue
         iterations += 1
-        u, sums = _advance(passes, step, start.few)
+        u, sums = _advance(rows, step)
         age, before = step.age + step.range, step.range
 
 
-def _bent(step: _Step, few: SolvableRows | None) -> Floats | None:
-    r"""Return u + d for a step corrected by what a subsample predicts, so that the gradient there is zero.
-
-    .. math:: g + Hd + [g_s(u + d) - g_s(u) - H_s d] = 0
-
-    The bracket is what Newton's step leaves out, as the subsample sees it; only a small share of it remains. If H is
-    that of an earlier point, so is H_s, and the bracket also holds what has changed since. None if there is no
-    subsample, or the step is too long for it.
-    """
-    if few is None or step.singular or step.range > BENDING:
-        return None
-    sampled = few.sizes > 0
-    here, curved = few.sums(step.u, gram=False, objective=False), step.hessian.of_few
-    delta = step.delta.copy()
-    for _ in range(BENDS):
-        there = few.sums(step.u + delta, gram=False, objective=False)
-        beyond = (there.shares - here.shares)[sampled] - curved(delta[sampled])
-        bent = step.delta[sampled] - step.laplacian.solve(beyond)
-        moved, delta[sampled] = float(np.ptp(bent - delta[sampled])), bent
-        if moved < STRAIGHT * step.range:
-            return np.asarray(step.u + delta)
-    return None
+def _hessian(sums: Sums, sampled: NDArray[np.bool_]) -> Laplacian:
+    """Return the Hessian over the sampled states."""
+    return Laplacian(sums.shares[sampled], restricted(sums.gram, sampled))
 
 
 def _consistent(rows: SolvableRows, u: Floats, sums: Sums) -> Floats:
@@ -329,42 +272,33 @@ def _consistent(rows: SolvableRows, u: Floats, sums: Sums) -> Floats:
     return u
 
 
-def _newton_step(u: Floats, sums: Sums, sizes: Floats, iterations: int, hessian: _Hessian, age: float) -> _Step:
+def _newton_step(u: Floats, sums: Sums, sizes: Floats, iterations: int, laplacian: Laplacian, age: float) -> _Step:
     sampled = sizes > 0
     gradient = (sums.shares - sizes)[sampled]
     delta, singular = np.zeros(len(u)), False
     try:
-        delta[sampled] = -hessian.laplacian.solve(gradient)
+        delta[sampled] = -laplacian.solve(gradient)
     except SingularError:
         singular = True
     singular = singular or float(np.ptp(delta[sampled])) > NOISE
-    return _Step(u, delta, hessian, age, singular, gradient, _residual(sums, sizes), iterations)
+    return _Step(u, delta, laplacian, age, singular, gradient, _residual(sums, sizes), iterations)
 
 
-def _advance(passes: Passes, step: _Step, few: SolvableRows | None) -> tuple[Floats, Sums]:
+def _advance(rows: SolvableRows, step: _Step) -> tuple[Floats, Sums]:
     """Take the full step, unless it is long and does not descend enough: then the step that is guaranteed to."""
-    rows = passes.rows
     sampled = rows.sizes > 0
-    reused = REUSED_IF_READING_DOMINATES if rows.reading_dominates and few is None else REUSED
-    reused = REUSED_IF_MANY if rows.is_sketchable and few is not None else reused
-    curved = is_cheap(rows) or step.age + step.range > reused
-    if rows.is_sketchable and np.isinf(step.age) and few is not None and step.range > LONG:
-        curved = False  # the subsample's leads closer, to where one Hessian of all rows serves to the end
-    if (bent := _bent(step, few)) is not None:
-        sums = passes.sums(bent, curved=curved)
-        if step.range <= 1.0 or _residual(sums, rows.sizes) < step.residual / 4:
-            return bent, sums
+    curved = is_cheap(rows) or step.age + step.range > REUSED
     u = step.u + step.delta
     if step.range <= 1.0:
-        return u, passes.sums(u, curved=curved)
-    here, there = passes.sums(step.u, curved=False, objective=True), passes.sums(u, curved=curved, objective=True)
+        return u, rows.sums(u, gram=curved, objective=False)
+    here, there = rows.sums(step.u, gram=False), rows.sums(u, gram=curved)
     assert here.log_mass is not None
     assert there.log_mass is not None
     fall = here.log_mass - there.log_mass + rows.sizes[sampled] @ step.delta[sampled]
     if fall >= step.decrement / 4:  # false for NaN
         return u, there
     u = step.u + step.delta * (np.log1p(step.range) / step.range)
-    return u, passes.sums(u, curved=True)
+    return u, rows.sums(u, objective=False)
 
 
 def _residual(sums: Sums, sizes: Floats) -> float:
@@ -392,7 +326,5 @@ def _solution(rows: SolvableRows, step: _Step, *, solved: bool) -> Solution:
 
 def _links(step: _Step) -> Gram:
     """Return the gram that a step was made from, if it was formed close by, and for all biases."""
-    hessian = step.laplacian
-    if not isinstance(hessian, Laplacian) or callable(hessian.gram) or step.age > REUSED:
-        return None
-    return hessian.gram if np.isfinite(step.u).all() else None
+    gram = step.laplacian.gram
+    return None if callable(gram) or step.age > REUSED or not np.isfinite(step.u).all() else gram

@@ -26,7 +26,7 @@ from scipy import sparse
 
 from vardi._rows.contract import Sums
 from vardi._solve.laplacian import Laplacian
-from vardi._solve.passes import SolvableRows
+from vardi._solve.newton import SolvableRows
 from vardi._types import Floats
 
 STEPS = 100  # Newton steps of one constrained minimum

@@ -102,7 +102,6 @@ class LazyRows:
 
     log = False
     reading_dominates = True
-    is_sketchable = False
     positive = False  # as far as is known without a query
     counts = None
     inverse = None
@@ -139,10 +138,6 @@ class LazyRows:
             scale = point is not None and self._even is None  # the first point is hardly ever the last
             point = self._point = self._pass(u, gram=gram, objective=objective, scale=scale)
         return point.sums(u, gram=gram or not point.age)
-
-    def sketch(self, u: Floats, vectors: Floats) -> Sums:
-        """Return shares and gram at u: an engine forms no products with vectors."""
-        return self.sums(u, objective=False)
 
     def _pass(self, u: Floats, *, gram: bool, objective: bool, scale: bool) -> Point:
         """Query each part for K - 1 sums, and K (K - 1) / 2 more if these are few or asked for; K more with a scale.
