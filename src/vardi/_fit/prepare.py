@@ -17,12 +17,13 @@ from vardi._rows.families import Function, Model, as_model
 from vardi._rows.joint import Joint, KnownColumns
 from vardi._types import Floats, Integers
 from vardi.biases import ParametricBias
-from vardi.errors._refusals import untold_parameters
+from vardi.errors._refusals import too_many_biases, untold_parameters
 
 if TYPE_CHECKING:
     from vardi._rows.engine.model import EngineModel
 
 RANK = 1e-12  # relative size above which a variance of known values counts
+MAX_JOINT_BIASES = 5000  # whose matrix with parameters or known values takes 200 MB, of which a solve holds a few
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,8 @@ def prepare(pool: Pool, omega: Any, kept: NDArray[np.bool_], known: Any, *, log:
         omega = replace(pool, biases=factors).values()
     if known is None and not parametric:
         return Prepared(rows_of(pool, omega, kept, log=log))
+    if len(pool.names) > MAX_JOINT_BIASES:
+        raise too_many_biases(len(pool.names), MAX_JOINT_BIASES)
     given = None if known is None else as_known(known, pool.names, PoolTable(pool))
     pool = _with_levels(pool, parametric, kept, omega)
     families = _families(pool, kept)

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from vardi._types import Floats, Integers
+from vardi._types import Floats
 
 #: ``sum_i c_i p_i p_i'``: a dense array, a SciPy sparse array, or (large K) the function v -> gram @ v.
 Gram: TypeAlias = Any
@@ -85,34 +85,6 @@ class Coordinates:
 
 
 @dataclass(frozen=True)
-class Bordered:
-    """A symmetric matrix over all coordinates whose part in u is too large for an array.
-
-    Attributes
-    ----------
-    corner : Gram
-        The part in u, of shape (K, K).
-    beside : ndarray of shape (d, d - K)
-        The columns of the other coordinates, which are few.
-    groups : ndarray of int of shape (K,)
-        Groups of samples between which the corner has no entries; -1 for those without rows, whose entries are 0.
-    """
-
-    corner: Gram
-    beside: Floats
-    groups: Integers
-
-    @property
-    def others(self) -> Floats:
-        """The part in the other coordinates."""
-        return self.beside[len(self.groups) :]
-
-
-#: A symmetric matrix over all coordinates: a dense array, or (large K) :class:`Bordered`.
-Square: TypeAlias = Any
-
-
-@dataclass(frozen=True)
 class JointSums:
     r"""All that the estimator needs from the rows at a point v = (u, theta, mu, epsilon).
 
@@ -128,13 +100,13 @@ class JointSums:
         :math:`\sum_i c_i (\log S_i - \log\omega_{s_i}(z_i;\theta))`.
     x : ndarray of shape (d,)
         :math:`\sum_i c_i x_i`.
-    gram : Square
+    gram : ndarray of shape (d, d)
         :math:`\sum_i c_i x_i x_i'`.
     own : ndarray of shape (d,)
         :math:`\sum_i c_i \nabla\log\omega_{s_i}(z_i;\theta)`: zero except in theta.
-    curvature : Square
+    curvature : ndarray of shape (d, d)
         :math:`\sum_i c_i (\nabla^2 S_i / S_i - \nabla^2\log\omega_{s_i}(z_i;\theta))`.
-    information : Square
+    information : ndarray of shape (d, d)
         The same without the second derivatives of log omega in theta, which have mean zero if the family is right.
     positive : bool
         Whether every S_i is above zero; if not, the other sums are meaningless.
@@ -143,10 +115,10 @@ class JointSums:
     inverse: float
     log_mass: float
     x: Floats
-    gram: Square
+    gram: Floats
     own: Floats
-    curvature: Square
-    information: Square
+    curvature: Floats
+    information: Floats
     positive: bool
 
     def __add__(self, other: JointSums) -> JointSums:

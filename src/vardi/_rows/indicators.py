@@ -66,7 +66,7 @@ def indicator_kinds(source: Integers, indicators: Indicators) -> Kinds | None:
     K, n = indicators.K, len(source)
     if max(WORDS) < K or not indicators.plausible:
         return None
-    codes = np.empty(n, np.uint8 if K << K <= 256 else np.uint16)
+    codes: NDArray[Any] = np.empty(n, np.uint8 if K << K <= 256 else np.uint16)
 
     def block(rows: slice) -> Integers | None:
         positive = indicators.positive(rows)

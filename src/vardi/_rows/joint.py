@@ -15,16 +15,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from vardi._rows.base import Rows
-from vardi._rows.contract import Bordered, Coordinates, Gram, JointSums
+from vardi._rows.contract import Coordinates, Gram, JointSums
 from vardi._rows.dense import Dense
 from vardi._rows.families import Model
 from vardi._types import Floats, Integers
 
 MODERATE = 200.0  # log omega up to which omega itself is held
-MAX_DENSE_SAMPLES = 400  # samples up to which every gram is made an array; beyond, other forms stay as they are
 
 
 @dataclass(frozen=True)
@@ -122,15 +120,6 @@ class Joint:
         if self._last is None or self._last[0] != key:
             self._last = (key, At(self, v))
         return self._last[1]
-
-    @cached_property
-    def groups(self) -> Integers:
-        """The group of each bias outside which no row is shared; -1 for biases without rows."""
-        sampled = np.flatnonzero(self.sizes > 0)
-        links = sparse.csr_array(self.base.reach()[sampled][:, sampled])
-        groups = np.full(len(self.sizes), -1)
-        groups[sampled] = sparse.csgraph.connected_components(links, directed=False)[1]
-        return groups
 
     def joint_sums(self, v: Floats, *, objective: bool = True) -> JointSums:
         """Return all sums at v; without the objective ``log_mass`` is NaN."""
@@ -237,8 +226,6 @@ class Joint:
         joint._rows = self._rows
         if self.families:
             joint.logs = self.logs
-        if "groups" in self.__dict__:
-            joint.groups = self.groups
         return joint
 
     def with_tilts(self, states: Collection[int]) -> Joint:
@@ -351,8 +338,8 @@ class At:
         joint, at = self.joint, self.joint.coordinates
         d, K = len(at), at.samples
         if not self.positive:
-            empty = Bordered(None, np.full((d, d - K), np.nan), np.full(K, -1))
-            return JointSums(np.nan, np.nan, np.full(d, np.nan), empty, np.full(d, np.nan), empty, empty, False)
+            none, nowhere = np.full((d, d), np.nan), np.full(d, np.nan)
+            return JointSums(np.nan, np.nan, nowhere, none, nowhere, none, none, False)
         counts = np.ones(len(joint)) if joint.counts is None else joint.counts
         r, Z = self.scale / self.s, self.beside
         inverse = float(counts @ r)
@@ -364,9 +351,6 @@ class At:
         corner = self.rows.with_counts(counts * self.ratio**2).sums(self.u, objective=False).gram
         beside = np.vstack([self.rows.project(self.u, Z * self.ratio[:, None]), (Z * counts[:, None]).T @ Z])
         own = np.zeros(d)
-        if K > MAX_DENSE_SAMPLES and not isinstance(corner, np.ndarray):
-            bent = Bordered(sparse.diags_array(x[:K]), self._moved(inverse), joint.groups)
-            return JointSums(inverse, log_mass, x, Bordered(corner, beside, joint.groups), own, bent, bent, True)
         gram = np.empty((d, d))
         gram[:K, :K] = _array(corner, K)
         gram[:, K:] = beside

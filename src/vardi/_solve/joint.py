@@ -18,9 +18,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from vardi._rows.contract import Bordered, Coordinates, JointSums, Square
-from vardi._solve.laplacian import SingularError
-from vardi._solve.schur import Schur
+from vardi._rows.contract import Coordinates, JointSums
 from vardi._types import Floats
 
 RANK = 1e-11  # relative size of an eigenvalue of J above which a direction counts
@@ -170,18 +168,18 @@ class At:
         at = self.coordinates
         scale = np.empty(len(at))
         scale[at.u] = np.sqrt(np.maximum(self.sizes, 1.0))
-        bent, own = (np.diag(_others(square, at)) for square in (self.sums.information, self.sums.gram))
-        scale[at.samples :] = np.sqrt(np.maximum(np.abs(bent), own))
+        bent, own = np.diag(self.sums.information), np.diag(self.sums.gram)
+        scale[at.samples :] = np.sqrt(np.maximum(np.abs(bent), own))[at.samples :]
         scale[at.epsilon] = np.maximum(scale[at.epsilon], 1.0)
         return np.where(scale > 0, scale, 1.0)
 
     @cached_property
-    def jacobian(self) -> Jacobian | Schur:
+    def jacobian(self) -> Jacobian:
         """J."""
         return self._jacobian(self.sums.curvature)
 
     @cached_property
-    def information(self) -> Jacobian | Schur:
+    def information(self) -> Jacobian:
         """The expectation of J if the families of the biases are right."""
         return self._jacobian(self.sums.information)
 
@@ -191,13 +189,8 @@ class At:
         J[at.epsilon, at.epsilon] += np.eye(at.uncertain)
         return J
 
-    def _jacobian(self, curvature: Square) -> Jacobian | Schur:
-        if not isinstance(curvature, Bordered):
-            return Jacobian(self.matrix(curvature), self.free, self.scale)
-        at, beside = self.coordinates, curvature.beside - self.sums.gram.beside
-        beside[at.epsilon, at.epsilon.start - at.samples :] += np.eye(at.uncertain)
-        gram = Bordered(self.sums.gram.corner, beside, curvature.groups)
-        return Schur(curvature.corner.diagonal(), gram, self.scale[at.samples :])
+    def _jacobian(self, curvature: Floats) -> Jacobian:
+        return Jacobian(self.matrix(curvature), self.free, self.scale)
 
     @cached_property
     def residual(self) -> float:
@@ -219,10 +212,7 @@ class At:
     def holds(self) -> bool:
         """Whether J has the eigenvalues of a solution: a minimum in u and theta, a maximum in mu."""
         at = self.coordinates
-        try:
-            above, below = self.jacobian.inertia
-        except SingularError:  # the signs cannot be determined
-            return False
+        above, below = self.jacobian.inertia
         return above <= int((self.sizes > 0).sum()) - 1 + at.parameters + at.uncertain and below <= at.known
 
 
@@ -251,13 +241,8 @@ class JacobianAt:
         return self._jacobian.solve(a)
 
     @cached_property
-    def _jacobian(self) -> Jacobian | Schur:
+    def _jacobian(self) -> Jacobian:
         return At.of(self.rows, self.v, self.held).jacobian
-
-
-def _others(square: Square, at: Coordinates) -> Floats:
-    """Return the part of a matrix in the coordinates other than u."""
-    return square.others if isinstance(square, Bordered) else square[at.samples :, at.samples :]
 
 
 @dataclass(frozen=True)
@@ -384,12 +369,7 @@ def stationary(
 
 def _step(here: At) -> Floats:
     """Return Newton's step, NaN if there is none."""
-    if here.sums.positive:
-        try:
-            return -here.jacobian.solve(here.gradient)
-        except SingularError:
-            pass
-    return np.full(len(here.v), np.nan)
+    return -here.jacobian.solve(here.gradient) if here.sums.positive else np.full(len(here.v), np.nan)
 
 
 def _smaller(rows: JointRows, here: At, delta: Floats) -> At | None:

@@ -16,6 +16,7 @@ from vardi.errors import (
     MismatchError,
     MissingValuesError,
     NeedsRowsError,
+    TooLargeError,
     UnidentifiedParametersError,
 )
 from vardi.errors._texts import LISTED, number_of_rows, show, suggest
@@ -46,6 +47,16 @@ def empty_samples(names: Sequence[object]) -> EmptySampleError:
         f"No rows in {show(names)}. Leave an empty sample out of the samples; its bias may stay, and its normaliser "
         "is still estimated.",
         samples=map(str, names),
+    )
+
+
+def too_many_biases(count: int, most: int) -> TooLargeError:
+    """Return the error for more biases than known values or parameters can be solved with."""
+    return TooLargeError(
+        f"There are {count:,} biases, and known values or parameters would need a matrix of their number squared "
+        f"({8 * count**2 / 2**30:,.1f} GB), several times. Up to {most:,} biases are solved so. Merge samples that "
+        "were drawn with the same bias, or leave the known values and parameters out.",
+        bytes=8 * count**2,
     )
 
 
