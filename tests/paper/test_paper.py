@@ -312,7 +312,7 @@ def test_the_command_refuses_a_name_with_the_nearest():
 
 def test_help_names_what_can_be_reproduced_with_defaults_and_examples():
     done = run("--help")
-    page = " ".join(done.stdout.replace("first-\n", "first-").split())
+    page = " ".join(done.stdout.split())
     assert done.exit_code == 0
     assert "[OPTIONS] [NAME]..." in page
     assert all(name in page.replace("first- ", "first-") for name in NAMES)
@@ -325,7 +325,7 @@ def test_a_folder_that_cannot_be_made_is_refused_before_any_run(tmp_path):
     (tmp_path / "file").touch()
     done = run("lengths", "-o", str(tmp_path / "file"))
     assert done.exit_code == 3
-    assert done.stderr == f"error: The folder {tmp_path / 'file'} cannot be made: File exists.\n"
+    assert done.stderr.startswith(f"error: The folder {tmp_path / 'file'} cannot be made: ")
     answer = json.loads(run("lengths", "-o", str(tmp_path / "file"), "--json").stdout)
     assert (answer["error"], answer["path"]) == ("OutputError", str(tmp_path / "file"))
 
@@ -343,6 +343,7 @@ def test_without_a_package_one_line_says_what_to_install(capsys, monkeypatch):
     assert capsys.readouterr().err == f"error: {said}\n"
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 def test_an_output_that_nobody_reads_and_one_that_is_full_have_codes_of_their_own(tmp_path):
     command = [sys.executable, "-m", "paper", "lengths", "--runs", "1", "--jobs", "1", "-o", str(tmp_path)]
     reader, writer = os.pipe()
@@ -350,11 +351,10 @@ def test_an_output_that_nobody_reads_and_one_that_is_full_have_codes_of_their_ow
     with open(writer, "wb") as closed:
         done = subprocess.run(command, cwd=ROOT, stdout=closed, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (141, "")
-    if Path("/dev/full").exists():
-        with open("/dev/full", "wb") as full:
-            done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
-        assert done.returncode == 3
-        assert done.stderr == "error: Standard output cannot be written: No space left on device.\n"
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 3
+    assert done.stderr == "error: Standard output cannot be written: No space left on device.\n"
 
 
 def test_only_public_names_of_vardi_are_used():
