@@ -11,7 +11,7 @@ PARALLEL := -n $(JOBS) --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:  # targets share one environment
-.PHONY: help demo test quick spark peers coverage minimum lint slow bench docs clean
+.PHONY: help demo test quick spark peers coverage minimum lint slow bench paper docs clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,11 @@ $(VENV)/.made:
 # .venv/.test marks that `pip install 'vardi[test]'` is done, and so for the other extras.
 $(VENV)/.%: pyproject.toml | $(VENV)/.made
 	$(BIN)/python $(PIP) --editable '.[$*]'
+	touch $@
+
+# A dependency group: the paper is no part of what users install.
+$(VENV)/.paper: pyproject.toml | $(VENV)/.made
+	$(BIN)/python $(PIP) --editable . --group paper
 	touch $@
 
 demo: $(VENV)/.cli  ## debias the two-sample house-price case: weights and a report in demo/
@@ -50,7 +55,7 @@ minimum: pyproject.toml  ## the same, with every dependency at its lower bound
 	$(PYTHON) -m venv $(VENV)-minimum
 	$(VENV)-minimum/bin/python $(PIP) uv
 	$(VENV)-minimum/bin/uv pip install --quiet --python $(VENV)-minimum --resolution lowest-direct --editable '.[test]'
-	OMP_NUM_THREADS=1 $(VENV)-minimum/bin/python -m pytest $(PARALLEL) -m 'not peers' -o filterwarnings=default tests src README.md
+	OMP_NUM_THREADS=1 $(VENV)-minimum/bin/python -m pytest $(PARALLEL) -m 'not peers' -o filterwarnings=default tests src paper README.md
 
 slow: $(VENV)/.test  ## statistical claims and large designs, by simulation; every question in every engine
 	$(BIN)/python -m pytest tests/slow -s --timeout 0
@@ -67,9 +72,12 @@ lint: $(VENV)/.lint  ## ruff, mypy (strict), import-linter, codespell, banned ph
 bench: $(VENV)/.bench  ## peers side by side, written to benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks
 
+paper: $(VENV)/.paper  ## every table and figure of the paper, into vardi-paper/: an hour on two cores
+	$(BIN)/python -m paper --jobs $(JOBS)
+
 docs: $(VENV)/.docs  ## the site, into docs/_build/html; a warning is an error
 	$(BIN)/sphinx-build -E -W --keep-going -q -b html docs docs/_build/html
 	@echo "The site is at docs/_build/html/index.html"
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) $(VENV)-minimum demo build dist .coverage htmlcov docs/_build docs/_generated docs/gallery docs/reference/generated
+	rm -rf $(VENV) $(VENV)-minimum demo vardi-paper build dist .coverage htmlcov docs/_build docs/_generated docs/gallery docs/reference/generated

@@ -10,7 +10,7 @@ from pathlib import Path
 import matplotlib as mpl
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE / "_extensions"), str(HERE)]
+sys.path[:0] = [str(HERE / "_extensions"), str(HERE), str(HERE.parent)]  # the last for paper
 mpl.use("Agg")
 
 from reference import TASKS_OF_A_FIT  # noqa: E402, of _extensions

@@ -22,7 +22,6 @@ from PIL import Image
 from scipy.stats import gaussian_kde, norm
 
 import vardi
-from vardi.paper._figures import FIGURES, save
 from vardi.plots import AFTER, BEFORE, SensitivityDisplay
 
 SHADES = ("#0b5cad", "#9a6700", "#2f7d4f")
@@ -235,6 +234,8 @@ def sensitivity(path: Path) -> None:
 
 def draw_all(folder: Path) -> None:
     """Draw the pictures of the concept pages as SVG, and the figures of the paper that need no runs."""
+    from paper.figures import FIGURES, save  # of the project's root, which is on the path of a build
+
     folder.mkdir(parents=True, exist_ok=True)
     for draw in (overlap, weights, effective_size, sensitivity):
         draw(folder / f"{draw.__name__}.svg")

@@ -61,6 +61,7 @@ def test_wheel_holds_the_package_and_nothing_else(wheel):
         path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src" / "vardi").rglob("*") if path.is_file()
     }
     assert package == {name for name in source if not any(cache in name for cache in CACHES)}
+    assert not [name for name in wheel.namelist() if "paper" in name]
     assert {"vardi/py.typed", "vardi/datasets/data/boston.csv", "vardi/datasets/data/SOURCES.md"} <= package
     assert any(re.match(r"vardi/report/templates/.+\.\w+$", name) for name in package)
 
@@ -74,6 +75,7 @@ def test_sdist_can_be_tested(built):
     there += ("SECURITY.md", "RELEASING.md", "tools/banned_phrases.py")
     there += ("src/vardi/py.typed", "tests/conftest.py", "examples/house_prices.py", "docs/conf.py", "docs/index.md")
     there += ("benchmarks/__main__.py", "benchmarks/RESULTS.md")
+    there += ("paper/__main__.py", "paper/figures/style.py", "paper/page.html", "paper/printed.csv", "paper/SOURCES.md")
     assert not set(there) - names
     assert not [name for name in names if any(cache in name for cache in CACHES)]
 

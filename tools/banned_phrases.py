@@ -56,6 +56,7 @@ PLACES = (
     "docs",
     "examples",
     "benchmarks",
+    "paper",
     "src",
     "tests",
 )

@@ -13,7 +13,7 @@ from sphinx.domains.python import PyObject
 MADE_BY_VARDI = re.compile(  # functions return these: how they are made is nobody's business
     r"vardi\.(DebiasedSample|Verdict|Solution|Estimates?|Domains|DebiasedCdf|Band|Bootstrap|Diagnostics|\w+Check|"
     r"Sensitivity|Bounds|LikelihoodRatio|learn\.(ModelInference|WeightUse)|mbar\.(Equilibration|Convergence)|"
-    r"study\.OpenStudy|report\.Report|paper\.Reproduction|datasets\.(Matrix)?Design|plots\.\w+Display)"
+    r"study\.OpenStudy|report\.Report|datasets\.(Matrix)?Design|plots\.\w+Display)"
 )
 HIDDEN = {"parts"}  # what other modules of vardi ask of a fit
 TASKS_OF_A_FIT = {  # every public name of DebiasedSample, once

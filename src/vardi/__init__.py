@@ -20,7 +20,7 @@ def _modules() -> dict[str, str]:
 
 
 _MODULES = _modules()
-_COMMAND_LINE = ("paper", "report", "study")  # modules behind it, which are no part of the public surface
+_COMMAND_LINE = ("report", "study")  # modules behind it, which are no part of the public surface
 __all__ = sorted(_MODULES)  # noqa: PLE0605 (names are in the stub)
 
 

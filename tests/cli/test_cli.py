@@ -30,7 +30,6 @@ from vardi.cli._console import progress
 from vardi.cli._demo import FILES, STUDY
 from vardi.cli._init import quoted, quoted_key
 from vardi.cli._options import complete_study
-from vardi.cli._paper import NAMES
 from vardi.cli._summary import links_table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -860,7 +859,7 @@ def test_texts_in_toml():
 
 def test_help_has_examples_and_every_command():
     page = run("--help").stdout
-    for command in ("demo", "init", "check", "fit", "sample", "report", "paper"):
+    for command in ("demo", "init", "check", "fit", "sample", "report"):
         assert re.search(rf"^  {command} ", page, re.MULTILINE)
         own = run(command, "--help").stdout
         assert f"vardi {command}" in own.split("Examples:")[1]
@@ -869,10 +868,8 @@ def test_help_has_examples_and_every_command():
     assert all(len(line) <= 80 for line in page.splitlines())
 
 
-@pytest.mark.parametrize(
-    ("command", "usage"), [("fit", "STUDY"), ("init", "[STUDY]"), ("paper", "[NAME]..."), ("demo", "")]
-)
-def test_usage_says_what_may_be_left_out_and_what_repeated(command, usage):
+@pytest.mark.parametrize(("command", "usage"), [("fit", "STUDY"), ("init", "[STUDY]"), ("demo", "")])
+def test_usage_says_what_may_be_left_out(command, usage):
     first = run(command, "--help").stdout.splitlines()[0]
     assert first.partition(f" {command} ")[2] == f"[OPTIONS] {usage}".rstrip()
 
@@ -882,7 +879,7 @@ def test_help_tells_defaults_and_what_is_required():
     assert "-n N How many rows to draw. [required]" in page
     assert "STUDY The study file (TOML). Options:" in page
     assert "-o, --output FILE" in page
-    assert "--seed N Seed of all runs. [default: 0]" in " ".join(run("paper", "--help").stdout.split())
+    assert "Where the files of the demo go. [default: vardi-demo]" in " ".join(run("demo", "--help").stdout.split())
 
 
 def test_usage_errors_have_code_2(folder):
@@ -902,9 +899,7 @@ def completed(program):
     return offered
 
 
-def test_names_of_the_paper_and_of_sources_complete(folder, completed):
-    assert NAMES == vardi.paper.NAMES
-    assert completed("vardi paper cl") == ["clusters"]
+def test_names_of_sources_complete(folder, completed):
     assert completed("vardi init --source low=low.csv --source high=high.csv --bias h") == ["high="]
 
 

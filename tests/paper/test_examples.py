@@ -1,4 +1,4 @@
-"""The experiments of ``vardi paper`` with known truth: clusters, lengths, rates."""
+"""The experiments of ``python -m paper`` with known truth: clusters, lengths, rates."""
 
 from itertools import pairwise
 
@@ -7,12 +7,12 @@ import pytest
 from scipy.integrate import quad
 
 import vardi
-from vardi.paper import _rates
-from vardi.paper._clusters import CLUSTERS, COORDINATES, match
-from vardi.paper._clusters import METHODS as EM_METHODS
-from vardi.paper._experiment import Cell
-from vardi.paper._lengths import DIMENSIONS, LENGTHS, METHODS, cell, truths
-from vardi.paper._rates import EXCESS, EXPONENTS, KAPPAS, OMEGA, POOLED, RATES, SIZES, SUP, UNBIASED
+from paper import rates
+from paper.clusters import CLUSTERS, COORDINATES, match
+from paper.clusters import METHODS as EM_METHODS
+from paper.experiment import Cell
+from paper.lengths import DIMENSIONS, LENGTHS, METHODS, cell, truths
+from paper.rates import EXCESS, EXPONENTS, KAPPAS, OMEGA, POOLED, RATES, SIZES, SUP, UNBIASED
 
 TREES = 10  # no experiment here grows any
 
@@ -124,7 +124,7 @@ def risk(t):
     """The chance that 1{abs(x) > t} errs, by integration over the population."""
 
     def wrong(x):
-        p = float(_rates.probability(x))
+        p = float(rates.probability(x))
         return (1 - p if abs(x) > t else p) / 2
 
     edges = sorted({-1.0, -t, -0.5, 0.0, 0.5, t, 1.0})
@@ -141,11 +141,11 @@ def rate_scores():
 
 @pytest.mark.parametrize("t", [0.0, 0.2, 0.45, 0.5, 0.8, 1.0])
 def test_excess_risk_is_that_of_the_population(t):
-    assert _rates.excess_risk(t) == pytest.approx(risk(t) - risk(0.5), abs=1e-10)
+    assert rates.excess_risk(t) == pytest.approx(risk(t) - risk(0.5), abs=1e-10)
 
 
 def test_probabilities_are_probabilities():
-    p = _rates.probability(np.linspace(-1, 1, 1001))
+    p = rates.probability(np.linspace(-1, 1, 1001))
     assert p.min() >= 0.0
     assert p.max() <= 1.0
     assert p.min() < 0.1
@@ -160,7 +160,7 @@ def test_best_threshold_is_the_smallest_minimiser():
         weights = rng.integers(1, 4, n).astype(float)
         candidates = np.unique([0.0, *np.abs(x)])
         errors = [weights[(np.abs(x) > t) != y].sum() for t in candidates]
-        assert _rates.best_threshold(x, y, weights) == candidates[int(np.argmin(errors))]
+        assert rates.best_threshold(x, y, weights) == candidates[int(np.argmin(errors))]
 
 
 def test_sup_distance_is_over_all_points():
@@ -170,13 +170,13 @@ def test_sup_distance_is_over_all_points():
         x, weights = rng.uniform(-1, 1, 7), rng.random(7)
         steps = (weights[:, None] * (x[:, None] <= grid)).sum(axis=0) / weights.sum()
         expected = np.abs(steps - (grid + 1) / 2).max()
-        assert _rates.sup_distance(x, weights) == pytest.approx(expected, abs=1e-5)
+        assert rates.sup_distance(x, weights) == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("kappa", KAPPAS)
 def test_samples_fill_their_intervals_and_overlap_on_kappa(kappa):
     place = (np.arange(400) % 100 + 0.5) / 100
-    rows = _rates.draw(place, np.zeros(400), kappa)
+    rows = rates.draw(place, np.zeros(400), kappa)
     assert np.bincount(rows.source).tolist() == [100, 300]
     assert (rows.omega[np.arange(400), rows.source] == 1).all()
     left, right = rows.x[rows.source == 0], rows.x[rows.source == 1]
@@ -188,31 +188,31 @@ def test_samples_fill_their_intervals_and_overlap_on_kappa(kappa):
 
 def test_samples_that_cannot_be_compared_have_nan():
     place = np.repeat([0.0, 1.0], [25, 75])
-    rows = _rates.draw(place, np.full(100, 0.5), 0.02)
-    found = _rates._debiased(rows, 0.02)
+    rows = rates.draw(place, np.full(100, 0.5), 0.02)
+    found = rates._debiased(rows, 0.02)
     assert list(found) == [EXCESS, SUP, OMEGA]
     assert np.isnan(list(found.values())).all()
 
 
 def test_slopes_are_those_of_power_laws():
-    scores = {_rates.cell(UNBIASED, n, SUP): np.array([1.0, 3.0]) * n**-0.5 for n in SIZES}
-    scores |= {_rates.cell("kappa=0.1", n, OMEGA): np.array([7.0 * n**-0.75]) for n in SIZES}
-    scores[_rates.cell("kappa=0.1", SIZES[0], OMEGA)] = np.array([np.nan])
-    scores |= {_rates.cell("kappa=0.02", n, OMEGA): np.array([1.0, np.nan]) for n in SIZES[:-2]}
-    scores |= {_rates.cell("kappa=0.02", n, OMEGA): np.array([1.0, 1.0]) for n in SIZES[-2:]}
-    found = _rates.slopes(scores | {Cell("other", "", "", "", ""): np.zeros(2)})
+    scores = {rates.cell(UNBIASED, n, SUP): np.array([1.0, 3.0]) * n**-0.5 for n in SIZES}
+    scores |= {rates.cell("kappa=0.1", n, OMEGA): np.array([7.0 * n**-0.75]) for n in SIZES}
+    scores[rates.cell("kappa=0.1", SIZES[0], OMEGA)] = np.array([np.nan])
+    scores |= {rates.cell("kappa=0.02", n, OMEGA): np.array([1.0, np.nan]) for n in SIZES[:-2]}
+    scores |= {rates.cell("kappa=0.02", n, OMEGA): np.array([1.0, 1.0]) for n in SIZES[-2:]}
+    found = rates.slopes(scores | {Cell("other", "", "", "", ""): np.zeros(2)})
     assert set(found) == {(UNBIASED, SUP), ("kappa=0.1", OMEGA), ("kappa=0.02", OMEGA)}
     assert found[UNBIASED, SUP] == pytest.approx(-0.5)
     assert found["kappa=0.1", OMEGA] == pytest.approx(-0.75)
     assert np.isnan(found["kappa=0.02", OMEGA])
-    n, means = _rates.curves(scores)["kappa=0.1", OMEGA]
+    n, means = rates.curves(scores)["kappa=0.1", OMEGA]
     assert n.tolist() == list(SIZES[1:])
     assert means == pytest.approx(7.0 * n**-0.75)
 
 
 def test_slopes_of_runs_are_those_of_the_theory(rate_scores):
     """Within four standard errors, by the spread of the runs, where these are small enough to tell."""
-    found = _rates.slopes(rate_scores)
+    found = rates.slopes(rate_scores)
     for scenario, quantity in [(UNBIASED, SUP), *((f"kappa={kappa}", SUP) for kappa in KAPPAS[:3])]:
         error = slope_error(rate_scores, scenario, quantity)
         assert error < 0.05
@@ -227,7 +227,7 @@ def test_slopes_of_runs_are_those_of_the_theory(rate_scores):
 
 def slope_error(scores, scenario, quantity):
     """The delta method: relative errors of the means, which are independent, through least squares."""
-    of_sizes = [scores[_rates.cell(scenario, n, quantity)] for n in SIZES]
+    of_sizes = [scores[rates.cell(scenario, n, quantity)] for n in SIZES]
     relative = np.array([values.std(ddof=1) / values.mean() / np.sqrt(RATE_RUNS) for values in of_sizes])
     centred = np.log(SIZES) - np.mean(np.log(SIZES))
     return float(np.sqrt(centred**2 @ relative**2) / (centred @ centred))
@@ -237,10 +237,10 @@ def test_a_smaller_overlap_costs_more(rate_scores):
     # neighbours among the overlaps are too near to be told apart by so few runs
     large = [n for n in SIZES if n >= 4096]
     for quantity in (SUP, OMEGA):
-        means = [np.mean([rate_scores[_rates.cell(f"kappa={k}", n, quantity)] for n in large]) for k in KAPPAS[::2]]
+        means = [np.mean([rate_scores[rates.cell(f"kappa={k}", n, quantity)] for n in large]) for k in KAPPAS[::2]]
         assert means == sorted(means)
     narrow, wide = (
-        np.mean([rate_scores[_rates.cell(name, n, EXCESS)] for n in large]) for name in ("kappa=0.02", UNBIASED)
+        np.mean([rate_scores[rates.cell(name, n, EXCESS)] for n in large]) for name in ("kappa=0.02", UNBIASED)
     )
     assert narrow > wide
 

@@ -1,5 +1,6 @@
 """The paper by one command: format, determinism, resumption and direction, in a short version."""
 
+import ast
 import csv
 import dataclasses
 import json
@@ -15,17 +16,20 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from typer.testing import CliRunner
 
-from vardi.cli._app import app
-from vardi.errors import MismatchError, OutputError
-from vardi.paper import EXPERIMENTS, Cell, Experiment, agreement, compare, printed, reproduce
-from vardi.paper._adult import READING_A, READING_B, reading_of
-from vardi.paper._comparison import COLUMNS, Compared, Line, Obtained, obtained
-from vardi.paper._layout import TITLES, tables
-from vardi.paper._runs import Settings, deaf_to_interruptions, run_all, seeds_of
-from vardi.paper._trial import Rows, Trial, accuracy, error_rate, explained, forest, mean_squared_error, plain
+from paper.__main__ import main
+from paper.adult import READING_A, READING_B, reading_of
+from paper.command import app
+from paper.comparison import COLUMNS, Compared, Line, Obtained, agreement, compare, obtained, printed
+from paper.experiment import Cell, Experiment
+from paper.layout import TITLES, tables
+from paper.reproduction import EXPERIMENTS, NAMES, reproduce
+from paper.runs import Settings, deaf_to_interruptions, run_all, seeds_of
+from paper.trial import Rows, Trial, accuracy, error_rate, explained, forest, mean_squared_error, plain
+from vardi import OutputError
 
 TABLES = ("table1", "table2_norm", "table3_first_component", "table4_age")
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "paper" / "tables.csv"
+ROOT = Path(__file__).resolve().parents[2]
+SHARED = ROOT.parent / "shared" / "paper" / "tables.csv"
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +46,7 @@ def test_the_paper_prints_175_cells():
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the paper's tables are not beside this project")
 def test_the_embedded_cells_are_those_of_the_paper():
-    assert Path("src/vardi/paper/printed.csv").read_bytes() == SHARED.read_bytes()
+    assert (ROOT / "paper" / "printed.csv").read_bytes() == SHARED.read_bytes()
 
 
 def test_every_printed_cell_is_computed_up_to_the_forests_asked_for(short):
@@ -182,9 +186,9 @@ def test_a_file_that_is_no_run_is_named(tmp_path):
 
 
 def test_unknown_names_and_numbers_are_refused(tmp_path):
-    with pytest.raises(MismatchError, match=r"no experiment 'bosten'. Did you mean 'boston'\? There are boston, adult"):
+    with pytest.raises(ValueError, match=r"no experiment 'bosten'. Did you mean 'boston'\? There are boston, adult"):
         reproduce(["bosten"], output=tmp_path)
-    with pytest.raises(MismatchError, match=r"runs is 0. Give 1 or more."):
+    with pytest.raises(ValueError, match=r"runs is 0. Give 1 or more."):
         reproduce(["boston"], output=tmp_path, runs=0)
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match=r"The folder .*file.* cannot be made"):
@@ -192,7 +196,7 @@ def test_unknown_names_and_numbers_are_refused(tmp_path):
 
 
 def test_figures_alone_need_no_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda figure, path, **_: Path(path).touch())
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda figure, file, **_: None)
     result = reproduce(["figures"], output=tmp_path, jobs=1)
     assert not result.lines
     assert not (tmp_path / "runs").exists()
@@ -278,25 +282,13 @@ def test_marks_in_a_table(short):
                 assert entry.mark == "!" * far + "*" * entry.differs
 
 
-def _vardi(*arguments, **environment):
+def run(*arguments, **environment):
     return CliRunner().invoke(app, arguments, env=environment)
 
 
 def test_the_command_prints_both_numbers_on_80_columns(tmp_path):
-    arguments = (
-        "paper",
-        "boston",
-        "lengths",
-        "--runs",
-        "1",
-        "--trees",
-        "10",
-        "--jobs",
-        "1",
-        "-o",
-        str(tmp_path / "out"),
-    )
-    done = _vardi(*arguments, COLUMNS="80", NO_COLOR="1")
+    short = ("--runs", "1", "--trees", "10", "--jobs", "1")
+    done = run("boston", "lengths", *short, "-o", str(tmp_path / "out"), COLUMNS="80", NO_COLOR="1")
     assert done.exit_code == 0, done.stderr
     assert "…" not in done.stdout
     assert max(len(line) for line in done.stdout.splitlines() if "index.html" not in line) <= 80
@@ -306,16 +298,72 @@ def test_the_command_prints_both_numbers_on_80_columns(tmp_path):
 
 
 def test_the_command_speaks_json(tmp_path):
-    done = _vardi("paper", "lengths", "--runs", "1", "--jobs", "1", "-o", str(tmp_path), "--json")
+    done = run("lengths", "--runs", "1", "--jobs", "1", "-o", str(tmp_path), "--json")
     content = json.loads(done.stdout)
     assert content["cells"] == 0
     assert {row["table"] for row in content["tables"]} == {"lengths"}
 
 
 def test_the_command_refuses_a_name_with_the_nearest():
-    done = _vardi("paper", "bostn")
+    done = run("bostn")
     assert done.exit_code == 2
     assert "Did you mean 'boston'?" in done.stderr
+
+
+def test_help_names_what_can_be_reproduced_with_defaults_and_examples():
+    done = run("--help")
+    page = " ".join(done.stdout.split())
+    assert done.exit_code == 0
+    assert "[OPTIONS] [NAME]..." in page
+    assert all(name in page.replace("first- ", "first-") for name in NAMES)
+    assert "--seed N Seed of all runs. [default: 0" in page
+    assert "python -m paper clusters --runs 10" in page
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_any_run(tmp_path):
+    (tmp_path / "file").touch()
+    done = run("lengths", "-o", str(tmp_path / "file"))
+    assert done.exit_code == 3
+    assert done.stderr.startswith(f"error: The folder {tmp_path / 'file'} cannot be made: ")
+    answer = json.loads(run("lengths", "-o", str(tmp_path / "file"), "--json").stdout)
+    assert (answer["error"], answer["path"]) == ("OutputError", str(tmp_path / "file"))
+
+
+def test_quiet_prints_nothing(tmp_path):
+    done = run("lengths", "--runs", "1", "--jobs", "1", "-o", str(tmp_path), "--quiet")
+    assert (done.exit_code, done.output) == (0, "")
+    assert (tmp_path / "index.html").is_file()
+
+
+def test_without_a_package_one_line_says_what_to_install(capsys, monkeypatch):
+    monkeypatch.setattr("paper.__main__.find_spec", lambda name: None if name in ("rich", "typer") else name)
+    assert main() == 2
+    said = "The paper needs rich and typer. Run make paper, or install with: pip install --editable . --group paper"
+    assert capsys.readouterr().err == f"error: {said}\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_an_output_that_nobody_reads_and_one_that_is_full_have_codes_of_their_own(tmp_path):
+    command = [sys.executable, "-m", "paper", "lengths", "--runs", "1", "--jobs", "1", "-o", str(tmp_path)]
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb") as closed:
+        done = subprocess.run(command, cwd=ROOT, stdout=closed, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (141, "")
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 3
+    assert done.stderr == "error: Standard output cannot be written: No space left on device.\n"
+
+
+def test_only_public_names_of_vardi_are_used():
+    for path in (ROOT / "paper").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom | ast.Import):
+                module = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+                names = [module + alias.name for alias in node.names]
+                assert not [name for name in names if name.startswith("vardi") and "._" in name], path
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="Windows has no masks of signals")
@@ -331,7 +379,7 @@ def test_what_is_started_for_runs_ignores_an_interruption_from_its_first_moment(
 def test_an_interruption_while_they_start_arrives_afterwards():
     script = (
         "import os, signal\n"
-        "from vardi.paper._runs import deaf_to_interruptions\n"
+        "from paper.runs import deaf_to_interruptions\n"
         "try:\n"
         "    with deaf_to_interruptions():\n"
         "        os.kill(os.getpid(), signal.SIGINT)\n"
@@ -339,14 +387,15 @@ def test_an_interruption_while_they_start_arrives_afterwards():
         "except KeyboardInterrupt:\n"
         "    print('heard')\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "heard\n"
 
 
 def test_an_interrupted_command_goes_on_where_it_stopped(tmp_path):
-    arguments = ["paper", "norm", "--runs", "900", "--trees", "10", "--jobs", "2", "-o", str(tmp_path)]
+    arguments = ["norm", "--runs", "900", "--trees", "10", "--jobs", "2", "-o", str(tmp_path)]
     running = subprocess.Popen(
-        [sys.executable, "-m", "vardi", *arguments],
+        [sys.executable, "-m", "paper", *arguments],
+        cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

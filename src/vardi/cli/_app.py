@@ -11,7 +11,6 @@ from vardi.cli._demo import demo
 from vardi.cli._fit import fit, report, sample
 from vardi.cli._help import Described
 from vardi.cli._init import init
-from vardi.cli._paper import paper
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -85,9 +84,3 @@ app.command(
     short_help="Write the report, as a web page or a PDF.",
     epilog=_examples("vardi report study.toml", "vardi report study.toml -o report.pdf"),
 )(report)
-app.command(
-    "paper",
-    cls=Described,
-    short_help="Reproduce the tables and figures of the paper.",
-    epilog=_examples("vardi paper clusters --runs 10", "vardi paper --jobs 8 -o results"),
-)(paper)

@@ -11,13 +11,10 @@ class Described(TyperCommand):
     """A command whose help is the same in every version of Typer: names, texts, defaults, what is required."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the pieces of the usage line: arguments in brackets are optional, those with dots may be repeated."""
-        pieces = [self.options_metavar] if self.options_metavar else []
-        for one in self.get_params(ctx):
-            if one.param_type_name == "argument":
-                shown = _name(one) if one.required else f"[{_name(one)}]"
-                pieces.append(shown if one.nargs == 1 else f"{shown}...")
-        return pieces
+        """Return the pieces of the usage line: arguments in brackets are optional."""
+        arguments = [one for one in self.get_params(ctx) if one.param_type_name == "argument"]
+        pieces = [_name(one) if one.required else f"[{_name(one)}]" for one in arguments]
+        return [self.options_metavar, *pieces] if self.options_metavar else pieces
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments and the options."""

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from vardi.paper._experiment import Cell
-from vardi.paper._figures._style import INK, MUTED, POOL, POPULATION, in_this_look, light_grid, new_figure
-from vardi.paper._lengths import BIASED_ROWS, DIMENSIONS, METHODS, UNBIASED_ROWS, cell, truths
+from paper.experiment import Cell
+from paper.figures.style import INK, MUTED, POOL, POPULATION, in_this_look, light_grid, new_figure
+from paper.lengths import BIASED_ROWS, DIMENSIONS, METHODS, UNBIASED_ROWS, cell, truths
 
 COLOURS = dict(zip(METHODS, (POOL, MUTED, POPULATION), strict=True))
 MARKERS = dict(zip(METHODS, ("o", "s", "D"), strict=True))

@@ -1,54 +1,68 @@
-"""``vardi paper``: every table and figure of the paper, beside the printed numbers."""
+"""The command line: names and options -> tables on the screen, and every table and figure in a folder."""
 
 from __future__ import annotations
 
+import json
+import os
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table as RichTable
+from rich.text import Text
 
-from vardi.cli import INTERRUPTED
-from vardi.cli._console import complain, console, show, show_json
-from vardi.cli._guard import guarded
-from vardi.cli._options import Json, Quiet
-from vardi.errors import suggest
+from paper.comparison import Agreement
+from paper.exit_codes import CLOSED, FAILED, INTERRUPTED, UNWRITTEN
+from paper.layout import Entry, Table
+from paper.reproduction import NAMES, Reproduction, chosen, reproduce
+from paper.runs import or_none
+from vardi import OutputError, VardiError
 
-if TYPE_CHECKING:
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    from vardi.paper import Agreement, Entry, Reproduction, Table
-
-NAMES = ("boston", "adult", "age", "norm", "first-component", "clusters", "lengths", "rates", "figures")
-"""The names in `vardi.paper`, repeated here because it takes a second to load."""
 NARROW = 120
 """Terminal width below which tables leave out the spreads."""
+WIDE = 100_000
+"""Width of an output that is not a terminal: nothing in it is wrapped or cut."""
 LONGEST_METHOD = 12
 """The longest name of a method, in letters, for which methods are shown side by side."""
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 
 
 def _known(names: list[str] | None) -> list[str]:
     """Return the names, or refuse the first that the paper does not have."""
-    for name in names or ():
-        if name not in NAMES:
-            raise typer.BadParameter(f"The paper has no {name!r}.{suggest(name, NAMES)} There are {', '.join(NAMES)}.")
-    return names or []
+    try:
+        return list(chosen(names or ()))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
-def _complete(incomplete: str) -> list[str]:
-    return [name for name in NAMES if name.startswith(incomplete)]
-
-
-@guarded
+@app.command(
+    epilog="\b\nExamples:\n  python -m paper clusters --runs 10\n  python -m paper --jobs 8 -o results",
+)
 def paper(
     names: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="NAME",
             callback=_known,
-            autocompletion=_complete,
             show_default=False,
             help=f"What to reproduce: {', '.join(NAMES)}. All of them by default.",
         ),
@@ -66,8 +80,10 @@ def paper(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the results go.")] = Path(
         "vardi-paper"
     ),
-    as_json: Json = False,
-    quiet: Quiet = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead of tables; errors too.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print warnings and errors only.")] = False,
 ) -> None:
     """Reproduce the experiments of "Statistical Learning from Biased Training Samples" beside the printed numbers.
 
@@ -75,34 +91,58 @@ def paper(
     there too: after an interruption, the same command resumes where it stopped and gives the same numbers.
     """
     try:
-        from vardi.paper import reproduce
-
         with _bars(hidden=as_json or quiet) as progress:
             result = reproduce(
                 names or (), output=output, runs=runs, jobs=jobs, seed=seed, trees=trees, progress=progress
             )
+        with _standard_output():
+            if as_json:
+                print(_json(_account(result)))
+            elif not quiet:
+                print(_text(result))
     except KeyboardInterrupt:
-        complain("interrupted", f"finished runs are kept in {output}; the same command resumes there.", "bold red")
+        _complain("interrupted", f"finished runs are kept in {output}; the same command resumes there.")
         raise typer.Exit(INTERRUPTED) from None
-    if as_json:
-        show_json(_json(result))
-    elif not quiet:
-        _show(result)
+    except VardiError as error:
+        _complain("error", str(error))
+        if as_json:
+            with suppress(OutputError), _standard_output():  # standard error already has the message
+                print(_json({"error": type(error).__name__, "message": str(error), **vars(error)}))
+        raise typer.Exit(UNWRITTEN if isinstance(error, OutputError) else FAILED) from None
+
+
+def _console(*, stderr: bool = False) -> Console:
+    """Return a console that respects NO_COLOR and COLUMNS, and cuts nothing if its output is piped."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else WIDE
+    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
+
+
+def _complain(label: str, message: str) -> None:
+    _console(stderr=True).print(Text.assemble((f"{label}:", "bold red"), f" {message}"), soft_wrap=True)
+
+
+@contextmanager
+def _standard_output() -> Iterator[None]:
+    """End with codes of their own if standard output cannot be written, or nobody reads it."""
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain again at exit
+        if isinstance(error, BrokenPipeError):
+            raise typer.Exit(CLOSED) from None
+        raise OutputError(f"Standard output cannot be written: {error.strerror}.", path="-") from error
+
+
+def _json(content: dict[str, Any]) -> str:
+    return json.dumps(content, indent=2, default=str)
 
 
 @contextmanager
 def _bars(*, hidden: bool) -> Iterator[Callable[[str, int, int], None]]:
     """Yield a function that shows a progress bar with the time left for each experiment."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    err = console(stderr=True)
+    err = _console(stderr=True)
     columns = (
         TextColumn("{task.description:<16}", markup=False),
         BarColumn(20),
@@ -123,20 +163,30 @@ def _bars(*, hidden: bool) -> Iterator[Callable[[str, int, int], None]]:
         yield progress
 
 
-def _show(result: Reproduction) -> None:
-    width = console().width
-    for table in result.tables:
-        show(table.title, _rich(table, narrow=width < NARROW), *([table.note] if table.note else []), "")
-    if result.agreement.cells:
-        show("! and !!: beyond one and two printed standard deviations; *: wins here but not in print.")
-        for line in _words(result.agreement):
-            show(line)
-    show(f"Page, tables and figures: {result.page}")
+def _text(result: Reproduction) -> str:
+    """Return the tables, how well they agree with print, and where the page is."""
+    out = _console()
+    width = out.width
+    with out.capture() as capture:
+        for table in result.tables:
+            out.print(table.title)
+            rows = _rich(table, narrow=width < NARROW)
+            needed = out.measure(rows, options=out.options.update(max_width=WIDE)).maximum
+            out.width = max(needed, width)  # numbers are never cut
+            out.print(rows)
+            out.width = width
+            if table.note:
+                out.print(table.note)
+            out.print()
+        if result.agreement.cells:
+            out.print("! and !!: beyond one and two printed standard deviations; *: wins here but not in print.")
+            for line in _words(result.agreement):
+                out.print(line)
+        out.print(f"Page, tables and figures: {result.page}")
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
 
 def _rich(table: Table, *, narrow: bool) -> RichTable:
-    from rich.table import Table as RichTable
-
     shown = RichTable(box=None, pad_edge=False, header_style="bold")
     shown.add_column("")
     shown.add_column("model")
@@ -163,8 +213,6 @@ def _rich(table: Table, *, narrow: bool) -> RichTable:
 
 def _pair(entry: Entry | None, *, narrow: bool) -> tuple[Text, Text]:
     """Return the printed and the obtained number, without their spreads if ``narrow``."""
-    from rich.text import Text
-
     if entry is None:
         return Text(), Text()
     printed, obtained = (text.split("±")[0] if narrow else text for text in (entry.printed, entry.obtained))
@@ -183,7 +231,8 @@ def _words(agreed: Agreement) -> Iterator[str]:
     yield f"{len(agreed.winners)} models have a different winner than in print."
 
 
-def _json(result: Reproduction) -> dict[str, Any]:
+def _account(result: Reproduction) -> dict[str, Any]:
+    """Return the numbers as JSON can hold them."""
     agreed = result.agreement
     return {
         "page": str(result.page),
@@ -194,17 +243,8 @@ def _json(result: Reproduction) -> dict[str, Any]:
         "clear": agreed.clear,
         "lost": len(agreed.lost),
         "tables": [
-            {
-                "table": line.cell.table,
-                "dataset": line.cell.dataset,
-                "scenario": line.cell.scenario,
-                "model": line.cell.model,
-                "method": line.cell.method,
-                "mean": line.mean,
-                "std": line.std,
-                "bold": line.bold,
-                "runs": line.runs,
-            }
+            asdict(line.cell)
+            | {"mean": or_none(line.mean), "std": or_none(line.std), "bold": line.bold, "runs": line.runs}
             for line in result.lines
         ],
     }

@@ -7,14 +7,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import cache
-from importlib.resources import files
+from io import StringIO
 from itertools import groupby
-from typing import TextIO
+from pathlib import Path
 
 import numpy as np
 
-from vardi.paper._experiment import Cell
-from vardi.paper._trial import DEBIASED, ERM, Floats
+from paper.experiment import Cell
+from paper.trial import DEBIASED, ERM, Floats
 
 COLUMNS = ("table", "dataset", "scenario", "model", "method", "mean", "std", "bold")
 
@@ -58,7 +58,7 @@ class Compared:
 @cache
 def printed() -> dict[Cell, Line]:
     """Return the 175 cells of the paper's four tables."""
-    rows = csv.DictReader(files("vardi.paper").joinpath("printed.csv").read_text("utf-8").splitlines())
+    rows = csv.DictReader(Path(__file__).with_name("printed.csv").read_text("utf-8").splitlines())
     lines = (
         Line(Cell(*(row[name] for name in COLUMNS[:5])), float(row["mean"]), float(row["std"]), row["bold"] == "1")
         for row in rows
@@ -169,9 +169,11 @@ def _is_clear(pair: Compared, by_cell: Mapping[Cell, Compared]) -> bool:
     return _gain(pair.printed, erm) > min(pair.printed.std, erm.std)
 
 
-def write_csv(lines: Iterable[Obtained], file: TextIO) -> None:
-    """Write lines in the format of the printed tables, with the number of runs."""
+def to_csv(lines: Iterable[Obtained]) -> str:
+    """Return lines in the format of the printed tables, with the number of runs."""
+    file = StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow([*COLUMNS, "runs"])
     for line in lines:
         writer.writerow([*astuple(line.cell), f"{line.mean:.6g}", f"{line.std:.6g}", int(line.bold), line.runs])
+    return file.getvalue()

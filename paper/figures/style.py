@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from os import PathLike
+from io import BytesIO
 from pathlib import Path
 from typing import Any, ParamSpec
 
@@ -13,7 +13,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from vardi._machine.atomic_write import whole_file
+from paper.files import write
 from vardi.plots import AFTER, BEFORE
 
 Parameters = ParamSpec("Parameters")
@@ -91,15 +91,16 @@ def light_grid(ax: Axes, axis: Any = "y") -> None:
     ax.tick_params(axis=axis, length=0)
 
 
-def save(figure: Figure, folder: str | PathLike[str], stem: str) -> tuple[Path, Path]:
+def save(figure: Figure, folder: Path, stem: str) -> tuple[Path, Path]:
     """Write the figure as ``stem.svg`` and ``stem.png``, in place of earlier ones, and return both paths.
 
     The same figure gives the same bytes: no date is written, and the names inside the SVG are not random.
     """
-    svg, png = Path(folder) / f"{stem}.svg", Path(folder) / f"{stem}.png"
+    svg, png = folder / f"{stem}.svg", folder / f"{stem}.png"
+    drawn, painted = BytesIO(), BytesIO()
     with look():
-        with whole_file(svg, overwrite=True) as temporary:
-            figure.savefig(temporary, format="svg", metadata={"Date": None})
-        with whole_file(png, overwrite=True) as temporary:
-            figure.savefig(temporary, format="png", dpi=PNG_DPI)
+        figure.savefig(drawn, format="svg", metadata={"Date": None})
+        figure.savefig(painted, format="png", dpi=PNG_DPI)
+    write(svg, drawn.getvalue())
+    write(png, painted.getvalue())
     return svg, png

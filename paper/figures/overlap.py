@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from vardi.paper._figures._style import INK, MUTED, SAMPLES, in_this_look, new_figure
+from paper.figures.style import INK, MUTED, SAMPLES, in_this_look, new_figure
 
 EPSILON = 0.18
 LEFT, RIGHT = (0.0, 6.2), (3.8, 10.0)  # where each biasing function is positive

@@ -7,11 +7,9 @@ import warnings
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi import datasets
-from vardi._estimate.estimates import Estimate
-from vardi._fit.debias import debias
+from paper.experiment import Cell, Experiment, Scores
+from vardi import Estimate, datasets, debias
 from vardi.errors import WeakOverlapWarning
-from vardi.paper._experiment import Cell, Experiment, Scores
 
 DIMENSIONS = (2, 3)
 UNBIASED_ROWS, BIASED_ROWS = 100, 200

@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
-from vardi.paper._experiment import Cell
-from vardi.paper._figures._style import INK, MUTED, in_this_look, light_grid, new_figure
-from vardi.paper._rates import (
+from paper.experiment import Cell
+from paper.figures.style import INK, MUTED, in_this_look, light_grid, new_figure
+from paper.rates import (
     EXCESS,
     EXPONENTS,
     KAPPAS,

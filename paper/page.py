@@ -5,10 +5,12 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 
-from vardi.paper._comparison import Agreement
-from vardi.paper._layout import Table
+from jinja2 import Environment, StrictUndefined
+
+from paper.comparison import Agreement
+from paper.layout import Table
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,6 @@ def to_html(
     facts : sequence of pairs
         What the numbers depend on: runs, seed, versions.
     """
-    try:
-        from jinja2 import Environment, StrictUndefined
-    except ImportError as error:
-        raise ImportError("The page of the paper needs jinja2: pip install 'vardi[paper]'.") from error
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string(files("vardi.paper").joinpath("templates/page.html").read_text("utf-8"))
+    template = environment.from_string(Path(__file__).with_name("page.html").read_text("utf-8"))
     return template.render(tables=tables, agreed=agreed, drawings=drawings, facts=facts)

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from paper.figures.style import FAINT, MUTED, POPULATION, in_this_look, light_grid, new_figure
 from vardi import datasets
-from vardi.paper._figures._style import FAINT, MUTED, POPULATION, in_this_look, light_grid, new_figure
 
 MIDDLE_AGE = (40, 60)
 AGE_GROUPS = {"17 to 29": (17, 29), "30 to 39": (30, 39), "40 to 60": MIDDLE_AGE, "61 to 90": (61, 90)}

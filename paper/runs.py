@@ -22,11 +22,10 @@ import joblib
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from vardi._machine.atomic_write import whole_file
-from vardi._machine.threads import can_start
-from vardi.errors import OutputError
-from vardi.paper._experiment import Cell, Experiment, Scores
-from vardi.paper._trial import Floats
+from paper.experiment import Cell, Experiment, Scores
+from paper.files import made_folder, write
+from paper.trial import Floats
+from vardi import OutputError
 
 Progress: TypeAlias = Callable[[str, int, int], object]
 """Called with the experiment's name, how many of its runs are finished, and how many are wanted."""
@@ -101,8 +100,7 @@ def _run_missing(
     report = progress or (lambda name, finished, total: None)
     report(experiment.name, len(paths) - len(missing), len(paths))
     if missing:
-        paths[0].parent.mkdir(parents=True, exist_ok=True)
-    jobs = jobs if can_start() else 1  # joblib manages its processes from a thread
+        made_folder(paths[0].parent)
     parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch="1.5*n_jobs")
     tasks = (joblib.delayed(_run_one)(experiment, run, paths[run], settings) for run in missing)
     with deaf_to_interruptions():
@@ -139,12 +137,12 @@ def _run_one(experiment: Experiment, run: int, path: Path, settings: Settings) -
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     with threadpool_limits(limits=1):
         scores = experiment.run(seeds_of(experiment.name, run, settings.seed), settings.trees)
-    content = {"settings": settings.as_text(), "scores": [[*astuple(cell), _or_none(scores[cell])] for cell in scores]}
-    with whole_file(path, overwrite=True) as temporary:
-        temporary.write_text(json.dumps(content, indent=0), encoding="utf-8")
+    content = {"settings": settings.as_text(), "scores": [[*astuple(cell), or_none(scores[cell])] for cell in scores]}
+    write(path, json.dumps(content, indent=0).encode())
 
 
-def _or_none(score: float) -> float | None:
+def or_none(score: float) -> float | None:
+    """Return a score as JSON can hold it."""
     return None if math.isnan(score) else float(score)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from vardi.paper._adult import READING_A, READING_B
-from vardi.paper._comparison import Compared, Obtained, compare, winner_differs
-from vardi.paper._experiment import Cell
+from paper.adult import READING_A, READING_B
+from paper.comparison import Compared, Obtained, compare, winner_differs
+from paper.experiment import Cell
 
 TITLES = {
     "table1": "Table 1. Boston (mean squared error) and Adult, bias on education (score in %)",

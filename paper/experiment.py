@@ -30,7 +30,7 @@ class Experiment:
     Attributes
     ----------
     name : str
-        The name to type: ``vardi paper boston``.
+        The name to type: ``python -m paper boston``.
     run : callable
         From a seed sequence and the largest number of trees to the scores of one run. A score that this run cannot
         give (samples that do not overlap) is NaN, never left out.

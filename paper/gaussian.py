@@ -8,10 +8,10 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LinearRegression
 from sklearn.svm import SVR
 
-from vardi._fit.debias import debias
+from paper.experiment import Cell, Experiment, Scores
+from paper.trial import Floats, Rows, Trial, forest, mean_squared_error, plain
+from vardi import debias
 from vardi.datasets import gaussian_scenario
-from vardi.paper._experiment import Cell, Experiment, Scores
-from vardi.paper._trial import Floats, Rows, Trial, forest, mean_squared_error, plain
 
 TREES = 10
 

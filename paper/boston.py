@@ -9,10 +9,10 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import Ridge
 from sklearn.svm import SVR
 
-from vardi._fit.debias import debias
+from paper.experiment import Cell, Experiment, Scores
+from paper.trial import Floats, Rows, Trial, forest, mean_squared_error, plain
+from vardi import debias
 from vardi.datasets import house_prices
-from vardi.paper._experiment import Cell, Experiment, Scores
-from vardi.paper._trial import Floats, Rows, Trial, forest, mean_squared_error, plain
 
 FORESTS = (10, 100, 1000)
 

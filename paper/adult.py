@@ -21,11 +21,9 @@ from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression
 
-from vardi._fit.debias import debias_matrix
-from vardi.datasets import adult
-from vardi.paper._boston import forests
-from vardi.paper._experiment import Cell, Experiment, Scores
-from vardi.paper._trial import (
+from paper.boston import forests
+from paper.experiment import Cell, Experiment, Scores
+from paper.trial import (
     Floats,
     Learner,
     Predictions,
@@ -37,6 +35,8 @@ from vardi.paper._trial import (
     forest,
     plain,
 )
+from vardi import debias_matrix
+from vardi.datasets import adult
 
 READING_A, READING_B = "12+ years, accuracy", "12 school years, R2"
 AGE_TREES = 10

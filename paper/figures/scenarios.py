@@ -6,15 +6,14 @@ import re
 from collections.abc import Callable, Iterable
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.stats import chi, norm
 
+from paper.figures.style import INK, MUTED, SAMPLES, in_this_look, light_grid, new_figure
 from vardi import datasets
-from vardi._inputs.frames import as_frame
-from vardi.biases import as_bias
-from vardi.paper._figures._style import INK, MUTED, SAMPLES, in_this_look, light_grid, new_figure
 
 Floats = NDArray[np.float64]
 
@@ -60,10 +59,10 @@ def _panel(ax: Axes, letter: str, limits: tuple[float, float], law: Callable[[Fl
     grid = _grid(limits, design.biases.values())
     density = law(grid)
     rows = {name: len(sample) for name, sample in design.samples.items()}
-    points = as_frame(np.column_stack([grid, np.zeros((len(grid), 2))]))  # points with this norm, or first component
-    values = points.evaluate([as_bias(bias) for bias in design.biases.values()])
+    points = pd.DataFrame({"x0": grid, "x1": 0.0, "x2": 0.0})  # points with this norm, or first component
     pool = np.zeros(len(grid))
-    for (name, bias), omega, colour in zip(design.biases.items(), values, SAMPLES, strict=False):
+    for (name, bias), colour in zip(design.biases.items(), SAMPLES, strict=False):
+        omega = np.asarray(points.eval(bias, engine="python"), np.float64)
         share = rows[name] / sum(rows.values())
         scaled = share * omega * density / design.truth[f"Omega of {name}"]
         label = f"{rows[name]}: {readable(bias)}"

@@ -8,11 +8,9 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
-from vardi import datasets
-from vardi._fit.debias import debias
+from paper.experiment import Cell, Experiment, Scores
+from vardi import GaussianMixture, datasets, debias
 from vardi.errors import NotIdentifiableError
-from vardi.learn.mixture import GaussianMixture
-from vardi.paper._experiment import Cell, Experiment, Scores
 
 METHODS = ("EM on unbiased data", "EM", "debiased EM")
 COORDINATES = ("left x0", "left x1", "right x0", "right x1")

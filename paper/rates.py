@@ -35,9 +35,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vardi._fit.debias import debias_matrix
+from paper.experiment import Cell, Experiment, Scores
+from vardi import debias_matrix
 from vardi.errors import NotIdentifiableError
-from vardi.paper._experiment import Cell, Experiment, Scores
 
 Floats = NDArray[np.float64]
 

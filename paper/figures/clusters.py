@@ -8,11 +8,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 from numpy.typing import NDArray
 
-from vardi import datasets
-from vardi._fit.debias import debias
-from vardi.learn.mixture import GaussianMixture
-from vardi.paper._clusters import fitted_mixture, match
-from vardi.paper._figures._style import INK, MUTED, POOL, POPULATION, in_this_look, light_grid, new_figure
+from paper.clusters import fitted_mixture, match
+from paper.figures.style import INK, MUTED, POOL, POPULATION, in_this_look, light_grid, new_figure
+from vardi import GaussianMixture, datasets, debias
 
 SEED = 2  # a draw whose samples can be compared
 

@@ -7,9 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from vardi import datasets
-from vardi._fit.debias import debias
-from vardi.paper._figures._style import FAINT, INK, MUTED, POOL, POPULATION, in_this_look, light_grid, new_figure
+from paper.figures.style import FAINT, INK, MUTED, POOL, POPULATION, in_this_look, light_grid, new_figure
+from vardi import datasets, debias
 
 CHEAP = 22  # the agency sells up to here
 SEED = 0

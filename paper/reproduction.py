@@ -7,20 +7,22 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from vardi._machine.atomic_write import whole_file
-from vardi.errors import MismatchError, OutputError, suggest
-from vardi.paper._adult import ADULT, AGE
-from vardi.paper._boston import BOSTON
-from vardi.paper._clusters import CLUSTERS
-from vardi.paper._comparison import Agreement, Obtained, agreement, compare, obtained, write_csv
-from vardi.paper._experiment import Cell, Experiment
-from vardi.paper._gaussian import FIRST_COMPONENT, NORM
-from vardi.paper._layout import Table, tables
-from vardi.paper._lengths import LENGTHS
-from vardi.paper._page import Drawing, to_html
-from vardi.paper._rates import RATES
-from vardi.paper._runs import Progress, Settings, run_all
-from vardi.paper._trial import Floats
+from paper.adult import ADULT, AGE
+from paper.boston import BOSTON
+from paper.clusters import CLUSTERS
+from paper.comparison import Agreement, Obtained, agreement, compare, obtained, to_csv
+from paper.experiment import Cell, Experiment
+from paper.figures import FIGURES as ILLUSTRATIONS
+from paper.figures import save
+from paper.files import made_folder, write
+from paper.gaussian import FIRST_COMPONENT, NORM
+from paper.layout import Table, tables
+from paper.lengths import LENGTHS
+from paper.page import Drawing, to_html
+from paper.rates import RATES
+from paper.runs import Progress, Settings, run_all
+from paper.trial import Floats
+from vardi.errors import suggest
 
 EXPERIMENTS: Mapping[str, Experiment] = {
     experiment.name: experiment for experiment in (BOSTON, ADULT, AGE, NORM, FIRST_COMPONENT, CLUSTERS, LENGTHS, RATES)
@@ -99,14 +101,14 @@ def reproduce(
     EM: the centroids found are 1.0 away from the true ones
     debiased EM: the centroids found are 0.2 away from the true ones
     """
-    chosen = _chosen(names)
+    which = chosen(names)
     for name, number in (("runs", runs), ("jobs", jobs), ("trees", trees)):
         if number < 1:
-            raise MismatchError(f"{name} is {number}. Give 1 or more.", expected=(1,), got=(number,))
-    folder = _folder(Path(output))
+            raise ValueError(f"{name} is {number}. Give 1 or more.")
+    folder = made_folder(Path(output))
     settings = Settings(seed=seed, trees=trees)
     scores = run_all(
-        [EXPERIMENTS[name] for name in chosen if name in EXPERIMENTS],
+        [EXPERIMENTS[name] for name in which if name in EXPERIMENTS],
         runs,
         folder / "runs",
         settings,
@@ -116,50 +118,36 @@ def reproduce(
     lines = obtained(scores)
     agreed = agreement(compare(lines))
     _write_tables(lines, folder / "tables")
-    drawings = list(_draw(chosen, scores, folder / "figures"))
+    drawings = list(_draw(which, scores, folder / "figures"))
     shown = [table for table in tables(lines) if table.name not in UNSHOWN]
     facts = [("runs", str(runs)), *((name, str(value)) for name, value in settings.as_text().items())]
     page = folder / "index.html"
-    with whole_file(page, overwrite=True) as temporary:
-        temporary.write_text(to_html(shown, agreed, drawings, facts), encoding="utf-8")
+    write(page, to_html(shown, agreed, drawings, facts).encode())
     return Reproduction(tuple(lines), tuple(shown), agreed, page)
 
 
-def _chosen(names: Sequence[str]) -> tuple[str, ...]:
+def chosen(names: Sequence[str]) -> tuple[str, ...]:
+    """Return names in the order of the paper, all if none is given; refuse one that the paper does not have."""
     for name in names:
         if name not in NAMES:
-            raise MismatchError(
-                f"The paper has no experiment {name!r}.{suggest(name, NAMES)} There are {', '.join(NAMES)}.",
-                expected=NAMES,
-                got=(name,),
+            raise ValueError(
+                f"The paper has no experiment {name!r}.{suggest(name, NAMES)} There are {', '.join(NAMES)}."
             )
     return tuple(name for name in NAMES if name in names) or NAMES
 
 
-def _folder(path: Path) -> Path:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"The folder {path} cannot be made: {error.strerror}.", path=str(path)) from error
-    return path
-
-
 def _write_tables(lines: Iterable[Obtained], folder: Path) -> None:
-    _folder(folder)
+    made_folder(folder)
     ordered = sorted(lines, key=lambda line: line.cell.table)
     for name, group in groupby(ordered, key=lambda line: line.cell.table):
-        with whole_file(folder / f"{name}.csv", overwrite=True) as temporary, temporary.open("w", newline="") as file:
-            write_csv(group, file)
+        write(folder / f"{name}.csv", to_csv(group).encode())
 
 
-def _draw(chosen: Sequence[str], scores: Mapping[Cell, Floats], folder: Path) -> Iterator[Drawing]:
+def _draw(which: Sequence[str], scores: Mapping[Cell, Floats], folder: Path) -> Iterator[Drawing]:
     """Draw the figures asked for: those of the experiments run, and with ``figures`` all others."""
-    from vardi.paper._figures import FIGURES as ILLUSTRATIONS
-    from vardi.paper._figures import save
-
     for stem, figure in ILLUSTRATIONS.items():
-        if (figure.needs or FIGURES) not in chosen:
+        if (figure.needs or FIGURES) not in which:
             continue
-        _folder(folder)
+        made_folder(folder)
         save(figure.draw(scores) if figure.needs else figure.draw(), folder, stem)
         yield Drawing(stem, figure.title, figure.caption, (folder / f"{stem}.svg").read_bytes())
