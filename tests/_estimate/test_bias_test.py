@@ -259,7 +259,7 @@ def test_collapsed_rows_are_rows():
     matrix = collapsed.rows.matrix[collapsed.rows.inverse]
     rows = Dense(matrix, collapsed.strata.source, moderate=True)
     hessian = Hessian(rows, collapsed.u)
-    measure = WeightedRows(rows, collapsed.u, collapsed.weights, collapsed.strata.source, None)
+    measure = WeightedRows(rows, collapsed.u, collapsed.weights, collapsed.strata.source, rows.counts)
     plain = Tangent(measure, hessian, hessian)
     for options in ({}, {"features": "cells"}, {"method": "ks", "draws": 30}, {"method": "ks-bootstrap", "draws": 10}):
         same(check_biases(collapsed, fit.names, x, **options), check_biases(plain, fit.names, x, **options), rtol=1e-6)

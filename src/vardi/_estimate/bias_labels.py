@@ -42,7 +42,7 @@ class Labels:
         self.sizes: Floats = rows.sizes[self.sampled]
         all_sampled = len(influence.sampled) == self.K
         self.source: Integers = strata.source if all_sampled else np.searchsorted(self.sampled, strata.source)
-        self.counts: Floats = np.ones(len(self.source)) if strata.counts is None else strata.counts
+        self.counts: Floats = strata.counts
         self.is_collapsed = rows.inverse is not None
 
     @cached_property
@@ -92,7 +92,7 @@ class Labels:
         if self.few is None:
             return np.asarray(h @ self.residual)
         counted = h * self.counts if isinstance(h, np.ndarray) else h @ sparse.diags_array(self.counts)
-        found = counted @ membership(self.source, self.K, None).T - counted @ self.few
+        found = counted @ membership(self.source, self.K).T - counted @ self.few
         return np.asarray(found.toarray() if sparse.issparse(found) else found)
 
     @cached_property
@@ -204,7 +204,7 @@ class Cells:
     @cached_property
     def rows(self) -> Any:
         """The sparse matrix of cells and rows: times values of the rows it gives their sums within cells."""
-        return membership(self.cell, len(self.high), None)
+        return membership(self.cell, len(self.high))
 
     def gaps(self, labels: Labels) -> Floats:
         """Return by how many rows each sample has more or less than expected within each cell."""

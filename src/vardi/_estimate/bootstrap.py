@@ -327,7 +327,7 @@ def _measure(held: Any, statistic: Any, plan: Plan) -> Measure:
 def _means(held: Any, statistic: Any, plan: Plan) -> Measure:
     single, names, columns = _columns(held, statistic)
     influence = held.tangent
-    mass = influence.weights if influence.strata.counts is None else influence.weights * influence.strata.counts
+    mass = influence.weights * influence.strata.counts
     total = influence.n
     value = np.array([mass @ column / total for column in columns])
     functions = np.column_stack(columns)
@@ -397,8 +397,8 @@ def _check(n: int, kind: Kind, level: float, jobs: int | None) -> None:
 
 def _warn_of_few_units(plan: Plan, names: Sequence[Name], *, grouped: bool) -> None:
     alone = plan.units == 1
-    if plan.unit_counts is not None:
-        alone &= plan.rows.sizes <= 1
+    if plan.groups is None:
+        alone &= plan.rows.sizes <= 1  # by their counts
     if alone.any():
         said = show(name for name, single in zip(names, alone, strict=True) if single)
         unit = "group" if grouped else "row"

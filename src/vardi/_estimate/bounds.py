@@ -224,7 +224,7 @@ def bounds(influence: Tangent, names: Sequence[Name], delta: float = 0.05) -> Bo
         )
     rows, sampled, n = influence.rows, influence.sampled, influence.n
     K = int(sampled.sum())
-    mass = influence.row_weights if rows.counts is None else influence.row_weights * rows.counts
+    mass = influence.row_weights * rows.counts
     kappa = judge(rows, names, mass / mass.sum()).kappa
     sigma2 = _second_eigenvalue(influence.laplacian) / n
     shares, u = rows.sizes[sampled] / n, influence.u[sampled]

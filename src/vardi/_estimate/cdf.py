@@ -264,7 +264,7 @@ class PoolSteps:
         if shares is not None:
             self._shares, self._total = shares, rows.n
             return
-        mass = rows.weights if rows.strata.counts is None else rows.weights * rows.strata.counts
+        mass = rows.weights * rows.strata.counts
         kept = slice(None) if rows.inside is None else rows.inside
         kept = kept if inside is None else inside
         self._total = rows.n if inside is None else float(mass[inside].sum())
@@ -338,13 +338,13 @@ class PoolSteps:
         return rows.strata.covariance_of_steps(influence) + beyond.T @ beyond / rows.n**2
 
 
-def _by_cell(X: Any, r: Floats, counts: Floats | None, cell: Integers, size: int) -> Floats:
+def _by_cell(X: Any, r: Floats, counts: Floats, cell: Integers, size: int) -> Floats:
     """Return sum_i c_i r_i x_i over the rows of each cell, for x as an array or sparse."""
     if sparse.issparse(X):
-        return np.asarray((membership(cell, size, r if counts is None else r * counts) @ X).toarray())
+        return np.asarray((membership(cell, size, r * counts) @ X).toarray())
 
     def block(part: slice) -> Floats:
-        mass = r[part] if counts is None else r[part] * counts[part]
+        mass = r[part] * counts[part]
         return sums_by_code(cell[part], X[part] * mass[:, None], size)
 
     return sum_blocks(block, len(X), X.shape[1], sums=size * X.shape[1])

@@ -37,7 +37,7 @@ def fingerprint(pool: Pool, columns: Sequence[str]) -> Fingerprint:
     for name in pool.names:
         found.update(_text(str(name)))
     found.update(_numbers(pool.source, "<i8"))
-    if pool.counts is not None:
+    if pool.is_counted:
         found.update(_numbers(pool.counts, "<f8"))
     everywhere = [set(frame.columns) for frame in pool.frames]
     hashed = tuple(name for name in columns if all(name in own for own in everywhere) and name not in pool.mixed)

@@ -80,10 +80,9 @@ class InMemory(ColumnsInMemory):
         return self.pool.source if self.kept is None else self.pool.source[self.kept]
 
     @cached_property
-    def counts(self) -> Floats | None:
-        """The counts of these rows; None if each counts once."""
-        counts = self.pool.counts
-        return counts if counts is None or self.kept is None else counts[self.kept]
+    def counts(self) -> Floats:
+        """The counts of these rows."""
+        return self.pool.counts if self.kept is None else self.pool.counts[self.kept]
 
     @cached_property
     def dependence(self) -> Dependence | None:
@@ -92,7 +91,7 @@ class InMemory(ColumnsInMemory):
         return given if given is None or self.kept is None else given.of(self.kept)
 
     @property
-    def by_row(self) -> tuple[Integers, Floats | None, Dependence | None]:
+    def by_row(self) -> tuple[Integers, Floats, Dependence | None]:
         """Sample and count of each row, and how rows depend on one another."""
         return self.source, self.counts, self.dependence
 
@@ -153,7 +152,7 @@ class InMemory(ColumnsInMemory):
     @cached_property
     def probabilities(self) -> Floats:
         """Weight times count of each row of the pool, with sum 1."""
-        mass = self.weights if self.pool.counts is None else self.weights * self.pool.counts
+        mass = self.weights * self.pool.counts
         return mass / mass.sum()
 
     def column(self, values: Floats, name: str) -> Any:
@@ -177,7 +176,7 @@ class InMemory(ColumnsInMemory):
     @cached_property
     def masses(self) -> Floats:
         """The share of the population that each row, as it was solved, represents."""
-        mass = self.row_weights if self.rows.counts is None else self.row_weights * self.rows.counts
+        mass = self.row_weights * self.rows.counts
         return mass / mass.sum()
 
     def log_omega_covariance(self) -> Floats:
@@ -309,7 +308,7 @@ class InMemory(ColumnsInMemory):
 
     def laws(self) -> Any:
         """Return the probability of each row under each state, of shape (n, K): an array, or sparse if most are 0."""
-        counts = np.ones(len(self.source)) if self.counts is None else self.counts
+        counts = self.counts
         if self._own_states is None:
             return self.tilts() * (counts / self.tangent.n)[:, None]
         entries, sizes = self.tangent.measure.entries(), self.rows.sizes  # t_ik = (n / n_k) p_ik
@@ -401,7 +400,7 @@ class InMemory(ColumnsInMemory):
         if self.inside is None:
             return grouping(self.pool, by, self.kept, self.counts, whole=whole)
         inside = self.inside if self.kept is None else self.inside & self.kept
-        counts = None if self.pool.counts is None else self.pool.counts[inside]
+        counts = self.pool.counts[inside]
         found = grouping(self.pool, by, inside, counts, whole=whole, states=self.states)
         codes = np.full(len(self), -1)
         codes[inside] = found.codes

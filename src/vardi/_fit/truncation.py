@@ -92,9 +92,9 @@ class TruncatedRows:
         return Windows(w.x[self.kept], w.low[self.kept], w.high[self.kept])
 
     @property
-    def counts(self) -> Floats | None:
+    def counts(self) -> Floats:
         """The counts of these rows."""
-        return None if self.pool.counts is None else self.pool.counts[self.kept]
+        return self.pool.counts[self.kept]
 
     def prepare(self) -> Prepared:
         """Return the rows to solve: each is a sample of its own."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.frames import Frame
-from vardi._types import Floats
+from vardi._types import Floats, once
 from vardi.biases._values import as_array, belongs_elsewhere, index_of
 from vardi.errors import MismatchError, number_of_rows, suggest
 from vardi.errors import _refusals as refusals
@@ -64,10 +64,10 @@ def counts_by_name(counts: Mapping[Hashable, Any], frames: Mapping[Hashable, Fra
     return pieces
 
 
-def as_counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats | None:
+def as_counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats:
     """Return the count of each row; raise if they are not numbers, one for each."""
     if counts is None:
-        return None
+        return once(n)
     if isinstance(counts, str):
         if not frames:
             raise MismatchError(
@@ -81,7 +81,7 @@ def as_counts(counts: Any, frames: Sequence[Frame], n: int) -> Floats | None:
         raise refusals.counts_of_a_kind(values.dtype)
     values = values.astype(np.float64)
     require_length("counts", values, n, "count")
-    return values
+    return once(n) if (values == 1.0).all() else values
 
 
 def require_counts(counts: Floats, place: Callable[[int], str]) -> None:

@@ -89,7 +89,7 @@ def as_dependence(pool: Pool, clusters: Any, series: Any, strata: Any, populatio
     named = {what: value if isinstance(value, str) else "" for what, value in given.items() if value is not None}
     if not named:
         return None
-    refuse_together(named, counted=pool.counts is not None)
+    refuse_together(named, counted=pool.is_counted)
     codes = None if clusters is None else _numbers_of(labels_of(pool, clusters, "clusters"))
     order = None if series is None else _order(pool, series)
     cells = None

@@ -85,7 +85,7 @@ def grouping(
     pool: Pool,
     by: By,
     kept: NDArray[np.bool_] | None,
-    counts: Floats | None,
+    counts: Floats,
     *,
     whole: bool = False,
     states: Collection[int] | None = None,
@@ -217,7 +217,7 @@ def ordered(values: Iterable[Any], categories: Sequence[Any] | None) -> list[Any
 
 
 def _coded(
-    labels: NDArray[Any], categories: Sequence[Any] | None, counts: Floats | None, name: str
+    labels: NDArray[Any], categories: Sequence[Any] | None, counts: Floats, name: str
 ) -> tuple[Integers, list[Any]]:
     """Return the place of each row's label among the labels that count, and these labels in order."""
     if labels.dtype.kind == "M":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ class Pool:
         The rows, in one piece or one for each sample; empty for a pool that was given as a matrix.
     source : ndarray of int
         Position in names of each row's sample.
-    counts : ndarray or None
+    counts : ndarray
         How many rows each row stands for.
     dependence : Dependence, EngineDependence or None
         How rows depend on one another, if they do.
@@ -51,11 +52,16 @@ class Pool:
     biases: tuple[Bias, ...]
     frames: tuple[Frame, ...]
     source: Integers
-    counts: Floats | None
+    counts: Floats
     dependence: Any = None
 
     def __len__(self) -> int:
         return len(self.source)
+
+    @cached_property
+    def is_counted(self) -> bool:
+        """Whether some row stands for any number of rows but one."""
+        return bool((self.counts != 1.0).any())
 
     def values(self) -> list[NDArray[Any]]:
         """Return the values of each bias on all rows."""
@@ -186,8 +192,7 @@ class Pool:
             column = joined([frame.column(name) for frame in self.frames])
             if column.dtype.kind in "fiu":
                 for side, holds in enumerate((column < bound, column == bound, column > bound)):
-                    counts = None if self.counts is None else self.counts[holds]
-                    found[j, side] = np.bincount(self.source[holds], counts, minlength=len(self.names))
+                    found[j, side] = np.bincount(self.source[holds], self.counts[holds], minlength=len(self.names))
         return found
 
     def _read_columns(self) -> dict[str, Floats]:
@@ -264,7 +269,7 @@ def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
 
 def _with_rows(pool: Pool) -> Pool:
     """Return the pool; raise if a count is invalid, or if all counts of a sample are zero."""
-    if pool.counts is not None:
+    if pool.is_counted:
         require_counts(pool.counts, pool.place)
         there = np.bincount(pool.source, minlength=len(pool.names)) > 0
         counted = np.bincount(pool.source, pool.counts, minlength=len(pool.names)) > 0

@@ -116,7 +116,7 @@ class Blocks(Dense):
     def subsample(self, fraction: float, *, least: int) -> Any:
         """Return the rows that are in memory, whatever the fraction, with counts that make them stand for all."""
         kept = gathered(self.matrix, self.source) if self._kept is None else self._kept
-        counts = None if self.counts is None else self.counts[kept.rows]
+        counts = self.counts[kept.rows]
         rows = Dense(
             kept.matrix, self.source[kept.rows], counts, log=self.log, moderate=self.moderate, positive=self.positive
         )
@@ -124,7 +124,7 @@ class Blocks(Dense):
 
     def subset(self, rows: Integers) -> Self:
         """Return some of the rows (positions, increasing), still read in blocks."""
-        counts = None if self.counts is None else self.counts[rows]
+        counts = self.counts[rows]
         part = self.with_rows(self.matrix[rows], self.source[rows], counts)
         kept = None if self._kept is None else self._kept.within(rows)
         if kept is not None and (np.bincount(part.source[kept.rows], minlength=len(self.sizes))[part.sizes > 0]).all():
@@ -138,7 +138,7 @@ class Blocks(Dense):
         def block(rows: slice, values: NDArray[Any]) -> Floats:
             logs = self._log(values)
             logs = logs - scipy.special.logsumexp(logs[:, sampled] + u[sampled], axis=1, keepdims=True)
-            counts = None if self.counts is None else self.counts[rows, None]
+            counts = self.counts[rows, None]
             return np.asarray(scipy.special.logsumexp(logs, axis=0, b=counts))
 
         return np.asarray(scipy.special.logsumexp(list(self._each(block)), axis=0))
@@ -272,7 +272,7 @@ def _first(one: _Bad | None, other: _Bad | None) -> _Bad | None:
     return _Bad(one.k, np.concatenate([one.rows, other.rows]), np.concatenate([one.values, other.values]))
 
 
-def read_rows(reader: Reader, source: Integers, counts: Floats | None, checks: Checks) -> Blocks:
+def read_rows(reader: Reader, source: Integers, counts: Floats, checks: Checks) -> Blocks:
     """Check all rows in one pass, as an array in memory is checked, and keep some to start from."""
     n, K = reader.shape
     places = _places(source, K)
@@ -287,7 +287,7 @@ def read_rows(reader: Reader, source: Integers, counts: Floats | None, checks: C
         return _Seen(least, most, reach(rows, values, least), bad(rows, values, least, most))
 
     def reach(rows: slice, values: NDArray[Any], least: float) -> Floats:
-        part = None if counts is None else counts[rows]
+        part = counts[rows]
         if least > checks.zero:
             return sizes_of(source[rows], K, part)
         return np.asarray(membership(source[rows], K, part) @ (values > checks.zero).astype(np.float64)).T

@@ -28,7 +28,7 @@ MIN_SPARSE_SAMPLES = 64  # samples above which mostly empty columns are stored s
 def as_rows(
     biases: Any,
     source: Integers,
-    counts: Floats | None,
+    counts: Floats,
     names: Sequence[Hashable],
     *,
     log: bool = False,
@@ -113,7 +113,7 @@ def _as_biases(columns: Sequence[NDArray[Any]], zero: float) -> list[NDArray[Any
     return list(columns) if zero == 0.0 else [np.where(column == 0.0, zero, column) for column in columns]
 
 
-def _sparse_rows(matrix: Any, source: Integers, counts: Floats | None, checks: Checks, *, collapse: bool) -> Rows:
+def _sparse_rows(matrix: Any, source: Integers, counts: Floats, checks: Checks, *, collapse: bool) -> Rows:
     matrix = sparse.csr_array(matrix, dtype=np.float64)
     if not matrix.has_canonical_format:
         matrix = matrix.copy()  # do not sort the user's arrays

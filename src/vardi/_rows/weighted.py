@@ -25,7 +25,7 @@ class RowsAtPoints(Protocol):
 
     sizes: Floats
     source: Integers
-    counts: Floats | None
+    counts: Floats
     inverse: NDArray[Any] | None
 
     def __len__(self) -> int: ...
@@ -81,7 +81,7 @@ class WeightedRows:
         v: Floats,
         weights: Floats,
         source: Integers,
-        counts: Floats | None,
+        counts: Floats,
         dependence: Dependence | None = None,
     ) -> None:
         self.rows, self.v, self.row_weights = rows, v, weights
@@ -111,7 +111,7 @@ class WeightedRows:
     @cached_property
     def counts(self) -> Floats:
         """How many rows each row of the pool stands for."""
-        return np.ones(len(self.source)) if self.strata.counts is None else self.strata.counts
+        return self.strata.counts
 
     def project(self, y: Floats) -> Floats:
         """Return sum_i c_i y_i x_i for y of shape (n, m) over the pool."""
@@ -121,10 +121,9 @@ class WeightedRows:
         """Return the mean of y over the rows of the pool that each solved row stands for."""
         if self.rows.inverse is None:
             return y
-        counted = y if self.strata.counts is None else y * self.strata.counts[:, None]
+        counted = y * self.strata.counts[:, None]
         kinds = len(self.rows)
         gathered = np.stack([np.bincount(self.rows.inverse, column, minlength=kinds) for column in counted.T], axis=1)
-        assert self.rows.counts is not None
         return np.asarray(gathered / self.rows.counts[:, None])
 
     def mix(self, b: Floats) -> Floats:
@@ -180,8 +179,8 @@ class WeightedRows:
         """Return eta = sum_i c_i r_i f_i / n for functions of shape (n, m)."""
         counts = self.strata.counts
         if isinstance(functions, Weighed):
-            return np.asarray((functions.values.sum(axis=0) if counts is None else counts @ functions.values) / self.n)
-        mass = self.weights if counts is None else self.weights * counts
+            return np.asarray(counts @ functions.values / self.n)
+        mass = self.weights * counts
         n, m = functions.shape
         return np.asarray(sum_blocks(lambda part: mass[part] @ functions[part], n, m, sums=m) / self.n)
 
@@ -192,7 +191,7 @@ class WeightedRows:
         def block(part: slice) -> Floats:
             held = functions[part] != 0.0
             rows, ones = _rows_with(held), _rows_with(functions[part] == 1.0)
-            return np.stack([rows if counts is None else counts[part] @ held, rows - ones])
+            return np.stack([counts[part] @ held, rows - ones])
 
         events, strays = sum_blocks(block, n, m, sums=2 * m)
         return Means(self.mean(functions), strays, events, self.n)

@@ -22,7 +22,7 @@ from vardi._inputs.engine.table import EngineTable
 from vardi._inputs.frames.names import require_read_as_names
 from vardi._inputs.pool import Name, Pool, as_biases, as_named, require_biases_for
 from vardi._inputs.smoothed import require_shared_columns
-from vardi._types import Floats
+from vardi._types import Floats, once
 from vardi.biases import Bias, ExpressionBias
 from vardi.biases._expressions.compile import NarwhalsTarget, require_columns
 from vardi.errors import InvalidBiasError, MismatchError
@@ -115,7 +115,7 @@ class OpenFrames:
         alone = len(self.names) == 1 or (len(self.parts) == 1 and self.parts[0].label is None)
         found = [_surveyed(part, declared, self.counts, limit, declared.ranged(alone=alone)) for part in self.parts]
         parts = tuple(part for part, _ in found)
-        pool = LazyPool(self.names, self.biases, (), np.empty(0, np.int64), None, None, parts, declared, self)
+        pool = LazyPool(self.names, self.biases, (), np.empty(0, np.int64), once(0), None, parts, declared, self)
         return _checked(pool, [one for _, one in found])
 
 
