@@ -15,7 +15,6 @@ from benchmarks.peers import FASTMBAR, PYMBAR, VARDI, ours
 from benchmarks.problems import oscillators
 from benchmarks.process import forget_peak, in_fresh_process, peak, resident
 from benchmarks.records import Record, Report, Settings, Target
-from vardi._machine.kernels import MIN_COMPILED_NUMBERS, kernels
 
 SIZES = ((200_000, 50), (1_000_000, 10), (1_000_000, 50))
 PEER_SIZE = SIZES[1]
@@ -39,9 +38,9 @@ def memory(settings: Settings) -> Report:
         records.append(Record(work, peer.who, note=peer.missing) if peer.missing else _measure(peer.who, "log", n, K))
     return Report(
         "memory",
-        "Highest resident memory during the solve, less what was resident before it with the input, joblib and Numba's "
-        "code loaded and a tiny problem solved, as a multiple of the input matrix. The n weights that come back "
-        "count as extra: 1 / K.",
+        "Highest resident memory during the solve, less what was resident before it with the input and joblib loaded "
+        "and a tiny problem solved, as a multiple of the input matrix. The n weights that come back count as extra: "
+        "1 / K.",
         tuple(records),
         tuple(targets),
         ("pymbar compiles for each shape, so its number holds what the compiler needs.",),
@@ -67,23 +66,11 @@ def probe(who: str, form: str, n: str, K: str) -> dict[str, int]:
     size, solve = _solver(who, form, int(n), int(K))
     _, tiny = _solver(who, form, 20 * int(K), int(K))
     tiny()
-    if who == VARDI:
-        load_compiled()
+    joblib.cpu_count()  # loaded by large solves only: packages do not count for a solve
     before = resident()
     forget_peak()
     solve()
     return {"input": size, "extra": max(peak() - before, 0)}
-
-
-def load_compiled() -> None:
-    """Load joblib and the code compiled by Numba, which only large solves use: packages do not count for a solve."""
-    steps = kernels(MIN_COMPILED_NUMBERS, 4)
-    A = np.ones((8, 4))
-    steps.exp(A, np.empty_like(A))
-    steps.exp_beyond(A, np.zeros(4), np.zeros(8), np.empty_like(A))
-    steps.curved(A, np.ones(4), None, np.empty(8), np.empty_like(A))
-    steps.ends(A)
-    joblib.cpu_count()
 
 
 def _solver(who: str, form: str, n: int, K: int) -> tuple[int, Callable[[], Any]]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
-from unittest import mock
 
 import numpy as np
 from scipy.optimize import minimize
@@ -17,7 +16,6 @@ from scipy.optimize import minimize
 import vardi
 from benchmarks.problems import Floats, Integers, Problem
 from benchmarks.timing import Contestant
-from vardi._machine import kernels
 
 LogOmegas = Floats
 VARDI = "vardi"
@@ -126,16 +124,6 @@ def ours(problem: Problem, *, log: bool) -> Contestant:
         return np.array(list(fit.log_omegas.values()))
 
     return Contestant(VARDI, call)
-
-
-def without_numba(contestant: Contestant) -> list[Contestant]:
-    """Return the same call as without the extra ``[fast]``; nothing if that is not installed."""
-
-    def call() -> Any:
-        with mock.patch.object(kernels, "_compiled", return_value=None):
-            return contestant.call()
-
-    return [Contestant(f"{contestant.who}, without Numba", call)] if installed("numba") else []
 
 
 def contestants(peers: Sequence[Peer], log_problem: Problem) -> list[Contestant]:

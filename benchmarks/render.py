@@ -42,7 +42,7 @@ def _standing(found: Standing, versions: Mapping[str, str]) -> list[str]:
     parts = []
     if found.judged:
         reached = len(found.judged) - len(found.missed)
-        parts.append(f"**Bars**: {reached} of {len(found.judged)} reached, and {found.goals} goals.")
+        parts.append(f"**Bars**: {reached} of {len(found.judged)} reached.")
     if found.missed:
         parts.append("**Missed**:\n\n" + "\n".join(map(_missed, found.missed)))
     if found.unmeasured:
@@ -106,7 +106,7 @@ def _records(records: Sequence[Record]) -> str:
 
 
 def _targets(targets: Sequence[Target], *, judged: bool) -> str:
-    head = ("target", "measured", "between", "in processor time", "bar", "goal", "verdict", "note")
+    head = ("target", "measured", "between", "in processor time", "bar", "verdict", "note")
     rows = [
         (
             t.what,
@@ -114,13 +114,12 @@ def _targets(targets: Sequence[Target], *, judged: bool) -> str:
             NONE if t.between is None else " to ".join(_level(end, t.unit) for end in t.between),
             _level(t.processor, t.unit),
             _level(t.bar.level if t.bar else None, t.unit),
-            _level(t.bar.goal if t.bar else None, t.unit),
             t.verdict if judged or t.measured is None else "not judged",
             t.note,
         )
         for t in targets
     ]
-    return table(head, rows, numbers=range(1, 6))
+    return table(head, rows, numbers=range(1, 5))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int]) -> str:
