@@ -32,7 +32,7 @@ from benchmarks.many import bumps
 from benchmarks.parquet import ENGINES
 from benchmarks.problems import Problem, intervals, oscillators
 from benchmarks.process import forget_peak, in_fresh_process, peak, resident
-from benchmarks.records import Settings
+from benchmarks.records import Settings, Times
 from benchmarks.reporting import BIASES as LENGTH_BIASES
 from benchmarks.reporting import NUMBERS as REPORTED
 from benchmarks.reporting import samples_in_pandas
@@ -41,6 +41,7 @@ from benchmarks.table import BIASES, NUMBERS, write_table
 from benchmarks.timing import timed
 
 WARM_UP = 20  # times fewer rows in the call before the measured ones: loads code, starts threads
+LONG = 5.0  # seconds of a call that is not repeated
 TILTS = np.linspace(-1.0, 1.0, 30)
 THIRTY = {f"sample {k}": f"exp({tilt:.4f} * x)" for k, tilt in enumerate(TILTS)}
 SCAN = {engine.needs: engine.scan for engine in ENGINES}
@@ -56,20 +57,22 @@ class Meter:
     def time(self, part: str, call: Callable[..., Any], prepare: Callable[[], Any] | None = None) -> Any:
         """Time calls, each of what ``prepare`` makes untimed, and return what the last returned.
 
-        The first call is left out, unless it alone takes as long as a turn.
+        The first call counts only if it is too long to be repeated: it may load code that only large problems need.
         """
-        wall: list[float] = []
-        processor: list[float] = []
-        while not wall or (len(wall) <= self.settings.calls and sum(wall) < self.settings.turn):
+
+        def once() -> tuple[Times, Any]:
             given = () if prepare is None else (prepare(),)
             gc.collect()
-            times, result = timed(call, *given)
-            wall += times.wall
-            processor += times.processor
-        kept = slice(1, None) if len(wall) > 1 else slice(None)
+            return timed(call, *given)
+
+        times, result = once()
+        found = [times] if times.wall[0] >= LONG else []
+        while not found or (len(found) < self.settings.calls and sum(t.wall[0] for t in found) < self.settings.turn):
+            times, result = once()
+            found.append(times)
         self.parts[part] = {
-            "seconds": statistics.median(wall[kept]),
-            "processor": statistics.median(processor[kept]),
+            "seconds": statistics.median(t.wall[0] for t in found),
+            "processor": statistics.median(t.processor[0] for t in found),
         }
         return result
 
