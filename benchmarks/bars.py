@@ -14,7 +14,7 @@ _ALL = (
     Bar("memory", "memory", 0.25),
     Bar("conditions-polars", "parquet", 1.2),
     Bar("conditions-duckdb", "parquet", 2),
-    Bar("bootstrap", "bootstrap", 0.2),
+    Bar("bootstrap-draw", "bootstrap", 0.2),
     Bar("report", "report", 5),
     Bar("import", "import", 1.6),
     Bar("growth-rows", "growth", 1.05),

@@ -34,7 +34,7 @@ def bootstrap(settings: Settings) -> Report:
             Record(problem.label, what, refits.times, note=refits.failure),
             Record(problem.label, "a draw", one_draw, note=f"the {draws}th part of the line above"),
         ),
-        (ratio(f"{problem.label}: a draw over one solve", one_draw, mine.times, BARS["bootstrap"]),),
+        (ratio(f"{problem.label}: a draw over one solve", one_draw, mine.times, BARS["bootstrap-draw"]),),
     )
 
 
