@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.dependence import Dependence
-from vardi._machine.threads import map_blocks, sum_blocks
+from vardi._machine.threads import sum_blocks
 from vardi._rows.base import of_blocks
 from vardi._rows.contract import Coordinates, Evenness, Means
 from vardi._rows.dependent import DependentRows, strata_of
-from vardi._rows.low_rank import factored
 from vardi._rows.variance import ALIKE, KINDS, Spread
 from vardi._types import Floats, Integers
 
@@ -128,22 +127,7 @@ class WeightedRows:
 
     def mix(self, b: Floats) -> Floats:
         """Return q_i'b for every row of the pool."""
-        return self.rows.spread(self._mixed(b))
-
-    def _mixed(self, b: Floats) -> Floats:
-        """Return q_i'b for every row as it was solved: through factors of b if these are narrow."""
-        factors = factored(b)
-        if factors is None:
-            return self.rows.mix(self.v, b)
-        through, right = self.rows.mix(self.v, factors[0]), factors[1]
-        mixed = np.empty((len(through), b.shape[1]))
-
-        def block(part: slice) -> None:
-            np.matmul(through[part], right, out=mixed[part])
-
-        for _ in map_blocks(block, *mixed.shape):
-            pass
-        return mixed
+        return self.rows.spread(self.rows.mix(self.v, b))
 
     def sum_mix(self, b: Floats, function: Callable[[slice, Floats], Floats]) -> Floats:
         """Sum a function of the place of rows of the pool and (q_i'b)' there, of shape (m, rows), over all of them."""
