@@ -61,7 +61,8 @@ class Labels:
         """p_ik of every kind of row."""
         if self.few is not None:
             return np.asarray(self.few.toarray())
-        return self.probabilities(self.influence.rows, self.influence.u)
+        every = np.asarray(self.influence.rows.every(self.influence.u))
+        return every if every.shape[1] == self.K else every[:, self.sampled]
 
     @cached_property
     def own(self) -> Floats:
@@ -100,15 +101,6 @@ class Labels:
         """Which kind of row each row is."""
         inverse: Integers | None = self.influence.rows.inverse
         return np.arange(len(self.source)) if inverse is None else inverse
-
-    def probabilities(self, rows: Any, u: Floats) -> Floats:
-        """Return p_ik of every kind of row."""
-        every = np.asarray(rows.every(u))
-        return every if every.shape[1] == self.K else every[:, self.sampled]
-
-    def residual_of(self, drawn: Floats, P: Floats) -> Floats:
-        """Return c_i (1{s_i = k} - p_ik): how often each sample drew a row, minus the share p of all draws of it."""
-        return np.asarray(drawn - drawn.sum(axis=1)[:, None] * P[self.kind])
 
     def information(self, features: Sequence[Floats]) -> Floats:
         """Return sum_i c_i y_i (diag(p_i) - p_i p_i') for each feature y, of shape (J, K, K)."""

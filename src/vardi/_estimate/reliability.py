@@ -117,10 +117,10 @@ def warn_of_doubt(names: Sequence[Name], what: Sequence[str], laws: Sequence[Law
         warn(WeakOverlapWarning(message))
 
 
-def warn_of_few_bridging(bridge: Bridge, what: str, remedy: str = "") -> None:
+def warn_of_few_bridging(bridge: Bridge, what: str) -> None:
     """Warn if samples are compared by so few rows that neither a chi-square nor a normal distribution applies."""
     if bridge.rows < RARE:
-        warn(WeakOverlapWarning(f"{what} on few rows: {bridge}. Add rows that both sides could draw{remedy}."))
+        warn(WeakOverlapWarning(f"{what} on few rows: {bridge}. Add rows that both sides could draw."))
 
 
 def _student(law: Law) -> Student | None:

@@ -39,7 +39,7 @@ from vardi.errors import ImpossibleRowError, MismatchError, MissingValuesError, 
 from vardi.errors._refusals import not_covered
 
 if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
-    from vardi._estimate.bias_check import BiasCheck
+    from vardi._estimate.bias_check import BiasCheck, Features
     from vardi._estimate.bounds import Bounds
     from vardi._estimate.sensitivity.errors_of_biases import Errors
     from vardi._fit.parts import MemoryParts
@@ -195,24 +195,20 @@ class InMemory(ColumnsInMemory):
         squares = tangent.measure.squares(functions, ones)
         return np.asarray((squares + a.T @ tangent.hessian.solve(a)) / tangent.n**2)
 
-    def check_biases(self, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
+    def check_biases(self, asked: Mapping[str, Any], features: Features) -> BiasCheck:
         """Test the declared biases by overlap alone, without known values."""
-        if self.depends and options.get("method", "score") != "score":
-            raise refusal("ks tests", "rows in memory", depends="clusters")
         if self.reference is not None:
             from vardi._fit.reference import check_reference
 
-            return check_reference(self, asked, **options)
-        return self.check_values({name: self.values(value) for name, value in asked.items()}, **options)
+            return check_reference(self, asked, features)
+        return self.check_values({name: self.values(value) for name, value in asked.items()}, features)
 
-    def check_values(self, values: Mapping[str, Floats], **options: Any) -> BiasCheck:
+    def check_values(self, values: Mapping[str, Floats], features: Features) -> BiasCheck:
         """Test the declared biases, given numbers for the rows in the fit."""
         from vardi._estimate.bias_test import check_biases
 
         if self.joint is None or not self.joint.families:
-            return check_biases(self.overlap_tangent, self.names, values, **options)
-        if options.get("method", "score") != "score":
-            raise refusal("ks tests", "rows in memory", "parameters")
+            return check_biases(self.overlap_tangent, self.names, values, features=features)
         without = self.point if self.prepared.known is None else self.alone
         if without is None:
             from vardi._estimate.bias_check import untested
@@ -220,7 +216,7 @@ class InMemory(ColumnsInMemory):
             return untested(ONLY_KNOWN)
         joint = self.joint.without_known()
         tangent = self.tangent_of(joint, without[: len(joint.coordinates)])
-        return check_biases(tangent, self.names, values, **options)
+        return check_biases(tangent, self.names, values, features=features)
 
     def parts(self, fit: Any) -> MemoryParts:
         """Return what accounts of a fit need of its rows."""

@@ -24,8 +24,7 @@ from vardi.errors import MismatchError, number_of_rows
 from vardi.errors._texts import listed
 
 if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
-    from vardi._estimate.bias_check import BiasCheck
-    from vardi._estimate.bias_test import Features, Method
+    from vardi._estimate.bias_check import BiasCheck, Features
     from vardi._estimate.bootstrap import Bootstrap
     from vardi._estimate.bounds import Bounds
     from vardi._estimate.likelihood_ratio import LikelihoodRatio
@@ -192,12 +191,9 @@ class DebiasedSample(Normalised):
         self,
         columns: str | Sequence[str] | Mapping[str, Function] | None = None,
         *,
-        method: Method = "score",
         features: Features = "poly2",
-        seed: int = 0,
-        draws: int | None = None,
     ) -> BiasCheck:
-        """Test whether the samples agree with their declared biases where they overlap.
+        """Test whether the samples agree with their declared biases where they overlap, by a score test.
 
         Truncated rows (:func:`vardi.window`) are one sample: the test is then whether their windows depend on their
         values beyond containing them (quasi-independence), by a conditional Kendall's tau over pairs of rows that would
@@ -207,12 +203,8 @@ class DebiasedSample(Normalised):
         ----------
         columns : str, sequence of str, or mapping from name to values, optional
             Columns or expressions to compare the samples by; the numeric columns that the biases read by default.
-        method : {"score", "ks", "ks-bootstrap"}
-            A score test, or the largest distance of distribution functions, by redrawn labels or by refits.
         features : {"poly2", "cells"}
-            What the score test compares: x and its square, or five cells of x.
-        seed, draws : int
-            Of the draws of the last two methods.
+            What the test compares: x and its square, or five cells of x.
 
         Examples
         --------
@@ -222,12 +214,13 @@ class DebiasedSample(Normalised):
         >>> bool(fit.check_biases().pvalue > 0.05)
         True
         """
+        from vardi._estimate.bias_check import require_features, untested
+
+        require_features(features)
         if columns is None:
             columns = columns_to_test(self.held.pool.biases, self.numeric_columns) or self.numeric_columns
             if not columns and self.held.mixed:
                 said = listed(f"{name} is {where}" for name, where in self.held.mixed.items())
-                from vardi._estimate.bias_check import untested
-
                 return untested(f"{said}, and no other column is numeric. Convert it to one type.")
         if not isinstance(columns, Iterable):
             raise MismatchError(
@@ -242,9 +235,9 @@ class DebiasedSample(Normalised):
             else dict.fromkeys([columns] if isinstance(columns, str) else columns)
         )
         asked = {name: name if value is None else value for name, value in named.items()}
-        found = self.held.check_biases(asked, method=method, features=features, seed=seed, draws=draws)
-        if method == "score" and not found.reason:
-            warn_of_few_bridging(self.bridge, "The p-values rest", ', or redraw the labels, as method="ks" does')
+        found = self.held.check_biases(asked, features)
+        if not found.reason:
+            warn_of_few_bridging(self.bridge, "The p-values rest")
         return found
 
     def sensitivity(

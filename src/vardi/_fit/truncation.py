@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vardi._estimate.bias_check import BiasCheck, untested
+from vardi._estimate.bias_check import BiasCheck, Features, untested
 from vardi._estimate.cdf import PoolSteps
 from vardi._estimate.quasi_independence import quasi_independence
 from vardi._estimate.sensitivity.errors_of_biases import Errors
@@ -223,10 +223,8 @@ class InWindows(InMemory):
         moved = measure.along_rows(influence.values, influence.b)
         return np.asarray(measure.counts @ np.abs(moved) / measure.n)
 
-    def check_biases(self, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
+    def check_biases(self, asked: Mapping[str, Any], features: Features) -> BiasCheck:
         """Test whether columns depend on the windows, beyond the values' lying in them."""
-        if options.get("method", "score") != "score":
-            raise refusal("ks tests", HOLDER)
         if self.depends:
             return untested("the test of quasi-independence assumes independent rows, but these depend on one another.")
         bias = window_of(self.pool)
