@@ -171,7 +171,7 @@ class Estimate:
         """Return the interval or bound of an estimate without a standard error; an empty text if there is none."""
         if all(map(math.isfinite, self.interval)):
             low, high = self.interval
-            return f"{100 * self.level:g}%: {low:.4g} to {high:.4g} by the likelihood; too few rows for an error"
+            return f"{100 * self.level:g}%: {low:.4g} to {high:.4g}; no error can be given"
         ends = [("at least", self.interval[0]), ("at most", self.interval[1])]
         return "".join(f"{100 * self.level:g}%: {side} {end:.4g}" for side, end in ends if math.isfinite(end))
 

@@ -98,25 +98,6 @@ class Declared:
 
 
 @dataclass(frozen=True, eq=False)
-class LikelihoodProfile:
-    """Values that the profile likelihood does not rule out: given where a standard error is withheld.
-
-    Attributes
-    ----------
-    df : float
-        Degrees of freedom that the standard error would have had.
-    within : callable
-        Maps a likelihood ratio to the ends of the interval on which the ratio is at most that.
-    """
-
-    df: float
-    within: Callable[[float], tuple[float, float]] = field(repr=False)
-
-    def ends(self, value: float, stderr: float, level: float) -> tuple[float, float]:
-        return self.within(quantile_of_normal(level) ** 2)
-
-
-@dataclass(frozen=True, eq=False)
 class Share:
     r"""The interval of a share that is worth m rows: Wilson's, if many rows have it and many lack it.
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vardi._estimate.bridge import Bridge
-from vardi._estimate.intervals import DOUBTED, HEAVY, RARE, REFUSED, Law, LikelihoodProfile, Student, Transformed
+from vardi._estimate.intervals import DOUBTED, HEAVY, RARE, REFUSED, Law, Student, Transformed
 from vardi._inputs.pool import Name
 from vardi.errors import WeakOverlapWarning
 from vardi.errors._texts import show
@@ -127,8 +127,6 @@ def _student(law: Law) -> Student | None:
     """Return the law of an estimate, or of the one it is computed from, if that is Student's or would have been."""
     while isinstance(law, Transformed):
         law = law.of.law
-    if isinstance(law, LikelihoodProfile):
-        return Student(law.df)
     return law if isinstance(law, Student) else None
 
 

@@ -90,10 +90,7 @@ class Normalised(Averages):
     def log_ratio(self, name: Name, other: Name, level: float = 0.95) -> Estimate:
         r"""Return :math:`\log(\Omega_k / \Omega_l)` with its error: in physics, the free energy of l minus that of k.
 
-        Where too few rows join the two for a standard error, the interval comes from the profile likelihood: it holds
-        the values of the ratio that the rows do not rule out, whatever all other normalisers are, by a likelihood
-        ratio that is chi-square with one degree of freedom. The printed estimate says so, and has no standard error.
-        With known values, parameters, or rows that depend on one another there is no such interval.
+        Where too few rows join the two, no error can be given, and the printed estimate says so.
 
         Parameters
         ----------
