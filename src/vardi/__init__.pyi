@@ -38,7 +38,6 @@ from vardi.biases import logistic as logistic
 from vardi.biases import parametric as parametric
 from vardi.biases import power as power
 from vardi.biases import proportional_to as proportional_to
-from vardi.biases import smoothed as smoothed
 from vardi.biases import steps as steps
 from vardi.biases import where as where
 from vardi.biases import window as window

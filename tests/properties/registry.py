@@ -98,7 +98,6 @@ TESTS: dict[str, tuple[str, ...]] = {
     "Estimate.is_approximate": (_LEARNED,),
     **dict.fromkeys(["LearnedCheck", "LearnedCheck.said_of_clipping", "LearnedCheck.off"], (_LEARNED,)),
     **dict.fromkeys(["BiasCheck.note", "Bootstrap.is_approximate"], (_LEARNED,)),
-    **dict.fromkeys(["smoothed", "biases.SmoothedBias"], (BIAS + "test_smoothed_weights_are_one_over_their_mean",)),
     "where": (_ANY_TEXT, _READS_BACK, "biases/test_expressions.py::test_round_trip"),
     "biases.as_bias": (_ALGEBRA,),
     "biases.FrameExpressionBias": (EXPRESSIONS + "test_values", EXPRESSIONS + "test_missing_values_are_never_false"),

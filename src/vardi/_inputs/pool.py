@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vardi._inputs.by_row import as_counts, counts_by_name, in_order, joined, require_counts, require_length
 from vardi._inputs.frames import Frame, JoinedColumns, as_frame, concat, mixed_columns
-from vardi._inputs.smoothed import require_shared_columns, with_smoothed
+from vardi._inputs.shared_columns import require_shared_columns
 from vardi._machine.memory import require_memory
 from vardi._machine.threads import map_blocks
 from vardi._types import Floats, Integers
@@ -238,7 +238,7 @@ def as_pool(samples: Any, biases: Any, *, source: Any = None, counts: Any = None
         counts = joined(counts_by_name(counts, dict(zip(named, frames, strict=True))))
     by_name = {name: in_order(bias, frames, f"The bias of {str(name)!r}") for name, bias in by_name.items()}
     counts = as_counts(in_order(counts, frames, "counts"), frames, len(codes))
-    return with_smoothed(_with_rows(Pool(names, as_biases(by_name, names), frames, codes, counts)))
+    return _with_rows(Pool(names, as_biases(by_name, names), frames, codes, counts))
 
 
 def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
@@ -259,7 +259,7 @@ def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
     codes = _codes((numbers, values), by_name, column)
     by_name = {name: in_order(bias, (frame,), f"The bias of {str(name)!r}") for name, bias in by_name.items()}
     counts = as_counts(in_order(counts, (frame,), "counts"), (frame,), len(frame))
-    return with_smoothed(_with_rows(Pool(tuple(by_name), as_biases(by_name, tuple(by_name)), (frame,), codes, counts)))
+    return _with_rows(Pool(tuple(by_name), as_biases(by_name, tuple(by_name)), (frame,), codes, counts))
 
 
 def _with_rows(pool: Pool) -> Pool:

@@ -266,12 +266,14 @@ def bias_of_some(
     sample: object, bias: object, column: str, lacks: Sequence[object], shared: Sequence[str]
 ) -> MismatchError:
     """Return the error for a bias that reads a column that some samples lack."""
-    columns = f"[{', '.join(map(repr, shared[:3]))}{', ...' if len(shared) > 3 else ''}]"
-    offered = f", such as vardi.smoothed({column!r}, {columns})" if shared else f": vardi.smoothed({column!r}, columns)"
+    columns = f" ({', '.join(map(repr, shared[:3]))}{', ...' if len(shared) > 3 else ''})" if shared else ""
     others = [name for name in lacks if name != sample]
     asked = f": how likely was {str(sample)!r} to draw those of {show(others)}?" if others else "."
-    remedy = f"If {column!r} is a design weight, regress it on columns that all samples have{offered}."
-    if len(others) < len(lacks):  # a sample without its own design weights has nothing to regress
+    remedy = (
+        f"In place of a design weight, give one over its mean given columns that all samples have{columns}: the guide "
+        "'Pooling surveys' shows how, and what that assumes."
+    )
+    if len(others) < len(lacks):  # a sample without its own design weights has no mean of them
         remedy = f"Add the column to {show(lacks)}, or write the bias in columns that all samples have."
     return MismatchError(
         f"The bias of {str(sample)!r}, {bias}, reads column {column!r}, which {show(lacks)} "
@@ -299,15 +301,6 @@ def no_rows_to_learn(sample: object, bias: object) -> InvalidBiasError:
     """Return the error for a learned bias of a sample without rows."""
     return InvalidBiasError(
         f"No row was drawn with the bias of {str(sample)!r}, {bias}, so there is nothing to learn it from. Give its "
-        "rows, or leave it out.",
-        sample=str(sample),
-    )
-
-
-def no_rows_to_regress(sample: object, bias: object) -> InvalidBiasError:
-    """Return the error for smoothed weights of a sample without rows."""
-    return InvalidBiasError(
-        f"No row was drawn with the bias of {str(sample)!r}, {bias}, so there are no weights to regress. Give its "
         "rows, or leave it out.",
         sample=str(sample),
     )

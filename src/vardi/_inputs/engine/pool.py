@@ -21,7 +21,7 @@ from vardi._inputs.engine.survey import COUNTED, Draft, Survey, in_part, survey
 from vardi._inputs.engine.table import EngineTable
 from vardi._inputs.frames.names import require_read_as_names
 from vardi._inputs.pool import Name, Pool, as_biases, as_named, require_biases_for
-from vardi._inputs.smoothed import require_shared_columns
+from vardi._inputs.shared_columns import require_shared_columns
 from vardi._types import Floats
 from vardi.biases import Bias, ExpressionBias
 from vardi.biases._expressions.compile import NarwhalsTarget, require_columns

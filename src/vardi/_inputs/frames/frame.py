@@ -17,7 +17,7 @@ from vardi._inputs.frames.names import require_read_as_names
 from vardi._types import Integers
 from vardi.biases import Bias, ExpressionBias, FrameExpressionBias, FunctionBias, ProductBias, ValuesBias
 from vardi.biases._expressions.compile import require_columns
-from vardi.biases._fitted import FittedValues
+from vardi.biases._learned import LearnedValues
 from vardi.biases._values import as_array, as_numbers, belongs_elsewhere, coded, index_of, read_only
 from vardi.errors import InvalidBiasError, MismatchError, VardiError, number_of_rows
 
@@ -183,7 +183,7 @@ class Frame(ABC):
             return evaluate_expression(bias, self._eager(bias.library), sample)
         if isinstance(bias, FunctionBias):
             return self._function(bias, sample)
-        if isinstance(bias, FittedValues):
+        if isinstance(bias, LearnedValues):
             return bias.on(self.column)
         if isinstance(bias, ValuesBias):
             raise InvalidBiasError(
