@@ -58,7 +58,6 @@ from vardi.errors import MissingValuesError as MissingValuesError
 from vardi.errors import NeedsRowsError as NeedsRowsError
 from vardi.errors import NotIdentifiableError as NotIdentifiableError
 from vardi.errors import OutputError as OutputError
-from vardi.errors import RenamedError as RenamedError
 from vardi.errors import SharedUnitsWarning as SharedUnitsWarning
 from vardi.errors import StudyError as StudyError
 from vardi.errors import TooLargeError as TooLargeError

@@ -112,7 +112,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     **dict.fromkeys([f"DebiasedSample.{name}" for name in ("numeric_columns", "trust", "bridge")], (_WEIGHTS,)),
     **dict.fromkeys([f"DebiasedSample.{name}" for name in ("omegas", "log_omegas", "w")], (_EQUATIONS,)),
-    **dict.fromkeys(["DebiasedSample.known", "DebiasedSample.shares"], (_KNOWN,)),
+    "DebiasedSample.known": (_KNOWN,),
     "DebiasedSample.parameters": (_PARAMETERS,),
     "DebiasedSample.update": (
         "_fit/test_update.py::test_update_is_the_fit_of_all_rows",

@@ -374,16 +374,6 @@ def test_all_problems_are_said_at_once_with_line_and_suggestion(folder):
             AGENCY.replace("agency]", "RM]") + "[known]\nRM = 0.5\n",
             "'RM' is both a sample and a column, so it is unclear which",
         ),
-        (
-            AGENCY + "[shares]\nagency = 0.5\n'RM > 6' = 0.2\n[shares.CHAS]\n0 = 0.93\n1 = 0.07\n",
-            'line 4: [shares] is now [known]. Write [known] agency = 0.5, "RM > 6" = 0.2; [known.CHAS] 0 = 0.93, '
-            "1 = 0.07 (each on a line of its own).",
-        ),
-        (
-            AGENCY + "[known_shares]\nagency = 0.5\n",
-            "line 4: [known_shares] is now [known]. Write [known] agency = 0.5 (",
-        ),
-        ("shares = 3\n" + AGENCY, "line 1: [shares] is now [known]. Write [known], and a line for each known value."),
         (AGENCY.replace('"MEDV <= 22"', "-1"), "line 3: The bias of 'agency' is -1 everywhere."),
         (AGENCY.replace('"MEDV <= 22"', "0"), "line 3: The bias of 'agency' is 0 everywhere."),
         (AGENCY.replace("MEDV <= 22", "2 - 3"), "line 3: The bias of 'agency' is -1 everywhere."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from vardi._estimate.reliability import warn_of_doubt, warn_of_few_bridging
 from vardi._fit.averages import Averages
 from vardi._fit.known import check_known, joined
 from vardi._fit.normalisers import log_normalisers, log_ratio
-from vardi._inputs.old_names import shares_attribute
 from vardi._inputs.pool import Name
 from vardi._solve.identify import Verdict
 from vardi._types import Floats
@@ -37,11 +36,6 @@ class Normalised(Averages):
         With learned biases only the samples whose biases are known are compared: the test cannot account for learning.
         """
         return check_known(self.held.reference or self.held)
-
-    @property
-    def shares(self) -> NoReturn:
-        """The former name of ``known``: raises an error that names it."""
-        raise shares_attribute()
 
     @cached_property
     def parameters(self) -> dict[Name, dict[str, Estimate]]:

@@ -135,10 +135,6 @@ class MismatchError(VardiError):
         self.got = tuple(got)
 
 
-class RenamedError(MismatchError, AttributeError):
-    """A name of an earlier version; the message shows what to write in its place."""
-
-
 class MissingValuesError(VardiError):
     """Missing values where a bias needs a value.
 

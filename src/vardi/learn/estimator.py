@@ -21,7 +21,6 @@ from vardi._estimate.draws import draw
 from vardi._estimate.weight_routing import fit_weighted, request_weights, require_weight_use
 from vardi._inputs.frames import as_frame
 from vardi._inputs.given import Biases, Known, Labels
-from vardi._inputs.old_names import answering_shares
 from vardi.errors import MismatchError
 from vardi.learn.resampler import as_generator
 from vardi.learn.xy_pool import debias_rows, take, with_targets
@@ -132,7 +131,6 @@ class DebiasedEstimator(BaseEstimator):  # type: ignore[misc]
     array([ 3.95, -0.84])
     """
 
-    @answering_shares
     def __init__(
         self,
         estimator: Any,

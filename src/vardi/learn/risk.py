@@ -27,7 +27,6 @@ from vardi._fit.sample import DebiasedSample
 from vardi._inputs.folds import dealt_out
 from vardi._inputs.frames import as_frame
 from vardi._inputs.given import Biases, ByRow, Known, Labels
-from vardi._inputs.old_names import shares_argument
 from vardi._inputs.pool import Name
 from vardi._types import Floats, Integers
 from vardi.errors import InvalidBiasError, MismatchError
@@ -51,7 +50,6 @@ def debiased_risk(
     target: str | None = None,
     random_state: Any = 0,
     level: float = 0.95,
-    shares: Any = None,
 ) -> Any:
     r"""Estimate the risk of a learner over the population by cross-validation on biased samples.
 
@@ -94,8 +92,6 @@ def debiased_risk(
         For reproducible folds.
     level : float
         Coverage of the interval.
-    shares
-        The former name of ``known``: gives an error that shows what to write.
 
     Returns
     -------
@@ -125,8 +121,6 @@ def debiased_risk(
     >>> print(risks[0] - risks[1])  # a parabola does better over the population
     0.0744 ± 0.0094 (95%: 0.0559 to 0.0929)
     """
-    if shares is not None:
-        raise shares_argument(shares)
     several = isinstance(estimator, list | tuple)
     estimators = list(estimator) if several else [estimator]
     if not estimators:

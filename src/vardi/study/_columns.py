@@ -33,7 +33,7 @@ from vardi.study._data import Data, Engine
 from vardi.study._engines import first_text, require_header, require_rows, schema
 from vardi.study._locate import Key
 from vardi.study._problems import Problems
-from vardi.study.schema import DEPENDS, OLD_KEYS, Biases, shown
+from vardi.study.schema import DEPENDS, Biases, shown
 
 _POLARS = nw.Implementation.POLARS  # holds rows in memory, too
 A_SHARE = "a number from 0 to 1"
@@ -124,10 +124,7 @@ class Columns:
         return found | {"population": sizes}
 
     def known(self, document: dict[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is known of the population, or note a table under a former name."""
-        for old in OLD_KEYS:
-            if old in document:
-                self.problems.add((old,), f"[{old}] is now [known]. Write {_as_toml(document[old])}")
+        """Return what is known of the population."""
         given = document.get("known", {})
         if not isinstance(given, dict):
             message = "known must be a table: a sample, a column or a condition, each with its value in the population."
@@ -384,20 +381,6 @@ def _is_value(value: Any) -> bool:
 
 def _first(value: Any) -> float:
     return float(value[0] if isinstance(value, list) else value)
-
-
-def _as_toml(given: Any) -> str:
-    """Return a table of an earlier version under its new name, as one line."""
-    if not isinstance(given, dict):
-        return "[known], and a line for each known value."
-    lines = [f"{_toml_key(name)} = {value}" for name, value in given.items() if not isinstance(value, dict)]
-    tables = [
-        f"[known.{_toml_key(name)}] {', '.join(f'{_toml_key(key)} = {share}' for key, share in value.items())}"
-        for name, value in given.items()
-        if isinstance(value, dict)
-    ]
-    plain = [f"[known] {', '.join(lines)}"] if lines or not tables else []
-    return f"{'; '.join([*plain, *tables])} (each on a line of its own)."
 
 
 def _toml_key(name: str) -> str:
