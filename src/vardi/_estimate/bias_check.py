@@ -26,7 +26,7 @@ def require_features(features: str) -> None:
     known = get_args(Features)
     if features not in known:
         message = f"There are no features {features!r} to compare samples by. Choose one of {show(known)}."
-        raise MismatchError(message + suggest(features, known), expected=known, got=(features,))
+        raise MismatchError(message + suggest(features, known))
 
 
 @dataclass(frozen=True)

@@ -224,17 +224,12 @@ class Estimate:
         mine, others = self.influence, other.influence
         if mine is None or others is None or mine.measure is not others.measure:
             raise MismatchError(
-                "The estimates come from different fits, so their correlation is unknown. Combine estimates of one "
-                "fit.",
-                expected=("estimates of one fit",),
-                got=("estimates of different fits",),
+                "The estimates come from different fits, so their correlation is unknown. Combine estimates of one fit."
             )
         if self.level != other.level:
             raise MismatchError(
                 f"The intervals of the estimates have levels {self.level:g} and {other.level:g}, but their combination "
-                f"can have only one. Bring them to one level first, e.g. with .at({self.level:g}).",
-                expected=(self.level,),
-                got=(other.level,),
+                f"can have only one. Bring them to one level first, e.g. with .at({self.level:g})."
             )
 
 

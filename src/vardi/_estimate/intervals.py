@@ -33,9 +33,7 @@ def quantile_of_student(level: float, df: float) -> float:
     """Return the same for Student's t, which is normal if the degrees of freedom are infinite."""
     if not isinstance(level, int | float | np.number) or not 0.0 < level < 1.0:
         raise MismatchError(
-            f"The level {level} is not the probability of an interval. Give a number between 0 and 1, such as 0.95.",
-            expected=("between 0 and 1",),
-            got=(level,),
+            f"The level {level} is not the probability of an interval. Give a number between 0 and 1, such as 0.95."
         )
     below = 0.5 + level / 2.0
     return float(scipy.special.ndtri(below) if math.isinf(df) else scipy.special.stdtrit(df, below))

@@ -203,8 +203,4 @@ def identify_with_notes(
 
 def _require_choice(on_unidentified: str) -> None:
     if on_unidentified not in ("raise", "largest"):
-        raise MismatchError(
-            f"on_unidentified is {on_unidentified!r}. Give 'raise' or 'largest'.",
-            expected=("raise", "largest"),
-            got=(on_unidentified,),
-        )
+        raise MismatchError(f"on_unidentified is {on_unidentified!r}. Give 'raise' or 'largest'.")

@@ -424,9 +424,7 @@ class InMemory(ColumnsInMemory):
         if identity is not None:
             raise MismatchError(
                 "id= names the column that identifies a row in an engine, but these rows are in memory and identified "
-                "by their positions. Leave it out.",
-                expected=(None,),
-                got=(identity,),
+                "by their positions. Leave it out."
             )
         drawn = self.positions(n, seed, replace=replace is not False)
         return drawn if not self.pool.frames else concat(self.pool.frames).take(drawn)
@@ -436,9 +434,7 @@ class InMemory(ColumnsInMemory):
         drawable = int(np.count_nonzero(self.probabilities))
         if not replace and n > drawable:
             raise MismatchError(
-                f"{n} rows cannot be drawn without replacement from {drawable}. Draw fewer, or with replacement.",
-                expected=(drawable,),
-                got=(n,),
+                f"{n} rows cannot be drawn without replacement from {drawable}. Draw fewer, or with replacement."
             )
         require_memory(16 * int(n), f"A draw of {n:,} rows", "Draw fewer at a time.")
         return np.random.default_rng(seed).choice(len(self), size=n, replace=replace, p=self.probabilities)

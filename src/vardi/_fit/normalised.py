@@ -112,9 +112,7 @@ class Normalised(Averages):
         """Return the place of a sample or state in ``names``; raise if there is none of this name."""
         if name not in self.names:
             raise MismatchError(
-                f"The fit has no bias {name!r}. Its biases are {show(self.names)}.{suggest(name, self.names)}",
-                expected=self.names,
-                got=(name,),
+                f"The fit has no bias {name!r}. Its biases are {show(self.names)}.{suggest(name, self.names)}"
             )
         return self.names.index(name)
 

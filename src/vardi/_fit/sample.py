@@ -118,9 +118,7 @@ class DebiasedSample(Normalised):
         if isinstance(statistic, int | float | np.number):
             raise MismatchError(
                 f"The statistic is the number {statistic}, which has no spread. For {statistic} draws write "
-                f"bootstrap(n={statistic}), or bootstrap('a column', n={statistic}).",
-                expected=("column", "expression", "array", "function"),
-                got=(statistic,),
+                f"bootstrap(n={statistic}), or bootstrap('a column', n={statistic})."
             )
         options: dict[str, Any] = {"kind": kind, "groups": groups, "level": level, "jobs": jobs, "progress": progress}
         from vardi._estimate.bootstrap import bootstrap
@@ -225,9 +223,7 @@ class DebiasedSample(Normalised):
         if not isinstance(columns, Iterable):
             raise MismatchError(
                 f"The columns to compare samples by were given as {type(columns).__name__}. Name a column, or several "
-                "in a list, or give a mapping from names to values.",
-                expected=("column", "list of columns", "mapping"),
-                got=(type(columns).__name__,),
+                "in a list, or give a mapping from names to values."
             )
         named = (
             columns

@@ -207,9 +207,7 @@ class InWindows(InMemory):
                 raise MismatchError(
                     f"{ends[0]!r} belongs to the window of a row, but the weights are for the units' values: wide "
                     "windows are seen more often whatever the value, which the weights do not correct. Ask for "
-                    "columns of the units.",
-                    expected=self.numeric_columns,
-                    got=tuple(ends),
+                    "columns of the units."
                 )
         return super().values(values)
 
@@ -288,9 +286,7 @@ def _require_alone(pool: Pool, bias: WindowBias, known: Any) -> None:
             f"{str(name)!r} has the bias {bias}, a window for each of its rows, but was given together with "
             f"{show(other for other in pool.names if other != name)}. A window belongs to its own row, and rows of "
             "other samples have none. Debias it alone; to pool both, give vardi.debias_matrix a matrix with a column "
-            "for each window and one for each other sample.",
-            expected=(name,),
-            got=pool.names,
+            "for each window and one for each other sample."
         )
     if known is not None:
         raise refusal("weights", HOLDER, "known values")
@@ -333,9 +329,7 @@ def _numbers(pool: Pool, node: Node) -> Floats:
             raise
         raise MismatchError(
             f"{text}, of the window of {str(pool.names[0])!r}, is not a number. Values and ends of windows are "
-            "numbers: count dates from a first day, e.g. with (dates - first).dt.days.",
-            expected=("numbers",),
-            got=(text,),
+            "numbers: count dates from a first day, e.g. with (dates - first).dt.days."
         ) from error
     except MissingValuesError as error:
         raise MissingValuesError(

@@ -203,9 +203,7 @@ class Pool:
         if len(bias.values) != len(self):
             raise MismatchError(
                 f"The bias of {str(name)!r} has {len(bias.values)} values, but the pool has {len(self)} rows. "
-                "Give one value for each row of the pool, all samples one after the other.",
-                expected=(len(self),),
-                got=(len(bias.values),),
+                "Give one value for each row of the pool, all samples one after the other."
             )
         return bias.values
 
@@ -244,10 +242,7 @@ def as_pool(samples: Any, biases: Any, *, source: Any = None, counts: Any = None
 def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
     if isinstance(rows, Mapping | list | tuple):
         raise MismatchError(
-            "source= labels the rows of one frame, but several samples were given. Leave source out, or give one "
-            "frame.",
-            expected=("one frame",),
-            got=(type(rows).__name__,),
+            "source= labels the rows of one frame, but several samples were given. Leave source out, or give one frame."
         )
     frame, by_name = as_frame(rows), as_named(biases, "biases")
     if not len(frame):
@@ -293,18 +288,14 @@ def matrix_pool(omega: Any, source: Any, counts: Any, names: Iterable[Name] | No
         found = list(dict.fromkeys(labels.tolist()))
         raise MismatchError(
             f"source holds the labels {show(found)} ({labels.dtype}), but omega has {K} columns. Number the samples by "
-            f"their columns, 0 to {K - 1}; for named samples use vardi.debias.",
-            expected=range(K),
-            got=found[:10],
+            f"their columns, 0 to {K - 1}; for named samples use vardi.debias."
         )
     names = tuple(str(k) for k in range(K)) if names is None else tuple(names)
     if len(names) != K:
-        raise MismatchError(f"{len(names)} names for {K} columns. Give one for each.", expected=range(K), got=names)
+        raise MismatchError(f"{len(names)} names for {K} columns. Give one for each.")
     if len(set(names)) != K:
         raise MismatchError(
-            f"The names {show(names)} are not all different, so they do not tell the columns apart. Rename some.",
-            expected=range(K),
-            got=names,
+            f"The names {show(names)} are not all different, so they do not tell the columns apart. Rename some."
         )
     codes = labels.astype(np.int64, copy=False)
     return _with_rows(Pool(names, (), (), codes, as_counts(counts, (), n)))
@@ -316,9 +307,7 @@ def require_biases_for(named: Mapping[Name, Any], by_name: Mapping[Name, Any]) -
         if name not in by_name:
             raise MismatchError(
                 f"Sample {str(name)!r} has no bias. The samples are {show(named)}, the biases {show(by_name)}."
-                f"{suggest(name, by_name)} Give each sample a bias; 1 means that it was drawn without bias.",
-                expected=named,
-                got=by_name,
+                f"{suggest(name, by_name)} Give each sample a bias; 1 means that it was drawn without bias."
             )
 
 
@@ -330,9 +319,7 @@ def as_named(items: Any, what: str) -> dict[Name, Any]:
         return {str(k): item for k, item in enumerate(items)}
     remedy = "; for one frame with a column of labels, give its name as source=" if what == "samples" else ""
     raise MismatchError(
-        f"The {what} were given as {type(items).__qualname__}. Give a mapping by name, or a list{remedy}.",
-        expected=("mapping", "list"),
-        got=(type(items).__qualname__,),
+        f"The {what} were given as {type(items).__qualname__}. Give a mapping by name, or a list{remedy}."
     )
 
 
@@ -349,11 +336,7 @@ def as_biases(by_name: Mapping[Name, Any], names: Sequence[Name]) -> tuple[Bias,
 
 def no_labels(what: str) -> MismatchError:
     """Return the error for values that cannot be labels."""
-    return MismatchError(
-        f"{what} holds values that cannot be labels, such as lists. Convert it to text or numbers.",
-        expected=("text", "numbers"),
-        got=("other values",),
-    )
+    return MismatchError(f"{what} holds values that cannot be labels, such as lists. Convert it to text or numbers.")
 
 
 def _codes(labels: tuple[Integers, list[Any]], names: Mapping[Name, Any], column: str) -> Integers:

@@ -201,9 +201,7 @@ def _ratios(shares: dict[Any, float], population: dict[Any, float]) -> dict[Any,
         stranger = next(iter(set(shares) - set(population)), "")
         raise MismatchError(
             f"The classes of the sample are {list(shares)}, those of the population {list(population)}. "
-            f"Give each class a share in both.{suggest(stranger, population)}",
-            expected=population,
-            got=shares,
+            f"Give each class a share in both.{suggest(stranger, population)}"
         )
     absent = [label for label, share in population.items() if share == 0]
     if absent:

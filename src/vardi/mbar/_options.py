@@ -22,25 +22,19 @@ def note_solver_options(
     if initial_f_k is not None and np.shape(initial_f_k) != (K,):
         raise MismatchError(
             f"initial_f_k has shape {np.shape(initial_f_k)}, but there are {K} states. Leave it out: the solver finds "
-            "its own start.",
-            expected=(K,),
-            got=np.shape(initial_f_k),
+            "its own start."
         )
     if initialize not in STARTS:
         raise MismatchError(
             f"initialize is {initialize!r}. Leave it out, since the solver finds its own start, or give one of "
-            f"{', '.join(map(repr, STARTS))}.",
-            expected=STARTS,
-            got=(initialize,),
+            f"{', '.join(map(repr, STARTS))}."
         )
     protocols = {"solver_protocol": solver_protocol, "bootstrap_solver_protocol": bootstrap_solver_protocol}
     for name, given in protocols.items():
         if isinstance(given, str) and given not in PROTOCOLS:
             raise MismatchError(
                 f"{name} is {given!r}. Leave it out, since there is one solver, or give one of "
-                f"{', '.join(map(repr, PROTOCOLS))}.",
-                expected=PROTOCOLS,
-                got=(given,),
+                f"{', '.join(map(repr, PROTOCOLS))}."
             )
     named = [name for name, given in protocols.items() if given is not None]
     named += ["initial_f_k"] * (initial_f_k is not None) + ["initialize"] * (initialize != "zeros")
@@ -56,9 +50,7 @@ def as_bootstraps(n_bootstraps: Any) -> int:
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0 or n == 1:
         raise MismatchError(
             f"n_bootstraps is {n_bootstraps!r}, but it must be a number of refits. Give 0 for none, or 2 or more; 200 "
-            "is usual.",
-            expected=(0, "2 or more"),
-            got=(n_bootstraps,),
+            "is usual."
         )
     return int(n)
 
@@ -67,15 +59,9 @@ def uncertainty(method: str | None, n_bootstraps: int) -> str:
     """Return the method by which errors are computed."""
     method = "svd-ew" if method is None else method
     if method not in METHODS:
-        raise MismatchError(
-            f"uncertainty_method is {method!r}. Give one of {', '.join(map(repr, METHODS))}.",
-            expected=METHODS,
-            got=(method,),
-        )
+        raise MismatchError(f"uncertainty_method is {method!r}. Give one of {', '.join(map(repr, METHODS))}.")
     if method == "bootstrap" and not n_bootstraps:
         raise MismatchError(
-            "uncertainty_method is 'bootstrap', but no refits were asked for. Write MBAR(u_kn, N_k, n_bootstraps=200).",
-            expected=("n_bootstraps",),
-            got=(0,),
+            "uncertainty_method is 'bootstrap', but no refits were asked for. Write MBAR(u_kn, N_k, n_bootstraps=200)."
         )
     return method

@@ -102,9 +102,7 @@ class MBAR:
         if len(self.N_k) != self.K:
             raise MismatchError(
                 f"u_kn has {self.K} states, but N_k counts the rows of {len(self.N_k)}. Give 0 rows for a state that "
-                "was not simulated.",
-                expected=(len(self.N_k),),
-                got=(self.K,),
+                "was not simulated."
             )
         require_potentials(self.u_kn)
         self.x_kindices: Integers = as_source(x_kindices, self.N_k)
@@ -277,20 +275,14 @@ class MBAR:
             ``mu`` and ``sigma``, of shape (L,) or, as differences j minus i, (L, L); ``Theta`` if it is asked for.
         """
         if output not in ("averages", "differences"):
-            raise MismatchError(
-                f"output is {output!r}. Give 'averages' or 'differences'.",
-                expected=("averages", "differences"),
-                got=(output,),
-            )
+            raise MismatchError(f"output is {output!r}. Give 'averages' or 'differences'.")
         u_ln = self.u_kn if u_kn is None else self._potentials(u_kn)
         if state_dependent:
             A = by_state(A_n, self.N_k, "A_n")
             if len(A) != len(u_ln):
                 raise MismatchError(
                     f"A_n has {len(A)} rows, but there are {len(u_ln)} states. Give one for each state, or "
-                    "state_dependent=False.",
-                    expected=(len(u_ln),),
-                    got=(len(A),),
+                    "state_dependent=False."
                 )
         else:
             A = by_row(A_n, self.N_k, "A_n")[None, :]

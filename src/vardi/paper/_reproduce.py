@@ -102,7 +102,7 @@ def reproduce(
     chosen = _chosen(names)
     for name, number in (("runs", runs), ("jobs", jobs), ("trees", trees)):
         if number < 1:
-            raise MismatchError(f"{name} is {number}. Give 1 or more.", expected=(1,), got=(number,))
+            raise MismatchError(f"{name} is {number}. Give 1 or more.")
     folder = _folder(Path(output))
     settings = Settings(seed=seed, trees=trees)
     scores = run_all(
@@ -129,9 +129,7 @@ def _chosen(names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         if name not in NAMES:
             raise MismatchError(
-                f"The paper has no experiment {name!r}.{suggest(name, NAMES)} There are {', '.join(NAMES)}.",
-                expected=NAMES,
-                got=(name,),
+                f"The paper has no experiment {name!r}.{suggest(name, NAMES)} There are {', '.join(NAMES)}."
             )
     return tuple(name for name in NAMES if name in names) or NAMES
 
