@@ -1,8 +1,7 @@
-"""Arguments of pymbar that this solver does not need: checked, and logged to ``vardi.mbar``."""
+"""Options of pymbar that decide how errors are computed."""
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import numpy as np
@@ -10,38 +9,6 @@ import numpy as np
 from vardi.errors import MismatchError
 
 METHODS = ("svd-ew", "svd", "approximate", "bootstrap")
-STARTS = ("zeros", "mean-reduced-potential", "BAR")
-PROTOCOLS = ("default", "robust", "jax")
-log = logging.getLogger("vardi.mbar")
-
-
-def note_solver_options(
-    K: int, initial_f_k: Any, initialize: str, solver_protocol: Any, bootstrap_solver_protocol: Any
-) -> None:
-    """Refuse invalid options, and log that those of pymbar's solvers have no effect."""
-    if initial_f_k is not None and np.shape(initial_f_k) != (K,):
-        raise MismatchError(
-            f"initial_f_k has shape {np.shape(initial_f_k)}, but there are {K} states. Leave it out: the solver finds "
-            "its own start."
-        )
-    if initialize not in STARTS:
-        raise MismatchError(
-            f"initialize is {initialize!r}. Leave it out, since the solver finds its own start, or give one of "
-            f"{', '.join(map(repr, STARTS))}."
-        )
-    protocols = {"solver_protocol": solver_protocol, "bootstrap_solver_protocol": bootstrap_solver_protocol}
-    for name, given in protocols.items():
-        if isinstance(given, str) and given not in PROTOCOLS:
-            raise MismatchError(
-                f"{name} is {given!r}. Leave it out, since there is one solver, or give one of "
-                f"{', '.join(map(repr, PROTOCOLS))}."
-            )
-    named = [name for name, given in protocols.items() if given is not None]
-    named += ["initial_f_k"] * (initial_f_k is not None) + ["initialize"] * (initialize != "zeros")
-    if named:
-        log.info(
-            "%s: not used. Newton's method finds its own start, and its solution has a certificate.", ", ".join(named)
-        )
 
 
 def as_bootstraps(n_bootstraps: Any) -> int:

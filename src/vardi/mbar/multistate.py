@@ -12,7 +12,7 @@ from vardi._fit.debias import debias_matrix
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError
 from vardi.mbar._answers import StateAnswers
-from vardi.mbar._options import as_bootstraps, note_solver_options, uncertainty
+from vardi.mbar._options import as_bootstraps, uncertainty
 from vardi.mbar._potentials import as_sizes, as_source, by_row, by_state, require_potentials
 from vardi.mbar._weights import StateWeights, differences, errors_of_differences, spread_of_differences
 
@@ -42,7 +42,7 @@ class MBAR:
         How many rows were drawn in each state; 0 for a state that was not simulated.
     maximum_iterations, relative_tolerance, verbose, initial_f_k, solver_protocol, initialize, bootstrap_solver_protocol
         Options of pymbar's solvers, which change nothing here: Newton's method solves the equations to a relative error
-        of 1e-10, with a certificate. Those that are given are checked, and noted in the log of ``vardi.mbar``.
+        of 1e-10, with a certificate. They are accepted so that scripts run unchanged.
     x_kindices : array of int of shape (n,), optional
         The state that each row was drawn in; by default rows are ordered by state.
     n_bootstraps : int
@@ -106,7 +106,6 @@ class MBAR:
             )
         require_potentials(self.u_kn)
         self.x_kindices: Integers = as_source(x_kindices, self.N_k)
-        note_solver_options(self.K, initial_f_k, initialize, solver_protocol, bootstrap_solver_protocol)
         self.n_bootstraps = as_bootstraps(n_bootstraps)
         self._seed = np.random.SeedSequence(rseed).entropy
         given = {"series": series, "clusters": clusters}
