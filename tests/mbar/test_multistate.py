@@ -1,6 +1,5 @@
 """MBAR over a fit: an oracle that shares no code with it, awkward potentials, and what is refused."""
 
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose

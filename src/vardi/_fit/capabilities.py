@@ -66,6 +66,22 @@ QUESTIONS = {
     "account": "summary, diagnostics, report",
 }
 
+PASSES = {  # over rows that stay in their engine, for each step of a fit and for its means: at least and at most
+    "read the files into memory": (1, 1),
+    "check that every line is complete": (1, 1),
+    "find the categories": (1, 1),
+    "check, and count the rows by conditions": (1, 1),
+    "check": (1, 1),
+    "draw some rows to start from": (1, 1),
+    "scale the columns of parameters": (1, 1),
+    "see which samples overlap": (1, 1),
+    "solve": (2, 4),
+    "solve with known values or parameters": (2, 6),
+    "solve without known values": (2, 6),
+    "compare with known values": (4, 4),
+    "means of the variables": (3, 3),
+}
+
 
 @dataclass(frozen=True)
 class No:
