@@ -390,10 +390,6 @@ def score_test(asked):
     return numbers(check.pvalue, check.statistic, list(check.by_sample.values()), cells.pvalue, cells.statistic)
 
 
-def ks_tests(asked):
-    return numbers(asked.fit.check_biases(columns_of(asked), method="ks", draws=50).pvalue)
-
-
 def sensitivity(asked):
     found = asked.fit.sensitivity(asked.y)
     return numbers(found.linear_lower, found.linear_upper, found.one_stderr_gamma)
@@ -497,7 +493,6 @@ ANSWERS = {
     "known": known,
     "tests of parameters": ratio_tests,
     "score test": score_test,
-    "ks tests": ks_tests,
     "sensitivity": sensitivity,
     "bounds": bounds,
     "bootstrap": bootstrap,

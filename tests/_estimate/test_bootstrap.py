@@ -382,9 +382,8 @@ def test_refusals(tilts):
         bootstrap(tilts.held, "x", groups="xx")
     with pytest.raises(vardi.MissingValuesError, match="2 rows have no group"):
         bootstrap(tilts.held, "x", groups=np.r_[np.nan, np.nan, np.arange(n - 2)])
-    with pytest.raises(vardi.MismatchError, match=r"Group 'g' has rows in 'at -2.5' and in 'at 0'") as caught:
+    with pytest.raises(vardi.MismatchError, match=r"Group 'g' has rows in 'at -2.5' and in 'at 0'"):
         bootstrap(tilts.held, "x", groups=["g"] * n)
-    assert caught.value.got == ("at -2.5", "at 0")
     sizes = iter([1, 2, 1])
     with pytest.raises(vardi.MismatchError, match=r"shape \(1,\) for the fit, but \(2,\) for a draw"):
         bootstrap(tilts.held, lambda w: w[: next(sizes)], n=2)

@@ -367,9 +367,7 @@ def _function(held: Any, function: Callable[[Floats], Any], plan: Plan) -> Measu
         if result.shape != value.shape:
             raise MismatchError(
                 f"The statistic has shape {value.shape} for the fit, but {result.shape} for a draw, so it has no "
-                "spread. Return the same number of values whatever the weights.",
-                expected=value.shape,
-                got=result.shape,
+                "spread. Return the same number of values whatever the weights."
             )
         return result.ravel()
 
@@ -383,15 +381,13 @@ def _normalisers(held: Any) -> tuple[str, ...]:
 def _check(n: int, kind: Kind, level: float, jobs: int | None) -> None:
     quantile_of_normal(level)
     if jobs == 0:
-        raise MismatchError("jobs is 0. Give 1 or more, or -1 for all cores.", expected=(1,), got=(0,))
+        raise MismatchError("jobs is 0. Give 1 or more, or -1 for all cores.")
     if n < 2:
-        raise MismatchError(f"{n} draws have no spread. Give n = 2 or more, such as 1000.", expected=(2,), got=(n,))
+        raise MismatchError(f"{n} draws have no spread. Give n = 2 or more, such as 1000.")
     if kind not in get_args(Kind):
         raise MismatchError(
             f"kind is {kind!r}. Give 'bayesian' (every row stays, with a random weight) or 'rows' (rows are drawn with "
-            "replacement).",
-            expected=get_args(Kind),
-            got=(kind,),
+            "replacement)."
         )
 
 

@@ -78,11 +78,7 @@ def points_of(t: Any) -> Floats:
     array = np.atleast_1d(as_array(t, "What F is evaluated at"))
     points = as_numbers(array)
     if points is None or not points.size or np.isnan(points).any():
-        raise MismatchError(
-            f"F cannot be evaluated at {t!r}. Give a number, or several.",
-            expected=("numbers",),
-            got=(str(array.dtype),),
-        )
+        raise MismatchError(f"F cannot be evaluated at {t!r}. Give a number, or several.")
     return points.astype(np.float64, copy=False)
 
 
@@ -179,16 +175,10 @@ class DebiasedCdf:
         the rows set no bound: that end is infinite, and there is no standard error.
         """
         if np.ndim(q):
-            raise MismatchError(
-                f"quantile takes one probability, but {np.size(q)} were given. Ask for each in turn.",
-                expected=(1,),
-                got=(np.size(q),),
-            )
+            raise MismatchError(f"quantile takes one probability, but {np.size(q)} were given. Ask for each in turn.")
         if not isinstance(q, int | float | np.number) or not 0.0 < q < 1.0:
             raise MismatchError(
-                f"The quantile {q} is not between 0 and 1. Give a probability, such as 0.5 for the median.",
-                expected=("between 0 and 1",),
-                got=(q,),
+                f"The quantile {q} is not between 0 and 1. Give a probability, such as 0.5 for the median."
             )
         value = self._steps.inverse(q)
         law = Woodruff(self._steps, q, self(self._steps.before_last(value), level).stderr, self._tangent.approximate)

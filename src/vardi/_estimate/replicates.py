@@ -251,22 +251,16 @@ def _no_identity(column: str, known: Any) -> MismatchError:
         if known
         else "Leave it out: rows are identified by their position."
     )
-    return MismatchError(f"There is no column {column!r} that identifies rows. {named}", expected=known, got=(column,))
+    return MismatchError(f"There is no column {column!r} that identifies rows. {named}")
 
 
 def _check(n: int, kind: ReplicateKind) -> None:
     if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 2:
-        raise MismatchError(
-            f"{n!r} replicates have no spread. Give a whole number of 2 or more, such as 500.",
-            expected=("int",),
-            got=(n,),
-        )
+        raise MismatchError(f"{n!r} replicates have no spread. Give a whole number of 2 or more, such as 500.")
     if kind not in get_args(ReplicateKind):
         raise MismatchError(
             f"kind is {kind!r}. Give 'bayesian' (every row stays, with a random weight), 'rows' (rows are drawn with "
-            "replacement) or 'jackknife' (rows are left out, a group at a time).",
-            expected=get_args(ReplicateKind),
-            got=(kind,),
+            "replacement) or 'jackknife' (rows are left out, a group at a time)."
         )
 
 
@@ -275,9 +269,7 @@ def _require_units(law: Multipliers) -> None:
     if law.kind == "jackknife" and law.n > units:
         raise MismatchError(
             f"{law.n} groups cannot be made of {units} units (rows, or clusters of them), so most replicates would "
-            f"leave nothing out. Give {units} or fewer, or kind='bayesian'.",
-            expected=(units,),
-            got=(law.n,),
+            f"leave nothing out. Give {units} or fewer, or kind='bayesian'."
         )
 
 

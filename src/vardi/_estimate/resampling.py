@@ -224,9 +224,7 @@ def group_codes(held: Any, groups: Any) -> Integers:
         labels = as_array(in_order(groups, held.pool.frames, "The series of groups"), "groups")
     if labels.shape != (len(held),):
         raise MismatchError(
-            f"The groups have shape {labels.shape}, but the pool has {len(held)} rows. Give a group for each.",
-            expected=(len(held),),
-            got=labels.shape,
+            f"The groups have shape {labels.shape}, but the pool has {len(held)} rows. Give a group for each."
         )
     labels = labels if held.kept is None else labels[held.kept]
     try:

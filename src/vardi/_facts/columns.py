@@ -174,9 +174,7 @@ def named_variables(variables: Any) -> dict[str, Any] | None:
             return {name: name for name in texts}
     raise MismatchError(
         f"The variables were given as {type(variables).__qualname__}. Give a list of columns and expressions, or a "
-        "mapping from name to values.",
-        expected=("list of texts", "mapping"),
-        got=(type(variables).__qualname__,),
+        "mapping from name to values."
     )
 
 

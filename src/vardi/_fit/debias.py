@@ -11,7 +11,6 @@ from vardi._fit.inputs import Depends, FrameInputs, MatrixInputs, as_matrix
 from vardi._fit.pipeline import OnUnidentified, Options, judged, verdict_of
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.given import Biases, ByRow, Counts, Known, Labels, Population, Samples
-from vardi._inputs.old_names import shares_argument
 from vardi._inputs.pool import Name
 from vardi._solve.identify import Verdict
 from vardi.errors import MismatchError
@@ -31,7 +30,6 @@ def debias(
     on_unidentified: OnUnidentified = "raise",
     tol: float = 1e-10,
     max_iterations: int = 100,
-    shares: Any = None,
 ) -> DebiasedSample:
     r"""Turn K biased samples of one population into one debiased sample.
 
@@ -82,8 +80,6 @@ def debias(
         Largest relative error of Vardi's equations, max_k abs(Gamma_k - 1).
     max_iterations : int
         Newton steps after which :class:`~vardi.errors.ConvergenceError` is raised.
-    shares
-        The former name of ``known``: gives an error that shows what to write.
 
     Returns
     -------
@@ -110,7 +106,6 @@ def debias(
     >>> fit.probabilities.round(12)
     array([0.125, 0.125, 0.25 , 0.25 , 0.25 ])
     """
-    _refuse_shares(shares)
     _require_choice(on_unidentified)
     options = Options(on_unidentified, tol, max_iterations)
     depends = Depends(clusters, series, strata, population)
@@ -132,7 +127,6 @@ def debias_matrix(
     on_unidentified: OnUnidentified = "raise",
     tol: float = 1e-10,
     max_iterations: int = 100,
-    shares: Any = None,
 ) -> DebiasedSample:
     """Debias from the values of the biases alone.
 
@@ -148,7 +142,7 @@ def debias_matrix(
         Column of omega that each row's sample was drawn with, 0 to K - 1.
     log : bool
         Whether logs are given: in physics, minus the reduced potentials.
-    counts, clusters, series, strata, population, on_unidentified, tol, max_iterations, shares
+    counts, clusters, series, strata, population, on_unidentified, tol, max_iterations
         As for :func:`debias`, with labels as arrays.
     known : mapping, optional
         What is known of the population, by the names of columns of omega: the mean of such a column, on its scale. A
@@ -164,7 +158,6 @@ def debias_matrix(
     >>> fit.weights
     array([0.75, 1.5 , 0.75])
     """
-    _refuse_shares(shares)
     _require_choice(on_unidentified)
     options = Options(on_unidentified, tol, max_iterations)
     depends = Depends(clusters, series, strata, population)
@@ -179,7 +172,6 @@ def identify(
     source: Labels | None = None,
     counts: Counts | None = None,
     known: Known | None = None,
-    shares: Any = None,
 ) -> Verdict:
     """Return whether the samples can be compared with one another, before any solve.
 
@@ -199,7 +191,6 @@ def identify(
     >>> bool(vardi.identify({"low": low, "high": high}, {"low": "x <= 5", "high": "x >= 6"}, known=census))
     True
     """
-    _refuse_shares(shares)
     return verdict_of(FrameInputs(samples, biases, source, counts, known).opened())
 
 
@@ -210,15 +201,6 @@ def identify_with_notes(
     return judged(FrameInputs(samples, biases, source, counts, known).opened())
 
 
-def _refuse_shares(shares: Any) -> None:
-    if shares is not None:
-        raise shares_argument(shares)
-
-
 def _require_choice(on_unidentified: str) -> None:
     if on_unidentified not in ("raise", "largest"):
-        raise MismatchError(
-            f"on_unidentified is {on_unidentified!r}. Give 'raise' or 'largest'.",
-            expected=("raise", "largest"),
-            got=(on_unidentified,),
-        )
+        raise MismatchError(f"on_unidentified is {on_unidentified!r}. Give 'raise' or 'largest'.")

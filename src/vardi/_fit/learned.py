@@ -118,8 +118,6 @@ def _columns_of_arrays(pool: Pool, sample: str) -> tuple[str, ...]:
         columns = pool.frames[0].columns
         raise MismatchError(
             f"The bias of {sample!r} is learned without naming a column, but frames may contain labels, ids and "
-            f"outcomes. Name the columns that selection may depend on, out of {show(columns)}.",
-            expected=columns,
-            got=(),
+            f"outcomes. Name the columns that selection may depend on, out of {show(columns)}."
         )
     return pool.frames[0].columns

@@ -39,7 +39,7 @@ from vardi.errors import ImpossibleRowError, MismatchError, MissingValuesError, 
 from vardi.errors._refusals import not_covered
 
 if TYPE_CHECKING:  # what a fit itself does not need is loaded when it is asked for
-    from vardi._estimate.bias_check import BiasCheck
+    from vardi._estimate.bias_check import BiasCheck, Features
     from vardi._estimate.bounds import Bounds
     from vardi._estimate.sensitivity.errors_of_biases import Errors
     from vardi._fit.parts import MemoryParts
@@ -194,24 +194,20 @@ class InMemory(ColumnsInMemory):
         squares = tangent.measure.squares(functions, ones)
         return np.asarray((squares + a.T @ tangent.hessian.solve(a)) / tangent.n**2)
 
-    def check_biases(self, asked: Mapping[str, Any], **options: Any) -> BiasCheck:
+    def check_biases(self, asked: Mapping[str, Any], features: Features) -> BiasCheck:
         """Test the declared biases by overlap alone, without known values."""
-        if self.depends and options.get("method", "score") != "score":
-            raise refusal("ks tests", "rows in memory", depends="clusters")
         if self.reference is not None:
             from vardi._fit.reference import check_reference
 
-            return check_reference(self, asked, **options)
-        return self.check_values({name: self.values(value) for name, value in asked.items()}, **options)
+            return check_reference(self, asked, features)
+        return self.check_values({name: self.values(value) for name, value in asked.items()}, features)
 
-    def check_values(self, values: Mapping[str, Floats], **options: Any) -> BiasCheck:
+    def check_values(self, values: Mapping[str, Floats], features: Features) -> BiasCheck:
         """Test the declared biases, given numbers for the rows in the fit."""
         from vardi._estimate.bias_test import check_biases
 
         if self.joint is None or not self.joint.families:
-            return check_biases(self.overlap_tangent, self.names, values, **options)
-        if options.get("method", "score") != "score":
-            raise refusal("ks tests", "rows in memory", "parameters")
+            return check_biases(self.overlap_tangent, self.names, values, features=features)
         without = self.point if self.prepared.known is None else self.alone
         if without is None:
             from vardi._estimate.bias_check import untested
@@ -219,7 +215,7 @@ class InMemory(ColumnsInMemory):
             return untested(ONLY_KNOWN)
         joint = self.joint.without_known()
         tangent = self.tangent_of(joint, without[: len(joint.coordinates)])
-        return check_biases(tangent, self.names, values, **options)
+        return check_biases(tangent, self.names, values, features=features)
 
     def parts(self, fit: Any) -> MemoryParts:
         """Return what accounts of a fit need of its rows."""
@@ -427,9 +423,7 @@ class InMemory(ColumnsInMemory):
         if identity is not None:
             raise MismatchError(
                 "id= names the column that identifies a row in an engine, but these rows are in memory and identified "
-                "by their positions. Leave it out.",
-                expected=(None,),
-                got=(identity,),
+                "by their positions. Leave it out."
             )
         drawn = self.positions(n, seed, replace=replace is not False)
         return drawn if not self.pool.frames else concat(self.pool.frames).take(drawn)
@@ -439,9 +433,7 @@ class InMemory(ColumnsInMemory):
         drawable = int(np.count_nonzero(self.probabilities))
         if not replace and n > drawable:
             raise MismatchError(
-                f"{n} rows cannot be drawn without replacement from {drawable}. Draw fewer, or with replacement.",
-                expected=(drawable,),
-                got=(n,),
+                f"{n} rows cannot be drawn without replacement from {drawable}. Draw fewer, or with replacement."
             )
         require_memory(16 * int(n), f"A draw of {n:,} rows", "Draw fewer at a time.")
         return np.random.default_rng(seed).choice(len(self), size=n, replace=replace, p=self.probabilities)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vardi._inputs.by_row import as_counts, counts_by_name, in_order, joined, require_counts, require_length
 from vardi._inputs.frames import Frame, JoinedColumns, as_frame, concat, mixed_columns
-from vardi._inputs.smoothed import require_shared_columns, with_smoothed
+from vardi._inputs.shared_columns import require_shared_columns
 from vardi._machine.memory import require_memory
 from vardi._machine.threads import map_blocks
 from vardi._types import Floats, Integers
@@ -208,9 +208,7 @@ class Pool:
         if len(bias.values) != len(self):
             raise MismatchError(
                 f"The bias of {str(name)!r} has {len(bias.values)} values, but the pool has {len(self)} rows. "
-                "Give one value for each row of the pool, all samples one after the other.",
-                expected=(len(self),),
-                got=(len(bias.values),),
+                "Give one value for each row of the pool, all samples one after the other."
             )
         return bias.values
 
@@ -243,16 +241,13 @@ def as_pool(samples: Any, biases: Any, *, source: Any = None, counts: Any = None
         counts = joined(counts_by_name(counts, dict(zip(named, frames, strict=True))))
     by_name = {name: in_order(bias, frames, f"The bias of {str(name)!r}") for name, bias in by_name.items()}
     counts = as_counts(in_order(counts, frames, "counts"), frames, len(codes))
-    return with_smoothed(_with_rows(Pool(names, as_biases(by_name, names), frames, codes, counts)))
+    return _with_rows(Pool(names, as_biases(by_name, names), frames, codes, counts))
 
 
 def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
     if isinstance(rows, Mapping | list | tuple):
         raise MismatchError(
-            "source= labels the rows of one frame, but several samples were given. Leave source out, or give one "
-            "frame.",
-            expected=("one frame",),
-            got=(type(rows).__name__,),
+            "source= labels the rows of one frame, but several samples were given. Leave source out, or give one frame."
         )
     frame, by_name = as_frame(rows), as_named(biases, "biases")
     if not len(frame):
@@ -264,7 +259,7 @@ def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
     codes = _codes((numbers, values), by_name, column)
     by_name = {name: in_order(bias, (frame,), f"The bias of {str(name)!r}") for name, bias in by_name.items()}
     counts = as_counts(in_order(counts, (frame,), "counts"), (frame,), len(frame))
-    return with_smoothed(_with_rows(Pool(tuple(by_name), as_biases(by_name, tuple(by_name)), (frame,), codes, counts)))
+    return _with_rows(Pool(tuple(by_name), as_biases(by_name, tuple(by_name)), (frame,), codes, counts))
 
 
 def _with_rows(pool: Pool) -> Pool:
@@ -298,18 +293,14 @@ def matrix_pool(omega: Any, source: Any, counts: Any, names: Iterable[Name] | No
         found = list(dict.fromkeys(labels.tolist()))
         raise MismatchError(
             f"source holds the labels {show(found)} ({labels.dtype}), but omega has {K} columns. Number the samples by "
-            f"their columns, 0 to {K - 1}; for named samples use vardi.debias.",
-            expected=range(K),
-            got=found[:10],
+            f"their columns, 0 to {K - 1}; for named samples use vardi.debias."
         )
     names = tuple(str(k) for k in range(K)) if names is None else tuple(names)
     if len(names) != K:
-        raise MismatchError(f"{len(names)} names for {K} columns. Give one for each.", expected=range(K), got=names)
+        raise MismatchError(f"{len(names)} names for {K} columns. Give one for each.")
     if len(set(names)) != K:
         raise MismatchError(
-            f"The names {show(names)} are not all different, so they do not tell the columns apart. Rename some.",
-            expected=range(K),
-            got=names,
+            f"The names {show(names)} are not all different, so they do not tell the columns apart. Rename some."
         )
     codes = labels.astype(np.int64, copy=False)
     return _with_rows(Pool(names, (), (), codes, as_counts(counts, (), n)))
@@ -321,9 +312,7 @@ def require_biases_for(named: Mapping[Name, Any], by_name: Mapping[Name, Any]) -
         if name not in by_name:
             raise MismatchError(
                 f"Sample {str(name)!r} has no bias. The samples are {show(named)}, the biases {show(by_name)}."
-                f"{suggest(name, by_name)} Give each sample a bias; 1 means that it was drawn without bias.",
-                expected=named,
-                got=by_name,
+                f"{suggest(name, by_name)} Give each sample a bias; 1 means that it was drawn without bias."
             )
 
 
@@ -335,9 +324,7 @@ def as_named(items: Any, what: str) -> dict[Name, Any]:
         return {str(k): item for k, item in enumerate(items)}
     remedy = "; for one frame with a column of labels, give its name as source=" if what == "samples" else ""
     raise MismatchError(
-        f"The {what} were given as {type(items).__qualname__}. Give a mapping by name, or a list{remedy}.",
-        expected=("mapping", "list"),
-        got=(type(items).__qualname__,),
+        f"The {what} were given as {type(items).__qualname__}. Give a mapping by name, or a list{remedy}."
     )
 
 
@@ -354,11 +341,7 @@ def as_biases(by_name: Mapping[Name, Any], names: Sequence[Name]) -> tuple[Bias,
 
 def no_labels(what: str) -> MismatchError:
     """Return the error for values that cannot be labels."""
-    return MismatchError(
-        f"{what} holds values that cannot be labels, such as lists. Convert it to text or numbers.",
-        expected=("text", "numbers"),
-        got=("other values",),
-    )
+    return MismatchError(f"{what} holds values that cannot be labels, such as lists. Convert it to text or numbers.")
 
 
 def _codes(labels: tuple[Integers, list[Any]], names: Mapping[Name, Any], column: str) -> Integers:

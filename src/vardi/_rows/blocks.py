@@ -193,9 +193,7 @@ class Blocks(Dense):
                 raise MismatchError(
                     f"Row {row if self.matrix.rows is None else self.matrix.rows[row]} of omega differs from the first "
                     "pass over the rows. They are read several times, and must be the same each time: fix the "
-                    "seed of whatever generates them and keep their order, or write them to a file first.",
-                    expected=("the same rows",),
-                    got=("other rows",),
+                    "seed of whatever generates them and keep their order, or write them to a file first."
                 )
             yield place, block
 

@@ -58,9 +58,7 @@ class Windows:
         if self.x.ndim != 1 or self.low.ndim != 1 or self.low.shape != self.high.shape:
             raise MismatchError(
                 f"x has shape {self.x.shape}, and low and high have shapes {self.low.shape} and {self.high.shape}. "
-                "Give a value for each row, and two ends for each window.",
-                expected=("(n,)", "(K,)", "(K,)"),
-                got=(self.x.shape, self.low.shape, self.high.shape),
+                "Give a value for each row, and two ends for each window."
             )
         missing = {name: int(np.isnan(getattr(self, name)).sum()) for name in ("x", "low", "high")}
         missing = {name: count for name, count in missing.items() if count}
@@ -90,11 +88,7 @@ class Windows:
 def window_rows(windows: Windows, source: Integers, counts: Floats, checks: Checks) -> Intervals:
     """Hold windows, or refuse a row that lies outside the window of its sample."""
     if checks.log:
-        raise MismatchError(
-            "Windows are 0 or 1, but log=True says that logs are given. Leave log out.",
-            expected=("log=False",),
-            got=("log=True",),
-        )
+        raise MismatchError("Windows are 0 or 1, but log=True says that logs are given. Leave log out.")
     own = (windows.low[source] <= windows.x) & (windows.x <= windows.high[source])
     checks.own(own.astype(np.float64), source)
     return Intervals(windows, source, counts, moderate=True)
