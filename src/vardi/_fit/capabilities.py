@@ -53,7 +53,6 @@ QUESTIONS = {
     "known": "known",
     "tests of parameters": "test_no_bias, test_parameters",
     "score test": "check_biases, for biases that were not learned; for truncated rows, the test of quasi-independence",
-    "ks tests": "check_biases(method='ks') and 'ks-bootstrap'",
     "sensitivity": "sensitivity",
     "bounds": "bounds",
     "bootstrap": "bootstrap of means and of normalisers; a learned bias is held fixed",

@@ -175,7 +175,9 @@ def debias_matrix(
     options = Options(on_unidentified, tol, max_iterations)
     depends = Depends(clusters, series, strata, population)
     names = None if names is None else tuple(names)
-    return MatrixInputs(as_matrix(omega, source, max_in_memory), source, log, names, counts, known, depends, options).fitted()
+    return MatrixInputs(
+        as_matrix(omega, source, max_in_memory), source, log, names, counts, known, depends, options
+    ).fitted()
 
 
 def identify(
