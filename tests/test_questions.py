@@ -20,11 +20,12 @@ def asks_most(name):
 
 
 def is_sampled(name, part, dependence):
-    """Return which cells every run asks for: engines, which are slow to ask, with no part and with both."""
+    """Return which cells every run asks for: of engines, which are slow to ask, those with no part and with both."""
     if dependence == "independent":
         parts = {"DuckDB": ("none", "learned")}.get(name, ("none", "both", "learned"))
         return HOLDERS[name].kind != "engine" or part in parts
-    few = {"DuckDB": ("clusters",), "Polars, distinct rows": (), "truncated rows": ("clusters",)}
+    none = ("conditions in memory", "Polars, distinct rows")  # distinct rows are compared with the same numbers
+    few = {"DuckDB": ("clusters",), "truncated rows": ("clusters",)} | dict.fromkeys(none, ())
     return dependence in few.get(name, DEPENDENCES) and part == asks_most(name)
 
 

@@ -49,6 +49,7 @@ def test_what_is_declared_to_have_no_answer_is_stored_as_refused_and_nothing_els
     ],
 )
 @pytest.mark.parametrize("part", ["none", "known values"])
+@pytest.mark.filterwarnings("ignore:The samples contradict what is known")
 def test_holders_of_the_table_hold_rows_as_they_say(name, rows, collapsed, part):
     held = holders.HOLDERS[name].build(part, "independent").fit.held
     assert type(held.rows) is rows
