@@ -12,7 +12,7 @@ fixed inner products. Only public names are used, so the table outlives any chan
 Write only what is meant to change; the commit says which cells changed and why.
 
 Answers are equal to 1e-8. Those of models of scikit-learn (learned biases, assisted means) are so with the version that
-wrote the file, and to 1e-5 with another, as in `make minimum`: its solvers stop elsewhere.
+wrote the file; with another, as in `make minimum`, they may differ by 1e-5, since its solvers may stop elsewhere.
 """
 
 from __future__ import annotations
