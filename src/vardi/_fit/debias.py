@@ -12,6 +12,7 @@ from vardi._fit.pipeline import OnUnidentified, Options, judged, verdict_of
 from vardi._fit.sample import DebiasedSample
 from vardi._inputs.given import Biases, ByRow, Counts, Known, Labels, Population, Samples
 from vardi._inputs.pool import Name
+from vardi._rows.readers import MAX_IN_MEMORY
 from vardi._solve.identify import Verdict
 from vardi.errors import MismatchError
 
@@ -124,6 +125,7 @@ def debias_matrix(
     strata: ArrayLike | None = None,
     population: Population | None = None,
     names: Iterable[Name] | None = None,
+    max_in_memory: int = MAX_IN_MEMORY,
     on_unidentified: OnUnidentified = "raise",
     tol: float = 1e-10,
     max_iterations: int = 100,
@@ -135,7 +137,8 @@ def debias_matrix(
     omega : array or SciPy sparse array of shape (n, K), or function that yields its rows in blocks
         omega_k(z_i), or with ``log`` their logs, -inf for zero. What a sparse array does not store is omega = 0. Memory
         maps, data sets of Zarr and HDF5, and functions without arguments that yield arrays of successive rows are read
-        block by block in each pass, and need not fit in memory. Where biases are windows on a line, and many,
+        block by block in each pass, and need not fit in memory; small ones are read once (see ``max_in_memory``). Where
+        biases are windows on a line, and many,
         :class:`~vardi.Windows` stands for a matrix that would not fit. It is read in place, so leave it as it is while
         the fit is in use.
     source : array of int of shape (n,)
@@ -149,6 +152,9 @@ def debias_matrix(
         column that no row was drawn with can hold any function.
     names : iterable, optional
         Names of the columns; "0", "1", ... by default.
+    max_in_memory : int
+        How many numbers a matrix that is stored or yielded in blocks may have to be read once and kept in memory: 2**22
+        (32 MB) by default. More spares the passes over a larger one that fits, 0 leaves even a small one in place.
 
     Examples
     --------
@@ -162,7 +168,9 @@ def debias_matrix(
     options = Options(on_unidentified, tol, max_iterations)
     depends = Depends(clusters, series, strata, population)
     names = None if names is None else tuple(names)
-    return MatrixInputs(as_matrix(omega, source), source, log, names, counts, known, depends, options).fitted()
+    return MatrixInputs(
+        as_matrix(omega, source, max_in_memory), source, log, names, counts, known, depends, options
+    ).fitted()
 
 
 def identify(

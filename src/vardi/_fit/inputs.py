@@ -165,13 +165,13 @@ class MatrixInputs:
         return replace(self, omega=omega, source=joined, names=tuple(named))
 
 
-def as_matrix(omega: Any, source: Any) -> Any:
-    """Return a matrix of numbers: an array, a sparse array, a reader of blocks, or windows."""
+def as_matrix(omega: Any, source: Any, max_in_memory: int) -> Any:
+    """Return a matrix of numbers: an array, a sparse array, a reader of blocks if it is large, or windows."""
     if isinstance(omega, Windows):
         return omega
     reader = None if sparse.issparse(omega) else as_reader(omega, np.size(source))
     if reader is not None:
-        omega = reader
+        omega = reader.whole() if 0 < reader.shape[0] * reader.shape[1] <= max_in_memory else reader
     elif sparse.issparse(omega):
         omega = sparse.csr_array(omega)  # rows cannot be taken from every format
     else:

@@ -23,7 +23,6 @@ from vardi._rows.readers import Block, Reader
 from vardi._types import Floats, Integers
 from vardi.errors import MismatchError, NeedsRowsError
 
-MAX_NUMBERS_IN_MEMORY = 2**22  # numbers up to which the matrix is read as a whole: at most one block
 GATHERED = 2**26  # numbers kept from the first pass to start from: half a gigabyte
 FRACTION = 1 / 16  # share of the rows kept, within that limit
 LEAST = 100  # rows of each sample kept at least, within that limit

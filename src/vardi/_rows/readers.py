@@ -13,6 +13,7 @@ from vardi._machine.threads import BLOCK
 from vardi._types import Integers
 from vardi.errors import MismatchError
 
+MAX_IN_MEMORY = 2**22  # numbers up to which a matrix is read as a whole: at most one block
 READ = 2**25  # bytes of a block: long enough for a disk, while a few of them take little memory
 BAND = 8  # blocks that the rows of one chunk may fill before it is read in parts
 SEGMENT = 2**14  # bytes of a column read together, at least, if columns are stored one after the other
