@@ -206,10 +206,8 @@ def columns(rows):
 
 def omega(text, rows):
     """Evaluate a bias on every row by Python itself, apart from the library's own reader of expressions."""
-    code = compile(text, "bias", "eval")
-    names = list(columns(rows))
-    points = zip(*(column.tolist() for column in columns(rows).values()), strict=True)
-    return np.array([float(eval(code, FUNCTIONS, dict(zip(names, point, strict=True)))) for point in points])
+    bias = eval(f"lambda {', '.join(columns(rows))}: {text}", FUNCTIONS)
+    return np.array([*map(bias, *(column.tolist() for column in columns(rows).values()))], dtype=float)
 
 
 def means_under_population(design, values):
