@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 JOBS ?= 2
-# Each job has a core: if each started as many OpenMP threads as there are cores, they would wait for one another.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+# Each job has a core: if each started as many OpenMP threads as there are cores, they would wait for one another. Many
+# tests start a Python of their own, which finds compiled modules unless the environment says that none are kept.
+PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 # tests/conftest.py distributes the tests, starting with Spark.
 PARALLEL := -n $(JOBS) --dist loadscope --no-loadscope-reorder
 
