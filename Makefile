@@ -40,7 +40,7 @@ peers: $(VENV)/.peers  ## against the peers, and their own suites with vardi in 
 	$(PYTEST) $(PARALLEL) -m peers tests
 
 site: docs $(VENV)/.test  ## the site in a browser: pages fit a phone, are silent, and show no prompts
-	$(PYTEST) -m site tests
+	$(PYTEST) tests/test_site.py
 
 quick: $(VENV)/.test  ## the tests of the core, in under a minute
 	$(PYTEST) $(PARALLEL) -m 'not long and not spark' tests/_inputs tests/biases tests/_rows tests/_solve tests/_estimate
