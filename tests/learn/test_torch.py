@@ -8,8 +8,6 @@ import textwrap
 
 import numpy as np
 import pytest
-from hypothesis import given
-from properties.common import cases, close, examples, seeds
 
 import vardi
 from vardi._estimate import torch_batches
@@ -112,13 +110,3 @@ def test_the_examples_run(fit, function):
     names = {"torch": torch, "fit": fit, "X": X, "y": 2 * X, "model": lambda features: 1.5 * features}
     exec(code, names)
     assert 0 < names["loss"].item() < np.inf
-
-
-@given(cases, seeds)
-@examples(3)
-def test_draws_repeat_and_weights_have_mean_one(one, seed):
-    fit = one.fit()
-    close(fit.torch_weights().numpy(), fit.weights, rtol=1e-6)
-    first, second = (list(fit.torch_sampler(20, seed)) for _ in range(2))
-    assert first == second
-    assert len(first) == 20

@@ -161,3 +161,14 @@ def test_use_of_weights_is_seen_at_any_seed(seed):
     assert isinstance(found, WeightUse)
     assert found.finding == "exact"
     assert found
+
+
+@given(cases, seeds)
+@examples(3)
+def test_torch_draws_repeat_and_weights_have_mean_one(one, seed):
+    pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'vardi[torch]'")
+    fit = one.fit()
+    close(fit.torch_weights().numpy(), fit.weights, rtol=1e-6)
+    first, second = (list(fit.torch_sampler(20, seed)) for _ in range(2))
+    assert first == second
+    assert len(first) == 20
