@@ -163,7 +163,8 @@ def test_a_folder_that_may_not_be_written_to(open_study):
     closed.chmod(0o555)
     refused = invoke_as_a_mere_user("fit", "study.toml", "--output", "closed/out.csv")
     assert refused.exit_code == 3
-    assert "out.csv cannot be written: Permission denied." in " ".join(refused.stderr.split())
+    said = " ".join(refused.stderr.split())
+    assert "closed/out.csv cannot be written: the folder closed is read-only." in said
     assert not any(closed.iterdir())
 
 

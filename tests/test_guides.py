@@ -1,26 +1,18 @@
-"""The analyses of the guides on the real data that they speak of, which lie beside the repository and not in it."""
+"""The analyses of the guides, on data in the form of those they speak of: see tests/textbook.py."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.linear_model import LogisticRegression
+from textbook import origins, read
 
 import vardi
 from vardi.learn import inference
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
 BASAL_AREA_FACTOR, PLOTS = 6.43, 144  # of Upper Flat Creek, m2/ha; on 12 plots no tree was counted
-
-
-def read(name, **options):
-    if not (DATA / name).exists():
-        pytest.skip(f"{name} is not in ../shared/data")
-    return pd.read_csv(DATA / name, **options)
 
 
 def within(estimate, truth, level=0.95):
@@ -31,10 +23,11 @@ def within(estimate, truth, level=0.95):
 # ---------------------------------------------------------------- surveys with clusters
 
 
-def test_strata_with_rates_of_their_own_have_the_textbooks_error():
+@pytest.mark.parametrize("origin", origins("schools", "schools by level"))
+def test_strata_with_rates_of_their_own_have_the_textbooks_error(origin):
     """Each stratum a sample of known share and finite population: sum (N_h / N)^2 (1 - f_h) s_h^2 / n_h."""
-    frame = read("apistrat.csv", dtype={"cds": str})
-    sizes = {"E": 4421, "M": 1018, "H": 755}
+    frame = read(origin, "schools by level")
+    sizes = read(origin, "schools")["stype"].value_counts().to_dict()
     N = sum(sizes.values())
     fit = vardi.debias(
         dict(list(frame.groupby("stype"))),
@@ -50,15 +43,18 @@ def test_strata_with_rates_of_their_own_have_the_textbooks_error():
         share = pd.Series(sizes) / N
         variance = (share**2 * (1 - own["count"] / pd.Series(sizes)) * own["var"] / own["count"]).sum()
         assert_allclose([estimate.value, estimate.stderr], [scale * (share * own["mean"]).sum(), scale * variance**0.5])
-    assert round(fit.expectation("api00").value, 2) == 662.29
-    assert round(fit.expectation("api00").stderr, 4) == 9.4089
-    total = fit.total("enroll", size=N)
-    assert (round(total.value), round(total.stderr)) == (3687178, 114642)
+    if origin == "published":
+        assert sizes == {"E": 4421, "M": 1018, "H": 755}
+        assert round(fit.expectation("api00").value, 2) == 662.29
+        assert round(fit.expectation("api00").stderr, 4) == 9.4089
+        total = fit.total("enroll", size=N)
+        assert (round(total.value), round(total.stderr)) == (3687178, 114642)
 
 
-def test_schools_drawn_in_two_stages_are_linearised_as_in_the_textbooks():
+@pytest.mark.parametrize("origin", origins("schools"))
+def test_schools_drawn_in_two_stages_are_linearised_as_in_the_textbooks(origin):
     """Districts within levels of size, then schools: totals of w (y - mean) by district vary within the level."""
-    schools = read("apipop.csv", usecols=["cds", "dnum", "api00", "enroll"]).dropna().reset_index(drop=True)
+    schools = read(origin, "schools")[["cds", "dnum", "api00", "enroll"]].dropna().reset_index(drop=True)
     districts = schools.groupby("dnum").size().rename("schools").reset_index()
     districts["level"] = pd.cut(districts["schools"], [0, 3, 12, 10_000], labels=False)
     districts["districts"] = districts.groupby("level")["dnum"].transform("size")
@@ -81,17 +77,22 @@ def test_schools_drawn_in_two_stages_are_linearised_as_in_the_textbooks():
 # ---------------------------------------------------------------- forest inventory
 
 
-@pytest.fixture
-def trees():
-    frame = read("ufc_trees.csv").rename(columns={"dbh.cm": "dbh", "height.m": "height"})
+def stand(origin):
+    frame = read(origin, "trees").rename(columns={"dbh.cm": "dbh", "height.m": "height"})
     return frame.assign(area=np.pi / 40_000 * frame["dbh"] ** 2)
 
 
 @pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")
-def test_trees_counted_by_angle_are_thinner_than_they_look(trees):
+@pytest.mark.parametrize("origin", origins("trees"))
+def test_trees_counted_by_angle_are_thinner_than_they_look(origin):
+    trees = stand(origin)
     fit = vardi.debias({"trees": trees}, {"trees": "dbh ** 2"}, clusters="plot")
     mean = fit.expectation("dbh")
-    assert (round(trees["dbh"].mean(), 2), round(mean.value, 2)) == (37.41, 22.84)
+    assert_allclose(mean.value, (1 / trees["dbh"]).sum() / (1 / trees["dbh"] ** 2).sum())
+    if origin == "published":
+        assert (round(trees["dbh"].mean(), 2), round(mean.value, 2)) == (37.41, 22.84)
+    else:
+        assert within(mean, 24.0)
     counted = trees["species"].value_counts()
     shares = fit.proportions("species")
     weight = (1 / trees["area"]).groupby(trees["species"]).sum()
@@ -100,8 +101,10 @@ def test_trees_counted_by_angle_are_thinner_than_they_look(trees):
 
 
 @pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")
-def test_densities_are_the_handbooks_with_empty_plots(trees):
+@pytest.mark.parametrize("origin", origins("trees"))
+def test_densities_are_the_handbooks_with_empty_plots(origin):
     """Horvitz and Thompson: factor / plots sum 1 / area, and the spread of plot totals over 144 plots as its error."""
+    trees = stand(origin)
     empty = sorted(set(range(1, 1000)) - set(trees["plot"]))[: PLOTS - trees["plot"].nunique()]
     plots = [*trees["plot"].unique(), *empty]
     ground = pd.DataFrame({"plot": plots, "species": "ground", "tree": 0, "hectares": 1, "area": 0.0, "chance": 1.0})
@@ -126,9 +129,14 @@ def test_densities_are_the_handbooks_with_empty_plots(trees):
 # ---------------------------------------------------------------- case-cohort
 
 
+@pytest.fixture(params=origins("cohort"))
+def origin(request):
+    return request.param
+
+
 @pytest.fixture
-def cohort():
-    frame = read("nwtco.csv")
+def cohort(origin):
+    frame = read(origin, "cohort")
     return pd.DataFrame(
         {
             "unfavourable": (frame["histol"] == 2) * 1.0,
@@ -150,10 +158,11 @@ def measured(cohort):
     return rows, vardi.debias({"measured": rows}, {"measured": f"(rel == 1) + {rate} * (rel == 0)"})
 
 
-def test_the_coefficients_of_the_whole_cohort_are_within_the_intervals(cohort):
+def test_the_coefficients_of_the_whole_cohort_are_within_the_intervals(cohort, origin):
     pytest.importorskip("formulaic")
     rows, fit = measured(cohort)
-    assert (len(rows), int(cohort["rel"].sum()), int(cohort["subcohort"].sum())) == (1154, 571, 668)
+    if origin == "published":
+        assert (len(rows), int(cohort["rel"].sum()), int(cohort["subcohort"].sum())) == (1154, 571, 668)
     whole = inference(vardi.debias({"cohort": cohort}, {"cohort": 1}), MODEL, FORMULA)
     found = inference(fit, MODEL, FORMULA)
     assert all(within(found[name], whole[name].value) for name in whole.names)
@@ -199,34 +208,42 @@ def test_errors_of_the_cohort_itself_leave_out_its_cases(cohort):
 # ---------------------------------------------------------------- an election
 
 
-def test_counties_drawn_by_votes_give_the_votes():
-    counties, every = read("election_pps.csv"), read("election.csv")
+@pytest.mark.parametrize("origin", origins("counties", "counties drawn"))
+def test_counties_drawn_by_votes_give_the_votes(origin):
+    counties, every = read(origin, "counties drawn"), read(origin, "counties")
     fit = vardi.debias({"drawn": counties}, {"drawn": "votes"})
     votes = float(every["votes"].sum())
     for name in ("Bush", "Kerry", "Nader"):
         assert within(fit.total(name, relative_to=("votes", votes)), every[name].sum())
     by_p = vardi.debias({"drawn": counties}, {"drawn": "p"}).total("Bush", relative_to=("p", len(counties)))
     assert_allclose(by_p.value, (counties["Bush"] * counties["wt"]).sum())
-    assert round(by_p.value) == 64518472
     naive = len(every) * counties["Bush"].mean()
-    assert naive > 10 * every["Bush"].sum()
+    if origin == "published":
+        assert round(by_p.value) == 64518472
+        assert naive > 10 * every["Bush"].sum()
+    assert naive > 5 * every["Bush"].sum()
 
 
 # ---------------------------------------------------------------- length bias, double truncation
 
 
+@pytest.mark.parametrize("origin", origins("shrubs"))
 @pytest.mark.parametrize(("replica", "plain", "debiased"), [("I", 1.0887, 0.7585), ("II", 0.8635, 0.5342)])
-def test_shrubs_crossed_by_a_line_have_their_harmonic_mean(replica, plain, debiased):
-    shrubs = read("shrub.csv").query("Replica == @replica")
+def test_shrubs_crossed_by_a_line_have_their_harmonic_mean(origin, replica, plain, debiased):
+    shrubs = read(origin, "shrubs").query("Replica == @replica")
     fit = vardi.debias({"crossed": shrubs}, {"crossed": "Width"})
-    assert (round(shrubs["Width"].mean(), 4), round(fit.omegas["crossed"], 4)) == (plain, debiased)
-    assert_allclose(fit.expectation("Width").value, 1 / (1 / shrubs["Width"]).mean())
+    assert_allclose([fit.expectation("Width").value, fit.omegas["crossed"]], 1 / (1 / shrubs["Width"]).mean())
+    if origin == "published":
+        assert (round(shrubs["Width"].mean(), 4), round(fit.omegas["crossed"], 4)) == (plain, debiased)
+    else:
+        assert within(fit.expectation("Width"), 0.8)
 
 
 @pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")
-def test_incubations_of_a_registry_are_longer_than_they_look():
+@pytest.mark.parametrize("origin", origins("aids"))
+def test_incubations_of_a_registry_are_longer_than_they_look(origin):
     """Seen within 54 months, they last 32 months on average; both ends together say 59, and the closing alone more."""
-    cases = read("aids_doubly_truncated.csv")
+    cases = read(origin, "aids")
     both, closing = (
         vardi.debias({"registry": cases}, {"registry": vardi.window("X", low, "V")}).expectation("X")
         for low in ("U", None)
@@ -239,9 +256,10 @@ def test_incubations_of_a_registry_are_longer_than_they_look():
 
 
 @pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")
-def test_quasars_are_fainter_than_they_look():
-    """Most are too faint to be seen: a chance of 3%, and a mean log luminosity far below that of the seen."""
-    quasars = read("quasars.csv")
+@pytest.mark.parametrize("origin", origins("quasars"))
+def test_quasars_are_fainter_than_they_look(origin):
+    """Most are too faint to be seen: a chance of a few percent, and a mean far below that of the seen."""
+    quasars = read(origin, "quasars")
     fit = vardi.debias({"seen": quasars}, {"seen": vardi.window("y", "u", "v")})
     assert fit.expectation("y").at(0.99).interval[1] < quasars["y"].mean()
     assert fit.normalisers()["seen"].interval[1] < 0.2

@@ -30,8 +30,9 @@ STATEMENTS = (
 @pytest.fixture(scope="module")
 def imported():
     """Return what is loaded after each of the statements, which run in this order in a process of their own."""
-    look = "print(*sorted({name.split('.')[0] for name in sys.modules}))"
-    code = "\n".join(["import sys", *(f"{statement}\n{look}" for statement in STATEMENTS)])
+    look = "print(*sorted({name.split('.')[0] for name in sys.modules.keys() - before}))"
+    start = "import sys; before = set(sys.modules)"  # with what a system loads into every Python, as sitecustomize
+    code = "\n".join([start, *(f"{statement}\n{look}" for statement in STATEMENTS)])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     known = set(sys.stdlib_module_names) | {"__main__", "__mp_main__"}
     return [

@@ -1,4 +1,4 @@
-"""The site, as `make docs` built it, in a real browser: it fits a phone, is silent, and shows no prompts."""
+"""The site, as `make docs` builds it, in a real browser: it fits a phone, is silent, and shows no prompts."""
 
 import shutil
 from pathlib import Path
@@ -9,9 +9,9 @@ SITE = Path(__file__).parents[1] / "docs" / "_build" / "html"
 CHROMIUM = shutil.which("chromium")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = [
-    pytest.mark.long,
+    pytest.mark.site,
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the path: apt install chromium"),
-    pytest.mark.skipif(not (SITE / "searchindex.js").is_file(), reason="the site is not built: make docs"),
+    pytest.mark.skipif(not (SITE / "searchindex.js").is_file(), reason="the site is not built: make site"),
 ]
 PAGES = (
     "index",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -13,11 +11,11 @@ from numpy.testing import assert_allclose
 from scipy.signal import lfilter
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GroupKFold, KFold, cross_validate
+from textbook import origins, read
 
 import vardi
 from vardi.learn import DebiasedEstimator, debiased_risk, inference
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
 TILT = {"a": 1, "b": "exp(x / 2)"}
 
 
@@ -259,9 +257,9 @@ def test_a_study_that_declares_it_wrongly(line, said, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::vardi.WeakOverlapWarning")  # one district has many times the schools of others
-@pytest.mark.skipif(not (DATA / "apipop.csv").exists(), reason="the schools lie in ../shared/data")
-def test_schools_of_california_by_district():
-    population = pd.read_csv(DATA / "apipop.csv")[["api00", "meals", "dnum", "stype"]].dropna()
+@pytest.mark.parametrize("origin", origins("schools"))
+def test_schools_by_district(origin):
+    population = read(origin, "schools")[["api00", "meals", "dnum", "stype"]].dropna()
     rng = np.random.default_rng(0)
     districts = rng.choice(population["dnum"].unique(), 120, replace=False)
     whole = population[population["dnum"].isin(districts)]

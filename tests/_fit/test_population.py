@@ -1,23 +1,24 @@
-"""The 6,194 schools of California, a population whose truth is known, seen through biased samples."""
-
-from pathlib import Path
+"""Schools of three levels, a population whose truth is known, seen through biased samples."""
 
 import numpy as np
 import pandas as pd
 import pytest
+from textbook import origins, read
 
 import vardi
-
-DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
-pytestmark = pytest.mark.skipif(not (DATA / "apipop.csv").exists(), reason="the schools lie in ../shared/data")
 
 COLUMNS = ["cds", "stype", "api00", "enroll"]
 LEVELS = ("E", "M", "H")
 
 
+@pytest.fixture(scope="module", params=origins("schools", "schools by level", "schools at random"))
+def origin(request):
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def schools():
-    return pd.read_csv(DATA / "apipop.csv", usecols=COLUMNS, dtype={"cds": str}).dropna(subset=["enroll"])
+def schools(origin):
+    return read(origin, "schools")[COLUMNS].dropna(subset=["enroll"])
 
 
 def factors(schools, sizes):
@@ -53,9 +54,8 @@ def test_intervals_cover_the_truth(schools):
         assert abs(count / repeats - 0.95) < 3 * np.sqrt(0.95 * 0.05 / repeats)
 
 
-def test_the_samples_as_they_were_drawn(schools):
-    strat = pd.read_csv(DATA / "apistrat.csv", usecols=COLUMNS, dtype={"cds": str})
-    plain = pd.read_csv(DATA / "apisrs.csv", usecols=COLUMNS, dtype={"cds": str})
+def test_the_samples_as_they_were_drawn(schools, origin):
+    strat, plain = (read(origin, f"schools {how}")[COLUMNS] for how in ("by level", "at random"))
     biases = {"by level": factors(schools, {"E": 100, "M": 50, "H": 50}), "plain": 1}
     fit = vardi.debias({"by level": strat, "plain": plain}, biases)
     estimate = fit.expectation("api00")

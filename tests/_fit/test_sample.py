@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,14 +15,10 @@ from numpy.testing import assert_allclose
 from oracle import KINDS, as_sparse_log, certify, design, log_of
 from scipy import sparse
 from scipy.optimize import brentq
+from textbook import origins, read
 
 import vardi
 from vardi import datasets
-
-DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
-needs_quasars = pytest.mark.skipif(
-    not (DATA / "quasars.csv").is_file(), reason="quasars.csv lies beside the repository, and is not there"
-)
 
 RNG = np.random.default_rng(3)
 PLAIN, LONG = RNG.gamma(3.0, size=40), RNG.gamma(4.0, size=60)
@@ -388,11 +383,10 @@ def test_label_shift_with_the_exact_proportions_has_normalisers_one():
         assert fit.probabilities[labels == label].sum() == pytest.approx(share, rel=1e-12)
 
 
-@needs_quasars
-def test_doubly_truncated_quasars():
+@pytest.mark.parametrize("origin", origins("quasars"))
+def test_doubly_truncated_quasars(origin):
     """K = n = 210: each quasar is seen through a window of its own, u_k <= y <= v_k."""
-    table = np.genfromtxt(DATA / "quasars.csv", delimiter=",", names=True)
-    y, u, v = table["y"], table["u"], table["v"]
+    y, u, v = read(origin, "quasars")[["y", "u", "v"]].to_numpy().T
     assert len(y) == 210
     omega = ((y[:, None] >= u) & (y[:, None] <= v)).astype(float)
     fit = vardi.debias_matrix(omega, np.arange(210))

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from textbook import origins, read
 
 import vardi
 
 WINDOW = {"seen": vardi.window("x", "u", "v")}
 LEFT = {"seen": vardi.window("x", "u", None)}
-DATA = Path(__file__).parents[3] / "shared" / "data"
 
 
 def double(n=120, seed=0):
@@ -95,22 +94,23 @@ def test_ends_are_columns_expressions_or_numbers():
     assert fit.check_biases().pvalue == pytest.approx(debias(frame, LEFT).check_biases().pvalue)
 
 
-@pytest.mark.skipif(not DATA.exists(), reason="the data sets are not on this machine")
-@pytest.mark.parametrize(
-    ("file", "x", "u", "v"), [("quasars.csv", "y", "u", "v"), ("aids_doubly_truncated.csv", "X", "U", "V")]
-)
-def test_real_data_have_efron_and_petrosians_estimate(file, x, u, v):
-    frame = pd.read_csv(DATA / file)
+@pytest.mark.parametrize("origin", origins("quasars", "aids"))
+@pytest.mark.parametrize(("name", "x", "u", "v"), [("quasars", "y", "u", "v"), ("aids", "X", "U", "V")])
+def test_double_truncation_has_efron_and_petrosians_estimate(origin, name, x, u, v):
+    frame = read(origin, name)
     fit = debias(frame, {"seen": vardi.window(x, u, v)})
     masses, through = self_consistent(*(frame[name].to_numpy(float) for name in (x, u, v)))
     np.testing.assert_allclose(fit.probabilities, masses, rtol=1e-5)
     assert fit.omegas["seen"] == pytest.approx(len(frame) / (1.0 / through).sum(), rel=1e-6)
 
 
-@pytest.mark.skipif(not DATA.exists(), reason="the data sets are not on this machine")
-def test_a_house_of_old_people_is_censored_and_said_to_be():
-    frame = pd.read_csv(DATA / "channing.csv").query("exit > entry")
-    with pytest.raises(vardi.InvalidBiasError, match=r"282 of 457 rows of 'seen' are censored .* such as lifelines"):
+@pytest.mark.parametrize("origin", origins("channing"))
+def test_a_house_of_old_people_is_censored_and_said_to_be(origin):
+    frame = read(origin, "channing").query("exit > entry")
+    censored = int((frame["cens"] == 0).sum())
+    assert (censored, len(frame)) == (282, 457) or origin == "made"
+    said = rf"{censored} of 457 rows of 'seen' are censored .* such as lifelines"
+    with pytest.raises(vardi.InvalidBiasError, match=said):
         debias(frame, {"seen": vardi.window("exit", "entry", None, status="cens")})
 
 

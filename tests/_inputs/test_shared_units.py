@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from textbook import origins, read
 
 import vardi
 from vardi._inputs import shared_units
 
-NWTCO = Path(__file__).parents[3] / "shared" / "data" / "nwtco.csv"
 BIASES = {"a": 1, "b": 1}
 
 
@@ -66,11 +64,13 @@ def test_units_with_an_id_are_told_however_few():
     assert (warning.count, warning.samples) == (40, ("a", "b"))
 
 
-@pytest.mark.skipif(not NWTCO.exists(), reason="needs nwtco.csv")
-def test_children_of_the_subcohort_who_are_cases_too():
-    children = pd.read_csv(NWTCO)
+@pytest.mark.parametrize("origin", origins("cohort"))
+def test_children_of_the_subcohort_who_are_cases_too(origin):
+    children = read(origin, "cohort")
+    both = int((children["in.subcohort"] & (children["rel"] == 1)).sum())
+    assert both == 85 or origin == "made"
     cases, subcohort = children[children["rel"] == 1], children[children["in.subcohort"]]
-    assert told({"cases": cases, "subcohort": subcohort}, {"cases": "rel == 1", "subcohort": 1}).count == 85
+    assert told({"cases": cases, "subcohort": subcohort}, {"cases": "rel == 1", "subcohort": 1}).count == both
     vardi.debias({"cases": cases, "controls": subcohort[subcohort["rel"] == 0]}, {"cases": 1, "controls": 1})
 
 

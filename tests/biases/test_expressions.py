@@ -31,7 +31,7 @@ from vardi.biases._expressions.nodes import (
     is_text,
     negative,
 )
-from vardi.biases._expressions.parse import MAX_DEPTH, MAX_LENGTH
+from vardi.biases._expressions.parse import MAX_DEPTH, MAX_LENGTH, MAX_TERMS
 from vardi.errors import ExpressionError, InvalidBiasError, MismatchError
 
 # --- reading and writing ---------------------------------------------------------------------------------------------
@@ -232,8 +232,11 @@ def test_round_trip(node):
         ("age > 3 and my col < 2", None, "Put a name of several words in backticks: `my col`"),
         ("x is not missing y", None, r"invalid syntax\.\n"),
         ("(" * 5000, None, "nested"),
-        ("-" * 5000 + "x", 0, "nested"),
-        ("not " * 5000 + "x", 0, "nested"),
+        ("-" * 5000 + "x", MAX_DEPTH + 1, "nested"),
+        ("not " * 5000 + "x", 4 * (MAX_DEPTH + 1), "nested"),
+        ("-" * (MAX_DEPTH + 1) + "x", MAX_DEPTH + 1, "nested"),
+        ("x - " + "-" * (MAX_DEPTH + 1) + "x", None, "nested"),
+        ("+".join(["x"] * (MAX_TERMS + 1)), 0, "nested"),
         ("+".join(["x"] * 40_000), 0, "nested"),
         ("x" * (MAX_LENGTH + 1), 60, "characters"),
     ],

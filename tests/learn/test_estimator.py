@@ -421,7 +421,8 @@ def test_further_fit_parameters_reach_the_inner_estimator():
     ]
 )
 @pytest.mark.filterwarnings("default::sklearn.exceptions.ConvergenceWarning")
-def test_check_estimator(estimator, check):
+def test_check_estimator(estimator, check, monkeypatch):
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # without it, scikit-learn skips its checks of array libraries
     check(estimator)
 
 

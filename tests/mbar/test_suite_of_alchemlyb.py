@@ -1,5 +1,6 @@
 """alchemlyb's own tests of its MBAR estimator and of what uses it, with vardi's in its place, on alchemtest's data."""
 
+import importlib
 import logging
 import warnings
 
@@ -10,38 +11,36 @@ from numpy.testing import assert_allclose
 from tests.mbar.suites import failures
 from vardi.mbar import AlchemicalEstimator
 
-reason = "alchemlyb and alchemtest are not installed: pip install 'vardi[peers]'"
-logging.disable(logging.WARNING)  # pymbar says at import that JAX is absent
-alchemlyb = pytest.importorskip("alchemlyb", reason=reason)
-pytest.importorskip("alchemtest", reason=reason)
-from alchemlyb.estimators import MBAR  # noqa: E402
-from alchemlyb.parsing import amber, gmx, gomc  # noqa: E402
-from alchemtest import amber as of_amber  # noqa: E402
-from alchemtest import gmx as of_gromacs  # noqa: E402
-from alchemtest import gomc as of_gomc  # noqa: E402
-
-logging.disable(logging.NOTSET)
 pytestmark = [pytest.mark.peers, pytest.mark.long]
 
+#: The format of each system's files, its name in alchemtest, where its files are there, and how they are read.
 ALCHEMTEST = {
-    "benzene, Coulomb": lambda: [
-        gmx.extract_u_nk(file, T=300) for file in of_gromacs.load_benzene()["data"]["Coulomb"]
-    ],
-    "benzene, VDW": lambda: [gmx.extract_u_nk(file, T=300) for file in of_gromacs.load_benzene()["data"]["VDW"]],
-    "expanded ensemble": lambda: [
-        gmx.extract_u_nk(file, T=300, filter=False)
-        for file in of_gromacs.load_expanded_ensemble_case_1()["data"]["AllStates"]
-    ],
-    "water": lambda: [
-        gmx.extract_u_nk(file, T=300)
-        for file in of_gromacs.load_water_particle_with_total_energy()["data"]["AllStates"]
-    ],
-    "ABFE": lambda: [gmx.extract_u_nk(file, T=300) for file in of_gromacs.load_ABFE()["data"]["complex"]],
-    "BACE": lambda: [
-        amber.extract_u_nk(file, T=298.0) for file in of_amber.load_bace_example()["data"]["complex"]["vdw"]
-    ],
-    "benzene, GOMC": lambda: [gomc.extract_u_nk(file, T=298) for file in of_gomc.load_benzene()["data"]],
+    "benzene, Coulomb": ("gmx", "benzene", ["Coulomb"], {"T": 300}),
+    "benzene, VDW": ("gmx", "benzene", ["VDW"], {"T": 300}),
+    "expanded ensemble": ("gmx", "expanded_ensemble_case_1", ["AllStates"], {"T": 300, "filter": False}),
+    "water": ("gmx", "water_particle_with_total_energy", ["AllStates"], {"T": 300}),
+    "ABFE": ("gmx", "ABFE", ["complex"], {"T": 300}),
+    "BACE": ("amber", "bace_example", ["complex", "vdw"], {"T": 298.0}),
+    "benzene, GOMC": ("gomc", "benzene", [], {"T": 298}),
 }
+
+
+@pytest.fixture(autouse=True)
+def alchemlyb():
+    logging.disable(logging.WARNING)  # pymbar says at import that JAX is absent
+    for package in ("alchemtest", "alchemlyb.estimators"):
+        pytest.importorskip(package, reason="alchemlyb and alchemtest are not installed: pip install 'vardi[peers]'")
+    logging.disable(logging.NOTSET)
+    return importlib.import_module("alchemlyb")
+
+
+def read(system):
+    form, name, path, options = ALCHEMTEST[system]
+    files = getattr(importlib.import_module(f"alchemtest.{form}"), f"load_{name}")()["data"]
+    for key in path:
+        files = files[key]
+    extract = importlib.import_module(f"alchemlyb.parsing.{form}").extract_u_nk
+    return [extract(file, **options) for file in files]
 
 
 SUITE = (
@@ -62,11 +61,11 @@ def test_alchemlybs_own_tests_pass():
 
 
 @pytest.mark.parametrize("system", ALCHEMTEST)
-def test_the_numbers_are_alchemlybs(system):
+def test_the_numbers_are_alchemlybs(alchemlyb, system):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # parsers use what pandas deprecates
-        u_nk = alchemlyb.concat(ALCHEMTEST[system]())
-        theirs = MBAR(relative_tolerance=1e-12).fit(u_nk, compute_entropy_enthalpy=True)
+        u_nk = alchemlyb.concat(read(system))
+        theirs = alchemlyb.estimators.MBAR(relative_tolerance=1e-12).fit(u_nk, compute_entropy_enthalpy=True)
     ours = AlchemicalEstimator().fit(u_nk, compute_entropy_enthalpy=True)
     assert ours.states_ == theirs.states_
     assert_allclose(ours.delta_f_, theirs.delta_f_, atol=1e-6)

@@ -166,7 +166,7 @@ def test_use_of_weights_is_seen_at_any_seed(seed):
 @given(cases, seeds)
 @examples(3)
 def test_torch_draws_repeat_and_weights_have_mean_one(one, seed):
-    pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'vardi[torch]'")
     fit = one.fit()
     close(fit.torch_weights().numpy(), fit.weights, rtol=1e-6)
     first, second = (list(fit.torch_sampler(20, seed)) for _ in range(2))

@@ -22,7 +22,8 @@ def require_writable(path: str | os.PathLike[str], *, overwrite: bool, remedy: s
         raise OutputError(f"{target} already exists, and is not overwritten. {remedy}", path=str(target))
     if not target.parent.is_dir():
         raise OutputError(f"{target} cannot be written: there is no folder {target.parent}.", path=str(target))
-    if not os.access(target.parent, os.W_OK | os.X_OK):
+    as_who_writes = os.access in os.supports_effective_ids  # rather than as who started the process
+    if not os.access(target.parent, os.W_OK | os.X_OK, effective_ids=as_who_writes):
         raise OutputError(f"{target} cannot be written: the folder {target.parent} is read-only.", path=str(target))
     return target
 

@@ -35,6 +35,7 @@ OF_ROWS = ("learned", "window")  # biases that the rows themselves determine
 WORDS = frozenset(("and", "or", "not", "in", "is", "missing"))  # words of the language itself
 MAX_LENGTH = 100_000
 MAX_DEPTH = 50
+MAX_TERMS = 2_500  # of a sum or a product; Python's own parsers stop at 2,900 or later, each version elsewhere
 MAX_DIGITS = 400
 ALLOWED = (
     "An expression may contain numbers, strings, True, False, column names, comparisons, and, or, not, in (...), "
@@ -179,7 +180,7 @@ class _Reader:
             reason = f"This cannot be read as an expression: {error.msg}.{hint}"
             raise self._refusal(reason, min(self.lead + max((error.offset or 1) - 1, 0), len(self.text))) from None
         except (RecursionError, MemoryError, ValueError):
-            raise self._refusal("The expression is too long or too deeply nested. Split it up.", 0) from None
+            raise self._too_long(0) from None
 
     def _whole(self, tree: ast.expr) -> Node:
         node = self._node(tree, 0)
@@ -192,8 +193,13 @@ class _Reader:
     def _source(self) -> str:
         """Return the source for Python's parser: a text of the same length, with names and strings hidden."""
         parts = []
+        prefixes = 0  # in a row, each one level deeper
         for match in _PART.finditer(self.text):
             kind, part, start = match.lastgroup, match.group(), match.start()
+            if kind != "space":
+                prefixes = prefixes + 1 if part in ("-", "+", "not") else 0
+            if prefixes > MAX_DEPTH + 1:
+                raise self._too_deep(start)
             if kind == "space":
                 part = " " * len(part)
             elif kind == "name":
@@ -230,7 +236,7 @@ class _Reader:
 
     def _node(self, tree: ast.expr, depth: int) -> Node:
         if depth > MAX_DEPTH:
-            raise self._refusal(f"The expression is nested more than {MAX_DEPTH} deep. Split it up.", tree)
+            raise self._too_deep(tree)
         match tree:
             case ast.Constant():
                 return self._constant(tree)
@@ -320,6 +326,8 @@ class _Reader:
         while isinstance(left, ast.BinOp) and type(left.op) in _ARITHMETIC:
             spine.append((_ARITHMETIC[type(left.op)], left.right))
             left = left.left
+        if len(spine) >= MAX_TERMS:
+            raise self._too_long(tree)
         levels = [_LEVELS[sign] for sign, _ in spine]
         depth += sum(low != high or high == "power" for low, high in pairwise(levels))
         node = self._number(left, depth)
@@ -442,6 +450,12 @@ class _Reader:
     def _place(self, byte: int) -> int:
         """Return the position in the text of a byte of the source."""
         return self.lead + (byte if self.widths is None else bisect_left(self.widths, byte))
+
+    def _too_deep(self, place: ast.expr | int) -> ExpressionError:
+        return self._refusal(f"The expression is nested more than {MAX_DEPTH} deep. Split it up.", place)
+
+    def _too_long(self, place: ast.expr | int) -> ExpressionError:
+        return self._refusal("The expression is too long or too deeply nested. Split it up.", place)
 
     def _refusal(self, message: str, place: ast.expr | int) -> ExpressionError:
         offset = place if isinstance(place, int) else self._start(place)
