@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import textwrap
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cache, partial
@@ -40,7 +41,7 @@ EQUAL = 1e-8
 EQUAL_IN_OTHER_VERSIONS = 1e-5  # of scikit-learn, for what its models were fitted to
 VERSION = "scikit-learn"  # the key of the version that wrote the file
 DIGITS = 12
-REASON = 60  # characters of a refusal that are stored
+REASON = 60  # characters of a refusal that are stored at most, in whole words
 EVERY = "every question"  # refused, since there is no fit
 DRAWN = ("bootstrap", "draws")  # by row or by kind of row, so holders may have their own
 
@@ -323,12 +324,17 @@ def lookup(table: dict[str, Entry], holder: Holder, part: str, dependence: str, 
     return next((table[one] for one in keys if one in table), None)
 
 
+def reason(error: vardi.VardiError) -> str:
+    """Return the start of a refusal."""
+    return textwrap.wrap(str(error), REASON)[0]
+
+
 def entry_of(answer: Callable[[], np.ndarray]) -> Entry:
     """Return what is stored of an answer: numbers, or the start of the reason why there is none."""
     try:
         return [float(f"{value:.{DIGITS}g}") for value in answer()]
     except vardi.VardiError as error:
-        return str(error)[:REASON]
+        return reason(error)
 
 
 def entries(build: Callable[[], Subject]) -> Iterator[tuple[str, Entry]]:
@@ -338,7 +344,7 @@ def entries(build: Callable[[], Subject]) -> Iterator[tuple[str, Entry]]:
         try:
             subject = build()
         except vardi.VardiError as error:
-            yield EVERY, str(error)[:REASON]
+            yield EVERY, reason(error)
             return
         for question, answer in QUESTIONS.items():
             yield question, entry_of(partial(answer, subject))
