@@ -354,7 +354,7 @@ def _columns(held: Any, statistic: Any) -> tuple[bool, tuple[str, ...], list[Flo
 
 
 def _function(held: Any, function: Callable[[Floats], Any], plan: Plan) -> Measure:
-    positions = plan.order if held.kept is None else np.flatnonzero(held.kept)[plan.order]
+    positions = held.kept.positions[plan.order]
     value = np.asarray(function(held.probabilities * held.tangent.n), np.float64)
     name = getattr(function, "__name__", "statistic")
     name = "statistic" if name == "<lambda>" else name

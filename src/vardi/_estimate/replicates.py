@@ -125,7 +125,7 @@ def _in_memory(held: Any, n: int, kind: ReplicateKind, seed: Any, identity: str 
     for low in range(0, n, size):
         chunk = range(low, min(low + size, n))
         found, moved = rows.weights(chunk)
-        weights[slice(None) if held.kept is None else held.kept, chunk.start : chunk.stop] = found
+        weights[:, chunk.start : chunk.stop] = held.kept.spread(found)
         far += int((moved > FAR).sum())
         if progress is not None:
             progress(chunk.stop, n)
@@ -146,13 +146,13 @@ class _MemoryRows:
         whole = clusters is None and len(self.source) > 1 and bool((sizes <= 1).all())
         self.stratum = np.zeros_like(self.source) if whole else self.source
         self.sizes = np.array([sizes.sum()]) if whole else sizes
-        self.kept = self.counts  # what each replicate keeps the total of: rows
+        self.preserved = self.measure.counts  # what each replicate preserves the total of: rows
         if given is not None and given.strata is not None:
             self.stratum = np.unique(given.strata, return_inverse=True)[1]
             if clusters is not None:  # a stratum keeps its number of clusters, however many rows they have
                 place = np.unique(clusters, return_inverse=True)[1]
-                self.kept = (1.0 / np.bincount(place))[place]
-            self.sizes = np.bincount(self.stratum, self.kept).astype(np.float64)
+                self.preserved = (1.0 / np.bincount(place))[place]
+            self.sizes = np.bincount(self.stratum, self.preserved).astype(np.float64)
         self.halves = _halves(held, seed, identity) if clusters is None else hashed_numbers(clusters, seed, 0)
         self.shared = self.counts if clusters is None else None  # a row with a count has a multiplier for each
         units = self.sizes if clusters is None else _units(clusters, self.stratum, len(self.sizes))
@@ -179,8 +179,7 @@ class _MemoryRows:
     def _times(self, replicates: range) -> Floats:
         """Return how often each row counts; a sample that a replicate would leave empty keeps all its rows."""
         times = self.law.of_rows(self.halves, self.stratum, replicates, self.shared)
-        kept = times if self.kept is None else times * self.kept[:, None]
-        sums = _summed(kept, self.stratum, len(self.sizes))
+        sums = _summed(times * self.preserved[:, None], self.stratum, len(self.sizes))
         for stratum, place in np.argwhere((sums == 0) & (self.sizes > 0)[:, None]):
             times[self.stratum == stratum, place] = 1.0
             sums[stratum, place] = self.sizes[stratum]
@@ -225,10 +224,7 @@ def _halves(held: Any, seed: Any, identity: str | None) -> tuple[Integers, Integ
         if not numbers:
             raise _no_identity(identity, ())
     ends = np.cumsum(lengths)
-    kept = [
-        slice(None) if held.kept is None else held.kept[end - n : end] for n, end in zip(lengths, ends, strict=True)
-    ]
-    own = [one[rows] for one, rows in zip(numbers, kept, strict=True)]
+    own = [one[held.kept.mask[end - len(one) : end]] for one, end in zip(numbers, ends, strict=True)]
     with_rows = [one for one in own if len(one)]  # frames that were left out are not numbered
     halves = [hashed_numbers(one, seed, place) for place, one in enumerate(with_rows)]
     left, right = (np.concatenate(half) for half in zip(*halves, strict=True))

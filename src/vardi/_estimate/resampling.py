@@ -234,7 +234,7 @@ def group_codes(held: Any, groups: Any) -> Integers:
             expected=(len(held),),
             got=labels.shape,
         )
-    labels = labels if held.kept is None else labels[held.kept]
+    labels = held.kept.of(labels)
     try:
         codes, values = coded(labels)
     except TypeError as error:

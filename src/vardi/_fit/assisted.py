@@ -46,6 +46,7 @@ from vardi._inputs.domains import By
 from vardi._inputs.folds import dealt_out
 from vardi._inputs.frames import as_frame
 from vardi._inputs.frames.functions import bias_of, is_function
+from vardi._inputs.kept import KeptRows
 from vardi._types import Floats, Integers
 from vardi.biases._fitted import Encoding
 from vardi.biases._learned import LEAVES, MANY_COLUMNS, ONE_THREAD, checks_of, learned_of
@@ -162,8 +163,7 @@ class Assisted:
         read = self._read(values)
         names = self.names(read)
         X = _encoded(whole, names) if self.encodes else _features(whole, values, self.estimator, self.columns)
-        fold = next(iter(learned.values())).fold
-        fold = fold if whole.kept is None else fold[whole.kept]
+        fold = whole.kept.of(next(iter(learned.values())).fold)
         biases, rows = zip(whole.names, whole.pool.biases, strict=False), None
         if read & {column for name, bias in biases if name not in learned for column in bias.columns}:
             # a known bias reads the values, so the model is fitted to the rows of learned samples (see above)
@@ -182,9 +182,9 @@ class Assisted:
         """Return the numbers of domains, given those without the model."""
         by, keys, base = told
         predicted = self._predictions(asked, values)
-        everywhere, domains = self.over.domains(self._of_pool(predicted), by, base)
+        everywhere, domains = self.over.domains(self.whole.kept.spread(predicted), by, base)
         of_all = found_in_domains(self.over.tangent, domains, plain.level, factor)
-        _, domains = asked.domains(self._of_pool(asked.values(values) - predicted), by, base)
+        _, domains = asked.domains(self.whole.kept.spread(asked.values(values) - predicted), by, base)
         missed = found_in_domains(asked.tangent, domains, plain.level, factor)
         place = {key: j for j, key in enumerate(everywhere)}
         absent = [key for key in keys if key not in place]
@@ -197,14 +197,6 @@ class Assisted:
                 got=tuple(absent),
             )
         return assisted_in_domains(of_all, missed, np.array([place[key] for key in keys]), plain)
-
-    def _of_pool(self, values: Floats) -> Floats:
-        """Return values on the rows in the fit extended to the whole pool, with 0 on the others."""
-        if self.whole.kept is None:
-            return values
-        found = np.zeros(len(self.whole))
-        found[self.whole.kept] = values
-        return found
 
 
 def default_model(columns: int) -> Any:
@@ -318,7 +310,7 @@ def _features(whole: Any, values: Any, estimator: Any, columns: Sequence[str] | 
             expected=shared,
             got=names,
         )
-    kept = np.arange(len(pool)) if whole.kept is None else np.flatnonzero(whole.kept)
+    kept = whole.kept.positions
     found = {name: pool.column(name)[kept] for name in names}
     gaps = {name: int(_gaps(column).sum()) for name, column in found.items()}
     if any(gaps.values()) and not get_tags(estimator).input_tags.allow_nan:
@@ -339,7 +331,8 @@ def _encoded(whole: Any, names: Sequence[str]) -> Floats:
     pool = whole.pool
     rows, said, trees = np.ones(len(pool), bool), "The model that assists means sees", len(names) <= MANY_COLUMNS
     X = Encoding.of(names, pool.column, rows, said, for_trees=trees)(pool.column)
-    return X if whole.kept is None else X[whole.kept]
+    kept: KeptRows = whole.kept
+    return kept.of(X)
 
 
 def _in_all(pool: Any, name: str) -> bool:

@@ -15,6 +15,7 @@ from vardi._fit.held import Held
 from vardi._inputs.by_row import in_order
 from vardi._inputs.frames import JoinedColumns, as_frame
 from vardi._inputs.frames.functions import bias_of, evaluated, is_function, name_of
+from vardi._inputs.kept import KeptRows
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array, is_missing
 from vardi.errors import MismatchError
@@ -25,7 +26,7 @@ from vardi.errors._texts import LISTED, listed
 class ColumnsInMemory(Held):
     """The columns of a pool, of all samples or of those in question."""
 
-    kept: NDArray[np.bool_] | None  # which rows of the pool the fit rests on; None for all
+    kept: KeptRows  # which rows of the pool the fit rests on
 
     @property
     @abstractmethod
@@ -150,7 +151,7 @@ class ColumnsInMemory(Held):
         """Return values on the rows in the fit; raise if they are not all finite."""
         if self.inside is not None:
             values = np.where(self.inside.reshape(-1, *[1] * (values.ndim - 1)), values, 0.0)
-        values = values if self.kept is None else values[self.kept]
+        values = self.kept.of(values)
         bad = int(np.count_nonzero(~np.isfinite(values)))
         if bad:
             rows, gaps = (
@@ -163,8 +164,7 @@ class ColumnsInMemory(Held):
 
     def _rows_in_words(self, bad: NDArray[np.bool_]) -> str:
         """Return the marked rows, of those in the fit, in words."""
-        rows = np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1))
-        rows = rows if self.kept is None else np.flatnonzero(self.kept)[rows]
+        rows = self.kept.positions[bad.reshape(len(bad), -1).any(axis=1)]
         return listed(self.pool.place(row) if k < LISTED else "" for k, row in enumerate(rows.tolist()))
 
     def _require_everywhere(self, function: Any) -> None:

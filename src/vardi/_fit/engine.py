@@ -72,7 +72,6 @@ class InEngine(Held):
     """
 
     in_memory = False
-    kept = None
     whole: InEngine | None = None  # the fit of all samples, if this one is of some
 
     def __init__(self, pool: LazyPool, prepared: Prepared, found: JointFit) -> None:

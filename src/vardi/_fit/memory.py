@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from vardi._estimate.cdf import PoolSteps
@@ -21,6 +20,7 @@ from vardi._fit.prepare import Prepared
 from vardi._inputs.dependence import Dependence
 from vardi._inputs.domains import By, Grouping, bases, grouping, in_domains
 from vardi._inputs.frames import concat
+from vardi._inputs.kept import KeptRows
 from vardi._inputs.pool import Name, Pool
 from vardi._machine.memory import require_memory
 from vardi._rows import Rows
@@ -55,8 +55,8 @@ class InMemory(ColumnsInMemory):
     ----------
     pool : Pool
         What the user gave.
-    kept : ndarray of bool or None
-        Which of its rows are in the fit; None for all.
+    kept : KeptRows
+        Which of its rows are in the fit.
     prepared : Prepared
         What was solved.
     found : JointFit
@@ -67,7 +67,7 @@ class InMemory(ColumnsInMemory):
     collapsed = True
     whole: InMemory | None = None  # the fit of all samples, if this one is of some
 
-    def __init__(self, pool: Pool, kept: NDArray[np.bool_] | None, prepared: Prepared, found: JointFit) -> None:
+    def __init__(self, pool: Pool, kept: KeptRows, prepared: Prepared, found: JointFit) -> None:
         super().__init__(pool, prepared, found)
         self.kept = kept
         self.rows: Rows = prepared.rows if self.joint is None else self.joint.rows_at(self.theta)
@@ -77,19 +77,18 @@ class InMemory(ColumnsInMemory):
     @cached_property
     def source(self) -> Integers:
         """Sample of each row in the fit."""
-        return self.pool.source if self.kept is None else self.pool.source[self.kept]
+        return self.kept.of(self.pool.source)
 
     @cached_property
     def counts(self) -> Floats | None:
         """The counts of these rows; None if each counts once."""
-        counts = self.pool.counts
-        return counts if counts is None or self.kept is None else counts[self.kept]
+        return None if self.pool.counts is None else self.kept.of(self.pool.counts)
 
     @cached_property
     def dependence(self) -> Dependence | None:
         """How these rows depend on one another."""
         given = self.pool.dependence
-        return given if given is None or self.kept is None else given.of(self.kept)
+        return None if given is None else given.of(self.kept)
 
     @property
     def by_row(self) -> tuple[Integers, Floats | None, Dependence | None]:
@@ -116,7 +115,7 @@ class InMemory(ColumnsInMemory):
         measure = RowsAmong(whole.tangent.measure, states, tuple(str(self.names[k]) for k in states))
         if measure.uncovered.any():
             rows = np.flatnonzero(measure.rows.spread(measure.uncovered))
-            raise self._not_covered(rows if self.kept is None else np.flatnonzero(self.kept)[rows], states)
+            raise self._not_covered(self.kept.positions[rows], states)
         held = copy.copy(whole)
         for name in ("weights", "probabilities", "masses", "inside", "tangent", "_own_states"):
             held.__dict__.pop(name, None)  # cached for all samples
@@ -143,12 +142,7 @@ class InMemory(ColumnsInMemory):
     @cached_property
     def weights(self) -> Floats:
         """The weight of each row of the pool; 0 for those that were left out."""
-        weights = self.rows.spread(self.row_weights)
-        if self.kept is None:
-            return weights
-        spread = np.zeros(len(self))
-        spread[self.kept] = weights
-        return spread
+        return self.kept.spread(self.rows.spread(self.row_weights))
 
     @cached_property
     def probabilities(self) -> Floats:
@@ -400,12 +394,12 @@ class InMemory(ColumnsInMemory):
         """Return the domain of each row; rows of samples that are not in question are in none."""
         if self.inside is None:
             return grouping(self.pool, by, self.kept, self.counts, whole=whole)
-        inside = self.inside if self.kept is None else self.inside & self.kept
-        counts = None if self.pool.counts is None else self.pool.counts[inside]
+        inside = KeptRows.where(self.inside & self.kept.mask)
+        counts = None if self.pool.counts is None else inside.of(self.pool.counts)
         found = grouping(self.pool, by, inside, counts, whole=whole, states=self.states)
         codes = np.full(len(self), -1)
-        codes[inside] = found.codes
-        return Grouping(found.keys, codes if self.kept is None else codes[self.kept])
+        codes[inside.mask] = found.codes
+        return Grouping(found.keys, self.kept.of(codes))
 
     def _values_in(self, values: Any, by: By, found: Grouping) -> Floats:
         """Return values; an error about missing ones names the domains that they are in."""
@@ -413,7 +407,7 @@ class InMemory(ColumnsInMemory):
             return self.values(values)
         except MissingValuesError as error:
             gaps = self._gaps_of(values, error.columns)
-            rows = found.codes[gaps if self.kept is None else gaps[self.kept]]
+            rows = found.codes[self.kept.of(gaps)]
             counts = np.bincount(rows[rows >= 0], minlength=len(found.keys)).astype(np.float64)
             raise in_domains(error, by, found.keys, counts) from None
 

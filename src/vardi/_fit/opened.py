@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from vardi._fit.memory import InMemory
 from vardi._fit.prepare import Prepared, counted, prepare
+from vardi._inputs.kept import KeptRows
 from vardi._inputs.pool import Name, Pool
 from vardi._solve.identify import Verdict, judge
 from vardi._solve.model import JointFit
@@ -83,7 +84,6 @@ class MemoryRows:
 
     def held(self, prepared: Prepared, found: JointFit) -> InMemory:
         """Return the rows with their weights."""
-        kept = None if self.kept.all() else self.kept
-        held = InMemory(self.pool, kept, prepared, found)
+        held = InMemory(self.pool, KeptRows.where(self.kept), prepared, found)
         held.reference = self.reference
         return held

@@ -31,8 +31,7 @@ def reference_of(held: Any, states: tuple[int, ...] | None = None) -> Any:
     alone = whole.reference
     everyone = tuple(np.flatnonzero(alone.rows.sizes > 0).tolist())
     own = alone if states is None or states == everyone else alone.among(states)
-    kept = np.ones(len(whole), bool) if alone.kept is None else alone.kept
-    inside = kept if whole.kept is None else kept[whole.kept]
+    inside = whole.kept.of(alone.kept.mask)
     found = copy.copy(whole)
     for name in ("weights", "probabilities", "masses", "inside", "tangent"):
         found.__dict__.pop(name, None)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.by_row import in_order
+from vardi._inputs.kept import KeptRows
 from vardi._inputs.pool import Name, Pool, no_labels
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array, coded, is_missing
@@ -56,10 +57,10 @@ class Dependence:
         """Whether errors are summed by cluster, series or stratum rather than over rows within whole samples."""
         return self.clusters is not None or self.order is not None or self.strata is not None
 
-    def of(self, rows: NDArray[np.bool_]) -> Dependence:
-        """Return the dependence of some rows."""
+    def of(self, kept: KeptRows) -> Dependence:
+        """Return the dependence of the rows in a fit."""
         clusters, order, strata = (
-            None if codes is None else codes[rows] for codes in (self.clusters, self.order, self.strata)
+            None if codes is None else kept.of(codes) for codes in (self.clusters, self.order, self.strata)
         )
         return Dependence(clusters, order, strata, self.remaining, self.named)
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.by_row import in_order
+from vardi._inputs.kept import KeptRows
 from vardi._inputs.pool import Pool, no_labels
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array, coded, is_missing
@@ -84,7 +85,7 @@ class Grouping:
 def grouping(
     pool: Pool,
     by: By,
-    kept: NDArray[np.bool_] | None,
+    kept: KeptRows,
     counts: Floats | None,
     *,
     whole: bool = False,
@@ -98,8 +99,8 @@ def grouping(
         The rows.
     by : By
         What defines the domains.
-    kept : ndarray of bool or None
-        Which rows are in the fit; None for all.
+    kept : KeptRows
+        Which rows are in the fit.
     counts : ndarray or None
         The counts of these rows.
     whole : bool
@@ -107,11 +108,10 @@ def grouping(
     states : collection of int, optional
         The samples whose rows are kept, which must have the columns; all by default.
     """
-    n = len(pool) if kept is None else int(kept.sum())
-    codes, values = np.zeros(n, np.int64), []
+    codes, values = kept.of(np.zeros(len(pool), np.int64)), []
     for name in by.columns:
         labels, categories = _labels(pool, by, name, states)
-        own, found = _coded(labels if kept is None else labels[kept], categories, counts, name)
+        own, found = _coded(kept.of(labels), categories, counts, name)
         codes = np.where((codes < 0) | (own < 0), -1, codes * len(found) + own)
         values.append(found)
     if whole:
