@@ -155,7 +155,7 @@ def densely_truncated(data, depends):
 
     def prepare(opened):
         matrix = opened.inside.toarray().astype(float)
-        return Prepared(Dense(matrix, np.arange(len(matrix)), opened.counts, moderate=True))
+        return Prepared.plain(Dense(matrix, np.arange(len(matrix)), opened.counts, moderate=True))
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(TruncatedRows, "prepare", prepare)

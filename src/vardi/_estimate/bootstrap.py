@@ -418,13 +418,13 @@ def _report_failures(failures: Sequence[Refit], n: int, kind: Kind, held: Any) -
     if not failures:
         return
     names = [name for name, size in zip(held.names, held.rows.sizes, strict=True) if size > 0]
-    labels = failures[0].labels if held.joint is None else held.groups[held.rows.sizes > 0]
+    labels = failures[0].labels if held.is_plain else held.groups[held.rows.sizes > 0]
     groups = [[names[k] for k in np.flatnonzero(labels == label)] for label in dict.fromkeys(labels.tolist())]
     parts = " and ".join(f"({show(group)})" for group in groups[:6])
     parted = f" In the first such draw {parts} cannot be compared." if len(groups) > 1 else ""
     fact = (
         f"{len(failures)} of {n} draws have no fit: {held.apart}.{parted}"
-        if held.joint is None
+        if held.is_plain
         else f"{len(failures)} of {n} draws have no fit: their rows do not determine the parameters of the biases, or "
         "cannot meet the known values."
     )

@@ -79,7 +79,7 @@ class InEngine(Held):
         assert prepared.model is not None
         self.model = prepared.model
         self.collapsed = hasattr(prepared.rows, "matrix")  # equal rows were collapsed, and are in memory
-        if self.collapsed and self.joint is not None:
+        if self.collapsed:
             self.rows = self.joint.rows_at(self.theta)
 
     @cached_property
@@ -90,16 +90,11 @@ class InEngine(Held):
     @cached_property
     def tangent(self) -> Tangent:
         """The solution as a map from functions on rows to estimates."""
-        hessian = Hessian(self._overlaps(self.joint, self.point), self.solution.u, self.groups)
-        if self.joint is None:
+        if self.is_plain:
+            hessian = Hessian(self.rows, self.solution.u, self.groups)
             return Tangent(self.measure, hessian, hessian)
+        hessian = Hessian(self.joint.rows_at(self.theta), self.solution.u, self.groups)
         return Tangent(self.measure, At.of(self.joint, self.point, held_of(self.joint)).jacobian, hessian)
-
-    def _overlaps(self, joint: Any, v: Floats) -> Any:
-        """Return rows whose biases have the parameters of a point, for sums at u."""
-        if joint is None:
-            return self.rows
-        return joint.rows_at(v[joint.coordinates.theta])
 
     # Weights
 
@@ -232,7 +227,7 @@ class InEngine(Held):
 
     def log_omega_covariance(self) -> Floats:
         """Return the covariance of the log normalisers, relative to the population."""
-        if self.joint is not None or self.dependence is not None:
+        if not self.is_plain or self.dependence is not None:
             return self.bias_influence().covariance()
         omegas = np.exp(self.log_omegas)
         functions = self.bias_functions()
@@ -350,7 +345,7 @@ class InEngine(Held):
         weights, scale = joint.weights(v)
         v, at = joint.rescaled(v, scale), joint.coordinates
         u = v[at.u] - joint.shift(v[at.theta])
-        hessian = Hessian(self._overlaps(joint, v), u, self.groups)
+        hessian = Hessian(joint.rows_at(v[at.theta]), u, self.groups)
         measure: Any
         if self.summed_in_memory:
             measure = WeightedRows(joint, v, weights, joint.source, joint.counts, self.dependence)
@@ -430,7 +425,7 @@ class InEngine(Held):
         if options.get("method", "score") != "score":
             raise refusal("ks tests", "engine")
         tangent, point = self.tangent, self.point
-        if self.joint is not None and self.prepared.known is not None:
+        if self.prepared.known:
             if self.alone is None:
                 return untested(ONLY_KNOWN)
             joint = self.joint.without_known()

@@ -13,7 +13,7 @@ from vardi._inputs.pool import Name, Pool
 from vardi._rows.dense import Dense
 from vardi._rows.draws import SharedPasses
 from vardi._solve.model import JointFit
-from vardi._solve.refit import Refit, refit, refit_draws
+from vardi._solve.refit import Refit, refit_draws, refit_joint, refit_plain
 from vardi._types import Floats
 from vardi.errors import ImpossibleRowError, NotIdentifiableError
 from vardi.errors._texts import show
@@ -67,6 +67,11 @@ class Held:
         return self.dependence is not None and self.dependence.in_units
 
     @property
+    def is_plain(self) -> bool:
+        """Whether there are neither parameters nor known values."""
+        return self.prepared.is_plain
+
+    @property
     def point(self) -> Floats:
         """All coordinates of the solution."""
         return self.solution.u if self.solution.point is None else self.solution.point
@@ -79,14 +84,12 @@ class Held:
     @property
     def theta(self) -> Floats:
         """The parameters, as the solver has them."""
-        return self.point[self.joint.coordinates.theta] if self.joint is not None else np.empty(0)
+        return self.point[self.joint.coordinates.theta]
 
     def moved_known(self) -> Floats:
         """Return the known values, shifted within their errors as in the solution."""
-        known, joint = self.prepared.known, self.joint
-        assert known is not None
-        moved = joint.root @ self.point[joint.coordinates.epsilon]
-        return known.values + np.linalg.pinv(self.prepared.directions.T) @ moved
+        moved = self.joint.root @ self.point[self.joint.coordinates.epsilon]
+        return self.prepared.known.values + np.linalg.pinv(self.prepared.directions.T) @ moved
 
     @property
     def of_some(self) -> Mapping[str, tuple[int, ...]]:
@@ -142,11 +145,13 @@ class Held:
 
     def refit(self, counts: Floats, *, tol: float, may_part: bool, rng: np.random.Generator | None = None) -> Refit:
         """Solve again for other counts of the rows in memory; rng redraws known values that have an error."""
-        return refit(self.rows, self.joint, self.solution.u, self.point, counts, tol=tol, may_part=may_part, rng=rng)
+        if self.is_plain:
+            return refit_plain(self.rows.with_counts(counts), self.solution.u, tol=tol, may_part=may_part)
+        return refit_joint(self.joint.with_counts(counts), self.point, tol=tol, rng=rng)
 
     def shared_passes(self, functions: Floats) -> SharedPasses | None:
         """Return passes over the rows that refits to other counts can share; None if they cannot share any."""
-        if self.joint is None and isinstance(self.rows, Dense) and self.rows.sizes.all():
+        if self.is_plain and isinstance(self.rows, Dense) and self.rows.sizes.all():
             return SharedPasses(self.rows, self.solution.u, functions)
         return None
 

@@ -70,7 +70,7 @@ class InMemory(ColumnsInMemory):
     def __init__(self, pool: Pool, kept: KeptRows, prepared: Prepared, found: JointFit) -> None:
         super().__init__(pool, prepared, found)
         self.kept = kept
-        self.rows: Rows = prepared.rows if self.joint is None else self.joint.rows_at(self.theta)
+        self.rows: Rows = self.joint.rows_at(self.theta)
         assert found.solution.weights is not None
         self.row_weights: Floats = found.solution.weights
 
@@ -99,7 +99,7 @@ class InMemory(ColumnsInMemory):
     def tangent(self) -> Tangent:
         """The solution as a map from functions on rows to estimates."""
         hessian = Hessian(self.rows, self.solution.u, self.groups, self.solution._links)
-        if self.joint is None:
+        if self.is_plain:
             measure = WeightedRows(self.rows, self.solution.u, self.row_weights, *self.by_row)
             return Tangent(measure, hessian, hessian, approximate=self.is_learned)
         measure = WeightedRows(self.joint, self.point, self.row_weights, *self.by_row)
@@ -164,7 +164,7 @@ class InMemory(ColumnsInMemory):
         sizes, u = self.rows.sizes, self.solution.u
         if sizes.all():
             return np.log(sizes / sizes.sum()) - u
-        if self.joint is None:  # Omega_k = sum_i pi_i omega_k(z_i) holds for every k, sampled or not
+        if self.is_plain:  # Omega_k = sum_i pi_i omega_k(z_i) holds for every k, sampled or not
             return self.rows.log_means(u) - np.log(sizes.sum())
         return self.rows.log_weighted_means(self.row_weights)
 
@@ -179,7 +179,7 @@ class InMemory(ColumnsInMemory):
 
         With parameters, known values, or rows that depend on one another, return that of the influence values.
         """
-        if self.joint is not None or self.dependence is not None:
+        if not self.is_plain or self.dependence is not None:
             return self.bias_influence().covariance()
         if self._own_states is not None:
             return self._own_states.covariance()
@@ -203,11 +203,11 @@ class InMemory(ColumnsInMemory):
         """Test the declared biases, given numbers for the rows in the fit."""
         from vardi._estimate.bias_test import check_biases
 
-        if self.joint is None or not self.joint.families:
+        if not self.joint.families:
             return check_biases(self.overlap_tangent, self.names, values, **options)
         if options.get("method", "score") != "score":
             raise refusal("ks tests", "rows in memory", "parameters")
-        without = self.point if self.prepared.known is None else self.alone
+        without = self.alone if self.prepared.known else self.point
         if without is None:
             from vardi._estimate.bias_check import untested
 
@@ -226,7 +226,7 @@ class InMemory(ColumnsInMemory):
         """Return the paper's finite-sample constants; their theory is for known biases joined by overlap alone."""
         if self.is_learned:
             raise refusal("bounds", "rows in memory", "learned")
-        if self.joint is not None:
+        if not self.is_plain:
             raise refusal("bounds", "rows in memory", "both")
         if self.depends:
             raise refusal("bounds", "rows in memory", depends="clusters")
@@ -237,7 +237,7 @@ class InMemory(ColumnsInMemory):
     @cached_property
     def overlap_tangent(self) -> Tangent:
         """The solution for the samples alone, without known values: each group joined by overlap separately."""
-        if self.joint is None:
+        if self.is_plain:
             return self.tangent
         assert self.groups is not None
         u = self.solution.u.copy()
@@ -257,7 +257,7 @@ class InMemory(ColumnsInMemory):
     def bias_influence(self) -> Influence:
         r"""Return the influence on each :math:`\log\Omega_k`, through weights and through the bias's parameters."""
         moved = None
-        if self.joint is not None and self.joint.families:
+        if self.joint.families:
             moved = self.tangent.n * self.joint.mean_gradients(self.point)
         if self._own_states is not None and not self._are_too_many:
             self._require_room()
@@ -268,7 +268,7 @@ class InMemory(ColumnsInMemory):
     @cached_property
     def _own_states(self) -> OwnStates | None:
         """The weights of rows under each state, if every state has a sample: its share of the row, already solved."""
-        alone = self.joint is None and self.whole is None and bool(self.rows.sizes.all())
+        alone = self.is_plain and self.whole is None and bool(self.rows.sizes.all())
         return OwnStates(self.tangent) if alone and not callable(self.tangent.sums.gram) else None
 
     @property
@@ -336,7 +336,7 @@ class InMemory(ColumnsInMemory):
         tiny = self.row_weights < np.finfo(float).tiny
         if not tiny.any():
             return np.log(self.row_weights)
-        if self.joint is None and self.whole is None:
+        if self.is_plain and self.whole is None:
             return -self.rows.log_row_mass(self.solution.u)
         with np.errstate(divide="ignore"):
             return np.log(self.row_weights)
@@ -353,14 +353,11 @@ class InMemory(ColumnsInMemory):
 
     def measured_known(self) -> Floats:
         """Return the means of the known functions under the weights."""
-        assert self.joint is not None
         return np.asarray(self.masses @ self.prepared.values_at(self.joint, self.point))
 
     def known_functions(self) -> dict[Name, Bias]:
         """Return the functions whose means are known and that read the rows, by their labels."""
         known = self.prepared.known
-        if known is None:
-            return {}
         pairs = zip(known.labels, known.functions, strict=True)
         return {f"known {label}": h for label, h in pairs if isinstance(h, Bias)}
 

@@ -21,7 +21,7 @@ def log_normalisers(held: Any, level: float) -> list[Estimate]:
         if error <= ROUNDING:
             bias = held.pool.biases[k] if held.pool.biases else None
             is_constant = isinstance(bias, ExpressionBias) and not bias.columns
-            fixed = is_constant or (held.joint is not None and held.joint.coordinates.known)
+            fixed = is_constant or held.joint.coordinates.known
             laws[k], stderr[k] = Declared() if fixed else Student(held.tangent.n - 1.0), 0.0
     return list(estimates_with(held.log_omegas, influence, spread.covariance, stderr, laws, level))
 
@@ -43,7 +43,7 @@ def _influence(held: Any, k: int, l: int) -> Influence:
     contrast = np.zeros((len(held.names), 1))
     contrast[k] += 1.0
     contrast[l] -= 1.0
-    if held.joint is None and k != l and held.rows.sizes[[k, l]].all():
+    if held.is_plain and k != l and held.rows.sizes[[k, l]].all():
         found: Influence = held.tangent.of_coordinates(-contrast, held.nothing(1))
         return found
     return held.bias_influence() @ contrast
@@ -51,7 +51,7 @@ def _influence(held: Any, k: int, l: int) -> Influence:
 
 def _has_profile(held: Any, k: int, l: int) -> bool:
     """Return whether the likelihood is that of rows drawn independently with known biases, from both samples."""
-    if held.joint is not None or held.dependence is not None or k == l or not held.rows.sizes[[k, l]].all():
+    if not held.is_plain or held.dependence is not None or k == l or not held.rows.sizes[[k, l]].all():
         return False
     from vardi._solve.profile import can_profile
 

@@ -60,11 +60,9 @@ class MemoryRows:
 
     def overlap(self, prepared: Prepared) -> Verdict:
         """Judge which samples can be compared."""
-        joint = prepared.joint
-        if joint is None:
-            return self.explained(judge(prepared.rows, self.names))
-        first = np.concatenate([np.empty(0), *(model.starts()[0] for model in joint.families.values())])
-        return self.explained(judge(joint.rows_at(first), self.names))
+        families = prepared.joint.families.values()
+        first = np.concatenate([np.empty(0), *(model.starts()[0] for model in families)])
+        return self.explained(judge(prepared.joint.rows_at(first), self.names))
 
     def explained(self, verdict: Verdict) -> Verdict:
         """Return the verdict; if groups share no row, with the two samples that are nearest to one another."""

@@ -48,7 +48,7 @@ def _shared_errors(whole: Any, alone: Any) -> Floats:
     Each solution writes the known values as :math:`D'\tau + R\varepsilon` with its own combinations D, where
     :math:`\tau` has covariance C.
     """
-    if whole.joint is None or not whole.joint.coordinates.uncertain:
+    if not whole.joint.coordinates.uncertain:
         return np.zeros((0, 0))
     first, second = (np.linalg.pinv(one.joint.known.root) @ one.prepared.directions.T for one in (whole, alone))
     return np.asarray(first @ whole.prepared.known.covariance @ second.T)

@@ -100,7 +100,7 @@ class TruncatedRows:
     def prepare(self) -> Prepared:
         """Return the rows to solve: each is a sample of its own."""
         inside = self.inside
-        return Prepared(Intervals(inside, np.arange(len(inside.x)), self.counts, moderate=True))
+        return Prepared.plain(Intervals(inside, np.arange(len(inside.x)), self.counts, moderate=True))
 
     def overlap(self, prepared: Prepared) -> Verdict:
         """Judge whether risk sets join the rows."""
@@ -155,7 +155,9 @@ class InWindows(InMemory):
         log_chance = self._log_chance(self.inner.sizes, np.log(self.through))
         chance = Dense(np.exp(log_chance) / weights[:, None], np.zeros(len(weights), np.int64), opened.counts)
         solution = replace(found.solution, u=np.array([-log_chance]), cut=np.ones(1))
-        super().__init__(opened.pool, KeptRows.where(opened.kept), Prepared(chance), replace(found, solution=solution))
+        super().__init__(
+            opened.pool, KeptRows.where(opened.kept), Prepared.plain(chance), replace(found, solution=solution)
+        )
 
     @staticmethod
     def _log_chance(counts: Floats, log_omegas: Floats) -> float:

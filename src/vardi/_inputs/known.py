@@ -66,6 +66,11 @@ class Known:
     covariance: Floats
     margins: tuple[tuple[str, slice], ...] = ()
 
+    @classmethod
+    def none(cls) -> Known:
+        """Return the value for nothing known."""
+        return cls((), (), np.empty(0), np.empty((0, 0)))
+
     def __len__(self) -> int:
         return len(self.labels)
 

@@ -77,7 +77,7 @@ class Question:
         numbers = len(self.held) * len(errors.wrong)
         if not self.held.in_memory:
             note = "Refits need rows in memory, but these are in their engine."
-        elif self.held.joint is not None:
+        elif not self.held.is_plain:
             note = "Known values and parameters would have to be refitted, so the range is given to first order."
         elif isinstance(target, Mean) and errors.reweighs:
             worst = Reweighed(tangent, target)
