@@ -16,6 +16,7 @@ from vardi._estimate.bias_distances import refits, relabelled
 from vardi._estimate.bias_labels import Cells, Labels
 from vardi._estimate.bias_test import GRID, check_biases
 from vardi._estimate.tangent import Hessian, Tangent
+from vardi._inputs.dependence import Dependence
 from vardi._rows.dense import Dense
 from vardi._rows.weighted import WeightedRows
 
@@ -259,7 +260,8 @@ def test_collapsed_rows_are_rows():
     matrix = collapsed.rows.matrix[collapsed.rows.inverse]
     rows = Dense(matrix, collapsed.strata.source, moderate=True)
     hessian = Hessian(rows, collapsed.u)
-    measure = WeightedRows(rows, collapsed.u, collapsed.weights, collapsed.strata.source, None)
+    independent = Dependence.none(len(rows.sizes))
+    measure = WeightedRows(rows, collapsed.u, collapsed.weights, collapsed.strata.source, None, independent)
     plain = Tangent(measure, hessian, hessian)
     for options in ({}, {"features": "cells"}, {"method": "ks", "draws": 30}, {"method": "ks-bootstrap", "draws": 10}):
         same(check_biases(collapsed, fit.names, x, **options), check_biases(plain, fit.names, x, **options), rtol=1e-6)

@@ -225,7 +225,7 @@ def bootstrap(
         return _of_groups(held, statistic, n, seed, kind, groups, level, progress, identity)
     codes = None if groups is None else group_codes(held, groups)
     plan = make_plan(held, codes, of_rows=statistic is not None, functions=_judged_by(held, statistic))
-    if not plan.whole and (held.dependence is None or codes is not None):
+    if not plan.whole and (held.dependence.independent or codes is not None):
         _warn_of_few_units(plan, held.names, grouped=codes is not None)
     measure = _measure(held, statistic, plan)
     if jobs is None:
@@ -237,7 +237,7 @@ def bootstrap(
 
 def _judged_by(held: Any, statistic: Any) -> Floats | None:
     """Return functions by which autocorrelation is judged: those of the statistic, or numeric columns."""
-    if held.dependence is None or "series" not in held.dependence.named or statistic is None:
+    if "series" not in held.dependence.named or statistic is None:
         return None
     if callable(statistic):
         columns = [name for name in held.numeric_columns if name != held.dependence.named["series"]]

@@ -92,9 +92,9 @@ class _Steps:
 def _in_engine(held: Any, n: int, kind: ReplicateKind, seed: Any, identity: str | None, progress: Any) -> Any:
     """Return the user's lazy frames with a column for each replicate."""
     given, lengths = held.dependence, None
-    if given is not None and (given.strata or (given.remaining < 1.0).any()):
+    if given.strata or (given.remaining < 1.0).any():
         raise needs_rows("Making replicate weights within strata, or of finite populations,")
-    if given is not None and given.series:
+    if given.series:
         lengths = batch_lengths(held.rows.sizes, effective_rows(held, None))
     rows = EngineReplicates(held.measure, kind, n, seed, identity, lengths)
     steps, sizes = _Steps(held, rows.law), held.measure.sizes[:, None]
@@ -141,13 +141,13 @@ class _MemoryRows:
         solved = self.measure.rows  # in which truncated rows are a sample each
         self.solved = solved.source if solved.inverse is None else self.source
         sizes, given, clusters = held.rows.sizes, held.dependence, _clusters(held)
-        self.remaining = None if given is None or (given.remaining == 1.0).all() else given.remaining
+        self.spread = np.sqrt(given.remaining)[self.source][:, None]
         # Where every sample is a single row, rows are drawn from the pool, with their biases.
         whole = clusters is None and len(self.source) > 1 and bool((sizes <= 1).all())
         self.stratum = np.zeros_like(self.source) if whole else self.source
         self.sizes = np.array([sizes.sum()]) if whole else sizes
         self.preserved = self.measure.counts  # what each replicate preserves the total of: rows
-        if given is not None and given.strata is not None:
+        if given.strata is not None:
             self.stratum = np.unique(given.strata, return_inverse=True)[1]
             if clusters is not None:  # a stratum keeps its number of clusters, however many rows they have
                 place = np.unique(clusters, return_inverse=True)[1]
@@ -185,16 +185,17 @@ class _MemoryRows:
             sums[stratum, place] = self.sizes[stratum]
         factors = self.sizes[:, None] / np.where(sums > 0, sums, 1.0)
         times *= factors[self.stratum]
-        if self.remaining is None:
-            return times
-        return 1.0 + (times - 1.0) * np.sqrt(self.remaining)[self.source][:, None]
+        times *= self.spread
+        times += 1.0 - self.spread
+        return times
 
 
 def _clusters(held: Any) -> Integers | None:
     """Return the number of the unit that each row is drawn with: its cluster, or its batch of a series."""
     given = held.dependence
-    if given is None or given.order is None:
-        return None if given is None else given.clusters
+    if given.order is None:
+        clusters: Integers | None = given.clusters
+        return clusters
     lengths = np.array(batch_lengths(held.rows.sizes, effective_rows(held, None)))
     order = np.lexsort((given.order, held.source))
     sizes = np.bincount(held.source, minlength=len(lengths))

@@ -296,7 +296,7 @@ def _features(whole: Any, values: Any, estimator: Any, columns: Sequence[str] | 
     shared = [name for name in (pool.frames[0].columns if pool.frames else ()) if _in_all(pool, name)]
     read = set(bias_of(values, shared).columns) if is_function(values) else set()
     if columns is None:
-        read |= set((whole.dependence.named if whole.dependence is not None else {}).values())
+        read |= set(whole.dependence.named.values())
         columns = [name for name in shared if name not in read and pool.column(name).dtype.kind in "fiub"]
     names = [columns] if isinstance(columns, str) else list(columns)
     lacking = [name for name in names if name not in shared]

@@ -227,7 +227,7 @@ class InEngine(Held):
 
     def log_omega_covariance(self) -> Floats:
         """Return the covariance of the log normalisers, relative to the population."""
-        if not self.is_plain or self.dependence is not None:
+        if not self.is_plain or not self.dependence.independent:
             return self.bias_influence().covariance()
         omegas = np.exp(self.log_omegas)
         functions = self.bias_functions()
@@ -395,7 +395,7 @@ class InEngine(Held):
             raise needs_rows("A bootstrap of means, where rows have counts,")
         given, lengths = self.dependence, None
         statistics = [statistic] if is_function(statistic) else statistic
-        if groups is None and given is not None:
+        if groups is None:
             if given.strata:
                 raise needs_rows("A bootstrap within strata")
             groups = given.clusters

@@ -51,7 +51,7 @@ class Held:
     log_omegas: Any  # the log of each normaliser
     reference: Any = None  # with learned biases: the fit of the samples whose biases are known
     tangent: Any  # the solution as a map from functions to estimates with errors
-    dependence: Any  # how rows depend on one another; None if they do not
+    dependence: Any  # how rows depend on one another
 
     def __len__(self) -> int:
         return len(self.pool)
@@ -64,7 +64,7 @@ class Held:
     @property
     def depends(self) -> bool:
         """Whether rows are not independent: they are in clusters, series or strata."""
-        return self.dependence is not None and self.dependence.in_units
+        return bool(self.dependence.in_units)
 
     @property
     def is_plain(self) -> bool:

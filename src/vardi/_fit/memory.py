@@ -85,13 +85,13 @@ class InMemory(ColumnsInMemory):
         return None if self.pool.counts is None else self.kept.of(self.pool.counts)
 
     @cached_property
-    def dependence(self) -> Dependence | None:
+    def dependence(self) -> Dependence:
         """How these rows depend on one another."""
-        given = self.pool.dependence
-        return None if given is None else given.of(self.kept)
+        given: Dependence = self.pool.dependence
+        return given.of(self.kept)
 
     @property
-    def by_row(self) -> tuple[Integers, Floats | None, Dependence | None]:
+    def by_row(self) -> tuple[Integers, Floats | None, Dependence]:
         """Sample and count of each row, and how rows depend on one another."""
         return self.source, self.counts, self.dependence
 
@@ -179,7 +179,7 @@ class InMemory(ColumnsInMemory):
 
         With parameters, known values, or rows that depend on one another, return that of the influence values.
         """
-        if not self.is_plain or self.dependence is not None:
+        if not self.is_plain or not self.dependence.independent:
             return self.bias_influence().covariance()
         if self._own_states is not None:
             return self._own_states.covariance()

@@ -51,7 +51,7 @@ def _influence(held: Any, k: int, l: int) -> Influence:
 
 def _has_profile(held: Any, k: int, l: int) -> bool:
     """Return whether the likelihood is that of rows drawn independently with known biases, from both samples."""
-    if not held.is_plain or held.dependence is not None or k == l or not held.rows.sizes[[k, l]].all():
+    if not held.is_plain or not held.dependence.independent or k == l or not held.rows.sizes[[k, l]].all():
         return False
     from vardi._solve.profile import can_profile
 

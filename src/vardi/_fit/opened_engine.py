@@ -41,14 +41,12 @@ class EngineFrames:
     known: Known
 
     @classmethod
-    def of(cls, frames: OpenFrames, known: Any, depends: Sequence[Any] = ()) -> EngineFrames:
+    def of(cls, frames: OpenFrames, known: Any, depends: Sequence[Any]) -> EngineFrames:
         """Put biases, features and known functions on the frames, and check them."""
         given = Known.none() if known is None else as_known(known, frames.names, frames.table)
         pool = with_levels(frames).survey(given.functions)
         require_told(pool, pool.sizes)
-        if depends:
-            pool = replace(pool, dependence=as_engine_dependence(pool, *depends))
-        return cls(pool, given)
+        return cls(replace(pool, dependence=as_engine_dependence(pool, *depends)), given)
 
     @property
     def names(self) -> tuple[Name, ...]:

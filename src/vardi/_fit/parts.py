@@ -63,8 +63,8 @@ class MemoryParts:
             gaps=self._held.gaps,
             mixed=self._held.mixed,
             uncovered=self._uncovered,
-            depends="" if self._held.dependence is None else self._held.dependence.words,
-            named={} if self._held.dependence is None else self._held.dependence.named,
+            depends=self._held.dependence.words,
+            named=self._held.dependence.named,
         )
 
     def fingerprint(self, columns: Sequence[str]) -> Fingerprint:

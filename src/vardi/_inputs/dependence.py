@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.by_row import in_order
 from vardi._inputs.kept import KeptRows
-from vardi._inputs.pool import Name, Pool, no_labels
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array, coded, is_missing
 from vardi.errors import MismatchError, MissingValuesError, VardiWarning, number_of_rows, suggest
+from vardi.errors._refusals import no_labels
 from vardi.errors._texts import show
 from vardi.errors._warn import warn
+
+if TYPE_CHECKING:
+    from vardi._inputs.pool import Name, Pool
 
 JUMP = 1.5  # times the usual step between rows of a series, above which a step is a gap
 FEW = 30  # clusters of a sample below which their spread is known only roughly
@@ -24,7 +27,7 @@ FEW = 30  # clusters of a sample below which their spread is known only roughly
 
 @dataclass(frozen=True, eq=False)
 class Dependence:
-    """What was declared, for the rows of a pool in memory.
+    """What was declared, if anything, for the rows of a pool in memory.
 
     Attributes
     ----------
@@ -45,6 +48,16 @@ class Dependence:
     strata: Integers | None
     remaining: Floats
     named: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def none(cls, K: int) -> Dependence:
+        """Return the value for the independent rows of K samples."""
+        return cls(None, None, None, np.ones(K))
+
+    @property
+    def independent(self) -> bool:
+        """Whether rows do not depend on one another: nothing was declared."""
+        return not self.named
 
     @property
     def words(self) -> str:
@@ -83,13 +96,13 @@ def in_words(named: Mapping[str, str], clusters: int | None, strata: int | None)
     return "; ".join(said)
 
 
-def as_dependence(pool: Pool, clusters: Any, series: Any, strata: Any, population: Any) -> Dependence | None:
-    """Return how rows in memory depend on one another; None if they do not; raise if it is declared wrongly."""
+def as_dependence(pool: Pool, clusters: Any, series: Any, strata: Any, population: Any) -> Dependence:
+    """Return how rows in memory depend on one another; raise if it is declared wrongly."""
     series = None if series is False else series
     given = {"clusters": clusters, "series": series, "strata": strata, "population": population}
     named = {what: value if isinstance(value, str) else "" for what, value in given.items() if value is not None}
     if not named:
-        return None
+        return Dependence.none(len(pool.names))
     refuse_together(named, counted=pool.counts is not None)
     codes = None if clusters is None else _numbers_of(labels_of(pool, clusters, "clusters"))
     order = None if series is None else _order(pool, series)

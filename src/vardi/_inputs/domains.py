@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from vardi._inputs.by_row import in_order
 from vardi._inputs.kept import KeptRows
-from vardi._inputs.pool import Pool, no_labels
+from vardi._inputs.pool import Pool
 from vardi._types import Floats, Integers
 from vardi.biases._values import as_array, coded, is_missing
 from vardi.errors import MismatchError, MissingValuesError, TooLargeError, number_of_rows, suggest
+from vardi.errors._refusals import no_labels
 from vardi.errors._texts import listed, show
 
 MOST_DOMAINS = 1000  # most domains of one question

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vardi._inputs.by_row import as_counts, counts_by_name, in_order, joined, require_counts, require_length
+from vardi._inputs.dependence import Dependence
 from vardi._inputs.frames import Frame, JoinedColumns, as_frame, concat, mixed_columns
 from vardi._inputs.smoothed import require_shared_columns, with_smoothed
 from vardi._machine.memory import require_memory
@@ -43,8 +44,8 @@ class Pool:
         Position in names of each row's sample.
     counts : ndarray or None
         How many rows each row stands for.
-    dependence : Dependence, EngineDependence or None
-        How rows depend on one another, if they do.
+    dependence : Dependence or EngineDependence
+        How rows depend on one another.
     """
 
     names: tuple[Name, ...]
@@ -52,7 +53,7 @@ class Pool:
     frames: tuple[Frame, ...]
     source: Integers
     counts: Floats | None
-    dependence: Any = None
+    dependence: Any
 
     def __len__(self) -> int:
         return len(self.source)
@@ -238,7 +239,9 @@ def as_pool(samples: Any, biases: Any, *, source: Any = None, counts: Any = None
         counts = joined(counts_by_name(counts, dict(zip(named, frames, strict=True))))
     by_name = {name: in_order(bias, frames, f"The bias of {str(name)!r}") for name, bias in by_name.items()}
     counts = as_counts(in_order(counts, frames, "counts"), frames, len(codes))
-    return with_smoothed(_with_rows(Pool(names, as_biases(by_name, names), frames, codes, counts)))
+    return with_smoothed(
+        _with_rows(Pool(names, as_biases(by_name, names), frames, codes, counts, Dependence.none(len(names))))
+    )
 
 
 def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
@@ -259,7 +262,9 @@ def _labelled_pool(rows: Any, biases: Any, source: Any, counts: Any) -> Pool:
     codes = _codes((numbers, values), by_name, column)
     by_name = {name: in_order(bias, (frame,), f"The bias of {str(name)!r}") for name, bias in by_name.items()}
     counts = as_counts(in_order(counts, (frame,), "counts"), (frame,), len(frame))
-    return with_smoothed(_with_rows(Pool(tuple(by_name), as_biases(by_name, tuple(by_name)), (frame,), codes, counts)))
+    names = tuple(by_name)
+    pool = Pool(names, as_biases(by_name, names), (frame,), codes, counts, Dependence.none(len(names)))
+    return with_smoothed(_with_rows(pool))
 
 
 def _with_rows(pool: Pool) -> Pool:
@@ -307,7 +312,7 @@ def matrix_pool(omega: Any, source: Any, counts: Any, names: Iterable[Name] | No
             got=names,
         )
     codes = labels.astype(np.int64, copy=False)
-    return _with_rows(Pool(names, (), (), codes, as_counts(counts, (), n)))
+    return _with_rows(Pool(names, (), (), codes, as_counts(counts, (), n), Dependence.none(len(names))))
 
 
 def require_biases_for(named: Mapping[Name, Any], by_name: Mapping[Name, Any]) -> None:
@@ -347,15 +352,6 @@ def as_biases(by_name: Mapping[Name, Any], names: Sequence[Name]) -> tuple[Bias,
     return tuple(biases)
 
 
-def no_labels(what: str) -> MismatchError:
-    """Return the error for values that cannot be labels."""
-    return MismatchError(
-        f"{what} holds values that cannot be labels, such as lists. Convert it to text or numbers.",
-        expected=("text", "numbers"),
-        got=("other values",),
-    )
-
-
 def _codes(labels: tuple[Integers, list[Any]], names: Mapping[Name, Any], column: str) -> Integers:
     """Return the sample of each row, from labels numbered in order of first appearance."""
     codes, values = labels
@@ -380,7 +376,7 @@ def _numbered(source: Any, frame: Frame, column: str) -> tuple[Integers, list[An
         require_length("source", labels, len(frame), "label")
         return coded(labels)
     except TypeError as error:
-        raise no_labels(repr(column)) from error
+        raise refusals.no_labels(repr(column)) from error
 
 
 def _labels(source: Any) -> NDArray[Any]:
