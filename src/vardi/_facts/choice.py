@@ -62,7 +62,7 @@ def choose(
     texts = {name: _Texts.of_column(every, name) for name in asked}
     known = {name: text for name, text in texts.items() if text is not None}
     others = [name for name in asked if name not in known]
-    conditions = [name for name in others if pool.column(name, held.of_some.get(name)).dtype.kind == "b"]
+    conditions = [name for name in others if pool.column(name, held.of_some.get(name, ())).dtype.kind == "b"]
     categories, (identifiers, further, label) = _categories(pool, held, known)
     note = note_on(
         numeric,
@@ -157,7 +157,7 @@ def _categories(
     identifiers = [*many, *(name for name, (kinds, _, _) in counted.items() if len(kinds) > IDENTIFIER)]
     few = sorted((name for name in counted if name not in identifiers), key=lambda name: len(counted[name][0]))
     columns = tuple(
-        replace(column, values=held.kept.of(mine[name].spread(column.values)), among=held.of_some.get(name))
+        replace(column, values=held.kept.of(mine[name].spread(column.values)), among=held.of_some.get(name, ()))
         for name in few[:MOST_TEXT]
         for column in _shares(name, *counted[name])
     )

@@ -74,7 +74,9 @@ class Assisted:
 
     def __init__(self, whole: Any, estimator: Any, columns: Sequence[str] | None) -> None:
         self.whole, self.columns = whole, columns
-        self.over = whole if whole.reference is None else reference_of(whole)  # what the model's mean is taken over
+        self.over = (
+            whole if whole.reference is None else reference_of(whole, whole.reference.states)
+        )  # what the model's mean is taken over
         self.encodes = estimator is None
         self.estimator = default_model(len(self.names(()))) if estimator is None else estimator
         self.name = type(self.estimator).__name__
@@ -107,12 +109,11 @@ class Assisted:
         """
         checks = checks_of(self.whole.names, self.whole.pool.biases)
         everyone = self.over.states
-        states = tuple(np.flatnonzero(self.whole.rows.sizes > 0).tolist()) if asked.states is None else asked.states
-        learned = [checks[self.whole.names[k]] for k in states if self.whole.names[k] in checks]
+        learned = [checks[self.whole.names[k]] for k in asked.states if self.whole.names[k] in checks]
         if not learned:
-            return reference_of(self.whole, states)
+            return reference_of(self.whole, asked.states)
         read = self._read(values)
-        if chosen or by.labels is not None or not read or not set(everyone) <= set(states):
+        if chosen or by.labels is not None or not read or not set(everyone) <= set(asked.states):
             return None
         read |= set(by.columns)
         return self.over if all(read <= set(check.columns) for check in learned) else None
@@ -139,7 +140,7 @@ class Assisted:
 
     def may_be_wrong(self, asked: Any, samples: Any) -> Any:
         """Return the samples whose biases may be wrong: by default the learned ones if all samples are in question."""
-        if asked.states is not None:
+        if not asked.is_whole:
             return samples
         learned = list(checks_of(self.whole.names, self.whole.pool.biases))
         wanted = learned if samples is None else [samples] if isinstance(samples, str) else list(samples)

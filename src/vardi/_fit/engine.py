@@ -72,7 +72,6 @@ class InEngine(Held):
     """
 
     in_memory = False
-    whole: InEngine | None = None  # the fit of all samples, if this one is of some
 
     def __init__(self, pool: LazyPool, prepared: Prepared, found: JointFit) -> None:
         super().__init__(pool, prepared, found)
@@ -111,15 +110,13 @@ class InEngine(Held):
     @property
     def parts_asked(self) -> tuple[Part, ...]:
         """The frames with rows of the samples in question."""
-        return tuple(self.model.parts if self.states is None else self.measure.parts)
+        return tuple(self.measure.parts)
 
     @property
     def _dropped(self) -> tuple[Part, ...]:
         """Frames whose rows have no weight: their samples were left out, or are not in question."""
-        asked = self.states
-        if asked is None:
-            return tuple(self.pool.dropped)
-        return (*self.pool.dropped, *(part for part in self.model.parts if not set(part.codes.values()) & set(asked)))
+        asked = set(self.states)
+        return (*self.pool.dropped, *(part for part in self.model.parts if asked.isdisjoint(part.codes.values())))
 
     def column(self, frames: Any, name: str) -> Any:
         """Return frames as they are: they already have the column."""
@@ -173,7 +170,7 @@ class InEngine(Held):
     def among(self, states: tuple[int, ...]) -> InEngine:
         """Return the same solution with the rows of some samples only."""
         self.require_joined_by_overlap()
-        whole = self if self.whole is None else self.whole
+        whole = self if self.is_whole else self.whole
         measure = EngineAmong(whole.measure, states, tuple(str(self.names[k]) for k in states))
         if uncovered := measure.uncovered():
             said = listed(f"{number_of_rows(count)} of {name!r}" for name, count in uncovered.items())
@@ -184,8 +181,8 @@ class InEngine(Held):
         held.tangent = Tangent(measure, whole.tangent.jacobian, whole.tangent.hessian)
         return held
 
-    def recorded_by(self, asked: Sequence[Any], columns: Sequence[str] = ()) -> tuple[int, ...] | None:
-        """Return the samples that have recorded some functions and columns; None if all have, or none.
+    def recorded_by(self, asked: Sequence[Any], columns: Sequence[str] = ()) -> tuple[int, ...]:
+        """Return the samples that have recorded some functions and columns; empty if all have, or none.
 
         The schema shows which frames lack a column; whether a sample's values are all missing is queried if some are.
         """
@@ -203,7 +200,7 @@ class InEngine(Held):
                 lacking = {code for part in parts for name in gaps for code in all_missing(part, name)}
         states = [code for part in parts for code in part.codes.values()]
         has = tuple(sorted(code for code in states if code not in lacking))
-        return None if len(has) in (0, len(states)) else has
+        return () if len(has) == len(states) else has
 
     def is_declared(self, text: str) -> bool:
         """Return whether a text reads no column, so that it is its own mean."""
@@ -300,7 +297,7 @@ class InEngine(Held):
         users = self._users
         names = [name for name in users.with_means if name in users.with_gaps or not users.in_all(name)]
         found = {name: self.recorded_by([name]) for name in names}
-        return {name: states for name, states in found.items() if states is not None}
+        return {name: states for name, states in found.items() if states}
 
     @cached_property
     def whole_of_some(self) -> dict[str, tuple[int, ...]]:

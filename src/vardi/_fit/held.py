@@ -47,7 +47,7 @@ class Held:
         self.names: tuple[Name, ...] = pool.names
         self.rows: Any = prepared.rows
 
-    states: tuple[int, ...] | None = None  # the samples in question; None for all
+    whole: Any = None  # the fit of all samples, if this one is of some
     log_omegas: Any  # the log of each normaliser
     reference: Any = None  # with learned biases: the fit of the samples whose biases are known
     tangent: Any  # the solution as a map from functions to estimates with errors
@@ -55,6 +55,16 @@ class Held:
 
     def __len__(self) -> int:
         return len(self.pool)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all samples are in question, not some of them."""
+        return self.whole is None
+
+    @cached_property
+    def states(self) -> tuple[int, ...]:
+        """The samples in question."""
+        return tuple(np.flatnonzero(self.rows.sizes > 0).tolist())
 
     @property
     def is_learned(self) -> bool:
@@ -100,22 +110,22 @@ class Held:
         """Return the same solution with the rows of some samples only."""
         raise NotImplementedError
 
-    def of(self, states: tuple[int, ...] | None) -> Any:
-        """Return the fit with the rows of some samples only, made once; None for this one itself."""
-        if states is None or states == self.states:
+    def of(self, states: tuple[int, ...]) -> Any:
+        """Return the fit with the rows of some samples only, made once; this one itself if none are given."""
+        if not states or states == self.states:
             return self
         if states not in self._of_samples:
             self._of_samples[states] = self.among(states)
         return self._of_samples[states]
 
-    def recorded_by(self, asked: Sequence[Any], columns: Sequence[str] = ()) -> tuple[int, ...] | None:
-        """Return the samples that have recorded some functions and columns; None if all have, or none."""
+    def recorded_by(self, asked: Sequence[Any], columns: Sequence[str] = ()) -> tuple[int, ...]:
+        """Return the samples that have recorded some functions and columns; empty if all have, or none."""
         raise NotImplementedError
 
     def recorded(self, values: Any) -> Any:
         """Return the rows of the samples that have recorded something."""
         states = self.recorded_by([values])
-        return self if states is None else self.of(states).recorded(values)
+        return self.of(states).recorded(values) if states else self
 
     @cached_property
     def _of_samples(self) -> dict[tuple[int, ...], Any]:

@@ -65,7 +65,6 @@ class InMemory(ColumnsInMemory):
 
     in_memory = True
     collapsed = True
-    whole: InMemory | None = None  # the fit of all samples, if this one is of some
 
     def __init__(self, pool: Pool, kept: KeptRows, prepared: Prepared, found: JointFit) -> None:
         super().__init__(pool, prepared, found)
@@ -111,7 +110,7 @@ class InMemory(ColumnsInMemory):
         from vardi._rows.among import RowsAmong
 
         self.require_joined_by_overlap()
-        whole = self if self.whole is None else self.whole
+        whole = self if self.is_whole else self.whole
         measure = RowsAmong(whole.tangent.measure, states, tuple(str(self.names[k]) for k in states))
         if measure.uncovered.any():
             rows = np.flatnonzero(measure.rows.spread(measure.uncovered))
@@ -268,7 +267,7 @@ class InMemory(ColumnsInMemory):
     @cached_property
     def _own_states(self) -> OwnStates | None:
         """The weights of rows under each state, if every state has a sample: its share of the row, already solved."""
-        alone = self.is_plain and self.whole is None and bool(self.rows.sizes.all())
+        alone = self.is_plain and self.is_whole and bool(self.rows.sizes.all())
         return OwnStates(self.tangent) if alone and not callable(self.tangent.sums.gram) else None
 
     @property
@@ -336,7 +335,7 @@ class InMemory(ColumnsInMemory):
         tiny = self.row_weights < np.finfo(float).tiny
         if not tiny.any():
             return np.log(self.row_weights)
-        if self.is_plain and self.whole is None:
+        if self.is_plain and self.is_whole:
             return -self.rows.log_row_mass(self.solution.u)
         with np.errstate(divide="ignore"):
             return np.log(self.row_weights)
@@ -390,7 +389,7 @@ class InMemory(ColumnsInMemory):
     def _grouping(self, by: By, *, whole: bool = False) -> Grouping:
         """Return the domain of each row; rows of samples that are not in question are in none."""
         if self.inside is None:
-            return grouping(self.pool, by, self.kept, self.counts, whole=whole)
+            return grouping(self.pool, by, self.kept, self.counts, whole=whole, states=self.states)
         inside = KeptRows.where(self.inside & self.kept.mask)
         counts = None if self.pool.counts is None else inside.of(self.pool.counts)
         found = grouping(self.pool, by, inside, counts, whole=whole, states=self.states)

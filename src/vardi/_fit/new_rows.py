@@ -37,8 +37,7 @@ def weigh(held: Any, rows: Any) -> Any:
     rows : array or frame
         In memory, with the columns that biases and known values read; for a fit of a matrix, a matrix of biases.
     """
-    sampled = np.flatnonzero(held.rows.sizes > 0).tolist()  # the others do not enter the weight
-    sampled = sampled if held.states is None else list(held.states)
+    sampled = list(held.states)  # the others do not enter the weight
     frame = as_frame(rows) if held.pool.biases else None
     logs, H = _of_matrix(held, rows, sampled) if frame is None else _of_frame(held, frame, sampled)
     log_mass = np.asarray(scipy.special.logsumexp(logs + held.solution.u[sampled], axis=1))
@@ -54,10 +53,10 @@ def weigh(held: Any, rows: Any) -> Any:
     if held.groups is not None and held.groups.max() > 0:
         _require_one_group(logs > -np.inf, held.groups[sampled])
     known: Known = held.prepared.known
-    if held.states is not None:
-        weights = held.tangent.measure.scale * np.exp(-log_mass)
-    else:
+    if held.is_whole:
         weights = _with_known(held, known, log_mass, H) if known else np.exp(-log_mass)
+    else:
+        weights = held.tangent.measure.scale * np.exp(-log_mass)
     return weights if frame is None else frame.series(weights, "weight")
 
 
@@ -79,7 +78,7 @@ def _of_frame(held: Any, frame: Frame, sampled: Sequence[int]) -> tuple[Floats, 
         logs[:, place] += users_log_omega(bias, frame, theta, str(held.names[k]), allowed)
         fixed[k] = bias.at(theta.tolist())
     known: Known = held.prepared.known
-    if not known or held.states is not None:
+    if not known or not held.is_whole:
         return logs, np.empty((len(logs), 0))
     return logs, values_on_frame(known, frame, fixed)
 

@@ -90,7 +90,7 @@ def grouping(
     counts: Floats | None,
     *,
     whole: bool = False,
-    states: Collection[int] | None = None,
+    states: Collection[int],
 ) -> Grouping:
     """Return the domains of the rows of a pool that are in a fit.
 
@@ -106,8 +106,8 @@ def grouping(
         The counts of these rows.
     whole : bool
         Whether every combination of values is a domain, not only those that occur.
-    states : collection of int, optional
-        The samples whose rows are kept, which must have the columns; all by default.
+    states : collection of int
+        The samples whose rows are kept, which must have the columns.
     """
     codes, values = kept.of(np.zeros(len(pool), np.int64)), []
     for name in by.columns:
@@ -134,7 +134,7 @@ def bases(keys: Sequence[tuple[Any, ...]], columns: int) -> Integers:
     return np.array([places.setdefault(key[:columns], len(places)) for key in keys])
 
 
-def _labels(pool: Pool, by: By, name: str, states: Collection[int] | None) -> tuple[NDArray[Any], Sequence[Any] | None]:
+def _labels(pool: Pool, by: By, name: str, states: Collection[int]) -> tuple[NDArray[Any], Sequence[Any] | None]:
     """Return each row's value in a column, or its label, and the categories in order if it is categorical."""
     if by.labels is not None and name == by.columns[-1]:
         labels = as_array(in_order(by.labels, pool.frames, "by"), "by")

@@ -102,12 +102,12 @@ class Pool:
         whole = self.whole()
         return read_only(values) if whole is None else whole.table(values, names)
 
-    def frames_of(self, states: Collection[int] | None) -> list[Frame]:
-        """Return the frames with rows of some samples; None for all."""
-        one = len(self.frames) == 1 or states is None
-        return [frame for k, frame in enumerate(self.frames) if one or k in (states or ())]
+    def frames_of(self, states: Collection[int]) -> list[Frame]:
+        """Return the frames with rows of some samples; of all if none are given."""
+        asked = set(states if states and len(self.frames) > 1 else range(len(self.frames)))
+        return [frame for k, frame in enumerate(self.frames) if k in asked]
 
-    def column(self, name: str, states: Collection[int] | None = None) -> NDArray[Any]:
+    def column(self, name: str, states: Collection[int] = ()) -> NDArray[Any]:
         """Return a column on all rows; given some samples, values on rows of other frames are arbitrary."""
         asked = self.frames_of(states)
         kind = asked[0].column(name).dtype

@@ -105,7 +105,7 @@ def recording(fit: Averages, X: Any, y: Any) -> Averages:
     if y is not None and not isinstance(y, str) and np.asarray(y).dtype.kind == "f":
         named.append(np.asarray(y))
     has = fit.held.recorded_by(named, columns)
-    return fit if has is None else fit.among([fit.names[k] for k in has])
+    return fit.among([fit.names[k] for k in has]) if has else fit
 
 
 def _asked(fit: Averages) -> NDArray[np.bool_]:

@@ -58,7 +58,7 @@ class Question:
         own = influence if own is None else own
         phi = own.values[:, [0]]
         beside = influence.values[:, [0]] - phi if own is not influence else None
-        if self.held.states is not None:
+        if not self.held.is_whole:
             assert isinstance(target, Mean)
             if not errors.wrong.all():
                 every = [self.held.names[k] for k in self.held.states]
